@@ -162,6 +162,15 @@ static void read_grain(teffi_model *model, teffi_service *s)
     }
 }
 
+/* May requests to a grain of s interleave with all others? */
+static bool requests_interleave(const teffi_service *s)
+{
+    bool any = s->grain->reentrant;
+    for (size_t i = 0; i < s->n_methods; i++)
+        any |= s->methods[i].options && s->methods[i].options->always_interleave;
+    return any;
+}
+
 /* Refuses options that contradict each other or would have no effect. */
 static void check_conflicts(teffi_model *model, const teffi_service *s, const teffi_method *m)
 {
@@ -178,8 +187,9 @@ static void check_conflicts(teffi_model *model, const teffi_service *s, const te
          " ended, expected no idempotent beside one_way"},
         {o->read_only && o->always_interleave, "read_only", "",
          " may run beside anything already, expected read_only or always_interleave"},
-        {o->transactional && (o->read_only || o->always_interleave || s->grain->reentrant),
-         "transactional", "", " locks its grain, expected nothing that lets requests interleave"},
+        {o->transactional && (o->read_only || requests_interleave(s)), "transactional", "",
+         " locks its grain, expected no read_only, and no always_interleave or reentrant in its "
+         "type"},
         {o->transactional && o->one_way, "transactional", "",
          " has an outcome, expected no one_way beside transactional"},
         {o->transactional && o->idempotent, "transactional", "",

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include "activation/lock.h"
 #include "memory/pool.h"
 
 static_assert(sizeof(teffi_activation) == 192,
@@ -45,8 +44,8 @@ static void drop_activation_key(teffi_activation *act)
     act->key_len = 0;
 }
 
-teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *type,
-                               const teffi_ident *ident)
+teff_err teffi_activation_give_identity(teffi_activation *act, const teff_grain_type *type,
+                                        const teffi_ident *ident)
 {
     teff_key key;
     if (!put_activation_key(act, ident))
@@ -60,7 +59,7 @@ teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *typ
     act->generation++;
     act->registered = false;
     act->phase = TEFFI_BORN;
-    act->group.used = 0; /* run time or account of the previous grain */
+    act->group.used = 0; /* the previous grain's run time (sched/policy/level.h) */
     /* relaxed: lock-free readers need no order; for turns of the group, teffi_group_reuse() orders
      * these stores */
     atomic_store_explicit(&act->queued, 0, memory_order_relaxed);
@@ -85,7 +84,7 @@ void teffi_activation_nudge(teffi_activation *act)
         (void)teffi_group_push(&act->group, &act->nudge);
 }
 
-void teffi_activation_end(teffi_activation *act, teff_reason reason)
+void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason)
 {
     uint8_t none = 0;
     /* relaxed: teffi_activation_nudge() orders this store */
@@ -127,7 +126,8 @@ void teffi_activation_clear(teffi_activation *act)
 
 /* ---- the queue of requests ---- */
 
-/* out: the bytes that msg adds to queued_bytes; 0 for a small request, bounded by queue_max. */
+/* out: the bytes that msg adds to queued_bytes; 0 for a small request, which only queue_max
+ * limits. */
 static uint32_t count_large_bytes(const teffi_msg *msg)
 {
     return msg->charged > 2 * TEFFI_MSG_INLINE ? msg->charged : 0;
@@ -142,7 +142,8 @@ void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg)
 }
 
 /* Counts msg in queued and queued_bytes, unless that exceeds one of their limits. If no large
- * request is queued, a request of any size fits. relaxed: these limits need no order. The counters
+ * request is queued, a request of any size fits; the end of a transaction, which unlocks the grain,
+ * always does. relaxed: these limits need no order. The counters
  * may be below 0 for a moment: see teffi_activation.queued.
  * out: true: counted; *before, the number of requests queued before msg. */
 static bool reserve_place(teffi_activation *act, const teff_grain_type *type, const teffi_msg *msg,
@@ -154,7 +155,7 @@ static bool reserve_place(teffi_activation *act, const teff_grain_type *type, co
     if (bytes)
         had = atomic_fetch_add_explicit(&act->queued_bytes, bytes, memory_order_relaxed);
     bool fits = (int32_t)had <= 0 || (int64_t)had + bytes <= act->grains->node->grain_bytes_max;
-    if (((int32_t)*before < (int32_t)max && fits) || !msg->method_id)
+    if (((int32_t)*before < (int32_t)max && fits) || teffi_msg_ends_transaction(msg))
         return true;
     teffi_activation_unqueue(act, msg);
     return false;
@@ -167,8 +168,7 @@ teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *typ
     uint32_t before;
     *deep = 0;
     teffi_msg_charge(msg, node->budget);
-    bool ends_transaction = !msg->method_id; /* is not refused, as it frees its grain */
-    if (teffi_budget_is_over(node->budget) && !ends_transaction)
+    if (teffi_budget_is_over(node->budget) && !teffi_msg_ends_transaction(msg))
         return TEFF_E_OVERLOADED;
     if (!reserve_place(act, type, msg, &before))
         return TEFF_E_OVERLOADED;
@@ -187,9 +187,8 @@ bool teffi_activation_any_may_start(const teffi_activation *act)
         if (teffi_activation_waits(act, (teffi_class)c) &&
             teffi_activation_admits(act, (teffi_class)c))
             return true;
-    const teffi_lock *lock = teffi_lock_of(act);
-    return lock && lock->waiting && act->phase == TEFFI_VALID && act->running == 0 &&
-           act->busy == TEFFI_BUSY_LOCKED;
+    return act->busy == TEFFI_BUSY_LOCKED && act->more->pending_of_owner && act->running == 0 &&
+           act->phase == TEFFI_VALID;
 }
 
 /* ---- names in error texts ---- */

@@ -40,13 +40,14 @@ enum {
 
 /* Rarely used fields: allocated on first use, freed when pending is empty again. */
 typedef struct teffi_more {
-    teffi_queue pending;     /* requests that admission does not let start yet */
-    uint32_t pending_of[3];  /* requests in pending, by class (admission.h) */
-    teffi_pid winner;        /* another activation that the directory registered; zero: none */
-    char *failed_text;       /* NULL: none; text of teffi_activation.failed */
-    bool failed_named;       /* send failed_text by teffi_node_respond_named */
-    struct teffi_lock *lock; /* of a transaction (lock.h); NULL: none */
-    uint8_t version;         /* newest that a request of a newer caller asked for; 0: none */
+    teffi_queue pending;       /* requests that admission does not let start yet */
+    uint32_t pending_of[3];    /* requests in pending, by class (admission.h) */
+    teffi_pid winner;          /* another activation that the directory registered; zero: none */
+    char *failed_text;         /* NULL: none; text of teffi_activation.failed */
+    bool failed_named;         /* send failed_text by teffi_node_respond_named */
+    struct teffi_lock *lock;   /* of a transaction (lock.h); NULL: none */
+    uint32_t pending_of_owner; /* if lock: requests in pending of its transaction */
+    uint8_t version;           /* newest that a request of a newer caller asked for; 0: none */
 } teffi_more;
 
 /* The state, for a type that has one. Used by state.c and keep.c. */
@@ -129,10 +130,12 @@ static inline teffi_activation *teffi_activation_of_turn(const teff_ctx *ctx)
 /* teffi_activation_init - make a FREE activation in zeroed memory, for the slab's image. */
 void teffi_activation_init(teffi_activation *act, teffi_grains *grains);
 
-/* teffi_activation_born - give a FREE activation an identity; its group accepts items from now on.
- * Under the shard's lock. errs: TEFF_E_NOMEM; TEFF_E_INVALID: not a key of the type. */
-TEFF_MUST_USE teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *type,
-                                             const teffi_ident *ident);
+/* teffi_activation_give_identity - give a FREE activation an identity; its group accepts items
+ * from now on. Under the shard's lock.
+ * errs: TEFF_E_NOMEM; TEFF_E_INVALID: not a key of the type. */
+TEFF_MUST_USE teff_err teffi_activation_give_identity(teffi_activation *act,
+                                                      const teff_grain_type *type,
+                                                      const teffi_ident *ident);
 
 /* teffi_activation_clear - make act FREE again: drop identity and more. After teffi_state_free. */
 void teffi_activation_clear(teffi_activation *act);
@@ -147,10 +150,10 @@ TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_g
 /* teffi_activation_unqueue - stop counting a queued request, as it starts or ends. Any thread. */
 void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg);
 
-/* teffi_activation_end - ask act to deactivate; ignored while an earlier request is not handled.
- * For TEFF_REASON_IDLE, handle_nudge() checks that act is still idle. runs: as
+/* teffi_activation_ask_to_end - ask act to deactivate; ignored while an earlier request is not
+ * handled. For TEFF_REASON_IDLE, handle_nudge() checks that act is still idle. runs: as
  * teffi_activation_nudge. */
-void teffi_activation_end(teffi_activation *act, teff_reason reason);
+void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason);
 
 /* teffi_activation_nudge - push the nudge item, unless it is queued: the group's handler then
  * decides what to do next.
@@ -204,6 +207,12 @@ static inline void teffi_activation_key(const teffi_activation *act, teff_key *k
 static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *act)
 {
     return act->stored ? act->stored->message : NULL;
+}
+
+/* teffi_lock_of - act's lock; NULL: none. On its group. */
+static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
+{
+    return act->more ? act->more->lock : NULL;
 }
 
 /* Called on the group, or by the thread that has claimed the group:

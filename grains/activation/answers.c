@@ -63,7 +63,7 @@ uint64_t teffi_answers_hash(teff_ctx *ctx, const teff_method *method,
 
 /* ---- one answer ---- */
 
-/* Writes v as a varint. out: its bytes. */
+/* Writes v as a varint. out: the number of bytes written. */
 static size_t put_length(uint8_t *at, size_t v)
 {
     size_t n = 0;
@@ -73,7 +73,7 @@ static size_t put_length(uint8_t *at, size_t v)
     return n;
 }
 
-/* out: where the packed Answer begins in a field. */
+/* out: the offset of the packed Answer in a field: it follows a varint, its length. */
 static size_t skip_length(const uint8_t *field)
 {
     size_t n = 0;
@@ -102,8 +102,8 @@ static size_t answers_max(const teffi_activation *act)
     return max ? max : TEFF_ANSWERS_DEFAULT;
 }
 
-/* Packs m to a new answer; drops the oldest ones over the limit. */
-static bool add_packed(teffi_activation *act, const Teff__Answer__Answer *m)
+/* Packs m to a new answer; drops the oldest ones over the limit. out: false: out of memory. */
+static bool add_answer(teffi_activation *act, const Teff__Answer__Answer *m)
 {
     uint8_t length[LENGTH_MAX];
     teffi_answers *answers = act->stored->answers;
@@ -142,7 +142,7 @@ bool teffi_answers_add(teff_ctx *ctx, teffi_activation *act, const uint8_t *once
         m.text = (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
     else if (response)
         pack_response(ctx, &m, response);
-    return add_packed(act, &m);
+    return add_answer(act, &m);
 }
 
 /* ---- repeat an answer ---- */
@@ -157,7 +157,7 @@ typedef struct reading {
 } reading;
 
 /* Unpacks the answer and its response. Runs on the worker's stack, as unpacking recurses. */
-static void read_on_worker(void *arg)
+static void read_answer_on_worker(void *arg)
 {
     reading *r = arg;
     teff_arena *arena = &r->ctx->arena;
@@ -175,7 +175,7 @@ teff_err teffi_answers_read(teff_ctx *ctx, const teffi_answer *answer, const tef
                             ProtobufCMessage **response)
 {
     reading r = {.ctx = ctx, .answer = answer, .method = method};
-    teffi_ctx_on_worker(ctx, read_on_worker, &r);
+    teffi_ctx_on_worker(ctx, read_answer_on_worker, &r);
     *response = r.response;
     if (r.err)
         return teff_fail(ctx, r.err, "the stored answer to this call cannot be read");
@@ -196,10 +196,10 @@ static bool is_answer(const ProtobufCMessageUnknownField *field)
     return field->tag == ANSWER_FIELD;
 }
 
-/* The state's own fields come first, without any that a program copied from a client's message to
- * pass for answers. */
-ProtobufCMessage teffi_answers_with(teff_ctx *ctx, const teffi_activation *act,
-                                    const ProtobufCMessage *state)
+/* Leaves out the state's own fields that have the number of an answer: a client could have put
+ * false answers into a message that the program copied to the state. */
+ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *act,
+                                         const ProtobufCMessage *state)
 {
     ProtobufCMessage head = *state;
     const teffi_answers *answers = act->stored->answers;
@@ -218,7 +218,7 @@ ProtobufCMessage teffi_answers_with(teff_ctx *ctx, const teffi_activation *act,
     return head;
 }
 
-/* Moves one field of a row to act's answers. */
+/* Checks one field of a row, which is an answer, and copies it to act's answers. */
 static teff_err take_answer(teffi_activation *act, const ProtobufCMessageUnknownField *field,
                             teff_arena *scratch)
 {

@@ -72,11 +72,11 @@ TEFF_MUST_USE bool teffi_answers_add(teff_ctx *ctx, teffi_activation *act, const
 TEFF_MUST_USE teff_err teffi_answers_read(teff_ctx *ctx, const teffi_answer *answer,
                                           const teff_method *method, ProtobufCMessage **response);
 
-/* teffi_answers_with - the head of a state, with the answers among its unknown fields. The caller
- * puts it in the place of the state's own head while it packs the state.
+/* teffi_answers_make_head - the head of a state, with the answers among its unknown fields. The
+ * caller puts it in the place of the state's own head while it packs the state.
  * out:  its fields are in ctx's memory and in act's answers. */
-ProtobufCMessage teffi_answers_with(teff_ctx *ctx, const teffi_activation *act,
-                                    const ProtobufCMessage *state);
+ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *act,
+                                         const ProtobufCMessage *state);
 
 /* teffi_answers_take - move the answers of a row from the unknown fields of its state to act.
  * in:   scratch, for decoding. runs: on a worker's own stack.

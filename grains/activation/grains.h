@@ -20,9 +20,9 @@ typedef struct teffi_grains {
     struct teffi_activation_cache *activation_cache; /* request/activation_cache.h */
     struct teffi_load_limit *load_limit;             /* load_limit.h */
     /* atomic */
-    _Atomic uint64_t transactions; /* begun here */
-    _Atomic uint32_t pauses;       /* of transactions that begin again (transaction.c) */
-    _Atomic bool accepting;        /* new activations may be made here */
-    _Atomic bool closed;           /* no grain is placed any more; waiting look-ups fail */
-    _Atomic uint64_t coarse_ms;    /* monotonic clock, updated by each slice of the collector */
+    _Atomic uint64_t stamp;     /* highest age of a transaction that is known here (lock.h) */
+    _Atomic uint32_t pauses;    /* of transactions that begin again (transaction.c) */
+    _Atomic bool accepting;     /* new activations may be made here */
+    _Atomic bool closed;        /* no grain is placed any more; waiting look-ups fail */
+    _Atomic uint64_t coarse_ms; /* monotonic clock, updated by each slice of the collector */
 } teffi_grains;

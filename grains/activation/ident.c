@@ -6,7 +6,8 @@
 
 #include "base/utf8.h"
 
-/* out: the length of the number or UUID with which a key of kind begins; 0: it is text only. */
+/* out: the length of the number or UUID with which a key of kind begins; 0: the whole key
+ * is text. */
 static uint32_t get_fixed_key_len(teff_key_kind kind)
 {
     switch (kind) {

@@ -155,8 +155,9 @@ static size_t compute_capacity(const teff_arena *arena, size_t n, size_t size)
     return n + more;
 }
 
-/* Copies the list to a larger array and stores that array's capacity. grown_bytes: see the top of
- * the file. in: list, NULL: an empty list. out: the new array. */
+/* Copies the list to a larger array and stores that array's capacity. On the list's first growth
+ * since a compaction, adds the spare room to grown_bytes, as it does not count as garbage. in:
+ * list, NULL: an empty list. out: the new array. */
 static void *grow_list(teff_ctx *ctx, teffi_activation *act, const void *list, size_t n,
                        size_t size)
 {
@@ -177,7 +178,7 @@ void teff_state_append(teff_ctx *ctx, void *list, size_t *n, const void *element
 {
     teffi_activation *act = get_owner_or_exit(ctx);
     char *elements;
-    memcpy(&elements, list, sizeof elements);
+    memcpy(&elements, list, sizeof elements); /* *list, a pointer of any type */
     if (!elements)
         *n = 0;
     if (!elements || *n >= find_capacity(act->stored, elements)) {
@@ -205,7 +206,7 @@ ProtobufCMessage *teff_state_append_message(teff_ctx *ctx, void *list, size_t *n
                                             const ProtobufCMessage *src)
 {
     ProtobufCMessage *copy = teff_state_copy(ctx, ops, src);
-    if (!copy) {
+    if (!copy) { /* src is NULL: append an empty message */
         copy = teff_state_alloc(ctx, ops->desc->sizeof_message);
         protobuf_c_message_init(ops->desc, copy);
     }

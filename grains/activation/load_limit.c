@@ -29,11 +29,13 @@ void teffi_load_limit_enter(teffi_load_limit *l, teff_ctx *ctx)
         l->running++;
     }
     pthread_mutex_unlock(&l->lock);
-    if (waits) /* whoever wakes it has counted it as running */
+    if (waits) /* teffi_load_limit_leave() counts this load as running before it wakes it */
         teffi_await(ctx, &wait, 1);
 }
 
-/* Ends a window: adapts the limit by an eighth. */
+/* At the end of a window of loads: lowers the limit by an eighth if their mean time was slow (see
+ * slack_ns), else raises it by an eighth if a load had to wait. The best time rises by 1/64 in each
+ * window, so that it follows a store that has become slower. */
 static void adapt_limit(teffi_load_limit *l)
 {
     uint64_t mean_ns = l->spent_ns / l->ended;
@@ -66,7 +68,7 @@ void teffi_load_limit_leave(teffi_load_limit *l, uint64_t ns)
         l->running++;
     }
     pthread_mutex_unlock(&l->lock);
-    while ((w = TAILQ_FIRST(&next))) { /* w is gone after its signal */
+    while ((w = TAILQ_FIRST(&next))) { /* w lies on a stack that may be gone after the signal */
         TAILQ_REMOVE(&next, w, in_list);
         teffi_wait_signal(&w->wait);
     }

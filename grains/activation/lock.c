@@ -1,11 +1,10 @@
 /* lock.c - takes, judges, watches and releases the lock of a transaction on an activation.
- * Threads: on the activation's group; root's numbers: any. */
+ * Threads: on the activation's group; stamps: any. */
 #include "activation/lock.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include "activation/state.h"
-#include "activation/turn.h"
 #include "cluster/view.h"
 
 /* A lock is looked after once in so much time, and so long after its request's deadline it is
@@ -29,30 +28,32 @@ bool teffi_transaction_write(teffi_msg *msg, const teffi_transaction *transactio
     return msg->transaction != NULL;
 }
 
+void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp)
+{
+    uint64_t known = atomic_load_explicit(&grains->stamp, memory_order_relaxed);
+    while (known < stamp &&
+           !atomic_compare_exchange_weak_explicit(&grains->stamp, &known, stamp,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
 bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *request)
 {
-    const teffi_platform *platform = grains->node->platform;
-    /* relaxed: only a number of its own is needed */
-    uint64_t number = atomic_fetch_add_explicit(&grains->transactions, 1, memory_order_relaxed) + 1;
-    teffi_transaction root = {.age = platform->wall_ns(platform->arg),
-                              .root = grains->node->id,
-                              .number = number,
-                              .attempt = 1,
-                              .step = TEFFI_STEP_ROOT};
+    /* relaxed, here and below: a stamp stands alone */
+    uint64_t age = atomic_fetch_add_explicit(&grains->stamp, 1, memory_order_relaxed) + 1;
+    teffi_transaction root = {
+        .age = age, .root = grains->node->id, .attempt = 1, .step = TEFFI_STEP_ROOT};
     return teffi_transaction_write(request, &root);
 }
 
 bool teffi_transaction_is(const teffi_transaction *a, const teffi_transaction *b)
 {
-    return a->number == b->number && a->age == b->age && teffi_node_is(a->root, b->root);
+    return a->age == b->age && teffi_node_is(a->root, b->root);
 }
 
 static bool transaction_is_older(const teffi_transaction *a, const teffi_transaction *b)
 {
-    uint64_t a_root = teffi_node_word(a->root), b_root = teffi_node_word(b->root);
-    if (a->age != b->age)
-        return a->age < b->age;
-    return a_root != b_root ? a_root < b_root : a->number < b->number;
+    return a->age != b->age ? a->age < b->age : teffi_node_word(a->root) < teffi_node_word(b->root);
 }
 
 /* ---- release ---- */
@@ -85,7 +86,7 @@ void teffi_lock_roll_back(teffi_activation *act)
 }
 
 /* Releases a lock whose transaction was written, perhaps; the next activation reads the row. */
-static void reload(teffi_activation *act)
+static void release_and_reload(teffi_activation *act)
 {
     if (act->stored)
         teffi_state_lose(act);
@@ -94,7 +95,7 @@ static void reload(teffi_activation *act)
 
 /* ---- who may start ---- */
 
-static bool activation_is_idle(const teffi_activation *act)
+static bool no_turn_runs(const teffi_activation *act)
 {
     return act->phase == TEFFI_VALID && !(act->busy & ~TEFFI_BUSY_LOCKED) && act->running == 0;
 }
@@ -119,7 +120,7 @@ static teffi_verdict judge_owner(teffi_activation *act, teffi_lock *lock,
     if (transaction->attempt == lock->owner.attempt && lock->hopeless)
         return TEFFI_DIE;
     lock->hopeless |= transaction->attempt > lock->owner.attempt;
-    if (!activation_is_idle(act))
+    if (!no_turn_runs(act))
         return TEFFI_SET_ASIDE;
     if (!lock->hopeless)
         return TEFFI_START;
@@ -131,9 +132,10 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
                                bool is_new)
 {
     teffi_lock *lock = teffi_lock_of(act);
+    teffi_transaction_note_stamp(act->grains, transaction->age);
     if (lock && teffi_transaction_is(&lock->owner, transaction))
         return judge_owner(act, lock, transaction);
-    if (!lock && activation_is_idle(act) && !act->reason &&
+    if (!lock && no_turn_runs(act) && !act->reason &&
         !(is_new && teffi_activation_waits(act, TEFFI_EXCLUSIVE)))
         return TEFFI_START;
     if (transaction->step == TEFFI_STEP_ROOT)
@@ -154,7 +156,7 @@ void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool 
 {
     teffi_lock *lock = teffi_lock_of(act);
     if (lock && is_of_owner(lock, msg))
-        lock->waiting += more ? 1 : (uint32_t)-1;
+        act->more->pending_of_owner += more ? 1 : (uint32_t)-1;
 }
 
 /* ---- the watch ---- */
@@ -183,40 +185,31 @@ static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
            !teffi_view_now_has(node, lock->owner.root);
 }
 
-/* The life turn that finds out whether the transaction was written. If the row is unchanged, it is
- * written again as it is: then its etag is another one, and the root's batch will fail. */
-static void resolve(teff_ctx *ctx, teffi_activation *act)
+void teffi_lock_resolve_later(teffi_activation *act)
+{
+    teffi_lock *lock = teffi_lock_of(act);
+    if (lock)
+        lock->must_resolve = false;
+}
+
+void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
 {
     teff_err err = teffi_state_touch(ctx, act);
-    teffi_lock *lock = teffi_lock_of(act); /* NULL: COMMIT has come meanwhile */
-    if (lock)
-        lock->resolves = false;
-    if (!lock || (err && err != TEFF_E_CONFLICT))
-        return; /* the watch tries again */
-    if (err)
-        reload(act);
-    else
+    teffi_lock *lock = teffi_lock_of(act);
+    if (!lock)
+        return; /* COMMIT has come meanwhile */
+    lock->must_resolve = false;
+    if (err == TEFF_E_CONFLICT)
+        release_and_reload(act);
+    else if (!err)
         lock->hopeless = true;
 }
 
-void teffi_lock_resolve_failed(teffi_activation *act)
+/* The root says nothing: a lock that saves nothing needs no more, else the row must be read. */
+static void end_silent(teffi_lock *lock)
 {
-    if (teffi_lock_of(act))
-        teffi_lock_of(act)->resolves = false;
-}
-
-/* Ends a lock whose root is silent. */
-static void resolve_lock(teffi_activation *act, teffi_lock *lock)
-{
-    if (lock->resolves || act->running || act->busy != TEFFI_BUSY_LOCKED)
-        return;
-    if (!lock->writes) {
-        lock->hopeless = true;
-        return;
-    }
-    lock->resolves = true;
-    if (teffi_turn_start_life(act, resolve))
-        lock->resolves = false; /* out of stacks: the watch tries again */
+    lock->hopeless |= !lock->writes;
+    lock->must_resolve = lock->writes;
 }
 
 /* The item of the watch's timer. The lock may have been released, or act's group have ended, on
@@ -235,7 +228,7 @@ static void on_watch(teffi_wait *wait)
     teffi_exec *exec = act->grains->node->home.exec;
     arm_watch(lock, exec);
     if (teffi_now(exec->platform) >= lock->until_ns || root_is_gone(act, lock))
-        resolve_lock(act, lock);
+        end_silent(lock);
 }
 
 /* ---- take ---- */
@@ -268,8 +261,9 @@ static teff_err new_lock(teff_ctx *ctx, teffi_activation *act, const teffi_trans
     }
     lock->owner = *transaction;
     lock->act = act;
+    more->pending_of_owner = 0;
     for (teffi_qnode *n = more->pending.head; n; n = n->next)
-        lock->waiting += is_of_owner(lock, teffi_container(n, teffi_msg, link));
+        more->pending_of_owner += is_of_owner(lock, teffi_container(n, teffi_msg, link));
     more->lock = lock;
     act->busy |= TEFFI_BUSY_LOCKED;
     arm_watch(lock, ctx->home->exec);
@@ -307,20 +301,23 @@ void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end)
         teffi_lock_release(act);
     } else if (end->step == TEFFI_STEP_RESOLVE) {
         lock->until_ns = 0;
-        resolve_lock(act, lock);
+        end_silent(lock);
     } else {
         lock->hopeless = true;
         lock->reloads = end->step != TEFFI_STEP_ABORT;
     }
 }
 
-void teffi_lock_settle(teffi_activation *act)
+bool teffi_lock_settle(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
-    if (!lock || act->running || lock->resolves)
-        return;
+    if (!lock || act->running)
+        return false;
     if (lock->reloads)
-        reload(act);
+        release_and_reload(act);
     else if (lock->hopeless || (act->reason && !lock->writes))
         teffi_lock_roll_back(act);
+    else
+        return lock->must_resolve && act->busy == TEFFI_BUSY_LOCKED;
+    return false;
 }

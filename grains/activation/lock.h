@@ -22,7 +22,9 @@
  *   the end of the activation                   waits for the end of the lock, if T saves its state
  *
  * The older waits for the younger only, so there is no cycle. A transaction keeps its age when it
- * begins again: in the end it is the oldest. */
+ * begins again: in the end it is the oldest. Ages are logical stamps, as silos' clocks may differ:
+ * a silo's next stamp is higher than all that it has seen (Lamport, "Time, clocks, and the ordering
+ * of events in a distributed system", 1978). */
 #pragma once
 
 #include "activation/activation.h"
@@ -39,15 +41,14 @@ typedef enum teffi_step {
 
 /* A transaction, as its requests and one-ways carry it. */
 typedef struct teffi_transaction {
-    uint64_t age;       /* wall clock of the root's silo when it began: less is older */
-    teffi_node_id root; /* the root's silo */
-    uint64_t number;    /* of that silo's transactions */
+    uint64_t age;       /* stamp of the root's silo when it began: less is older */
+    teffi_node_id root; /* the root's silo, which gives each stamp once */
     uint32_t attempt;
     uint32_t step; /* teffi_step */
     uint64_t etag; /* COMMIT only */
 } teffi_transaction;
 
-_Static_assert(sizeof(teffi_transaction) == 40, "on the wire as it is in memory, without padding");
+_Static_assert(sizeof(teffi_transaction) == 32, "on the wire as it is in memory, without padding");
 
 /* The lock of an activation, on the heap. */
 typedef struct teffi_lock {
@@ -55,13 +56,12 @@ typedef struct teffi_lock {
     uint64_t until_ns; /* resolve it if it is still held then */
     uint8_t *before;   /* the packed state when the lock was taken; NULL: no state */
     size_t before_len;
-    uint32_t turns;   /* that have begun */
-    uint32_t waiting; /* requests of the owner among more->pending */
-    bool writes;      /* the state was saved, or cleared, in the transaction */
-    bool removes;     /* it was cleared last */
-    bool hopeless;    /* cannot be committed any more: a turn has failed, or ABORT has come */
-    bool reloads;     /* RELOAD has come */
-    bool resolves;    /* the life turn that resolves it runs */
+    uint32_t turns;    /* that have begun */
+    bool writes;       /* the state was saved, or cleared, in the transaction */
+    bool removes;      /* it was cleared last */
+    bool hopeless;     /* cannot be committed any more: a turn has failed, or ABORT has come */
+    bool reloads;      /* RELOAD has come */
+    bool must_resolve; /* a life turn must end it, or one runs */
     /* of the turn that runs, or ran last (transaction.c) */
     uint32_t begun, heard; /* calls in the transaction: begun; whose participants are in list */
     teff_err failed;       /* the first error of such a call; TEFF_OK: none */
@@ -79,12 +79,6 @@ typedef struct teffi_lock {
 /* What to do with a request. */
 typedef enum teffi_verdict { TEFFI_START, TEFFI_SET_ASIDE, TEFFI_DIE } teffi_verdict;
 
-/* teffi_lock_of - act's lock; NULL: none. */
-static inline teffi_lock *teffi_lock_of(const teffi_activation *act)
-{
-    return act->more ? act->more->lock : NULL;
-}
-
 /* teffi_transaction_read - msg's transaction. out: false: it has none, or malformed bytes. */
 bool teffi_transaction_read(const teffi_msg *msg, teffi_transaction *transaction);
 
@@ -94,6 +88,9 @@ TEFF_MUST_USE bool teffi_transaction_write(teffi_msg *msg, const teffi_transacti
 
 /* teffi_transaction_is - are a and b the same transaction, in any attempt? */
 bool teffi_transaction_is(const teffi_transaction *a, const teffi_transaction *b);
+
+/* teffi_transaction_note_stamp - this silo's next stamps are higher than stamp. Any thread. */
+void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp);
 
 /* teffi_transaction_new_root - let a request that begins a transaction carry it. out: false: no
  * memory. */
@@ -119,13 +116,17 @@ TEFF_MUST_USE teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act,
  * lock's transaction and attempt. On a worker's own stack, like the two below. */
 void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end);
 
-/* teffi_lock_resolve_failed - the life turn that resolves the lock has ended in its middle: another
- * one tries again later. */
-void teffi_lock_resolve_failed(teffi_activation *act);
-
 /* teffi_lock_settle - after an item, if act is VALID: roll back and release a lock that cannot be
- * committed, or that holds up act's end and saves nothing. */
-void teffi_lock_settle(teffi_activation *act);
+ * committed, or that holds up act's end and saves nothing. out: true: start teffi_lock_resolve. */
+bool teffi_lock_settle(teffi_activation *act);
+
+/* teffi_lock_resolve - find out from the row whether the transaction of a silent root was written,
+ * and end the lock. If the row is unchanged, it is written again as it is: then its etag is another
+ * one, and the root's batch will fail. The function of a life turn.
+ * teffi_lock_resolve_later - it could not start, or has ended in its middle: the watch tries
+ *       again. */
+void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act);
+void teffi_lock_resolve_later(teffi_activation *act);
 
 /* teffi_lock_roll_back - make the state what it was when the lock was taken, and release it. On a
  * worker's own stack. */

@@ -49,6 +49,7 @@ teff_err teffi_participant_of(teff_ctx *ctx, teffi_activation *act, bool with_st
     own->silo = ctx->node->id.silo;
     own->incarnation = ctx->node->id.incarnation;
     own->turn = teffi_lock_of(act)->turns;
+    own->stamp = atomic_load_explicit(&act->grains->stamp, memory_order_relaxed);
     return with_state && act->stored ? describe_row(ctx, act, own) : TEFF_OK;
 }
 
@@ -120,12 +121,13 @@ static bool entry_is_newer(const participant *a, const participant *b)
 }
 
 /* Merges entries of the same grain on the same silo. out: false: one was read in two versions. */
-static bool merge_on_silos(participants *all)
+static bool merge_on_silos(teffi_grains *grains, participants *all)
 {
     size_t n = 0;
     bool fits = true;
     for (size_t i = 0; i < all->n_list; i++) {
         size_t k = 0;
+        teffi_transaction_note_stamp(grains, all->list[i]->stamp);
         while (k < n &&
                !(same_grain(all->list[k], all->list[i]) && same_silo(all->list[k], all->list[i])))
             k++;
@@ -159,7 +161,7 @@ static bool merge_rows(const participants *all)
 /* errs: TEFF_E_ABORTED: a row was read in two versions, or its change was lost. */
 static teff_err merge_entries(teff_ctx *ctx, participants *all)
 {
-    return merge_on_silos(all) && merge_rows(all)
+    return merge_on_silos(ctx->node->grains, all) && merge_rows(all)
                ? TEFF_OK
                : teff_fail(ctx, TEFF_E_ABORTED, "a grain has changed during the transaction");
 }
@@ -248,7 +250,7 @@ static found compare_row(const teffi_row *tried, const participant *one, const t
 /* Finds out by reading whether a batch of unknown outcome was written, which it was as a whole or
  * not at all. errs: TEFF_E_IO: it was not; TEFF_E_UNKNOWN: rows have changed since, or cannot be
  * read. */
-static teff_err read_outcome(teff_ctx *ctx, batch *b)
+static teff_err read_batch_outcome(teff_ctx *ctx, batch *b)
 {
     bool all_written = true;
     for (size_t i = 0; i < b->n; i++) {
@@ -276,7 +278,7 @@ static teff_err submit_batch(teff_ctx *ctx, batch *b)
         return teff_fail(ctx, TEFF_E_CLOSED, "store: %s", teffi_lease_over_text);
     teff_err err = teffi_ctx_store(ctx, &op);
     if (err == TEFF_E_UNKNOWN)
-        err = read_outcome(ctx, b);
+        err = read_batch_outcome(ctx, b);
     if (err != TEFF_E_CONFLICT)
         return err;
     if (ctx->node->membership)

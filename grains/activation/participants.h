@@ -19,8 +19,8 @@ TEFF_MUST_USE bool teffi_participants_append(teffi_lock *lock, const uint8_t *pa
 TEFF_MUST_USE bool teffi_participants_add(teff_ctx *ctx, teffi_lock *lock,
                                           Teff__Transaction__Participant *one);
 
-/* teffi_participants_read - unpack lock->list to ctx's memory; entries of one grain on one silo
- * become one, the newest; of entries on two silos, one keeps its row.
+/* teffi_participants_read - unpack lock->list to ctx's memory; entries of one grain on the same
+ * silo become one, the newest; of entries on two silos, one keeps its row.
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM; TEFF_E_ABORTED: a row was read in two versions, or its
  *       change was lost; text in ctx. */
 TEFF_MUST_USE teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock,

@@ -42,29 +42,37 @@ teffi_bytes teffi_state_key(teff_ctx *ctx, const teffi_activation *act)
     return (teffi_bytes){key, c + t + ident.key_len};
 }
 
-/* out: *row, its value in ctx's arena; etag 0: there is no such row. */
-static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
+/* out: *row, its value in ctx's arena; row->etag is 0 if there is no such row. */
+static teff_err read_row_of_key(teff_ctx *ctx, teffi_bytes key, teffi_row *row)
 {
     teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = row, .n_rows = 1, .arena = &ctx->arena};
-    *row = (teffi_row){.table = "state", .key = teffi_state_key(ctx, act)};
+    *row = (teffi_row){.table = "state", .key = key};
     return teffi_ctx_store(ctx, &op);
 }
 
-/* The same, when the limit on loads allows it. */
+static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
+{
+    return read_row_of_key(ctx, teffi_state_key(ctx, act), row);
+}
+
+/* Waits until the load limit allows one more read, reads the row of the state, and reports the
+ * read's duration to the limit. out: as read_state_row(). The key is made before that: without
+ * memory for it the turn ends, and must hold no place then. */
 static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activation *act,
                                             teffi_row *row)
 {
     const teffi_platform *platform = ctx->node->platform;
+    teffi_bytes key = teffi_state_key(ctx, act);
     teffi_load_limit_enter(act->grains->load_limit, ctx);
     uint64_t begun_ns = teffi_now(platform);
-    teff_err err = read_state_row(ctx, act, row);
+    teff_err err = read_row_of_key(ctx, key, row);
     teffi_load_limit_leave(act->grains->load_limit, teffi_now(platform) - begun_ns);
     return err;
 }
 
-/* Writes row in one batch with a check of this silo's fence row. So the store refuses the writes of
- * a silo that was declared dead: other silos may hold its grains. TEFF_E_CONFLICT may mean that, so
- * the view is refreshed. out: row->etag, the new one. */
+/* Writes row in one batch with a check of this silo's fence row, if it has one. So the store
+ * refuses the writes of a silo that was declared dead: other silos may hold its grains.
+ * TEFF_E_CONFLICT may mean that, so the view is refreshed. out: row->etag, the new one. */
 static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
     teffi_row rows[] = {*row, teffi_rows_own_fence(ctx)};
@@ -98,16 +106,16 @@ static void free_arena(teff_arena *arena)
     free(arena);
 }
 
-/* Sets the size of the arena at which the next pause begins: when half of the memory that is left
- * is used, but at least PAUSE_STEP_BYTES from now. */
+/* Sets the size of the arena at which the next pause begins, in which no turn starts: when half of
+ * the memory that is left is used, but at least PAUSE_STEP_BYTES from now. */
 static void set_pause_bytes(teffi_stored *stored)
 {
     size_t used = stored->arena->used_bytes, half = (stored->arena->budget_bytes - used) / 2;
     stored->pause_bytes = used + (half > PAUSE_STEP_BYTES ? half : PAUSE_STEP_BYTES);
 }
 
-/* Replaces the state's arena and message. Owns arena. in: state, in arena; NULL: out of memory,
- * then nothing is replaced. */
+/* Replaces the state's arena and message. Owns arena. in: state, in arena. errs: TEFF_E_NOMEM:
+ * state is NULL; arena is freed and nothing is replaced. */
 static teff_err adopt_arena(teffi_activation *act, teff_arena *arena, ProtobufCMessage *state)
 {
     if (!state) {
@@ -140,8 +148,9 @@ typedef struct decoding {
     teff_err err;
 } decoding;
 
-/* Decodes d->value as the state. Runs on the worker's stack, which is larger than a fiber's, as
- * unpacking recurses. */
+/* Decodes d->value: moves its answers to act and copies the rest, the state, to an arena of its
+ * own, without the garbage of decoding. Runs on the worker's stack, because decoding recurses and
+ * a fiber's stack is smaller. */
 static void decode_on_worker(void *arg)
 {
     decoding *d = arg;
@@ -174,7 +183,7 @@ static teff_err decode_state(teff_ctx *ctx, teffi_activation *act, teffi_bytes v
                      act->type->info->state->desc->name);
 }
 
-/* out: false: out of memory. */
+/* Allocates act->stored. out: false: out of memory. */
 static bool make_stored(teffi_activation *act)
 {
     act->stored = teffi_pool_get(sizeof *act->stored);
@@ -225,8 +234,9 @@ void teffi_state_lose(teffi_activation *act)
     request_deactivation(act);
 }
 
-/* Makes this and all later writes fail, because another writer has changed the row. */
-static teff_err lose_row(teff_ctx *ctx, teffi_activation *act)
+/* Makes all later writes fail, because another writer has changed the row. out: the error of this
+ * write, TEFF_E_CONFLICT with text. */
+static teff_err fail_lost_row(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_state_lose(act);
     return teff_fail(ctx, TEFF_E_CONFLICT, "another writer has changed the stored state");
@@ -245,9 +255,9 @@ static bool row_matches_tried_write(const teffi_activation *act, const teffi_row
                                 : row->etag && hash_value(act, row) == stored->tried_hash;
 }
 
-/* Finds out whether a write with an unknown outcome was done, by reading the row, which sees all
- * writes submitted before. errs: the store's; TEFF_E_CONFLICT: the row is neither unchanged nor as
- * written: another writer changed it. */
+/* Finds out whether a write with an unknown outcome was done, by reading the row: a read sees all
+ * writes submitted before it. errs: the store's; TEFF_E_CONFLICT: the row is neither unchanged nor
+ * as written: another writer changed it. */
 static teff_err read_outcome(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_row row;
@@ -255,7 +265,7 @@ static teff_err read_outcome(teff_ctx *ctx, teffi_activation *act)
     if (err)
         return err;
     if (row.etag != act->stored->etag && !row_matches_tried_write(act, &row))
-        return lose_row(ctx, act);
+        return fail_lost_row(ctx, act);
     act->stored->etag = row.etag;
     act->stored->unsure = false;
     return TEFF_OK;
@@ -263,13 +273,13 @@ static teff_err read_outcome(teff_ctx *ctx, teffi_activation *act)
 
 /* Writes row if the stored row still has stored->etag. If the outcome is not known, stores what
  * read_outcome() compares, and ends the activation. */
-static teff_err write_known_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
+static teff_err write_row_if_unchanged(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teffi_stored *stored = act->stored;
     row->etag = stored->etag;
     teff_err err = submit_row(ctx, act, row);
     if (err == TEFF_E_CONFLICT)
-        return lose_row(ctx, act);
+        return fail_lost_row(ctx, act);
     if (err == TEFF_E_UNKNOWN) {
         stored->unsure = true;
         stored->tried_remove = row->remove;
@@ -289,29 +299,30 @@ static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teff_err err = TEFF_OK;
     if (act->stored->lost)
-        return lose_row(ctx, act);
+        return fail_lost_row(ctx, act);
     if (act->stored->unsure)
         err = read_outcome(ctx, act);
     if (!err && (!row->remove || act->stored->etag))
-        err = write_known_row(ctx, act, row);
+        err = write_row_if_unchanged(ctx, act, row);
     return err;
 }
 
 const teffi_limits teffi_state_limits = {
     .bytes = TEFF_STATE_MAX, .fields = FIELDS_MAX, .memory = TEFF_STATE_UNPACKED_MAX};
 
-/* Packs the state and the answers. Checks the limits that decode_state() has, so that every saved
- * state can be loaded. in: state, act's own or an empty one. */
+/* Packs the state with the answers: meanwhile its ProtobufCMessage head is replaced by one that
+ * lists the answers. Checks the limits that decode_state() has, so that every saved state can be
+ * loaded. in: state, act's own or an empty one. */
 static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, ProtobufCMessage *state,
                            teffi_bytes *value)
 {
     char text[TEFF_TEXT_MAX];
     size_t len;
-    ProtobufCMessage own = *state, with_answers = teffi_answers_with(ctx, act, state);
+    ProtobufCMessage own = *state, with_answers = teffi_answers_make_head(ctx, act, state);
     *state = with_answers;
     teff_err err = teffi_check(act->type->info->state->desc, state, &teffi_state_limits,
                                "the state", &len, text);
-    *state = own; /* before the turn may end */
+    *state = own; /* before teff_alloc(), which may end the turn */
     if (err)
         return teff_fail(ctx, err, "%s", text);
     uint8_t *data = teff_alloc(ctx, len + 1);
@@ -347,7 +358,8 @@ static void empty_state(teffi_activation *act)
     protobuf_c_message_init(act->type->info->state->desc, act->stored->message);
 }
 
-/* Writes the row of the state or, with clears, removes it; a row with answers stays. */
+/* Packs and writes the state or, if clears is set, removes its row. If there are answers to keep,
+ * writes an empty state with them instead of removing the row. */
 static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
@@ -365,7 +377,7 @@ static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
 
 /* In a transaction, or in the turn of a call with an idempotency key: clears or checks the state,
  * which is written at the end. */
-static teff_err write_at_end(teff_ctx *ctx, teffi_activation *act, bool clears)
+static teff_err put_off_write(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
     teffi_bytes unused;
@@ -376,7 +388,7 @@ static teff_err write_at_end(teff_ctx *ctx, teffi_activation *act, bool clears)
     return err;
 }
 
-/* Saves the state or, with clears, removes its row and clears the state. */
+/* Saves the state or, if clears is set, removes its row and clears the state. */
 static teff_err write_state(teff_ctx *ctx, bool clears)
 {
     teffi_activation *act = teffi_state_owner(ctx);
@@ -386,7 +398,7 @@ static teff_err write_state(teff_ctx *ctx, bool clears)
     teff_err err;
     teffi_lock *lock = ctx->transaction;
     if (lock || (act->stored->answers && act->stored->answers->turn == ctx)) {
-        err = write_at_end(ctx, act, clears);
+        err = put_off_write(ctx, act, clears);
         if (lock) {
             lock->writes = true;
             lock->removes = clears;
@@ -403,7 +415,7 @@ static teff_err write_state(teff_ctx *ctx, bool clears)
 
 teff_err teffi_state_begin_once(teff_ctx *ctx, teffi_activation *act)
 {
-    lock_state(ctx, act);
+    lock_state(ctx, act); /* until teffi_state_end_once() */
     if (teffi_answers_of(act)) {
         act->stored->answers->turn = ctx;
         return TEFF_OK;
@@ -419,7 +431,7 @@ teff_err teffi_state_end_once(teff_ctx *ctx, teffi_activation *act)
     act->stored->answers->turn = NULL;
     act->stored->saving = false;
     if (err)
-        request_deactivation(act); /* no later turn sees what is not stored */
+        request_deactivation(act); /* no later turn sees unsaved changes */
     return err ? teffi_error_prefix_turn(ctx, err) : TEFF_OK;
 }
 
@@ -514,13 +526,13 @@ void teffi_state_pause_if_large(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
     if (act->stored->arena->used_bytes < act->stored->pause_bytes || act->busy)
-        return; /* busy: no turn starts already, in a pause or beside the life turn */
+        return; /* busy: a pause or a life turn keeps turns from starting already */
     struct teffi_pause *pause = calloc(1, sizeof *pause);
     if (!pause)
         return;
     pause->wait.item.kind = TEFFI_ITEM_WAIT;
     pause->wait.group = &act->group;
-    pause->wait.orphan = true;
+    pause->wait.orphan = true; /* no turn awaits it */
     pause->wait.arrive = on_pause_end;
     pause->timer.fire = signal_pause_end;
     pause->act = act;
@@ -552,7 +564,7 @@ void teffi_state_compact(teffi_activation *act)
     teffi_state_end_pause(act);
 }
 
-void teffi_state_settle_any(teffi_activation *act)
+void teffi_state_nudge_if_due_slow(teffi_activation *act)
 {
     bool ends = act->reason && act->running == 0;
     bool compacts = act->running == 0 && teffi_state_must_compact(act);

@@ -58,15 +58,15 @@ void teffi_state_pause_if_large(teffi_activation *act);
 
 extern const teffi_limits teffi_state_limits;
 
-/* teffi_state_settle - nudge the activation if its group's handler has anything to do, after a turn
- * in place that did not yield. Called by the thread that has claimed the group.
- * teffi_state_settle_any - the slow path. */
-void teffi_state_settle_any(teffi_activation *act);
+/* teffi_state_nudge_if_due - nudge the activation if its group's handler has anything to do, after
+ * a turn in place that did not yield. Called by the thread that has claimed the group.
+ * teffi_state_nudge_if_due_slow - the slow path. */
+void teffi_state_nudge_if_due_slow(teffi_activation *act);
 
-static inline void teffi_state_settle(teffi_activation *act)
+static inline void teffi_state_nudge_if_due(teffi_activation *act)
 {
     if (act->reason || act->more || act->stored)
-        teffi_state_settle_any(act);
+        teffi_state_nudge_if_due_slow(act);
 }
 
 /* teffi_state_end_pause - end the pause, if there is one. Called at the latest before the

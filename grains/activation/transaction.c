@@ -30,7 +30,7 @@ teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *act, const tef
 bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method, teffi_msg *request)
 {
     teffi_lock *lock = lock_of_turn(ctx);
-    if (!lock || request->item.kind != TEFFI_MSG_REQUEST)
+    if (request->item.kind != TEFFI_MSG_REQUEST)
         return true;
     teffi_transaction transaction = lock->owner;
     transaction.step = TEFFI_STEP_JOIN;
@@ -214,7 +214,7 @@ static void send_again(teff_ctx *ctx, void *arg)
 
 bool teffi_transactions_pause(const teffi_grains *grains)
 {
-    /* seq_cst: pairs with teffi_transaction_again, and send_again: sees where the request is */
+    /* seq_cst: with teffi_transaction_again, and send_again: sees where the request is */
     return atomic_load(&grains->pauses) != 0;
 }
 

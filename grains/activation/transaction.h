@@ -17,8 +17,8 @@
 TEFF_MUST_USE teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *act,
                                                const teffi_msg *request);
 
-/* teffi_transaction_attach - let a request of ctx carry ctx's transaction, if there is one. out:
- * false: no memory. */
+/* teffi_transaction_attach - let a request of ctx carry ctx's transaction. in: ctx->transaction is
+ * set. out: false: no memory. */
 TEFF_MUST_USE bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method,
                                             teffi_msg *request);
 

@@ -86,8 +86,8 @@ void teffi_turns_discard(teffi_activation *act)
 /* ---- responses ---- */
 
 /* Keeps ctx's text only if it was set for this error: else it belongs to an earlier call. */
-teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const char *what,
-                            teff_err err)
+teff_err teffi_turn_explain_error(teff_ctx *ctx, const teffi_activation *act, const char *what,
+                                  teff_err err)
 {
     bool fits = teffi_err_fits(err), has_text = ctx->text && ctx->text[0];
     char key[TEFFI_KEY_TEXT_MAX];
@@ -108,7 +108,7 @@ teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const ch
 
 /* Turns the request message into the response. Makes a new message if the request lies on this
  * stack, or if the caller is on this silo (stays) and would keep a large request's memory with the
- * response. out: *to, the node to send it to; NULL: out of memory. */
+ * response. out: the response, NULL: out of memory; *to, the node to send it to. */
 static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
 {
     const teffi_node *node = turn->ctx.node;
@@ -118,7 +118,7 @@ static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
         return teffi_node_response(node, request);
     }
     turn->request = NULL;
-    *to = teffi_node_response_in(node, request);
+    *to = teffi_node_convert_to_response(node, request);
     return request;
 }
 
@@ -142,7 +142,7 @@ static inline teff_err copy_response(teffi_turn *turn, const teff_method *method
     if (*copy)
         return TEFF_OK;
     teffi_arena_back(arena, before);
-    teff_err err = teffi_rules_why(&turn->ctx, type->info, method->out, out, "response");
+    teff_err err = teffi_rules_find_error(&turn->ctx, type->info, method->out, out, "response");
     return teffi_error_prefix_turn(&turn->ctx, err);
 }
 
@@ -233,14 +233,15 @@ static inline __attribute__((always_inline)) void finish_request(teffi_turn *tur
     act->running_of[class]--;
 }
 
-/* The same, with any error. */
+/* Makes err, any number, a valid error with a text; then responds with it or with out, and ends the
+ * turn. */
 static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
                                                               const teff_method *method,
                                                               teffi_class class, teff_err err,
                                                               ProtobufCMessage *out)
 {
     if (err)
-        err = teffi_turn_failure(&turn->ctx, turn->act, method->name, err);
+        err = teffi_turn_explain_error(&turn->ctx, turn->act, method->name, err);
     finish_request(turn, method, class, err, out);
 }
 
@@ -265,7 +266,7 @@ static inline teff_err invoke_method(teffi_turn *turn, const teff_method *method
     return method->invoke(&grain, turn->act->type->methods, turn->request->body, out);
 }
 
-__attribute__((noinline)) static teff_err fail_without_body(teffi_turn *turn)
+__attribute__((noinline)) static teff_err make_no_memory_error(teffi_turn *turn)
 {
     teff_err err = teff_fail(&turn->ctx, TEFF_E_NOMEM, "out of memory for the response");
     return teffi_error_prefix_turn(&turn->ctx, err);
@@ -279,13 +280,15 @@ run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
     act->running++;
     act->running_of[class]++;
     ProtobufCMessage *out = new_response_body(turn->request, method);
-    teff_err err = !out && method->out ? fail_without_body(turn) : invoke_method(turn, method, out);
+    teff_err err =
+        !out && method->out ? make_no_memory_error(turn) : invoke_method(turn, method, out);
     end_request(turn, method, class, err, out);
 }
 
 /* ---- calls with an idempotency key ---- */
 
-static teff_err refuse_once(teffi_turn *turn, teff_err err, const char *why)
+/* Sets ctx's error text to why, with method and key before it. out: err. */
+static teff_err make_turn_error(teffi_turn *turn, teff_err err, const char *why)
 {
     return teffi_error_prefix_turn(&turn->ctx, teff_fail(&turn->ctx, err, "%s", why));
 }
@@ -299,10 +302,10 @@ static teff_err run_before_write(teffi_turn *turn, ProtobufCMessage **out)
     const teff_method *method = turn->method;
     ProtobufCMessage *body = new_response_body(turn->request, method);
     if (!body && method->out)
-        return fail_without_body(turn);
+        return make_no_memory_error(turn);
     teff_err err = invoke_method(turn, method, body);
     if (err)
-        return teffi_turn_failure(ctx, turn->act, method->name, err);
+        return teffi_turn_explain_error(ctx, turn->act, method->name, err);
     if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == TEFF_E_NOMEM)
         teffi_ctx_exit(ctx, err);
     return err;
@@ -310,7 +313,8 @@ static teff_err run_before_write(teffi_turn *turn, ProtobufCMessage **out)
 
 /* Adds the answer, err or out, to the grain's. Without memory for it the turn ends, so that the
  * state is not written without it. */
-static void add_answer(teffi_turn *turn, uint64_t hash, teff_err err, const ProtobufCMessage *out)
+static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
+                          const ProtobufCMessage *out)
 {
     teff_ctx *ctx = &turn->ctx;
     if (teffi_answers_add(ctx, turn->act, turn->request->once, hash, err, out))
@@ -323,9 +327,9 @@ static void add_answer(teffi_turn *turn, uint64_t hash, teff_err err, const Prot
 static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
 {
     if (teff_ctx_check(&turn->ctx, NULL) == TEFF_E_TIMEOUT)
-        return refuse_once(turn, TEFF_E_TIMEOUT, "expired while it waited for another turn");
+        return make_turn_error(turn, TEFF_E_TIMEOUT, "expired while it waited for another turn");
     teff_err err = run_before_write(turn, out);
-    add_answer(turn, hash, err, *out);
+    record_answer(turn, hash, err, *out);
     return err;
 }
 
@@ -345,8 +349,8 @@ static teff_err repeat_answer(teffi_turn *turn, const teffi_answer *known, uint6
                               ProtobufCMessage **out)
 {
     if (known->hash != hash)
-        return refuse_once(turn, TEFF_E_INVALID,
-                           "the idempotency key was used with another method or request");
+        return make_turn_error(turn, TEFF_E_INVALID,
+                               "the idempotency key was used with another method or request");
     return teffi_answers_read(&turn->ctx, known, turn->method, out);
 }
 
@@ -363,17 +367,18 @@ static teff_err answer_once(teffi_turn *turn, ProtobufCMessage **out)
 static teff_err check_once(teffi_turn *turn)
 {
     if (!turn->act->stored)
-        return refuse_once(turn, TEFF_E_INVALID,
-                           "an idempotency key needs a grain type with "
-                           "state, which keeps the answer");
+        return make_turn_error(turn, TEFF_E_INVALID,
+                               "an idempotency key needs a grain type with "
+                               "state, which keeps the answer");
     return turn->method->flags & TEFF_METHOD_READ_ONLY
-               ? refuse_once(turn, TEFF_E_INVALID,
-                             "a read-only method takes no idempotency key: "
-                             "it has nothing to count")
+               ? make_turn_error(turn, TEFF_E_INVALID,
+                                 "a read-only method takes no idempotency key: "
+                                 "it has nothing to count")
                : TEFF_OK;
 }
 
-/* As run_method(), for a request with a key: responds when the state and the answer are written. */
+/* Runs a request with an idempotency key: calls the method or repeats the stored answer, and
+ * responds when state and answer are written. */
 static void run_once(teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
@@ -410,7 +415,7 @@ static teff_err write_failure(teffi_turn *turn, uint64_t hash, teff_err err)
     teff_err unwritten = teffi_state_begin_once(ctx, turn->act);
     if (!unwritten) {
         (void)teff_fail(ctx, err, "%s", text);
-        add_answer(turn, hash, err, NULL);
+        record_answer(turn, hash, err, NULL);
         unwritten = teffi_state_end_once(ctx, turn->act);
     }
     return unwritten ? unwritten : teff_fail(ctx, err, "%s", text);
@@ -423,7 +428,7 @@ static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, Proto
     teffi_lock *lock = ctx->transaction;
     teff_err own = run_before_write(turn, out), err = teffi_transaction_settle(ctx, own);
     if (!err && once) {
-        add_answer(turn, hash, err, *out);
+        record_answer(turn, hash, err, *out);
         lock->writes = true;
     }
     if (!err)
@@ -439,7 +444,7 @@ static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
     bool once = turn->request->once != NULL;
     teff_err err = once ? check_once(turn) : TEFF_OK;
     if (!err && once && !teffi_answers_of(turn->act))
-        err = refuse_once(turn, TEFF_E_NOMEM, "out of memory for the answer");
+        err = make_turn_error(turn, TEFF_E_NOMEM, "out of memory for the answer");
     uint64_t hash = !err && once ? hash_request(turn) : 0;
     const teffi_answer *known = !err && once ? find_answer(turn) : NULL;
     if (!err && !known)
@@ -525,6 +530,7 @@ typedef struct start { /* on the stack of teffi_turn_start(): read before the fi
     bool full; /* unpacking made the request larger, and message_bytes_max is exceeded */
 } start;
 
+/* The main function of a fiber that runs a request. */
 static void request_main(void *arg)
 {
     const start *s = arg;
@@ -663,7 +669,7 @@ static void in_place_main(void *arg)
     run_method(&f.turn, method, place->class);
 }
 
-teffi_turn_end teffi_turn_in_place(teffi_in_place *place)
+teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place)
 {
     teffi_exec *exec = place->act->grains->node->home.exec;
     place->turn = NULL;
@@ -701,6 +707,7 @@ void teffi_turn_end_life(teffi_turn *turn)
     act->busy &= (uint8_t)~TEFFI_BUSY_LIFE;
 }
 
+/* The main function of a fiber that runs a life turn: on_activate or on_deactivate. */
 static void life_main(void *arg)
 {
     life l = *(life *)arg; /* arg is on the starter's stack, gone at the first suspend */

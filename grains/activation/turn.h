@@ -35,9 +35,9 @@ typedef enum teffi_turn_end {
     TEFFI_TURN_WAITS /* suspended or yielded: teffi_turn_detach before the group is released */
 } teffi_turn_end;
 
-/* teffi_turn_in_place - run a request's turn inside the turn of place->caller; returns when it
+/* teffi_turn_run_in_place - run a request's turn inside the turn of place->caller; returns when it
  * suspends, yields or ends. The result of a turn that ended is in place. */
-teffi_turn_end teffi_turn_in_place(teffi_in_place *place);
+teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place);
 
 /* teffi_turn_detach - make a turn in place independent of its caller: its response becomes a
  * message. out: the turn's request, into which the caller puts the call's slot and generation. */
@@ -68,9 +68,10 @@ static inline void teffi_turn_grain(teff_grain *grain, teff_ctx *ctx, const teff
     grain->user = act->type->user;
 }
 
-/* teffi_turn_failure - make a valid error with a text from an error that application code returned.
+/* teffi_turn_explain_error - make a valid error with a text from an error that application code
+ * returned.
  * in:   err, not TEFF_OK. what: the method, "lab.Moody.Fail".
  * out:  err; TEFF_E_FAILED if err is no error code. ctx's text: the method's own if it set one for
  *       err, else a text made here, which quotes ctx's last error text, if any. */
-teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const char *what,
-                            teff_err err);
+teff_err teffi_turn_explain_error(teff_ctx *ctx, const teffi_activation *act, const char *what,
+                                  teff_err err);

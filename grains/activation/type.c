@@ -44,7 +44,7 @@ const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id)
 bool teffi_type_has_hook(const teff_grain_type *type, size_t at)
 {
     void (*hook)(void);
-    if (!at)
+    if (!at) /* generated code does not know the slot */
         return true;
     memcpy(&hook, (const char *)type->methods + at, sizeof hook);
     return hook != NULL;
@@ -55,7 +55,8 @@ bool teffi_type_is_bare(const teff_grain_type *type)
     return !type->info->state && !teffi_type_has_hook(type, type->info->on_activate_at);
 }
 
-/* A new type, if memory is out: NULL would end the program's list of types. */
+/* The result of teff_grain_type_new() if memory is out. It is not NULL, because NULL would end the
+ * program's list of types. */
 static teff_grain_type no_memory;
 
 teff_grain_type *teff_grain_type_new(const teff_type_info *info, const void *methods, void *user)
@@ -119,16 +120,17 @@ teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *info, const teff
     return explain_check(ctx, info, ops, body, what, packed);
 }
 
-teff_err teffi_rules_why(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
-                         const ProtobufCMessage *body, const char *what)
+teff_err teffi_rules_find_error(teff_ctx *ctx, const teff_type_info *info,
+                                const teff_message_ops *ops, const ProtobufCMessage *body,
+                                const char *what)
 {
     size_t packed;
     teff_err err = teffi_rules_check(ctx, info, ops, body, what, &packed);
     return err ? err : teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the %s", what);
 }
 
-ProtobufCMessage *teffi_rules_doubt(const teff_type_info *info, const teff_message_ops *ops,
-                                    teff_arena *arena, ProtobufCMessage *copy)
+ProtobufCMessage *teffi_rules_check_copy(const teff_type_info *info, const teff_message_ops *ops,
+                                         teff_arena *arena, ProtobufCMessage *copy)
 {
     const teffi_limits limits = get_limits(info);
     size_t packed;

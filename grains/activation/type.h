@@ -77,16 +77,17 @@ TEFF_MUST_USE teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *in
                                          const teff_message_ops *ops, const ProtobufCMessage *body,
                                          const char *what, size_t *packed);
 
-/* teffi_rules_why - the error for which teffi_rules_copy returned NULL, with a text in ctx.
+/* teffi_rules_find_error - the error for which teffi_rules_copy returned NULL, with a text in ctx.
  * errs: as teffi_rules_check; TEFF_E_NOMEM. */
-teff_err teffi_rules_why(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
-                         const ProtobufCMessage *body, const char *what);
+teff_err teffi_rules_find_error(teff_ctx *ctx, const teff_type_info *info,
+                                const teff_message_ops *ops, const ProtobufCMessage *body,
+                                const char *what);
 
-/* teffi_rules_doubt - the slow path of teffi_rules_copy: check a copy that is large, failed (NULL)
- * or has a text that is not UTF-8 (arena->bad_text, which is cleared). out: copy; NULL: it failed,
- * has such a text or breaks a limit. */
-ProtobufCMessage *teffi_rules_doubt(const teff_type_info *info, const teff_message_ops *ops,
-                                    teff_arena *arena, ProtobufCMessage *copy);
+/* teffi_rules_check_copy - the slow path of teffi_rules_copy: check a copy that is large, failed
+ * (NULL) or has a text that is not UTF-8 (arena->bad_text, which is cleared). out: copy; NULL: it
+ * failed, has such a text or breaks a limit. */
+ProtobufCMessage *teffi_rules_check_copy(const teff_type_info *info, const teff_message_ops *ops,
+                                         teff_arena *arena, ProtobufCMessage *copy);
 
 /* teffi_rules_sure - the size in memory up to which a copy needs no check against the limits. */
 static inline size_t teffi_rules_sure(const teff_type_info *info)
@@ -95,7 +96,8 @@ static inline size_t teffi_rules_sure(const teff_type_info *info)
 }
 
 /* teffi_rules_copy - copy src into arena and check its limits.
- * in:   sure, from teffi_rules_sure. out: NULL: no memory or over a limit, see teffi_rules_why. */
+ * in:   sure, from teffi_rules_sure. out: NULL: no memory or over a limit, see
+ *       teffi_rules_find_error. */
 static inline ProtobufCMessage *teffi_rules_copy(const teff_type_info *info, size_t sure,
                                                  const teff_message_ops *ops, teff_arena *arena,
                                                  const ProtobufCMessage *src)
@@ -103,5 +105,6 @@ static inline ProtobufCMessage *teffi_rules_copy(const teff_type_info *info, siz
     size_t before = arena->used_bytes;
     ProtobufCMessage *copy = ops->copy(arena, src);
     bool small = arena->used_bytes - before <= sure;
-    return copy && small && !arena->bad_text ? copy : teffi_rules_doubt(info, ops, arena, copy);
+    return copy && small && !arena->bad_text ? copy
+                                             : teffi_rules_check_copy(info, ops, arena, copy);
 }

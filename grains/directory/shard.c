@@ -146,7 +146,7 @@ static teff_err make_activation(teffi_grains *grains, const teff_grain_type *typ
     if (!act)
         return TEFF_E_NOMEM;
     teff_err err = teffi_index_reserve(&teffi_shard_of(grains, ident->hash)->index)
-                       ? teffi_activation_born(act, type, ident)
+                       ? teffi_activation_give_identity(act, type, ident)
                        : TEFF_E_NOMEM;
     if (err)
         teffi_slab_put(&grains->shards->memory, act);
@@ -234,7 +234,7 @@ bool teffi_shard_end_duplicate(teffi_grains *grains, const teffi_ident *ident, t
     bool was = act && act->registered;
     if (was) {
         act->registered = false;
-        teffi_activation_end(act, TEFF_REASON_DUPLICATE);
+        teffi_activation_ask_to_end(act, TEFF_REASON_DUPLICATE);
     }
     pthread_mutex_unlock(&shard->lock);
     return was;

@@ -59,7 +59,7 @@ static bool end_without_lease(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Keeps msg in pending until start_set_aside() starts it. */
+/* Keeps msg in pending until start_set_aside() starts it. Without memory for that, ends msg. */
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
 {
     teffi_more *more = teffi_activation_more(act);
@@ -106,10 +106,11 @@ static bool is_of_newer_caller(const teffi_activation *act, const teffi_msg *msg
     return teffi_version_of(msg->flags) > act->type->info->version;
 }
 
-/* Gives back a request that the ended activation did not start: if the activation has failed, msg
- * gets its error, unless another silo can run it; else msg is routed to the winner, or again. If
- * the activation has ended for a newer caller, all its requests ask for that version: else one of
- * an old caller could activate the grain on a silo that is too old, again and again. */
+/* Gives back a request that the ended activation did not start. If the activation has failed, msg
+ * ends with that error, unless its newer caller needs another silo. Else msg is routed to the
+ * winner, or again. If the activation has ended for a newer caller, all its requests ask for that
+ * version: else one of an old caller could activate the grain on a silo that is too old, again and
+ * again. */
 static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
@@ -130,8 +131,9 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 }
 
 /* Keeps msg, whose caller has a newer version of the type than this silo, and deactivates act: then
- * msg is handed back, and placed on a silo that has its version. Ends msg if no silo has. */
-__attribute__((noinline)) static void hand_over(teffi_activation *act, teffi_msg *msg)
+ * msg is handed back, and placed on a silo that has its version. Ends msg if no silo has that
+ * version. */
+__attribute__((noinline)) static void hand_over_grain(teffi_activation *act, teffi_msg *msg)
 {
     uint32_t version = teffi_version_of(msg->flags);
     int64_t newest = teffi_place_newest(act->grains, msg->type_id);
@@ -176,7 +178,7 @@ static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const te
 static void handle_end(teffi_activation *act, teffi_msg *msg)
 {
     teffi_transaction end;
-    if (msg->item.kind == TEFFI_MSG_ONEWAY && teffi_transaction_read(msg, &end))
+    if (teffi_transaction_read(msg, &end))
         teffi_lock_handle_end(act, &end);
     teffi_activation_unqueue(act, msg);
     teffi_msg_free(msg);
@@ -192,22 +194,22 @@ static bool waits_for_itself(const teffi_activation *act, const teffi_msg *msg)
            teffi_transaction_is(&transaction, &lock->owner);
 }
 
-/* out: true: msg is in a transaction, or now begins one as its root. An error ends msg: *ended. */
-static bool is_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_method *method,
-                              bool *ended)
+/* Handles a request of a transactional method, or one that was made in a transaction. Not inlined,
+ * since it is rare. out: false: msg is outside of transactions, and waits and starts as others. */
+__attribute__((noinline)) static bool handle_in_transaction(teffi_activation *act, teffi_msg *msg,
+                                                            const teff_method *method)
 {
-    *ended = false;
-    if (!(method->flags & TEFF_METHOD_TRANSACTIONAL)) {
-        *ended = msg->transaction && waits_for_itself(act, msg);
-        if (*ended)
-            refuse_queued(act, msg, TEFF_E_INVALID,
-                          "the caller's transaction has locked the "
-                          "grain, and the method is not transactional");
+    bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
+    if (!joins && !waits_for_itself(act, msg))
         return false;
-    }
-    *ended = !msg->transaction && !teffi_transaction_new_root(act->grains, msg);
-    if (*ended)
+    if (!joins)
+        refuse_queued(act, msg, TEFF_E_INVALID,
+                      "the caller's transaction has locked the grain, and the method is not "
+                      "transactional");
+    else if (!msg->transaction && !teffi_transaction_new_root(act->grains, msg))
         refuse_queued(act, msg, TEFF_E_NOMEM, "out of memory for a transaction");
+    else
+        (void)admit_in_transaction(act, msg, method, true);
     return true;
 }
 
@@ -215,7 +217,7 @@ static bool is_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_
 static void admit_request(teffi_activation *act, teffi_msg *msg)
 {
     if (is_of_newer_caller(act, msg)) {
-        hand_over(act, msg);
+        hand_over_grain(act, msg);
         return;
     }
     const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
@@ -225,13 +227,9 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
     }
     if (end_if_unwanted(act, msg) || end_without_lease(act, msg))
         return;
-    bool ended, joins = is_in_transaction(act, msg, method, &ended);
-    if (ended)
+    if ((msg->transaction || (method->flags & TEFF_METHOD_TRANSACTIONAL)) &&
+        handle_in_transaction(act, msg, method))
         return;
-    if (joins) {
-        (void)admit_in_transaction(act, msg, method, true);
-        return;
-    }
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request does not overtake one of its own class. */
     if (teffi_activation_admits(act, class) && !teffi_activation_waits(act, class))
@@ -244,7 +242,7 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 {
     if (request_is_misdirected(act, msg)) {
         redirect_request(act, msg);
-    } else if (!msg->method_id) {
+    } else if (teffi_msg_ends_transaction(msg)) {
         handle_end(act, msg);
     } else if (act->phase == TEFFI_ENDED) {
         hand_back_request(act, msg);
@@ -338,6 +336,16 @@ static void finish_activating(teffi_activation *act)
         act->phase = TEFFI_VALID;
 }
 
+/* Ends the lock of a transaction if it must end, perhaps in a life turn, which then runs. */
+__attribute__((noinline)) static void settle_lock(teffi_activation *act)
+{
+    if (!teffi_lock_settle(act))
+        return;
+    teffi_life_resolve_lock(act);
+    if (!(act->busy & TEFFI_BUSY_LIFE)) /* it has ended already */
+        (void)teffi_lock_settle(act);
+}
+
 /* Does what phase and reason require: activates, compacts, starts requests, deactivates, ends. Each
  * step may change phase and reason for the next step. Not inlined: after most items there is
  * nothing to do. */
@@ -347,14 +355,17 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
         return;
     if (act->phase == TEFFI_ACTIVATING)
         finish_activating(act);
-    if (act->phase == TEFFI_VALID)
-        teffi_lock_settle(act);
+    if (act->busy & TEFFI_BUSY_LOCKED)
+        settle_lock(act);
+    if (act->busy & TEFFI_BUSY_LIFE)
+        return;
     if (act->phase == TEFFI_VALID)
         teffi_state_compact(act);
     /* an end waits for the lock, and that for the requests of its transaction */
     if (act->phase == TEFFI_VALID && (!act->reason || teffi_lock_of(act)))
         start_set_aside(act);
-    if (act->phase == TEFFI_VALID && act->reason && act->running == 0 && !teffi_lock_of(act)) {
+    if (act->phase == TEFFI_VALID && act->reason && act->running == 0 &&
+        !(act->busy & TEFFI_BUSY_LOCKED)) {
         act->phase = TEFFI_DEACTIVATING;
         teffi_life_end(act);
     }
@@ -416,7 +427,7 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
         (void)teffi_wait_arrived(item, &ctx);
         break;
     case TEFFI_ITEM_CLOSURE:
-        teffi_closure_arrived(item);
+        teffi_closure_run(item);
         break;
     case TEFFI_ITEM_NUDGE:
         handle_nudge(act);
@@ -445,6 +456,8 @@ static bool evict_request(teffi_group *group, teffi_item *item)
     if (item->kind != TEFFI_MSG_REQUEST && item->kind != TEFFI_MSG_ONEWAY)
         return false;
     teffi_msg *msg = teffi_container(item, teffi_msg, item);
+    if (teffi_msg_ends_transaction(msg))
+        return false;
     if (request_is_misdirected(act, msg))
         redirect_request(act, msg);
     else

@@ -29,7 +29,8 @@ static void on_request_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg
     teffi_route_unsent(node->grains, msg, to);
 }
 
-/* Adapts the location cache and this silo's partitions to a new view. */
+/* Adapts the location cache and this silo's partitions to a new view; starts the recovery of those
+ * partitions that need it. */
 static void on_view(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
     (void)old;
@@ -137,13 +138,13 @@ typedef struct slice {
 
 /* Asks act to end if it was not used for its type's idle time. Reads act without owning its group,
  * so the check may be outdated; handle_nudge() checks again. out: false: the slice is over. */
-static bool end_if_idle(void *arg, teffi_activation *act)
+static bool ask_to_end_if_idle(void *arg, teffi_activation *act)
 {
     slice *s = arg;
     uint32_t used = atomic_load_explicit(&act->used_ms, memory_order_relaxed);
     s->looks++;
     if (s->now_ms - used >= teffi_idle_ms(act->type->info)) {
-        teffi_activation_end(act, TEFF_REASON_IDLE);
+        teffi_activation_ask_to_end(act, TEFF_REASON_IDLE);
         s->ends++;
     }
     return s->looks < LOOKS_MAX && s->ends < ENDS_MAX;
@@ -171,7 +172,7 @@ static void collect_slice(teffi_timer *timer)
     hosted *all = teffi_container(timer, hosted, collect_timer);
     teffi_grains *grains = &all->grains;
     slice s = {.now_ms = (uint32_t)atomic_load_explicit(&grains->coarse_ms, memory_order_relaxed)};
-    bool whole = teffi_shards_walk(grains, NULL, &all->collect_cursor, end_if_idle, &s);
+    bool whole = teffi_shards_walk(grains, NULL, &all->collect_cursor, ask_to_end_if_idle, &s);
     set_collect_timer(all, whole ? all->collect_ms : SLICE_MS);
 }
 
@@ -206,11 +207,11 @@ static uint64_t count_activations(const teffi_grains *grains)
  * delay the silo's system messages. */
 enum { ROUND_MS = 2, ROUND_ENDS = 8192 };
 
-/* out: false: the round is over. */
+/* Called for each activation by teffi_shards_walk(). out: false: the round is over. */
 static bool ask_activation_to_end(void *arg, teffi_activation *act)
 {
     unsigned *asked = arg;
-    teffi_activation_end(act, TEFF_REASON_STOPPING);
+    teffi_activation_ask_to_end(act, TEFF_REASON_STOPPING);
     return ++*asked < ROUND_ENDS;
 }
 

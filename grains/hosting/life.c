@@ -49,7 +49,7 @@ static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
     if (!err)
         return TEFF_OK;
     snprintf(what, sizeof what, "on_activate of %.80s", act->type->info->name);
-    return teffi_turn_failure(ctx, act, what, err);
+    return teffi_turn_explain_error(ctx, act, what, err);
 }
 
 /* The life turn of a registered activation: loads the state and runs on_activate. On an error,
@@ -78,7 +78,8 @@ static bool note_registration(teffi_activation *act, teff_err err, teffi_pid hol
     return !err;
 }
 
-/* The life turn of an activation whose partition another silo owns. */
+/* The life turn of an activation whose partition another silo owns: registers act there, then loads
+ * the state and runs on_activate. */
 static void register_and_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_pid holder;
@@ -97,7 +98,7 @@ static void start_life_turn(teffi_activation *act, void (*fn)(teff_ctx *ctx, tef
 /* Registers or unregisters act (method), if this silo serves its partition. errs:
  * TEFF_E_UNAVAILABLE: it does not; TEFF_E_EXISTS: *holder is another activation; TEFF_E_NOT_FOUND:
  * unregistered, no activation holds the grain. */
-static teff_err apply_here(teffi_activation *act, uint32_t method, teffi_pid *holder)
+static teff_err apply_registration_here(teffi_activation *act, uint32_t method, teffi_pid *holder)
 {
     teffi_ident ident = teffi_activation_ident(act);
     teffi_pid pid = teffi_activation_pid(act);
@@ -114,27 +115,29 @@ void teffi_life_begin(teffi_activation *act)
         return;
     }
     /* read without the lock: no other thread writes it before the activation has begun */
-    teff_err err = act->registered ? TEFF_OK : apply_here(act, TEFFI_METHOD_REGISTER, &holder);
+    teff_err err =
+        act->registered ? TEFF_OK : apply_registration_here(act, TEFFI_METHOD_REGISTER, &holder);
     if (err == TEFF_E_UNAVAILABLE)
         start_life_turn(act, register_and_activate);
     else if (note_registration(act, err, holder, "") && !teffi_type_is_bare(act->type))
         start_life_turn(act, load_and_activate);
 }
 
-static void log_deactivate(teff_ctx *ctx, const teffi_activation *act, teff_err err)
+static void log_deactivate_failure(teff_ctx *ctx, const teffi_activation *act, teff_err err)
 {
     teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN, "on_deactivate of a %s failed: %s: %s",
                act->type->info->name, teff_err_name(err), teff_error(ctx));
 }
 
-/* An activation with a broken state ends without on_deactivate, as in a crash of its silo. */
+/* Does the type have on_deactivate, and is the state not broken? An activation with a broken state
+ * ends without on_deactivate, as in a crash of its silo. */
 static bool must_run_on_deactivate(const teffi_activation *act)
 {
     return teffi_type_has_hook(act->type, act->type->info->on_deactivate_at) &&
            !teffi_state_is_broken(act);
 }
 
-/* The life turn of an activation that ends. */
+/* The life turn of an activation that ends. A failure of on_deactivate is only logged. */
 static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain;
@@ -143,7 +146,7 @@ static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
     if (must_run_on_deactivate(act))
         err = act->type->info->deactivate(&grain, act->type->methods, (teff_reason)act->reason);
     if (err)
-        log_deactivate(ctx, act, err);
+        log_deactivate_failure(ctx, act, err);
     unregister_activation(ctx, act);
 }
 
@@ -153,12 +156,18 @@ void teffi_life_end(teffi_activation *act)
 {
     teffi_pid holder;
     if (!must_run_on_deactivate(act) &&
-        apply_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE)
+        apply_registration_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE)
         return;
     if (teffi_turn_start_life(act, deactivate_and_unregister))
         teffi_logf(&act->grains->node->platform->log, TEFF_LOG_ERROR,
                    "out of stacks: a %s ends without on_deactivate and stays in the directory",
                    act->type->info->name);
+}
+
+void teffi_life_resolve_lock(teffi_activation *act)
+{
+    if (teffi_turn_start_life(act, teffi_lock_resolve))
+        teffi_lock_resolve_later(act); /* out of stacks */
 }
 
 void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
@@ -171,12 +180,12 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
     }
     (void)teffi_error_prefix_turn(ctx, err);
     if (act->phase == TEFFI_DEACTIVATING)
-        log_deactivate(ctx, act, err);
+        log_deactivate_failure(ctx, act, err);
     else if (act->phase != TEFFI_VALID)
         fail_activation(act, err, teff_error(ctx), true);
     if (act->phase != TEFFI_VALID)
         unregister_activation(ctx, act);
     else
-        teffi_lock_resolve_failed(act);
+        teffi_lock_resolve_later(act);
     teffi_turn_end_life(turn);
 }

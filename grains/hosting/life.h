@@ -19,6 +19,9 @@ void teffi_life_begin(teffi_activation *act);
  * continues on a fiber. */
 void teffi_life_end(teffi_activation *act);
 
+/* teffi_life_resolve_lock - start a life turn that ends the lock of a silent root. */
+void teffi_life_resolve_lock(teffi_activation *act);
+
 /* teffi_life_exit_turn - home.exit_turn: end the turn of a method, of on_activate or of
  * on_deactivate in its middle, with err. On the turn's fiber. */
 void teffi_life_exit_turn(teff_ctx *ctx, teff_err err);

@@ -21,9 +21,10 @@
 
 enum { LONG_MS = 5, STRIKES_MAX = 8, SKIPS = 64 };
 
-/* May this call run in place? If not, counts it as one of those to queue. relaxed, here and below:
- * a lost update only queues one call more or less. */
-static bool method_may_run_in_place(_Atomic uint32_t *slow)
+/* Subtracts this call from the calls to queue (low 16 bits). out: false: queue it; true: none was
+ * to queue, so that it may run in place. relaxed, here and below: a lost update only queues one
+ * call more or less. */
+static bool count_down_to_in_place(_Atomic uint32_t *slow)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
     if ((uint16_t)word == 0)
@@ -32,8 +33,8 @@ static bool method_may_run_in_place(_Atomic uint32_t *slow)
     return false;
 }
 
-/* A long call adds a strike, a short one resets all. From the second strike on, calls are
- * queued. */
+/* A long call adds a strike, a short one resets all. From the second strike on, the next calls are
+ * queued. *slow: strikes << 16 | number of calls to queue. */
 static void update_strikes(_Atomic uint32_t *slow, bool is_long)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
@@ -63,7 +64,8 @@ typedef struct stopwatch {
     uint32_t timeout_ms; /* by the coarse clock */
 } stopwatch;
 
-/* Starts watch by the exact clock. out: as start_watch(). */
+/* Starts watch by the exact clock. out: false: the caller's deadline has passed; *due_ms, the
+ * call's deadline. */
 __attribute__((noinline)) static bool start_exact_watch(stopwatch *watch, const teffi_ask *ask,
                                                         uint32_t *due_ms)
 {
@@ -73,7 +75,7 @@ __attribute__((noinline)) static bool start_exact_watch(stopwatch *watch, const 
 }
 
 /* Starts watch, with the call's timeout or the time left until the caller's deadline, if that is
- * shorter. out: false: the caller's deadline has passed. *due_ms, the call's deadline. */
+ * shorter. out: false: the caller's deadline has passed; *due_ms, the call's deadline. */
 static inline bool start_watch(stopwatch *watch, const teffi_ask *ask, uint32_t *due_ms)
 {
     uint32_t now_ms = teffi_coarse_ms(ask->ctx->node->home.exec);
@@ -120,7 +122,7 @@ typedef struct in_place_call {
 
 /* ---- the callee ---- */
 
-/* Ends the claim of a callee whose method has not run; after a run, leave_callee() does. Not
+/* Ends the claim of a callee whose method has not run; after a run, leave_callee() does that. Not
  * inlined, since it is rare. */
 __attribute__((noinline)) static void release_callee(teffi_activation *act)
 {
@@ -152,14 +154,16 @@ static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_i
         return NULL;
     if (atomic_load_explicit(&act->hash, memory_order_relaxed) == hash)
         return act;
-    release_callee(act); /* act was reused between load and claim: the look-up test was not of it */
+    /* act was reused for this grain after the load: the look-up test used another grain's hash */
+    release_callee(act);
     return NULL;
 }
 
 /* Claims the grain's activation in the shard, or a new one if this silo may make it at once. Not
- * inlined, since most calls hit the cache. out: NULL: queue the call; ask->elsewhere: this silo had
- * no activation before, ask->location is set. */
-__attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *grains, teffi_ask *ask)
+ * inlined, since most calls hit the cache. out: NULL: queue the call; if then this silo certainly
+ * has no activation of the grain, ask->elsewhere and ask->location are set. */
+__attribute__((noinline)) static teffi_activation *claim_in_shard(teffi_grains *grains,
+                                                                  teffi_ask *ask)
 {
     teffi_ident *ident = &ask->ident;
     bool certain;
@@ -186,8 +190,8 @@ static const teff_method *find_plain_method(const teff_type_info *info, uint32_t
 }
 
 /* out: the callee's own method for the caller's method; NULL: none, or the callee's version is too
- * old. The two are the same, unless caller and callee have different versions of the generated
- * type: then finds it by id. */
+ * old. Both methods are the same object, unless caller and callee have different versions of the
+ * generated type: then finds the callee's by id. */
 static const teff_method *find_own_method(const teff_type_info *info, const teffi_ask *ask)
 {
     const teff_method *method = ask->method;
@@ -197,9 +201,10 @@ static const teff_method *find_own_method(const teff_type_info *info, const teff
                                                  : find_plain_method(info, method->id);
 }
 
-/* May the request start in place now? Fills v->slow and v->place with the activation's own method.
- * If only the method's strikes prevent it, counts the call as queued. */
-static inline bool may_run_method(const teffi_activation *act, in_place_call *v)
+/* Fills v->slow and v->place with the activation's own method. out: true: the method may start in
+ * place now; false: queue the call. If only the method's strikes (long calls) prevent the start,
+ * this call is subtracted from the calls to queue. */
+static inline bool prepare_method(const teffi_activation *act, in_place_call *v)
 {
     const teff_type_info *info = act->type->info;
     const teff_method *method = find_own_method(info, v->ask);
@@ -211,7 +216,7 @@ static inline bool may_run_method(const teffi_activation *act, in_place_call *v)
     v->place.method = method;
     v->place.class = class;
     return queued < (int64_t)teffi_queue_max(info) && teffi_activation_admits(act, class) &&
-           !teffi_activation_waits(act, class) && method_may_run_in_place(v->slow);
+           !teffi_activation_waits(act, class) && count_down_to_in_place(v->slow);
 }
 
 /* out: the callee, claimed, if it may run the method now; NULL: queue the call. Keeps messages in
@@ -223,8 +228,8 @@ static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *as
         return NULL;
     teffi_activation *act = claim_cached(grains, &ask->ident);
     if (!act)
-        act = claim_found(grains, ask);
-    if (act && !may_run_method(act, v)) {
+        act = claim_in_shard(grains, ask);
+    if (act && !prepare_method(act, v)) {
         release_callee(act);
         return NULL;
     }
@@ -261,12 +266,12 @@ static inline teff_err get_result(const in_place_call *v)
     return late ? teffi_ask_fail(v->ask, TEFF_E_TIMEOUT, teffi_call_late_text) : v->place.err;
 }
 
-/* Settles the activation as its group's handler would, then releases the group. */
+/* Nudges the activation if its group's handler has work to do, then releases the group. */
 static inline void leave_callee(in_place_call *v)
 {
     teffi_activation *act = v->place.act;
     if (!teffi_group_yielded(&act->group)) /* a yielded turn settles when it resumes */
-        teffi_state_settle(act);
+        teffi_state_nudge_if_due(act);
     teffi_direct_done(v->ask->ctx->node->home.exec, &act->group);
 }
 
@@ -276,7 +281,7 @@ static inline teffi_turn_end run_in_place(in_place_call *v)
 {
     teffi_exec *exec = v->ask->ctx->node->home.exec;
     teffi_activation *act = v->place.act;
-    teffi_turn_end how = teffi_turn_in_place(&v->place);
+    teffi_turn_end how = teffi_turn_run_in_place(&v->place);
     if (how == TEFFI_TURN_NOT_STARTED) {
         release_callee(act);
         return how;
@@ -286,7 +291,8 @@ static inline teffi_turn_end run_in_place(in_place_call *v)
     return how;
 }
 
-/* Starts the watch and claims the callee. in: as run_direct(). out: false: queue the call. */
+/* Starts the watch and claims the callee. in: async, the caller does not await the call at once.
+ * out: false: queue the call. */
 static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *v, teffi_ask *ask,
                                                                  uint32_t kind, bool async)
 {
@@ -308,7 +314,8 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
 }
 
 /* Runs a call in place if possible. in: kind, TEFFI_MSG_REQUEST or TEFFI_MSG_ONEWAY; async, the
- * caller does not await the call at once. out: as teffi_direct_ask(). */
+ * caller does not await the call at once. out: false: queue the call. true: *call is pending; or it
+ * is NULL, and the call has ended with *err. A one-way sets neither. */
 static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uint32_t kind,
                                                              bool async, ProtobufCMessage **out,
                                                              teffi_call **call, teff_err *err)

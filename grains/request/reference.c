@@ -31,8 +31,8 @@ static bool request_is_flat(const teffi_ask *ask)
     return true;
 }
 
-/* May msg point to the caller's request? A flat request to another node is not copied, because it
- * is packed before the caller continues. */
+/* May the message point to the caller's request, instead of a copy? A flat request to another node
+ * is not copied, because it is packed before the caller continues. */
 static bool may_borrow_request(const teffi_ask *ask)
 {
     bool leaves = ask->ctx->node->role == TEFFI_ROLE_CLIENT || !teffi_node_none(ask->location);
@@ -72,7 +72,7 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
     if (msg->body)
         return TEFF_OK;
     return teffi_ask_prefix_error(
-        ask, teffi_rules_why(ask->ctx, ask->type, method->in, ask->in, "request"));
+        ask, teffi_rules_find_error(ask->ctx, ask->type, method->in, ask->in, "request"));
 }
 
 /* Makes *out, the message of the call `ask`. The caller then sets its call and its deadline. */
@@ -87,7 +87,7 @@ static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **ou
     msg->method_id = ask->method->id;
     msg->hash = ask->ident.hash;
     teff_err err = may_borrow_request(ask) ? borrow_request(msg, ask) : copy_request(msg, ask);
-    if (!err && !teffi_transaction_attach(ask->ctx, ask->method, msg))
+    if (!err && ask->ctx->transaction && !teffi_transaction_attach(ask->ctx, ask->method, msg))
         err = teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
     if (err)
         teffi_msg_free(msg);
@@ -96,12 +96,13 @@ static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **ou
     return err;
 }
 
-/* Tries until a gateway accepts msg or msg's deadline has passed. Owns msg on TEFF_OK. */
+/* Sends msg to a gateway. While none can be reached, sleeps and tries again, until msg's deadline.
+ * Owns msg on TEFF_OK. */
 static teff_err send_to_gateway(teff_ctx *ctx, teffi_msg *msg)
 {
     uint64_t deadline = msg->deadline_ns;
     for (;;) {
-        teff_err err = teffi_node_to_gateway(ctx->node, msg);
+        teff_err err = teffi_node_send_to_gateway(ctx->node, msg);
         if (err != TEFF_E_UNREACHABLE && err != TEFF_E_CLOSED)
             return err;
         if (teffi_now(ctx->node->platform) + CLIENT_RETRY_MS * 1000000ull >= deadline)
@@ -212,7 +213,7 @@ __attribute__((noinline)) static teff_err fail_named(teff_ctx *ctx, const teff_m
     return teffi_error_prefix_key(ctx, method, key, err);
 }
 
-/* Clears what direct.c has set: where the grain is must be looked up again. */
+/* Clears what direct.c has found out about the grain's silo: it must be looked up again. */
 static inline void forget_location(teffi_ask *ask)
 {
     ask->elsewhere = false;
@@ -265,7 +266,7 @@ static inline __attribute__((always_inline)) teff_err ask_once(teffi_ask *ask,
 }
 
 /* Asks, and tries again while the call ends with TEFF_E_UNREACHABLE; for idempotent methods. All
- * tries share one deadline. If that has passed already, it is 0, and ask_once() fails with
+ * tries share one deadline. If it has passed already, deadline is 0, and ask_once() fails with
  * TEFF_E_TIMEOUT. */
 __attribute__((noinline)) static teff_err ask_with_retries(teffi_ask *ask, ProtobufCMessage **out)
 {
@@ -325,7 +326,8 @@ __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
     return TEFF_OK;
 }
 
-/* out: the *n waits of the started calls, in few (an array of FEW) or in ctx's memory. */
+/* in: *n, the number of calls. out: the waits of the started calls, in few (an array of FEW) or in
+ * ctx's memory; *n, their number. */
 static teffi_wait **list_waits(teff_ctx *ctx, const teff_call *calls, size_t *n, teffi_wait **few)
 {
     teffi_wait **waits = *n <= FEW ? few : teff_alloc(ctx, *n * sizeof *waits);
@@ -376,8 +378,8 @@ static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_metho
 /* Starts a call that cancel can end, that has an idempotency key, or of a transactional method. The
  * first must be pending from the start, the others wait for the store: none runs in place. in:
  * cancel and once may be NULL. */
-static teff_err start_with_message(const teffi_ask *ask, teff_cancel *cancel, const teff_uuid *once,
-                                   teff_call *call)
+static teff_err start_call_by_message(const teffi_ask *ask, teff_cancel *cancel,
+                                      const teff_uuid *once, teff_call *call)
 {
     if (cancel && teffi_cancel_is_fired(cancel))
         return teffi_ask_fail(ask, TEFF_E_CANCELLED,
@@ -394,14 +396,14 @@ static teff_err start_with_message(const teffi_ask *ask, teff_cancel *cancel, co
 
 /* As ask_grain(), without awaiting the call. in: cancel and once may be NULL. */
 static inline __attribute__((always_inline)) teff_err
-start_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
-            const teff_method *method, const ProtobufCMessage *in, teff_cancel *cancel,
-            const teff_uuid *once, teff_call *call)
+start_grain_call(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
+                 const teff_method *method, const ProtobufCMessage *in, teff_cancel *cancel,
+                 const teff_uuid *once, teff_call *call)
 {
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
     if (!err && (cancel || once || (method->flags & TEFF_METHOD_TRANSACTIONAL)))
-        err = start_with_message(&this, cancel, once, call);
+        err = start_call_by_message(&this, cancel, once, call);
     else if (!err)
         return ctx->owner && teffi_direct_start(&this, &call->impl)
                    ? TEFF_OK
@@ -410,8 +412,8 @@ start_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
 }
 
 static inline __attribute__((always_inline)) teff_err
-send_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
-           const teff_method *method, const ProtobufCMessage *in)
+send_to_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
+              const teff_method *method, const ProtobufCMessage *in)
 {
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
@@ -420,9 +422,10 @@ send_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
     return send_one_way(&this);
 }
 
-static teff_err start_with_options(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
-                                   const teff_method *method, const ProtobufCMessage *in,
-                                   const teff_call_options *options, teff_call *call)
+static teff_err start_call_with_options(teff_ctx *ctx, const teff_type_info *type,
+                                        const teff_key *key, const teff_method *method,
+                                        const ProtobufCMessage *in,
+                                        const teff_call_options *options, teff_call *call)
 {
     char text[TEFF_TEXT_MAX];
     teff_call_options opt;
@@ -430,7 +433,7 @@ static teff_err start_with_options(teff_ctx *ctx, const teff_type_info *type, co
         return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
     uint32_t timeout_ms = ctx->timeout_ms;
     ctx->timeout_ms = opt.timeout_ms ? opt.timeout_ms : timeout_ms;
-    teff_err err = start_grain(ctx, type, key, method, in, opt.cancel, opt.once, call);
+    teff_err err = start_grain_call(ctx, type, key, method, in, opt.cancel, opt.once, call);
     ctx->timeout_ms = timeout_ms;
     return err;
 }
@@ -442,9 +445,9 @@ teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_ke
     call->impl = NULL;
     if (!teffi_ctx_enter(ctx))
         return fail_closed(ctx, key, method);
-    return teffi_ctx_leave(ctx, options
-                                    ? start_with_options(ctx, type, key, method, in, options, call)
-                                    : start_grain(ctx, type, key, method, in, NULL, NULL, call));
+    return teffi_ctx_leave(
+        ctx, options ? start_call_with_options(ctx, type, key, method, in, options, call)
+                     : start_grain_call(ctx, type, key, method, in, NULL, NULL, call));
 }
 
 teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
@@ -457,7 +460,7 @@ teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key
 teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                    const teff_method *method, const ProtobufCMessage *in)
 {
-    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_grain(ctx, type, key, method, in))
+    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_to_grain(ctx, type, key, method, in))
                                 : fail_closed(ctx, key, method);
 }
 

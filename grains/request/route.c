@@ -54,9 +54,10 @@ static bool push_here(teffi_grains *grains, const teffi_ident *ident, teffi_msg 
     return err != TEFF_E_NOT_FOUND;
 }
 
-/* Undoes send_to_silo(), as msg surely did not reach silo `to`, and locates the grain again. */
-static void take_back(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                      teffi_node_id to)
+/* Undoes send_to_silo(), as msg surely did not reach silo `to`: drops the cached location, and
+ * locates the grain again. */
+static void take_back_request(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                              teffi_node_id to)
 {
     msg->hops--;
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
@@ -92,14 +93,14 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
     }
     err = node->home.net->ops->send(node->home.net, to, msg);
     if (err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE)
-        take_back(grains, ident, msg, to);
+        take_back_request(grains, ident, msg, to);
     else if (err)
         refuse_routed(grains, msg, err,
                       "more waits for the grain's silo than connection_bytes_max allows");
 }
 
-/* Passes msg to silo `to`, perhaps this one, which holds the grain or, with create, shall activate
- * it. */
+/* Passes msg to silo `to`, which may be this silo. in: create: if `to` is this silo and has no
+ * activation of the grain, make one. */
 static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                           teffi_node_id to, bool create)
 {
@@ -112,10 +113,10 @@ static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_
     }
 }
 
-/* Passes msg to silo *placed, which activates the grain. If *placed is zero, chooses a silo first
- * and stores it there. */
-static void send_to_place(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                          teffi_node_id *placed)
+/* Passes msg to silo *placed, which activates the grain. If *placed is zero, first chooses a silo
+ * and stores it in *placed; if there is none, ends msg. */
+static void send_to_placed_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                                teffi_node_id *placed)
 {
     if (teffi_node_none(*placed))
         *placed = teffi_place(grains, ident, msg->flags);
@@ -196,9 +197,10 @@ bool teffi_lookups_any(const teffi_grains *grains)
     return false;
 }
 
-/* Moves the requests that wait to *waiting, if the directory was asked (asked) and no request was
- * located again since (*tries is 0): else they wait for another look-up. out: *tries, entry->tries,
- * which is reset; false: no request waits, and entry was removed from the table. */
+/* Moves the waiting requests to *waiting if the directory was asked (asked) and none of them was
+ * located again since (*tries is 0); else they stay, and the directory must be asked again. out:
+ * *tries, the value of entry->tries, which is set to 0. false: no request waits, and entry was
+ * removed from the table. */
 static bool take_waiting(lookup *entry, bool asked, teffi_queue *waiting, unsigned *tries)
 {
     teffi_shard *shard = teffi_shard_of(entry->grains, entry->ident.hash);
@@ -253,14 +255,14 @@ static void send_located(teff_ctx *ctx, lookup *entry, teffi_msg *msg, outcome *
     else if (o->err == TEFF_OK)
         route_to_silo(grains, &entry->ident, msg, o->silo, false);
     else if (o->err == TEFF_E_NOT_FOUND)
-        send_to_place(grains, &entry->ident, msg, &o->silo);
+        send_to_placed_silo(grains, &entry->ident, msg, &o->silo);
     else
         teffi_node_respond(ctx->node, msg, o->err, teff_error(ctx));
 }
 
 /* The task of a look-up: asks the directory, then sends on the requests that wait, also those that
- * join meanwhile, until no request waits. If some of them were located again (tries), waits for a
- * change or a pause and asks again before that. */
+ * join meanwhile, until no request waits. If some of them were located again (tries is over 0),
+ * first waits for a change of the cluster or for a pause, then asks the directory again. */
 static void look_up(teff_ctx *ctx, void *arg)
 {
     lookup *entry = arg;
@@ -335,8 +337,7 @@ static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const tef
 
 /* Adds msg to the grain's look-up; if there is none, begins one if begin is set. An error ends msg.
  * out: false: there was no look-up, and begin is false; the caller owns msg. */
-static bool wait_for_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                            bool begin)
+static bool join_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg, bool begin)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     pthread_mutex_lock(&shard->lock);
@@ -363,7 +364,7 @@ static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_m
     }
     if (msg->tries < UINT8_MAX)
         msg->tries++;
-    (void)wait_for_lookup(grains, ident, msg, true);
+    (void)join_lookup(grains, ident, msg, true);
 }
 
 /* ---- the next step ---- */
@@ -379,13 +380,13 @@ static void route_end(teffi_grains *grains, const teffi_ident *ident, teffi_msg 
 void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
 {
     teffi_ident ident = teffi_ident_msg(&grains->secret, msg);
-    if (!msg->method_id)
+    if (teffi_msg_ends_transaction(msg))
         teffi_msg_free(msg); /* the end of a transaction: the silo has lost the lock, too */
     else if (grains->closed)
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE,
                            "the silo is closing; the call did not run");
     else
-        take_back(grains, &ident, msg, to);
+        take_back_request(grains, &ident, msg, to);
 }
 
 void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner)
@@ -400,17 +401,17 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
     teffi_pid holder;
     teffi_node_id placed = {0};
     teff_err err = teffi_partition_begin(grains, ident, msg, &placed);
-    if (err == TEFF_OK)
+    if (err == TEFF_OK) /* activated here, and msg was pushed */
         return;
     if (err == TEFF_E_UNAVAILABLE)
         err = teffi_partition_apply(grains, TEFFI_METHOD_LOOKUP, ident, (teffi_pid){0}, &holder,
                                     NULL);
     if (err == TEFF_E_NOT_FOUND)
-        send_to_place(grains, ident, msg, &placed);
+        send_to_placed_silo(grains, ident, msg, &placed);
     else if (err == TEFF_OK && !teffi_node_is(holder.node, grains->node->id))
         route_to_silo(grains, ident, msg, holder.node, false);
     else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE) /* OK: see ask_directory() */
-        (void)wait_for_lookup(grains, ident, msg, true);
+        (void)join_lookup(grains, ident, msg, true);
     else
         refuse_routed(grains, msg, err, "the grain's queue is full");
 }
@@ -440,13 +441,13 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
         return;
     }
-    if (!msg->method_id) {
+    if (teffi_msg_ends_transaction(msg)) {
         route_end(grains, &ident, msg);
         return;
     }
     /* Keep the order: msg goes behind earlier requests that wait for a look-up. */
     if (!placed && teffi_lookup_may_exist(grains, ident.hash) &&
-        wait_for_lookup(grains, &ident, msg, false))
+        join_lookup(grains, &ident, msg, false))
         return;
     if (push_here(grains, &ident, msg, placed))
         return;

@@ -41,7 +41,7 @@ static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
 {
     teff_err err = TEFF_E_UNREACHABLE;
     while (!client->closing && teffi_now(&client->platform) < msg->deadline_ns &&
-           ((err = teffi_node_to_gateway(&client->node, msg)) == TEFF_E_UNREACHABLE ||
+           ((err = teffi_node_send_to_gateway(&client->node, msg)) == TEFF_E_UNREACHABLE ||
             err == TEFF_E_CLOSED))
         teffi_ctx_sleep(ctx, RESEND_MS);
     if (err)

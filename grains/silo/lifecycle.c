@@ -387,7 +387,7 @@ static teff_err retry_step(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx), uint6
 teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 {
     teffi_node *node = &silo->node;
-    teff_err err = retry_step(ctx, teffi_membership_leaving, deadline_ns);
+    teff_err err = retry_step(ctx, teffi_membership_begin_leaving, deadline_ns);
     send_clients_away(silo);
     err = pick_first_error(err, teffi_grains_leave(ctx, deadline_ns));
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
@@ -395,7 +395,7 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
      * for the requests of its last tick. */
     teffi_heartbeat_stop(node->membership);
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
-    err = pick_first_error(err, retry_step(ctx, teffi_membership_left, deadline_ns));
+    err = pick_first_error(err, retry_step(ctx, teffi_membership_leave, deadline_ns));
     /* What other silos sent before they adopted that view has arrived, and is forwarded. */
     return pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
 }

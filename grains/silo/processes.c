@@ -13,7 +13,7 @@ static teff_err make_processes(teff_silo *silo, const teff_process_options *opt)
         return TEFF_E_CLOSED;
     if (silo->processes)
         return TEFF_E_EXISTS;
-    teff_err err = teffi_process_system_on(silo->node.home.exec, opt, &silo->processes);
+    teff_err err = teffi_process_system_new_on(silo->node.home.exec, opt, &silo->processes);
     if (!err)
         teffi_pid_attach(&silo->node, silo->processes);
     return err;

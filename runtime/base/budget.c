@@ -9,9 +9,9 @@ void teffi_budget_init(teffi_budget *budget, size_t max_bytes)
         atomic_init(&budget->cells[i].bytes, 0);
 }
 
-/* Adds n to the cell of a thread index. A cell that reaches TEFFI_BUDGET_STEP, or minus that, is
- * moved to the total. An index without a cell adds to the total. relaxed: counters, they order
- * nothing; only this thread writes its cell. */
+/* Adds n to the cell of this thread, which has this index. If the cell reaches TEFFI_BUDGET_STEP,
+ * or minus that, its bytes are moved to the total. If the index has no cell, n goes to the total.
+ * relaxed: counters, they order nothing; only this thread writes its cell. */
 static inline void add_in_cell(teffi_budget *budget, unsigned index, int64_t n)
 {
     if (index < TEFFI_THREAD_INDEXES) {
@@ -25,8 +25,8 @@ static inline void add_in_cell(teffi_budget *budget, unsigned index, int64_t n)
     atomic_fetch_add_explicit(&budget->total, n, memory_order_relaxed);
 }
 
-/* Takes an index for this thread and adds n. Not inlined, so that the usual path saves no
- * registers. */
+/* For a thread that has no index yet: takes one, then adds n. Not inlined, so that the usual path
+ * saves no registers. */
 __attribute__((noinline)) static void add_with_first_index(teffi_budget *budget, int64_t n)
 {
     add_in_cell(budget, teffi_thread_index_first(), n);

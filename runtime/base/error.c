@@ -52,6 +52,7 @@ const char *teff_err_name(teff_err err)
     return n >= TEFF_E_USER && n <= TEFF_E_MAX ? name_user_code(n - TEFF_E_USER) : "TEFF_E_INVALID";
 }
 
+/* out: non-zero: the call may have run although it failed. */
 int teff_err_unknown(teff_err err)
 {
     return err == TEFF_E_TIMEOUT || err == TEFF_E_UNREACHABLE || err == TEFF_E_UNKNOWN ||

@@ -12,7 +12,7 @@ __attribute__((noinline)) void teffi_held_add(int locks)
     teffi_bug_if(held < 0); /* unlocked a lock of another thread */
 }
 
-__attribute__((noinline)) void teffi_held_none(const char *file, int line)
+__attribute__((noinline)) void teffi_held_check_none(const char *file, int line)
 {
     if (held)
         teffi_bug(file, line, "a lock is held where the turn may be suspended");

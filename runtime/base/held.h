@@ -10,8 +10,8 @@
  * a turn may be on another thread at its next lock (base/local.h). */
 void teffi_held_add(int locks);
 
-/* teffi_held_none - abort if this thread holds a lock. */
-void teffi_held_none(const char *file, int line);
+/* teffi_held_check_none - abort if this thread holds a lock. */
+void teffi_held_check_none(const char *file, int line);
 
 static inline int teffi_held_lock(pthread_mutex_t *mutex)
 {
@@ -37,7 +37,7 @@ static inline int teffi_held_unlock(pthread_mutex_t *mutex)
 #define pthread_mutex_lock(mutex) teffi_held_lock(mutex)
 #define pthread_mutex_trylock(mutex) teffi_held_trylock(mutex)
 #define pthread_mutex_unlock(mutex) teffi_held_unlock(mutex)
-#define teffi_may_suspend() teffi_held_none(__FILE__, __LINE__)
+#define teffi_may_suspend() teffi_held_check_none(__FILE__, __LINE__)
 #elif !defined(teffi_may_suspend) /* tests/explore has its own */
 
 /* teffi_may_suspend - marks a place where the running turn may be suspended: no lock may be

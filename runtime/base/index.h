@@ -59,7 +59,7 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
          * emptied this cell, teffi_index_certain() sees that `moves` has changed. */
         uint64_t cell = atomic_load_explicit(&probe->cells->cell[probe->at], memory_order_acquire);
         probe->at = probe->at + 1 == probe->cells->n ? 0 : probe->at + 1;
-        if (cell == 0)
+        if (cell == 0) /* EMPTY: the search ends */
             probe->left = 0;
         else if ((uint32_t)(cell >> 32) == probe->bits && (uint32_t)cell >= TEFFI_INDEX_LEAST)
             return (uint32_t)cell;
@@ -82,9 +82,9 @@ static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *
     return teffi_index_next(probe);
 }
 
-/* teffi_index_certain - called after a search has ended with 0: did the index, at some moment of
- * the search, hold no matching number that the search has not returned? out: false: not certain,
- * because of a rebuild; search again under the owner's lock. */
+/* teffi_index_certain - call it after a search has ended with 0. out: true: at one moment of the
+ * search, the index held no other match than those returned. false: a rebuild may have hidden a
+ * match; search again under the owner's lock. */
 static inline bool teffi_index_certain(const teffi_probe *probe)
 {
     /* acquire: ordered after the loads of cells, which are acquire themselves */

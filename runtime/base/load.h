@@ -19,7 +19,7 @@ static inline uint64_t teffi_load64(const void *from)
     return v;
 }
 
-/* teffi_load_bytes - a number of n bytes. in: n, at most 8. */
+/* teffi_load_bytes - the little-endian number in n bytes. in: n, at most 8. */
 static inline uint64_t teffi_load_bytes(const uint8_t *from, size_t n)
 {
     uint64_t v = 0;

@@ -19,7 +19,7 @@ bool teffi_options_take(void *to, size_t size, const void *from, const char *nam
     size_t given = size;
     memset(to, 0, size);
     if (from)
-        memcpy(&given, from, sizeof given);
+        memcpy(&given, from, sizeof given); /* the first member of each options struct */
     if (given < sizeof given || given > SIZE_LIMIT) {
         (void)teffi_fail(text, TEFF_E_INVALID, "%s.size is %zu: set it to sizeof(%s)", name, given,
                          name);

@@ -15,7 +15,7 @@
  * out:  false, with text: from->size is not set, or a member unknown to this library is set. */
 bool teffi_options_take(void *to, size_t size, const void *from, const char *name, char *text);
 
-/* teffi_or - out: the given number, or otherwise if that number is 0. */
+/* teffi_or - out: `given`; `otherwise` if `given` is 0. */
 static inline uint32_t teffi_or(uint32_t given, uint32_t otherwise)
 {
     return given ? given : otherwise;

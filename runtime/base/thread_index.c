@@ -46,7 +46,8 @@ static unsigned take_lowest_index(void)
     return n;
 }
 
-/* A thread keeps an index only if `key` is set for it, since otherwise no destructor frees it. */
+/* Takes an index for this thread. out: TEFFI_THREAD_INDEXES: none. If `key` cannot be set for the
+ * thread, the index is freed at once, since no destructor would free it later. */
 __attribute__((cold)) unsigned teffi_thread_index_first(void)
 {
     (void)pthread_once(&once, create_thread_key);

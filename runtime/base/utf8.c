@@ -30,8 +30,8 @@ static size_t sequence_length(const uint8_t *p, size_t left)
     return n;
 }
 
-/* Reads words of 8 bytes (or two of 4), of which the last one ends at the last byte and may overlap
- * the word before it. Up to 3 bytes are read as the first, the middle and the last one. */
+/* Tests 8 bytes at a time; the last 8 end at the last byte and may overlap those before. Of 4 to 7
+ * bytes, the first 4 and the last 4 are tested; of 1 to 3, the first, the middle and the last. */
 static inline bool is_ascii(const uint8_t *p, size_t n)
 {
     static const uint64_t tops = 0x8080808080808080u;

@@ -14,7 +14,7 @@ static bool word_is_pending(uint64_t word)
     return word & TEFFI_CALL_PENDING;
 }
 
-/* The TEFFI_CALL_SENT bits of a node, a hash; never 0. */
+/* out: the TEFFI_CALL_SENT bits of a word for this node: a hash of it, never 0 (0: not sent). */
 static uint32_t sent_bits_of(teffi_node_id to)
 {
     uint64_t mixed = teffi_mix64((uint64_t)to.silo << 32 | to.incarnation);
@@ -23,7 +23,7 @@ static uint32_t sent_bits_of(teffi_node_id to)
 }
 
 /* Clears PENDING: from then on only this thread ends the call. Weak: may fail spuriously.
- * in:   *word, a pending word that was read. out: false: *word is the word that was found. */
+ * in:   *word, a pending word that was read. out: false: not done; *word is the word found. */
 static bool take_word(teffi_call *call, uint64_t *word)
 {
     uint64_t taken = *word >> TEFFI_CALL_GENERATION << TEFFI_CALL_GENERATION;
@@ -135,9 +135,9 @@ void teffi_call_release_relay(teffi_call *call)
     teffi_call_free_relay(call);
 }
 
-/* Adds the relay to *relays, whose outcomes the caller sends on. Two are released here instead: a
- * kept cancel, which has no outcome, and a relay that ended at its own deadline, since the origin
- * has that deadline, too. A timeout in a response is sent on. */
+/* Adds the relay to *relays, whose outcomes the caller sends on. Two kinds are released here
+ * instead: a kept cancel, which has no outcome, and a relay that ended at its own deadline, since
+ * the origin has that deadline, too. A timeout in a response is sent on. */
 static void end_relay(teffi_call *call, teffi_call **relays)
 {
     if (call->is_cancel || (call->err == TEFF_E_TIMEOUT && !call->response)) {
@@ -238,8 +238,8 @@ static const ProtobufCMessageDescriptor *expected_of(const teffi_call *call)
     return (const ProtobufCMessageDescriptor *)(uintptr_t)(out & ~(uint64_t)TEFFI_CALL_HAS_ASKED);
 }
 
-/* wait.arrive of a call: releases an orphan; otherwise unpacks the response's body. It runs on the
- * stack of the worker or thread, since a fiber's stack is too small for unpacking. */
+/* wait.arrive of a call: releases an orphan (a call whose context is gone); otherwise unpacks the
+ * response's body, on the stack of the worker or thread, since a fiber's stack is too small. */
 static void receive_reply(teffi_wait *wait)
 {
     teffi_call *call = teffi_container(wait, teffi_call, wait);

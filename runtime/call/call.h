@@ -209,12 +209,13 @@ static inline uint32_t teffi_word_generation(uint64_t word)
     return (uint32_t)(word >> TEFFI_CALL_GENERATION);
 }
 
+/* Entries are reused, each time with a new generation. Is the call of this generation pending? */
 static inline bool teffi_word_is_pending_use(uint64_t word, uint32_t generation)
 {
     return (word & TEFFI_CALL_PENDING) && teffi_word_generation(word) == generation;
 }
 
-/* in: bits, 0 or RELAY or'ed with CANCEL. */
+/* out: the word of a pending call. in: bits: 0; RELAY; or RELAY | CANCEL. */
 static inline uint64_t teffi_word_pending(uint32_t generation, uint32_t bits)
 {
     return (uint64_t)generation << TEFFI_CALL_GENERATION | bits | TEFFI_CALL_PENDING;

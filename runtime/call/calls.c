@@ -71,14 +71,14 @@ static void fire_sweep(teffi_timer *timer)
 {
     teffi_home *home = teffi_container(timer, teffi_home, calls.deadlines.timer);
     teffi_deadline_sweep_begin(&home->calls.deadlines);
-    teffi_deadline_sweep_rest(&home->calls.deadlines, sweep_slice(home));
+    teffi_deadline_sweep_schedule(&home->calls.deadlines, sweep_slice(home));
 }
 
 /* ---- */
 
 void teffi_calls_init(teffi_home *home)
 {
-    /* without an image it cannot fail */
+    /* It fails only without memory for an image (initial contents), and there is none. */
     (void)teffi_slab_init(&home->calls.slab, &teffi_call_type, home, NULL, 0);
     teffi_deadlines_init(&home->calls.deadlines, home, fire_sweep);
     teffi_origins_init(home);
@@ -106,7 +106,7 @@ static uint64_t visit_matching(teffi_home *home, const teffi_call_match *match, 
     teffi_slab *slab = &home->calls.slab;
     uint64_t n = 0;
     uint32_t blocks = teffi_slab_blocks(slab);
-    for (uint32_t b = 0; (b = teffi_slab_committed(slab, b)) < blocks && n < max; b++) {
+    for (uint32_t b = 0; (b = teffi_slab_next_committed(slab, b)) < blocks && n < max; b++) {
         teffi_call *calls = block_calls(slab, b);
         for (int i = 0; i < TEFFI_SLAB_BLOCK && n < max; i++)
             n += e ? teffi_call_end_if(&calls[i], match, e->err, e->text, &e->relays)

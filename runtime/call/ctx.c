@@ -49,7 +49,7 @@ teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     memcpy(ctx->text_buf, text, n);
     ctx->text_buf[n] = '\0';
     ctx->text = ctx->text_buf;
-    ctx->text_err = err == TEFF_OK ? TEFF_E_FAILED : err;
+    ctx->text_err = err == TEFF_OK ? TEFF_E_FAILED : err; /* TEFF_OK is a bug of the caller */
     return ctx->text_err;
 }
 
@@ -91,17 +91,17 @@ __attribute__((noinline)) static _Noreturn void exit_over_arena(teff_ctx *ctx, s
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
-/* A grain's turn ends. A thread and a task of the runtime have nobody to return an error to, so
- * they try again for TRIES * PAUSE_NS: a silo that joins, serves or leaves should not abort because
- * memory was out for a moment. They block their thread meanwhile, as the caller may not expect to
- * be suspended. out: n bytes. */
+/* Called when n bytes could not be allocated. Ends a grain's turn. A thread or a task of the
+ * runtime has nobody to return an error to, so it tries again for TRIES * PAUSE_NS: a silo that
+ * joins, serves or leaves should not abort because memory was out for a moment. It blocks its
+ * thread meanwhile, as the caller may not expect to be suspended. out: n bytes. */
 __attribute__((noinline)) static void *alloc_again(teff_ctx *ctx, size_t n)
 {
     enum { TRIES = 100, PAUSE_NS = 10000000 };
-    bool system = n <= ctx->arena.budget_bytes - ctx->arena.used_bytes;
+    bool within_limit = n <= ctx->arena.budget_bytes - ctx->arena.used_bytes;
     teffi_parker pause = {0};
     void *p = NULL;
-    for (int i = 0; i < TRIES && !p && system && !ctx->owner; i++) {
+    for (int i = 0; i < TRIES && !p && within_limit && !ctx->owner; i++) {
         (void)teffi_parker_wait(&pause, PAUSE_NS);
         p = teff_arena_alloc(&ctx->arena, n);
     }
@@ -129,7 +129,7 @@ teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
     teff_err err = TEFF_E_CLOSED;
     if (ctx->group) {
         err = teffi_closure_push(ctx->group, fn, arg);
-    } else if (teffi_home_enter(home)) {
+    } else if (teffi_home_enter(home)) { /* a thread has no group */
         err = teffi_closure_push(&home->exec->null_group, fn, arg);
         teffi_home_exit(home);
     }

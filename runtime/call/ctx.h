@@ -54,16 +54,16 @@ static inline void teffi_ctx_init(teff_ctx *ctx, teffi_home *home, teffi_group *
 /* due_ms: a deadline that a context's calls inherit: the low 32 bits of the platform clock's
  * milliseconds, as the executor's coarse clock. 0: none (a real deadline is 0 once in 2^32 ms).
  * Compared times differ by less than 2^31 ms, since timeouts are at most TEFFI_TIMEOUT_MAX_MS,
- * 12 days.
- * teffi_due - the due_ms of a time in nanoseconds; UINT64_MAX: none.
- * teffi_due_left - out: milliseconds left; 0 or less: it has passed; INT32_MAX: no deadline. */
+ * 12 days. */
 enum { TEFFI_TIMEOUT_MAX_MS = 1 << 30, TEFFI_EXACT_BELOW_MS = 1000 };
 
+/* teffi_due_left - out: milliseconds left; 0 or less: it has passed; INT32_MAX: no deadline. */
 static inline int32_t teffi_due_left(uint32_t due_ms, uint32_t now_ms)
 {
     return due_ms ? (int32_t)(due_ms - now_ms) : INT32_MAX;
 }
 
+/* teffi_due - the due_ms of a time in nanoseconds. in: UINT64_MAX: none. out: 0: none. */
 static inline uint32_t teffi_due(uint64_t deadline_ns)
 {
     return deadline_ns == UINT64_MAX ? 0 : (uint32_t)((deadline_ns + 999999) / 1000000);

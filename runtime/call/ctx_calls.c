@@ -23,7 +23,7 @@ __attribute__((noinline)) static void await_call(teff_ctx *ctx, teffi_call *call
 
 teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **response)
 {
-    if (ctx->group && call->wait.done)
+    if (ctx->group && call->wait.done) /* a turn that need not wait yields if its slice is over */
         (void)teff_yield_if_due();
     else
         await_call(ctx, call);
@@ -75,7 +75,7 @@ teff_ctx *teffi_ctx_new(teffi_home *home)
         return NULL;
     teffi_ctx_init(ctx, home, NULL);
     if (teffi_home_enter(home)) {
-        ctx->runs = home->exec->ops->park ? home->exec : NULL;
+        ctx->runs = home->exec->ops->park ? home->exec : NULL; /* see ctx.h: the simulator's */
         teffi_home_exit(home);
     }
     return ctx;
@@ -108,7 +108,7 @@ bool teff_call_ended(const teff_ctx *ctx, teff_call call)
 
 void teff_ctx_reset(teff_ctx *ctx)
 {
-    if (!ctx->group || ctx->suspend) /* a thread's or a process's */
+    if (!ctx->group || ctx->suspend) /* a thread's or a process's; a grain's turn ends by itself */
         teffi_ctx_fini(ctx);
 }
 
@@ -130,7 +130,7 @@ static bool must_stay(const teff_ctx *ctx, const teffi_call *call)
 void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
 {
     teffi_call *next, *call = LIST_FIRST(&ctx->calls);
-    for (; call && (int32_t)(call->number - mark.n_calls) > 0; call = next) {
+    for (; call && (int32_t)(call->number - mark.n_calls) > 0; call = next) { /* it may wrap */
         next = LIST_NEXT(call, in_ctx);
         if (must_stay(ctx, call))
             continue;

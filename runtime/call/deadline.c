@@ -33,8 +33,8 @@ static void set_sweep_earlier(teffi_deadlines *deadlines, uint64_t deadline_ns)
     set_sweep_timer(deadlines, due);
 }
 
-/* Has a sweep run by deadline_ns. During a sweep, the deadline is only noted for
- * teffi_deadline_sweep_rest, which sets the timer. */
+/* Sets the timer so that a sweep runs soon after deadline_ns. During a sweep the deadline is only
+ * recorded: teffi_deadline_sweep_schedule sets the timer at the sweep's end. */
 static __attribute__((noinline)) void request_sweep(teffi_deadlines *deadlines,
                                                     uint64_t deadline_ns)
 {
@@ -84,7 +84,8 @@ void teffi_deadline_sweep_begin(teffi_deadlines *deadlines)
     pthread_mutex_unlock(&deadlines->lock);
 }
 
-void teffi_deadline_sweep_rest(teffi_deadlines *deadlines, bool over)
+/* Sets the timer after a slice of the sweep. in: over: it was the sweep's last slice. */
+void teffi_deadline_sweep_schedule(teffi_deadlines *deadlines, bool over)
 {
     pthread_mutex_lock(&deadlines->lock);
     uint64_t asked = deadlines->asked_ns;

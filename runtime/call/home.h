@@ -55,13 +55,13 @@ typedef struct teffi_home {
 } teffi_home;
 
 /* teffi_home_enter, teffi_home_exit - a foreign thread calls them around its use of the node;
- * teffi_node_stop waits until all threads have called exit.
- * out:  enter: false: the node is closed or closing; do not call exit. */
+ * teffi_node_stop waits until all threads have called exit. */
 static inline void teffi_home_exit(teffi_home *home)
 {
     atomic_fetch_sub(&home->users, 1);
 }
 
+/* out: false: the node is closed or closing; do not call teffi_home_exit. */
 static inline bool teffi_home_enter(teffi_home *home)
 {
     /* seq_cst on both sides: this thread sees closed, or teffi_node_stop sees this thread */

@@ -32,19 +32,20 @@ static inline uint64_t teffi_lease_length_ns(const teffi_lease *lease)
     return lease->length_ms * UINT64_C(1000000);
 }
 
-/* teffi_lease_begin - set the lease of a silo that has joined.
- * teffi_lease_renew - extend it after a heartbeat was written. A lease that is over, or had run out
- *       when the heartbeat was sent, is not extended.
- * in:   since_ns, the platform clock's time before the write was sent to the store. */
+/* teffi_lease_begin - set the lease of a silo that has joined. in: since_ns, the platform clock's
+ * time before the write was sent to the store. */
 static inline void teffi_lease_begin(teffi_lease *lease, uint64_t since_ns)
 {
     atomic_store_explicit(&lease->until_ns, since_ns + teffi_lease_length_ns(lease),
                           memory_order_relaxed);
 }
 
+/* teffi_lease_renew - extend the lease after a heartbeat was written. A lease that is over, or had
+ * run out when the heartbeat was sent, is not extended. in: since_ns, as for teffi_lease_begin. */
 static inline void teffi_lease_renew(teffi_lease *lease, uint64_t since_ns)
 {
     uint64_t until_ns = since_ns + teffi_lease_length_ns(lease), before = teffi_lease_read(lease);
+    /* before: 0: none; 1: over; up to since_ns: it had run out */
     while (before > 1 && before > since_ns && before < until_ns &&
            !atomic_compare_exchange_weak_explicit(&lease->until_ns, &before, until_ns,
                                                   memory_order_relaxed, memory_order_relaxed))
@@ -74,15 +75,17 @@ static inline bool teffi_lease_is_over(const teffi_lease *lease)
     return teffi_lease_read(lease) == 1;
 }
 
-/* teffi_lease_holds - may this silo act now? in: now_ns, just read from the platform's clock. */
+/* teffi_lease_holds - may this silo act now? Without a lease (clients, silos that have not joined)
+ * it may. in: now_ns, just read from the platform's clock. */
 static inline bool teffi_lease_holds(const teffi_lease *lease, uint64_t now_ns)
 {
     uint64_t until_ns = teffi_lease_read(lease);
     return !until_ns || now_ns < until_ns;
 }
 
-/* teffi_lease_holds_about - the same, for frequent checks: by the executor's coarse clock, which is
- * late by up to a tick. While that clock is stopped, the lease holds unless it was ended. */
+/* teffi_lease_holds_about - as teffi_lease_holds, for frequent checks: reads the executor's coarse
+ * clock, which is late by up to a tick. While that clock is stopped (0), the lease holds unless it
+ * was ended. */
 static inline bool teffi_lease_holds_about(const teffi_lease *lease, const teffi_exec *exec)
 {
     uint64_t until_ns = teffi_lease_read(lease);

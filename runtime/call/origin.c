@@ -36,7 +36,7 @@ static pthread_mutex_t *lock_of(teffi_home *home, uint32_t bucket)
     return &home->calls.locks[bucket % TEFFI_ORIGIN_LOCKS];
 }
 
-/* Is the call an entry for the call k of another node? */
+/* Does this entry belong to the call k of another node? */
 static bool is_of_origin(const teffi_call *call, const key *k)
 {
     const key own = key_of(call);
@@ -44,8 +44,8 @@ static bool is_of_origin(const teffi_call *call, const key *k)
            own.origin.cookie == k->origin.cookie && own.node == k->node;
 }
 
-/* Finds an entry of the call k. The bucket's lock is held. in: bits that are set in the entry's
- * word. */
+/* Finds an entry of the call k. The bucket's lock is held. in: bits: all are set in the word of the
+ * entry. out: false: there is none. */
 static bool find_entry(teffi_home *home, uint32_t bucket, const key *k, uint32_t bits,
                        teffi_slab_use *found)
 {

@@ -12,7 +12,7 @@ typedef struct process_ctx {
     teff_process *process;
 } process_ctx;
 
-/* teffi_waiting.ready: has what the context awaits ended? */
+/* teffi_waiting.ready of a process that awaits calls: have they ended? */
 static bool is_done_waiting(teff_process *p, teffi_waiting *w)
 {
     const teff_ctx *ctx = w->arg;
@@ -64,24 +64,26 @@ teff_ctx *teff_process_ctx(teff_process *me)
     return *local = &c->ctx;
 }
 
-/* teffi_process_calls.end_ctx */
+/* teffi_process_calls.end_ctx: ends and frees the context of a process that has ended. */
 static void end_ctx(teff_ctx *ctx)
 {
     teffi_ctx_fini(ctx);
     free(teffi_container(ctx, process_ctx, ctx));
 }
 
-/* Handles an item of the process's group that is no event: a closure, or a wait's signal. */
-static void take_item(teffi_item *item)
+/* teffi_process_calls.take_item: handles an item of a process's group that is no event: a closure,
+ * or a wait's signal. */
+static void handle_process_item(teffi_item *item)
 {
     teff_ctx *ctx;
     if (item->kind == TEFFI_ITEM_CLOSURE)
-        teffi_closure_arrived(item);
+        teffi_closure_run(item);
     else
         (void)teffi_wait_arrived(item, &ctx); /* false: a process is resumed by its own turn */
 }
 
 teffi_process_calls teffi_process_calls_of(teffi_home *home)
 {
-    return (teffi_process_calls){.take_item = take_item, .end_ctx = end_ctx, .home = home};
+    return (teffi_process_calls){
+        .take_item = handle_process_item, .end_ctx = end_ctx, .home = home};
 }

@@ -26,8 +26,8 @@ static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *cou
 
 /* Takes an entry and counts it, in all and for its node. out: NULL: over the node's share, or no
  * memory. */
-static teffi_call *take_shared_entry(teffi_home *home, uint64_t node, bool is_cancel,
-                                     uint64_t deadline_ns)
+static teffi_call *take_counted_entry(teffi_home *home, uint64_t node, bool is_cancel,
+                                      uint64_t deadline_ns)
 {
     _Atomic uint32_t *share = teffi_relays_of(home, node);
     _Atomic uint32_t *count = is_cancel ? &home->calls.cancels : &home->calls.relays;
@@ -48,7 +48,7 @@ static teffi_call *take_shared_entry(teffi_home *home, uint64_t node, bool is_ca
 static teffi_call *new_entry(teffi_home *home, uint64_t node, teffi_origin origin, bool is_cancel,
                              uint64_t deadline_ns)
 {
-    teffi_call *call = take_shared_entry(home, node, is_cancel, deadline_ns);
+    teffi_call *call = take_counted_entry(home, node, is_cancel, deadline_ns);
     if (!call)
         return NULL;
     call->wait = (teffi_wait){0};
@@ -98,7 +98,8 @@ teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node, teffi_orig
 
 /* ---- kept cancels ---- */
 
-/* If the cancel cannot be kept (share, memory), it still ends a relay that is here. */
+/* Keeps the cancel, unless an entry of the call is here: a relay is cancelled; an earlier cancel
+ * stays. If the cancel cannot be kept (share, memory), it still cancels a relay. */
 void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origin,
                         uint64_t deadline_ns)
 {
@@ -128,14 +129,17 @@ bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin
 
 /* ---- cancels that follow a request ---- */
 
-/* Is sent_to used for this call, so that a cancel can follow its request? */
+/* Does a cancel follow the request of this call? sent_to is set only for such calls. in: word, the
+ * call's. */
 static bool cancel_follows(const teffi_call *call, uint64_t word)
 {
     return word & TEFFI_CALL_RELAY ||
            atomic_load_explicit(&call->out, memory_order_relaxed) & TEFFI_CALL_HAS_ASKED;
 }
 
-/* A request whose call has ended for another reason than a cancel is still sent. */
+/* Stores sent_to, then loads the word again (see teffi_call.sent_to). out: false: the call was
+ * cancelled and the cancel was kept here, now removed. A request whose call has ended for another
+ * reason is still sent: true. */
 bool teffi_cancel_sign(teffi_home *home, teffi_msg *request, teffi_node_id to)
 {
     const teffi_origin own = {request->call.slot, request->call.generation, 0};
@@ -181,8 +185,8 @@ static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *
 }
 
 /* in: a call that was taken, and its word before. out: the node that its request was sent to, or is
- * about to be sent to; none: there is no such node, or a late teffi_cancel_sign of an earlier use
- * has changed sent_to, so that the hash of sent_to is not the hash in the word. */
+ * about to be sent to; none: there is no such node. Also none if sent_to does not have the hash in
+ * the word: then a late teffi_cancel_sign of an earlier use has overwritten it. */
 static teffi_node_id get_sent_to(const teffi_call *call, uint64_t word)
 {
     teffi_node_id to =

@@ -58,7 +58,7 @@ void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origi
 bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin);
 bool teffi_cancel_is_kept(teffi_home *home, teffi_node_id from, teffi_origin origin);
 
-/* teffi_cancel_any - is any cancel kept? If not, the two functions above need not be called.
+/* teffi_cancel_any - is any cancel kept? If not, teffi_cancel_take and _is_kept need not be called.
  * relaxed: a cancel that comes at this moment counts as late. */
 static inline bool teffi_cancel_any(const teffi_home *home)
 {

@@ -57,7 +57,7 @@ static void handle_task_item(teffi_group *group, teffi_item *item)
         teffi_fiber_label(t->ctx.fiber, atomic_load_explicit(&t->label, memory_order_relaxed));
         ended = teffi_fiber_resume(t->ctx.fiber);
     } else if (item->kind == TEFFI_ITEM_CLOSURE) {
-        teffi_closure_arrived(item);
+        teffi_closure_run(item);
         return;
     } else {
         ended = teffi_wait_arrived(item, &ctx);

@@ -16,8 +16,9 @@ void teffi_wait_init(teffi_wait *wait, teff_ctx *ctx, void (*arrive)(teffi_wait 
     wait->arrive = arrive;
 }
 
-/* Frees a wait whose group has ended, so that it must be an orphan. teffi_group_state_of is called
- * for its acquire load: it makes the turn's writes before the group's end (orphan) visible. */
+/* Frees a wait whose group has ended. It must be an orphan, since its context ended before the
+ * group. teffi_group_state_of is called for its acquire load: it makes the turn's writes before the
+ * group's end (orphan) visible. */
 static void free_orphan(teffi_wait *wait)
 {
     (void)teffi_group_state_of(wait->group);
@@ -53,7 +54,7 @@ __attribute__((noinline)) static void signal_notifier(teffi_wait *wait, teff_ctx
 void teffi_wait_signal(teffi_wait *wait)
 {
     if (wait->group) {
-        if (!teffi_group_push(wait->group, &wait->item))
+        if (!teffi_group_push(wait->group, &wait->item)) /* false: the group has ended */
             free_orphan(wait);
         return;
     }
@@ -64,10 +65,11 @@ void teffi_wait_signal(teffi_wait *wait)
         signal_thread(wait, ctx);
 }
 
+/* Handles the signal of a turn's wait. out: true: the fiber was resumed and has ended. */
 bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
 {
     teffi_wait *wait = teffi_container(item, teffi_wait, item);
-    bool orphan = wait->orphan;
+    bool orphan = wait->orphan; /* read first: arrive() frees an orphan */
     wait->done = true;
     if (wait->arrive)
         wait->arrive(wait);
@@ -94,8 +96,8 @@ __attribute__((noinline)) static void exit_without_lease(teff_ctx *ctx)
     teffi_ctx_exit(ctx, TEFF_E_UNREACHABLE);
 }
 
-/* Suspends the turn until waiting is 0. A turn that is doomed by then does not continue, nor does a
- * grain's turn without a lease; the silo's own tasks, which have no owner, do. */
+/* Suspends the turn until waiting is 0. Then ends it if it is doomed, or if it is a grain's turn
+ * and the silo has no lease any more. The silo's own tasks, which have no owner, continue. */
 static void suspend_turn(teff_ctx *ctx)
 {
     teffi_ctx_check_fiber(ctx);
@@ -126,10 +128,10 @@ static void await_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     suspend_turn(ctx);
 }
 
-/* Suspends the turn until one of the waits is done. Before the last loop clears awaited, no other
- * wait of a grain's turn or a task can arrive, since the group runs one item at a time. For a
- * process see teffi_wait_arrived. */
-static void await_any_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+/* Suspends the turn until one of the waits is done. The last loop clears awaited before another
+ * wait of a grain's turn or a task can arrive, since the group runs one item at a time. A process
+ * is different: see teffi_wait_arrived. */
+static void await_any_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         waits[i]->awaited = true;
@@ -139,9 +141,9 @@ static void await_any_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         waits[i]->awaited = false;
 }
 
-/* Flushes what this thread has sent, then parks. In the transport's own wait the thread stays
- * inside the node (teffi_home_enter) and may read sockets. Without such a wait it parks outside,
- * since a closing node waits for the threads inside. out: the tokens that unparked the thread. */
+/* Writes what this thread has sent, then parks it. ops->wait does the first, and on a client both:
+ * then the thread stays inside the node (teffi_home_enter) and may read sockets. Otherwise it parks
+ * outside, since a closing node waits for the threads inside. out: the tokens that unparked it. */
 static uint32_t sleep_once(teff_ctx *ctx)
 {
     uint32_t tokens;
@@ -222,7 +224,7 @@ static void sleep_for_first(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         sleep_until_signalled(ctx);
     for (size_t i = 0; i < marked; i++)
         signals += !change_word(waits[i], WAIT_AWAITED, WAIT_NEW);
-    if (marked < n && signals > 0)
+    if (marked < n && signals > 0) /* a wait was done already, but the first signal sends a token */
         sleep_until_signalled(ctx);
     /* acquire: pairs with signal_thread */
     if (signals > 1 && atomic_fetch_add_explicit(&ctx->asleep_for, signals - 1,
@@ -230,8 +232,8 @@ static void sleep_for_first(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         sleep_until_signalled(ctx);
 }
 
-/* Calls arrive() of a thread's waits that are done, and clears it, which end_was_seen reads. For a
- * turn, teffi_wait_arrived calls arrive(). */
+/* Calls arrive() of those of a thread's waits that are done, once: it is cleared afterwards, which
+ * end_was_seen (call.c) tests. For a turn, teffi_wait_arrived calls arrive(). */
 static void call_arrive(teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -262,7 +264,7 @@ void teffi_await_any(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         if (found)
             (void)teff_yield_if_due();
         else
-            await_any_turn(ctx, waits, n);
+            await_any_in_turn(ctx, waits, n);
         return;
     }
     if (!found)
@@ -302,7 +304,7 @@ static void run_worker_call(teffi_wait *wait)
     w->fn(w->arg);
 }
 
-/* The wait is signalled at once; its arrive function, which runs on the right stack, is fn. */
+/* Signals a wait at once: its arrive() runs fn, on the stack of the worker or thread. */
 void teffi_ctx_on_worker(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
 {
     worker_call w = {.fn = fn, .arg = arg};

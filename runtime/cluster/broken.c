@@ -27,7 +27,7 @@ void teffi_membership_note_connection(teffi_membership *m, teffi_node_id node, b
     teffi_exec *exec = m->node->home.exec;
     const teffi_node_id none = {0};
     pthread_mutex_lock(&m->beat.lock);
-    teffi_node_id *at = NULL;
+    teffi_node_id *at = NULL; /* the silo's entry; else, if it broke, a free one */
     for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
         if (teffi_node_is(m->beat.broken[i], node) ||
             (!up && !at && teffi_node_none(m->beat.broken[i])))
@@ -35,8 +35,8 @@ void teffi_membership_note_connection(teffi_membership *m, teffi_node_id node, b
     bool newly_broken = !up && at && teffi_node_none(*at);
     if (at)
         *at = up ? none : node;
-    /* Begin this silo's next heartbeat now, since it also looks at the heartbeat of the broken
-     * silo: the time for which that one may stand still counts from the first look. */
+    /* Begin this silo's next heartbeat now, since it also reads the heartbeat of the other silo:
+     * the time for which that may stand still counts from the first read. */
     if (newly_broken && m->joined && !m->beat.runs && exec->ops->timer_cancel(exec, &m->beat.timer))
         teffi_membership_set_timer(m, &m->beat.timer, 0);
     else if (newly_broken)

@@ -47,6 +47,7 @@ const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t si
     return NULL;
 }
 
+/* For qsort: the silos that ended first come first. */
 static int by_end(const void *a, const void *b)
 {
     const teffi_member_row *x = a, *y = b;
@@ -56,6 +57,8 @@ static int by_end(const void *a, const void *b)
     return (i > j) - (i < j);
 }
 
+/* Copies all tombstones but one to `changed`, sorts them, and marks the first ones, which are the
+ * oldest. */
 size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_member_row *changed)
 {
     size_t n = 0;

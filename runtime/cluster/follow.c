@@ -9,8 +9,8 @@ enum {
     READ_TRIES = 9       /* tries to pass to teffi_membership_wait(): the end of a read wakes it */
 };
 
-/* Allows sends to the silos that `old` lacks. One whose address is invalid cannot be reached.
- * out:  false: no memory for one; `now` must not be adopted, as later views would not add it. */
+/* Allows sends to the members of `now` that `old` lacks, except those with an invalid address.
+ * out:  false: no memory; `now` must not be adopted, since later views would not add the rest. */
 static bool add_peers(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
     bool added = true;
@@ -37,7 +37,8 @@ static void drop_departed_before(teffi_membership *m, uint64_t since_ns)
     m->follow.n_departed = kept;
 }
 
-/* Is a member of a view, which the next one lacks, dead? Its row may be gone, too. */
+/* Is this member of the last view, which `now` lacks, dead? If `now` does not know it at all, its
+ * row was removed: then it is dead if it was ACTIVE, and has left if it was LEAVING. */
 static bool is_dead(const teffi_member *member, const teffi_view *now)
 {
     teffi_standing standing = teffi_view_standing(now, member->node);
@@ -45,7 +46,8 @@ static bool is_dead(const teffi_member *member, const teffi_view *now)
            (standing == TEFFI_STANDING_STRANGER && member->status == TEFFI_ACTIVE);
 }
 
-/* follow.lock held. If there is no room, the silos that were noted first are dropped. */
+/* follow.lock held. Lists a silo that has left, to drop its connections later. If the list is full,
+ * those of the oldest entries are dropped now. */
 static void note_departed(teffi_membership *m, teffi_node_id silo)
 {
     if (m->follow.n_departed == TEFFI_DEPARTED_MAX)
@@ -192,10 +194,10 @@ static teff_err read_shared(teff_ctx *ctx, uint64_t version)
 
 teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
 {
-    uint64_t now = version;
-    teff_err err = version ? TEFF_OK : teffi_rows_version(ctx, &now);
+    uint64_t wanted = version;
+    teff_err err = version ? TEFF_OK : teffi_rows_version(ctx, &wanted);
     if (!err)
-        err = read_shared(ctx, now);
+        err = read_shared(ctx, wanted);
     if (!err && teffi_membership_version(ctx->node) < version)
         err = teff_fail(ctx, TEFF_E_TIMEOUT, "membership: view %llu is not in the table",
                         (unsigned long long)version);

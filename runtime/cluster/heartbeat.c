@@ -13,7 +13,7 @@ enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK
 
 static void beat_when_due(teffi_timer *timer);
 
-/* out: percent of the member's lease. */
+/* out: this percentage of the member's lease. */
 static uint64_t get_part_ns(const teffi_member *member, unsigned percent)
 {
     return member->lease_ms * UINT64_C(10000) * percent;
@@ -63,7 +63,7 @@ static bool mark_if_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member
     return false;
 }
 
-/* A teffi_change_fn. in: arg, the silent silos. */
+/* A teffi_change_fn: declares the silent silos dead. in: arg, the silent silos. */
 static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
                                   const void *arg)
 {
@@ -76,7 +76,8 @@ static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     return n ? n + teffi_rows_forget_oldest(rows, 0, changed + n) : 0;
 }
 
-/* out: the node's entry. A node without an entry takes the one with the oldest look. */
+/* out: the node's entry. A node without one gets an unused entry or, if there is none, that of the
+ * silo that was looked at longest ago. */
 static teffi_watched_silo *take_watched_entry(teffi_membership *m, teffi_node_id node)
 {
     teffi_watched_silo *oldest = &m->beat.watched[0];
@@ -138,6 +139,7 @@ static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next
     return next_ns;
 }
 
+/* The task of push_view_soon(). */
 static void run_push(teff_ctx *ctx, void *arg)
 {
     (void)arg;
@@ -151,7 +153,8 @@ static void push_view_soon(teffi_node *node)
     (void)!teffi_task_start(&node->home, run_push, NULL, "membership: push a view", true);
 }
 
-/* Looks at the watched silos and declares the silent ones dead. out: as watch_silos(). */
+/* Looks at the watched silos and declares the silent ones dead. in: next_ns, the time to the next
+ * heartbeat. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
 {
     const teffi_view *view = teffi_view_get(ctx->node);

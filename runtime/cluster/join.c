@@ -45,8 +45,8 @@ static teff_err check_own_row(teff_ctx *ctx, const teffi_member_row *before)
     return teff_fail(ctx, TEFF_E_REFUSED, "%s", text);
 }
 
-/* Sets the node's address, its silo id, a hash of the address, and an incarnation from the clock,
- * which the caller raises if the table has had a higher one. */
+/* Sets the node's address, its silo id (a hash of the address) and its incarnation (seconds since
+ * 2022). The caller raises the incarnation if the table has had a higher one. */
 static void set_first_id(teff_ctx *ctx, const char *address)
 {
     teffi_node *node = ctx->node;
@@ -88,7 +88,7 @@ static size_t change_rows_to_join(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     (void)arg;
     const teffi_member_row *before = teffi_rows_find_silo(rows, node->id.silo);
     bool refused = check_own_row(ctx, before) != TEFF_OK;
-    m->listed = !refused; /* the table may list it from the first write on */
+    m->listed = !refused; /* the table may list this silo from the first write on */
     if (refused)
         return TEFFI_CHANGE_REFUSED;
     memset(changed, 0, sizeof *changed);
@@ -120,7 +120,7 @@ teff_err teffi_membership_join(teff_ctx *ctx)
 }
 
 /* A teffi_change_fn: changes the status in this silo's row, unless the table no longer lists the
- * silo. in: arg: NULL: to LEAVING; otherwise to dead, since the silo has left. */
+ * silo. in: arg, NULL: the silo begins to leave: to LEAVING; else it has left: to dead. */
 static size_t change_own_row(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
                              const void *arg)
 {
@@ -133,7 +133,7 @@ static size_t change_own_row(teff_ctx *ctx, const teffi_rows *rows, teffi_member
     return 1 + (arg ? teffi_rows_forget_oldest(rows, 0, changed + 1) : 0);
 }
 
-teff_err teffi_membership_leaving(teff_ctx *ctx)
+teff_err teffi_membership_begin_leaving(teff_ctx *ctx)
 {
     teff_err err = teffi_membership_change(ctx, change_own_row, NULL);
     if (!err)
@@ -141,11 +141,11 @@ teff_err teffi_membership_leaving(teff_ctx *ctx)
     return err;
 }
 
-teff_err teffi_membership_left(teff_ctx *ctx)
+teff_err teffi_membership_leave(teff_ctx *ctx)
 {
     teffi_membership *m = ctx->node->membership;
     m->left = true; /* first, so that a view without this silo does not count as a lost lease */
-    teff_err err = teffi_membership_change(ctx, change_own_row, m);
+    teff_err err = teffi_membership_change(ctx, change_own_row, m); /* m: not NULL: to dead */
     if (err)
         return err;
     teffi_lease_release(&ctx->home->lease);

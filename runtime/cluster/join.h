@@ -2,7 +2,7 @@
  * heartbeat, exchanges views, leaves.
  * Way:     silo/lifecycle -> [join -> heartbeat, tell] -> change, follow
  *          the handshake -> [check_peer]
- * Threads: identify, join, leaving, left: the silo's start and stop, one context at a
+ * Threads: identify, join, begin_leaving, leave: the silo's start and stop, one context at a
  *          time; push_view: also a system task; handle: where system targets run; the rest: any. */
 #pragma once
 
@@ -22,12 +22,12 @@ teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, ch
  * push the view to the other silos. errs: the store's, TEFF_E_TIMEOUT (too many conflicts). */
 TEFF_MUST_USE teff_err teffi_membership_join(teff_ctx *ctx);
 
-/* teffi_membership_leaving - become LEAVING: nothing new is placed here. When it returns, every
- * other silo has adopted that view or could not be reached. */
-TEFF_MUST_USE teff_err teffi_membership_leaving(teff_ctx *ctx);
+/* teffi_membership_begin_leaving - become LEAVING: nothing new is placed here. When it returns,
+ * every other silo has adopted that view or could not be reached. */
+TEFF_MUST_USE teff_err teffi_membership_begin_leaving(teff_ctx *ctx);
 
-/* teffi_membership_left - leave the view for good; the others adopt that in the same way. */
-TEFF_MUST_USE teff_err teffi_membership_left(teff_ctx *ctx);
+/* teffi_membership_leave - leave the view for good; the others adopt that in the same way. */
+TEFF_MUST_USE teff_err teffi_membership_leave(teff_ctx *ctx);
 
 /* teffi_heartbeat_start - begin the heartbeats of a silo that has joined.
  * teffi_heartbeat_stop - start no more heartbeats; one may still be running. */

@@ -20,8 +20,8 @@ void teffi_membership_lose_lease(teffi_membership *m, const char *why)
         node->lost(node, why);
 }
 
-/* The timer's callback: ends the lease if it has run out; otherwise it was renewed, and the timer
- * is set to its new end. */
+/* The timer's callback: ends the lease if it has run out. If it was renewed meanwhile, sets the
+ * timer to its new end. */
 static void end_lease_when_due(teffi_timer *timer)
 {
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.expiry);

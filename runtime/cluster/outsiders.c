@@ -17,8 +17,9 @@ static bool is_outside(teffi_standing standing)
     return standing == TEFFI_STANDING_STRANGER || standing == TEFFI_STANDING_LEFT;
 }
 
-/* outsiders.lock held. Must this silo's messages be kept? Also those of a new member until the ones
- * that it sent before are delivered, because messages keep their order. */
+/* outsiders.lock held. Must messages of this silo be kept, not delivered at once? Yes if it is a
+ * stranger. Also if it has become a member, until its kept messages are delivered: messages keep
+ * their order. */
 static bool must_hold(const teffi_outsider *outsider)
 {
     return outsider->standing == TEFFI_STANDING_STRANGER || outsider->held;
@@ -66,7 +67,7 @@ const char *teffi_outsiders_check(teffi_membership *m, teffi_node_id silo)
 }
 
 /* outsiders.lock held. out: NULL: there is no room. */
-static teffi_outsider *make_outsider(teffi_outsiders *o, teffi_node_id silo)
+static teffi_outsider *find_or_make_outsider(teffi_outsiders *o, teffi_node_id silo)
 {
     teffi_outsider *outsider = find_outsider(o, silo);
     if (outsider || o->n == TEFFI_OUTSIDERS_MAX)
@@ -76,14 +77,14 @@ static teffi_outsider *make_outsider(teffi_outsiders *o, teffi_node_id silo)
 }
 
 /* The standing is read under the lock: so either this view is the newest, or the update by a newer
- * one finds the outsider. */
+ * one finds the outsider. out: DEAD, too, if there is no room: the silo must be disconnected. */
 teffi_standing teffi_outsiders_add(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
     pthread_mutex_lock(&o->lock);
     teffi_standing standing = get_standing(m, silo);
     if (is_outside(standing)) {
-        teffi_outsider *outsider = make_outsider(o, silo);
+        teffi_outsider *outsider = find_or_make_outsider(o, silo);
         if (outsider) {
             outsider->standing = standing;
             outsider->connections++;
@@ -96,6 +97,7 @@ teffi_standing teffi_outsiders_add(teffi_membership *m, teffi_node_id silo)
     return standing;
 }
 
+/* One of the silo's connections has ended; its entry is removed after the last one. */
 void teffi_outsiders_remove(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
@@ -164,7 +166,7 @@ bool teffi_outsiders_hold_any(teffi_membership *m)
 teff_err teffi_outsiders_hold(teffi_membership *m, teffi_msg *msg, bool *first)
 {
     teffi_outsiders *o = &m->outsiders;
-    teff_err err = TEFF_E_NOT_FOUND;
+    teff_err err = TEFF_E_NOT_FOUND; /* need not be kept */
     pthread_mutex_lock(&o->lock);
     teffi_outsider *from = find_outsider(o, msg->src);
     if (from && must_hold(from))
@@ -185,7 +187,7 @@ teffi_queue teffi_outsiders_take_held(teffi_membership *m)
     pthread_mutex_lock(&o->lock);
     teffi_queue held = o->held;
     o->held = (teffi_queue){0};
-    o->served = held.count > 0;
+    o->served = held.count > 0; /* with none left, the task that delivers them ends */
     pthread_mutex_unlock(&o->lock);
     return held;
 }

@@ -186,9 +186,9 @@ static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
     return err;
 }
 
-/* A table that takes several operations may change between them. So its version is read first, and
- * again at the end of the scan, since the version row has the last key: if both are the same, all
- * rows are of this version. */
+/* If a scan takes several operations, the table may change between them. Then its version is read
+ * before the next scan, which reads it again at its end, since the version row has the last key: if
+ * both are the same, all rows are of this version. */
 teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
 {
     bool paged = false;
@@ -304,7 +304,7 @@ teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read, const teffi_mem
                           size_t n)
 {
     Teff__Cluster__VersionRow version = TEFF__CLUSTER__VERSION_ROW__INIT;
-    size_t n_rows = 1, fence = 0; /* fence: the index of this silo's own row; 0: none */
+    size_t n_rows = 1, fence = 0; /* fence: the index of the fence of a silo that joins */
     uint64_t since_ns = teffi_now(ctx->node->platform);
     teffi_row *rows = teff_alloc(ctx, (3 * n + 1) * sizeof *rows);
     version.version = read->version + 1;
@@ -368,7 +368,7 @@ teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag)
     teffi_row row = {.table = alive_table, .key = make_silo_key(ctx, silo.silo)};
     *etag = 0;
     teff_err err = run_store_op(ctx, TEFFI_STORE_READ, &row, 1);
-    if (err == TEFF_E_MALFORMED) {
+    if (err == TEFF_E_MALFORMED) { /* a damaged row; a live silo writes it again */
         row = make_removal_row(ctx, alive_table, silo.silo);
         return run_store_op(ctx, TEFFI_STORE_WRITE, &row, 1);
     }

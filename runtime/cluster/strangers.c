@@ -47,7 +47,8 @@ static void serve_strangers(teff_ctx *ctx, void *arg)
     }
 }
 
-/* Without memory for a task, the view stays as it is. */
+/* Starts the task that serves strangers. Without memory for it, what was kept is delivered at once,
+ * by the present view. */
 static void start_serving(teffi_membership *m)
 {
     if (!teffi_task_start(&m->node->home, serve_strangers, m,
@@ -58,6 +59,7 @@ static void start_serving(teffi_membership *m)
         deliver_held_messages(m, &held);
 }
 
+/* out: true: the message was kept or answered; false: the caller delivers it. */
 bool teffi_membership_hold(teffi_node *node, teffi_msg *msg)
 {
     bool first = false;

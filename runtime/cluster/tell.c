@@ -48,7 +48,8 @@ static size_t list_others(teffi_membership *m, const teffi_view *view, bool depa
 /* ---- tell ---- */
 
 /* Sends all requests before it waits for the responses. Logs only silos that do not respond in
- * time: an unreachable silo is leaving, or its heartbeat, which is now watched, will stop. */
+ * time: an unreachable silo is leaving, or is declared dead when its heartbeat, which is watched
+ * from now on, has stopped. */
 void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
 {
     teffi_node *node = ctx->node;

@@ -14,6 +14,7 @@ typedef struct point {
     int16_t member;
 } point;
 
+/* For qsort: points in the order of the ring. */
 static int by_place(const void *a, const void *b)
 {
     const point *x = a, *y = b;
@@ -22,6 +23,7 @@ static int by_place(const void *a, const void *b)
     return x->member - y->member;
 }
 
+/* For qsort: members in the order of silo and incarnation. */
 static int by_node(const void *a, const void *b)
 {
     const teffi_member *x = a, *y = b;
@@ -44,7 +46,8 @@ static void assign_partitions(teffi_view *view, const point *points, size_t n)
     }
 }
 
-/* out: false: no memory. */
+/* Puts POINTS points of each ACTIVE member on the ring, and sets the owner of each partition.
+ * out: false: no memory. */
 static bool assign_owners(teffi_view *view)
 {
     point *points = calloc(view->n_active * POINTS + 1, sizeof *points);
@@ -79,7 +82,8 @@ static bool copy_member(teffi_view *view, const teffi_member *member)
     return true;
 }
 
-/* out: as copy_member(). */
+/* Copies the members that are in the view, and notes those that have left or are dead. out: false:
+ * no memory; teffi_view_unref frees what was copied. */
 static bool copy_members(teffi_view *view, const teffi_member *members, size_t n)
 {
     view->members = calloc(n + 1, sizeof *view->members);
@@ -148,6 +152,7 @@ const teffi_member *teffi_view_find(const teffi_view *view, teffi_node_id node)
     return NULL;
 }
 
+/* Each start of a silo has a higher incarnation. If the view has a later one, this one is dead. */
 teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node)
 {
     for (size_t i = 0; view && i < view->n_members; i++) {

@@ -113,7 +113,7 @@ static void grant_claim(teffi_claim *claim)
     }
 }
 
-/* Release the claim's data. The caller calls grant_waiters. */
+/* Release the claim's data. The caller then calls grant_waiters, as others may wait for it. */
 static void release_claim(teffi_claim *claim)
 {
     claim->component->n_granted--;
@@ -184,7 +184,7 @@ static void start_claim(teffi_claim *claim, teff_component *component)
 teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *component)
 {
     pthread_mutex_lock(&component->engine->lock);
-    if (!claim->component)
+    if (!claim->component) /* not started before */
         start_claim(claim, component);
     teffi_claim_state state = claim->state;
     pthread_mutex_unlock(&component->engine->lock);

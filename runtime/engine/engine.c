@@ -61,8 +61,8 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
         count_one(&s->engine->dropped);
 }
 
-/* The dispatcher's step. A cancel comes before the tasks that are queued, so the dispatcher ends
- * only when a step has no event, because no task is left. */
+/* The dispatcher's step: sends tasks to components. A cancel overtakes the queued tasks. After it
+ * the dispatcher goes on until a step has no event: then no task is left. */
 static teff_err dispatch_tasks(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teffi_scheduler *s = self;
@@ -86,13 +86,14 @@ typedef struct target { /* the schedulers to which a task is sent: one, or all *
 static bool all_have_room(const target *to, size_t len)
 {
     for (teffi_scheduler *s = to->first; s < to->end; s++)
-        if (!teffi_process_room(s->system, s->dispatcher, len))
+        if (!teffi_process_has_room(s->system, s->dispatcher, len))
             return false;
     return true;
 }
 
-/* Send a task to all of the schedulers or to none. broadcast_lock held: since tasks are sent to
- * dispatchers only here, the room that was found in all queues stays. */
+/* Send a task to all of the schedulers if each has room. broadcast_lock held: since tasks are sent
+ * to dispatchers only here, the room stays. errs: TEFF_E_CLOSED, TEFF_E_OVERLOADED: none got it;
+ * TEFF_E_NOMEM: some may have got it. */
 static teff_err send_locked(teff_engine *engine, const target *to, const teff_event *event)
 {
     if (teff_engine_is_ending(engine))
@@ -166,7 +167,7 @@ static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t
                                 .arg = s};
     s->engine = engine;
     s->index = index;
-    teff_err err = engine->exec ? teffi_process_system_on(engine->exec, &opt, &s->system)
+    teff_err err = engine->exec ? teffi_process_system_new_on(engine->exec, &opt, &s->system)
                                 : teff_process_system_new(&opt, &s->system);
     if (err)
         return err;
@@ -243,11 +244,11 @@ teff_err teffi_engine_on(teffi_exec *exec, const teffi_process_calls *calls,
         err = scheduler_init(s, e, e->n_schedulers);
         e->n_schedulers += s->system != NULL;
     }
-    if (err && !e->n_schedulers) {
+    if (err && !e->n_schedulers) { /* nothing runs yet; else the caller stops and drops it */
         teffi_engine_drop(e);
         return err;
     }
-    e->opt.sched = NULL; /* the schedulers have copies; the caller keeps it */
+    e->opt.sched = NULL; /* the schedulers have copies; the original is the caller's */
     *engine = e;
     return err;
 }

@@ -129,7 +129,7 @@ struct teff_engine {
     _Atomic bool ending, stopped;
     _Atomic uint64_t broadcasts, given, dropped, refused, evicted;
     _Atomic uint32_t components;
-    /* held for a whole broadcast: all schedulers get it, in the same order, or none does */
+    /* held for a whole broadcast: the schedulers get broadcasts in the same order */
     pthread_mutex_t broadcast_lock;
     /* guarded by lock */
     pthread_mutex_t lock;

@@ -73,7 +73,7 @@ static bool bind_all(teff_component *component, teff_data_kind kind)
  * component is ending. out: false: the claim waits; call again after a poke. */
 static bool call_while_holding(teff_component *component, hook *fn, teffi_instance *instance)
 {
-    if (!component->claim.component)
+    if (!component->claim.component) /* not started before */
         teffi_claim_add(&component->claim, instance, TEFF_WRITE);
     teffi_claim_state state = teffi_claim_start(&component->claim, component);
     if (state == TEFFI_CLAIM_WAITING)
@@ -229,9 +229,9 @@ static teff_err init_component(void *self, teff_process *me, const char *method,
     return TEFF_OK;
 }
 
-/* The step of a component without a run function and a fiber. step_max is 1. A step that returns
- * teffi_step_retry waits: the next step comes after a poke, with the same event, if any, or with a
- * cancel. */
+/* The step of a component that has neither a run function nor a fiber. step_max is 1: n is 0 or 1.
+ * A step that returns teffi_step_retry waits: the next step comes after a poke, with the same
+ * event, if any, or with a cancel. */
 static teff_err step_component(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teff_component *component = self;

@@ -24,10 +24,11 @@ void *teff_component_data(teff_component *component, const teff_data_type *type)
     return instance ? instance->bytes : NULL;
 }
 
-/* Has the component been ended or cancelled? Takes queued items first. */
-static bool component_is_ending(teff_component *component)
+/* Takes the queued items of the component's process, since a cancel may be among them, and sets
+ * `ending` if there was one. out: is the component ending? */
+static bool update_ending(teff_component *component)
 {
-    (void)teffi_process_take_items(component->me); /* a cancel may be queued */
+    (void)teffi_process_take_items(component->me);
     component->ending |= component->me->cancel;
     return component->ending;
 }
@@ -93,7 +94,7 @@ bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task)
     bool granted = state == TEFFI_CLAIM_GRANTED;
     if (granted)
         run_task(component, task->type, task->bytes);
-    component->ending |= state == TEFFI_CLAIM_CLOSED;
+    component->ending |= state == TEFFI_CLAIM_CLOSED; /* an owner of its data has ended */
     teffi_claim_end(claim);
     teffi_task_over(component->engine, task, granted);
     return true;
@@ -101,19 +102,20 @@ bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task)
 
 /* ---- waiting inside a task or a run function ---- */
 
-/* Was the process poked, or does its wait end for another reason? in: waiting->arg: the component,
- * if its end also ends the wait; else NULL. */
-static bool was_poked(teff_process *p, teffi_waiting *waiting)
+/* teffi_waiting.ready: is the wait for a poke over? in: waiting->arg: NULL: only a poke ends it;
+ * otherwise the component: its cancel or end ends the wait, too. */
+static bool is_poked_or_ending(teff_process *p, teffi_waiting *waiting)
 {
     return p->poked || (waiting->arg && (p->cancel || ((teff_component *)waiting->arg)->ending));
 }
 
 bool teffi_component_wait_for_poke(teff_component *component, bool or_end)
 {
-    teffi_waiting waiting = {.ready = was_poked, .arg = or_end ? component : NULL, .blocked = true};
+    teffi_waiting waiting = {
+        .ready = is_poked_or_ending, .arg = or_end ? component : NULL, .blocked = true};
     teff_err err = teffi_process_wait(component->me, &waiting);
     component->me->poked = false;
-    return !err && !(or_end && component_is_ending(component));
+    return !err && !(or_end && update_ending(component));
 }
 
 /* Is each need of the task covered: local data, data held already, or one of the n needs in
@@ -155,7 +157,7 @@ teff_err teff_component_run(teff_component *component, const teff_task_type *typ
                             const teff_need *lock, size_t n)
 {
     teffi_claim claim = {0};
-    if (!lock && n) { /* SIZE_MAX: lock all */
+    if (!lock && n) { /* no list, n is SIZE_MAX: lock all that the task needs */
         lock = type->needs;
         n = type->n_needs;
     }
@@ -190,7 +192,7 @@ teff_err teff_component_lock(teff_component *component, const teff_need *needs, 
 
 teff_err teff_component_unlock(teff_component *component)
 {
-    if (component->locks == component->outer)
+    if (component->locks == component->outer) /* the others belong to functions further out */
         return TEFF_E_NOT_FOUND;
     unlock_newest(component);
     return TEFF_OK;
@@ -219,8 +221,9 @@ static void set_poll_timer(condition *c)
     c->waiting.awaits = c->timer ? &c->timer->e : NULL;
 }
 
-/* Check the condition, after each item of the process. If the item was the poll timer's event, set
- * the timer again. out: true: the wait ends: the condition is true, or the component is ending. */
+/* teffi_waiting.ready: check the condition, after each item of the process. If the item was the
+ * poll timer's event, set the timer again. out: true: the condition is true, or the component is
+ * ending. */
 static bool check_condition(teff_process *p, teffi_waiting *waiting)
 {
     condition *c = (condition *)waiting; /* its first member */
@@ -248,9 +251,10 @@ teff_err teff_component_wait(teff_component *component, int (*is_true)(void *arg
     else if (c.timer)
         teffi_timer_event_cancel(component->me, c.timer);
     teffi_sleepers_remove(component);
-    return err || component_is_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
+    return err || update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
+/* The run function of teff_task_until: waits until the condition is true. */
 static void run_until(teff_component *component, void *task, void *const *data)
 {
     teff_until *u = task;
@@ -265,7 +269,7 @@ const teff_task_type teff_task_until = {
 teff_err teff_component_yield(teff_component *component)
 {
     teff_err err = teff_process_yield(component->me);
-    return err || component_is_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
+    return err || update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
 /* Wait for the data of one queued task, then run it; discard the task if the component ends
@@ -284,14 +288,14 @@ static void run_task_event(teff_component *component, const teff_event *event)
 teff_err teff_component_drain(teff_component *component, int wait)
 {
     teff_event event;
-    if (wait && !component_is_ending(component)) {
+    if (wait && !update_ending(component)) {
         teff_err err = teff_process_receive(component->me, &event);
         if (err || event.kind == TEFF_EVENT_CANCEL)
             component->ending = true;
         else
             run_task_event(component, &event);
     }
-    while (!component_is_ending(component)) {
+    while (!update_ending(component)) {
         teffi_event *next = teffi_process_take_mail(component->me);
         if (!next)
             return TEFF_OK;

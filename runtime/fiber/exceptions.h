@@ -17,7 +17,7 @@ typedef struct teffi_exceptions { /* the ABI's __cxa_eh_globals */
 extern teffi_exceptions *teffi_exceptions_own(void) __asm__("__cxa_get_globals")
     __attribute__((weak));
 
-/* teffi_exceptions_enter - make the state of another stack the thread's.
+/* teffi_exceptions_enter - before a switch to a stack: make its saved state the thread's state.
  * out:  the address of the thread's state, and *before, its old value; NULL: no C++ runtime. */
 static inline teffi_exceptions *teffi_exceptions_enter(const teffi_exceptions *stack,
                                                        teffi_exceptions *before)
@@ -30,7 +30,8 @@ static inline teffi_exceptions *teffi_exceptions_enter(const teffi_exceptions *s
     return own;
 }
 
-/* teffi_exceptions_leave - save the thread's state in *stack and restore *before.
+/* teffi_exceptions_leave - after the switch back: save the thread's state in *stack and restore
+ * *before.
  * in:   own and before, from teffi_exceptions_enter. */
 static inline void teffi_exceptions_leave(teffi_exceptions *own, const teffi_exceptions *before,
                                           teffi_exceptions *stack)

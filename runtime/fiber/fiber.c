@@ -68,7 +68,8 @@ static inline teffi_fiber *begin_fiber(teffi_fiber *fiber, void (*fn)(void *arg)
     return fiber;
 }
 
-/* Makes a fiber on a stack of the pool, when this thread's cache has none. */
+/* Makes a fiber on a stack of the pool, when this thread's cache has none. out: NULL: as
+ * teffi_fiber_new. */
 __attribute__((noinline)) static teffi_fiber *new_fiber_slow(teffi_fiber_pool *pool,
                                                              void (*fn)(void *arg), void *arg)
 {
@@ -79,7 +80,7 @@ __attribute__((noinline)) static teffi_fiber *new_fiber_slow(teffi_fiber_pool *p
 __attribute__((noinline)) teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool,
                                                        void (*fn)(void *arg), void *arg)
 {
-    teffi_fiber *fiber = teffi_stack_hot(pool);
+    teffi_fiber *fiber = teffi_stack_take_hot(pool);
     return fiber ? begin_fiber(fiber, fn, arg) : new_fiber_slow(pool, fn, arg);
 }
 
@@ -120,9 +121,10 @@ void teffi_fiber_suspend(teffi_fiber *fiber)
     teffi_san_after_enter(fiber);
 }
 
-/* ---- the region: relaxed, since only a signal handler on the same thread reads it. The fences
- * keep the region's computation between begin and end ---- */
+/* ---- preemptible regions ---- */
 
+/* relaxed: only a signal handler on the same thread reads `region`. The fences keep the compiler
+ * from moving the region's code out of it. */
 void teffi_fiber_region(teffi_fiber *fiber, bool on)
 {
     atomic_signal_fence(memory_order_seq_cst);

@@ -56,7 +56,8 @@ struct teffi_fiber_pool {
 
 TEFFI_LOCAL teffi_stacks teffi_own_stacks;
 
-/* Never inlined: see the head of fiber.c. */
+/* Never inlined: a fiber may change threads, and compilers may cache the address of a thread-local
+ * variable. */
 __attribute__((noinline)) static teffi_stacks *own_stacks(void)
 {
     return &teffi_own_stacks;
@@ -126,7 +127,8 @@ static char *low_of(const teffi_fiber_pool *pool, const region *r, size_t i)
     return r->base + i * stack_stride(pool) + TEFFI_GUARD_BYTES;
 }
 
-/* out: the place of the teffi_fiber of a stack, near its top. */
+/* out: the place of the teffi_fiber of a stack, near its top. It depends on the stack (its colour),
+ * so that the fibers do not all use the same sets of the cache. */
 static teffi_fiber *fiber_at(const teffi_fiber_pool *pool, char *low)
 {
     size_t colour = (uintptr_t)low / stack_stride(pool) % COLOURS;
@@ -147,7 +149,8 @@ static teffi_fiber *init_fiber_at(teffi_fiber_pool *pool, char *low)
     return fiber;
 }
 
-/* lock held. out: NULL: as teffi_stack_take(). */
+/* lock held. Makes a stack in the newest region, or in another one if that is full. out: NULL: no
+ * memory or guard, or the pool has its maximum. */
 static teffi_fiber *new_stack(teffi_fiber_pool *pool)
 {
     if (pool->made == pool->max)
@@ -172,7 +175,7 @@ static void free_region(teffi_fiber_pool *pool, region *r, size_t used)
     for (size_t i = 0; i < used; i++)
         teffi_san_unregister(fiber_at(pool, low_of(pool, r, i)));
     munmap(r->base, r->bytes);
-    teffi_guards_unmapped(r->mapped_guards);
+    teffi_guards_count_unmapped(r->mapped_guards);
     free(r);
 }
 
@@ -276,8 +279,9 @@ void teffi_stacks_end(void)
 
 /* ---- reclaiming after a peak ---- */
 
-/* lock held. Takes stacks that were not needed for age_ns from the free ones. out: a list of at
- * most RECLAIM_SLICE. */
+/* lock held. Takes stacks that were not needed for age_ns from the free ones. Every age_ns, `spare`
+ * is set to the least number of free stacks in that time, less KEPT_FREE. out: a list of at most
+ * RECLAIM_SLICE; later calls take the rest. */
 static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns)
 {
     teffi_fiber *spare = NULL;

@@ -44,12 +44,12 @@ enum { TEFFI_STACKS_MAX = 64 };
 TEFFI_LOCAL_EXTERN teffi_stacks teffi_own_stacks;
 
 /* teffi_stack_take - take a free stack of the pool, or make one. out: NULL: memory, guards or the
- * pool's stacks are used up.
- * teffi_stack_hot - take a stack of this thread's cache. out: NULL: the cache is empty, or another
- * pool's. Only functions that are never inlined may call it (see fiber.c). */
+ * pool's stacks are used up. */
 teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool);
 
-static inline teffi_fiber *teffi_stack_hot(const teffi_fiber_pool *pool)
+/* teffi_stack_take_hot - take a stack of this thread's cache. out: NULL: the cache is empty, or
+ * another pool's. Only functions that are never inlined may call it (see fiber.c). */
+static inline teffi_fiber *teffi_stack_take_hot(const teffi_fiber_pool *pool)
 {
     teffi_stacks *own = &teffi_own_stacks;
     teffi_fiber *fiber = own->free;
@@ -61,11 +61,11 @@ static inline teffi_fiber *teffi_stack_hot(const teffi_fiber_pool *pool)
 }
 
 /* teffi_stack_give - return a stack to its pool; not while running on it. Called after
- * teffi_stack_keep has returned false.
- * teffi_stack_keep - return a stack to this thread's cache. out: false: the cache is full, or
- * another pool's. Only functions that are never inlined may call it. */
+ * teffi_stack_keep has returned false. */
 void teffi_stack_give(teffi_fiber *fiber);
 
+/* teffi_stack_keep - return a stack to this thread's cache. out: false: the cache is full, or
+ * another pool's. Only functions that are never inlined may call it. */
 static inline bool teffi_stack_keep(teffi_fiber *fiber)
 {
     teffi_stacks *own = &teffi_own_stacks;

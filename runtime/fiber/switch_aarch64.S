@@ -2,6 +2,7 @@
  * Frame, from the saved stack pointer up: x19..x30 (96 bytes), d8..d15 (64), fpcr (8), pad (8). */
     .text
 
+/* x0 = save, x1 = load: the stack pointer saved by an earlier switch. */
     .globl teffi_switch
     .hidden teffi_switch
     .type teffi_switch, %function
@@ -105,7 +106,7 @@ teffi_switch_first:
     .cfi_endproc
     .size teffi_switch_first, . - teffi_switch_first
 
-/* x0 = control. */
+/* x0 = control. Stores the fpcr. */
     .globl teffi_switch_control
     .hidden teffi_switch_control
     .type teffi_switch_control, %function

@@ -3,6 +3,7 @@
  * rbp, return. */
     .text
 
+/* rdi = save, rsi = load: the stack pointer saved by an earlier switch. */
     .globl teffi_switch
     .hidden teffi_switch
     .type teffi_switch, @function

@@ -37,7 +37,7 @@ static bool guard_was_hit(const teffi_fiber *fiber, const char *at)
     return fiber && at < fiber->low && at >= fiber->low - TEFFI_GUARD_BYTES;
 }
 
-/* Handles a fault that is no stack overflow, as if our handler was not there. */
+/* Handles a SIGSEGV that is no stack overflow, as if our handler were not installed. */
 static void chain_handler(int signal, siginfo_t *info, void *context)
 {
     if (before.sa_flags & SA_SIGINFO) {
@@ -48,7 +48,7 @@ static void chain_handler(int signal, siginfo_t *info, void *context)
         before.sa_handler(signal);
         return;
     }
-    bool sent = info->si_code <= 0;
+    bool sent = info->si_code <= 0; /* by kill() or the like; no instruction has faulted */
     if (sent && before.sa_handler == SIG_IGN)
         return;
     /* The default action: the instruction faults again, which ends the process; a signal that was

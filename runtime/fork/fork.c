@@ -41,8 +41,8 @@ static join *join_of(teff_join *j)
     return (join *)(void *)j;
 }
 
-/* Subtract one from the count. out: true: the count is zero now. acq_rel: the stores of all parts,
- * for the thread that brings the count to zero. */
+/* Subtract one from the count. out: true: the count is zero now. acq_rel: the thread that brings
+ * the count to zero sees the stores of all parts. */
 static bool count_down(join *j)
 {
     return atomic_fetch_sub_explicit(&j->count, 1, memory_order_acq_rel) == 1;
@@ -76,9 +76,9 @@ static void start_part(teffi_group *group, teffi_item *item)
     teffi_group_complete(group);
 }
 
-/* Add the part's run time to the join's, free the part, and count down. After that the join may be
- * gone, unless the count is zero. group.c has charged the last run to group->used before. relaxed:
- * count_down orders it. */
+/* ops->ended of parts: add the part's run time to the join's, free the part, and count down. After
+ * that the join may be gone, unless this thread brought the count to zero. group.c has already
+ * charged the part's last run to group->used. relaxed: count_down orders it. */
 static void finish_part(teffi_group *group)
 {
     part *p = teffi_container(group, part, group);
@@ -131,7 +131,7 @@ static void close_join(join *j)
         above->outer = j->outer;
 }
 
-/* Make a part of the present turn, and count it in j. out: NULL: memory is out. */
+/* Make a part of the turn that runs now, and count it in j. out: NULL: memory is out. */
 static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg)
 {
     part *p = malloc(sizeof *p);
@@ -155,7 +155,7 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
     teffi_worker *w = teffi_worker_self();
     bool can = w && teffi_turn_may_yield(w);
     part *p = can ? part_new(w, join_of(public), fn, arg) : NULL;
-    if (!p) {
+    if (!p) { /* not in a turn that may yield, or memory is out: no parallel part, but a call */
         fn(arg);
         return;
     }
@@ -165,12 +165,12 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
         return;
     }
     w->run_first = &p->group;         /* the worker runs it when this turn has yielded */
-    (void)teffi_turn_yield(w, false); /* true, as teffi_turn_may_yield was */
+    (void)teffi_turn_yield(w, false); /* does yield, since teffi_turn_may_yield was true */
 }
 
-/* The worker calls it by after_yield, when the turn's fiber is suspended: subtract the turn's one
- * from the count. */
-static void release_turn(void *arg)
+/* worker.after_yield of a turn that waits: called when its fiber is suspended. Subtract the turn's
+ * own one from the count. If no part is left then, the turn goes on. */
+static void count_turn_down(void *arg)
 {
     join *j = arg;
     if (count_down(j))
@@ -193,13 +193,13 @@ void teff_join_wait(teff_join *public)
     join *j = join_of(public);
     if (!j->forked)
         return;
-    /* acquire: pairs with count_down of each part */
+    /* More than the turn's own one: parts are left. acquire: pairs with count_down of each part */
     if (atomic_load_explicit(&j->count, memory_order_acquire) > 1) {
         teffi_worker *w = teffi_worker_self();
         if (!teffi_turn_may_yield(w))
             teffi_turn_fatal(w, "teff_join_wait between teff_blocking_begin and _end");
         j->turn = teffi_worker_group(w);
-        w->after_yield = release_turn;
+        w->after_yield = count_turn_down;
         w->after_yield_arg = j;
         (void)teffi_turn_yield(w, true); /* until the last count_down calls teffi_group_go_on */
     }

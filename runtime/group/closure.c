@@ -25,7 +25,7 @@ teff_err teffi_closure_push(teffi_group *group, void (*fn)(void *arg), void *arg
     return TEFF_E_CLOSED;
 }
 
-void teffi_closure_arrived(teffi_item *item)
+void teffi_closure_run(teffi_item *item)
 {
     teffi_bug_if(item->kind != TEFFI_ITEM_CLOSURE);
     closure c = *teffi_container(item, closure, item);
@@ -43,7 +43,7 @@ void teffi_closure_drop(teffi_item *item)
 static void handle_null_item(teffi_group *group, teffi_item *item)
 {
     (void)group;
-    teffi_closure_arrived(item);
+    teffi_closure_run(item);
 }
 
 static void describe_null_group(teffi_group *group, char *text, size_t size)

@@ -6,7 +6,7 @@
 
 #include "group/exec.h"
 
-enum { TEFFI_ITEM_CLOSURE = 101 }; /* item.kind: for teffi_closure_arrived */
+enum { TEFFI_ITEM_CLOSURE = 101 }; /* item.kind: for teffi_closure_run */
 
 /* teffi_closure_push - queue the call fn(arg) behind the group's other items.
  * in:   group, whose handler takes TEFFI_ITEM_CLOSURE: an activation, system target, task, or an
@@ -14,10 +14,10 @@ enum { TEFFI_ITEM_CLOSURE = 101 }; /* item.kind: for teffi_closure_arrived */
  * errs: TEFF_E_NOMEM; TEFF_E_CLOSED: the group is COMPLETE. */
 TEFF_MUST_USE teff_err teffi_closure_push(teffi_group *group, void (*fn)(void *arg), void *arg);
 
-/* teffi_closure_arrived - run a closure and free it. runs: in a group's handler.
+/* teffi_closure_run - free a closure's item, then call its function. runs: in a group's handler.
  * teffi_closure_drop - free a closure without running it. For items that are left when the executor
  * has stopped. */
-void teffi_closure_arrived(teffi_item *item);
+void teffi_closure_run(teffi_item *item);
 void teffi_closure_drop(teffi_item *item);
 
 /* teffi_null_group_init - set up exec->null_group, for closures that belong to no other group.

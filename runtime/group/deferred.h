@@ -20,8 +20,8 @@ static inline bool teffi_deferred_push(teffi_deferred *_Atomic *list, teffi_defe
     teffi_deferred *head = atomic_load_explicit(list, memory_order_relaxed);
     do
         work->next = head;
-    /* release: work->next; pairs with teffi_deferred_run_all. seq_cst: before the caller's next
-     * load. */
+    /* release: work->next; pairs with teffi_deferred_run_all. seq_cst: the caller's next load comes
+     * after this store. */
     while (!atomic_compare_exchange_weak_explicit(list, &head, work, memory_order_seq_cst,
                                                   memory_order_relaxed));
     return !head;
@@ -30,7 +30,7 @@ static inline bool teffi_deferred_push(teffi_deferred *_Atomic *list, teffi_defe
 /* teffi_deferred_run_all - empty the list, then run all work that was in it. */
 static inline void teffi_deferred_run_all(teffi_deferred *_Atomic *list)
 {
-    /* acquire: pairs with push */
+    /* acquire: pairs with teffi_deferred_push */
     teffi_deferred *at = atomic_exchange_explicit(list, NULL, memory_order_acquire);
     while (at) {
         teffi_deferred *next = at->next; /* at may be pushed again when it runs */

@@ -39,8 +39,8 @@ typedef struct teffi_direct_ops {
     void (*yielded)(teffi_exec *exec, teffi_group *group);
 } teffi_direct_ops;
 
-/* teffi_direct_may - may the turn that runs here run another one in place? The turn may
- * yield in this call, and resume on another thread.
+/* teffi_direct_may - may the turn that runs here run another one in place? This call may make the
+ * turn yield, and resume on another thread.
  * in:   async: the outer turn does not await the result at once. Then the answer is false after
  *       TEFFI_DIRECT_ASYNC_MS of a run, so that long work is spread over the workers. */
 static inline bool teffi_direct_may(teffi_exec *exec, bool async)

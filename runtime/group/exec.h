@@ -108,13 +108,14 @@ static inline uint32_t teffi_coarse_ms(const teffi_exec *exec)
     return atomic_load_explicit(&exec->coarse_ms, memory_order_relaxed);
 }
 
+/* teffi_coarse_ms_set - store what teffi_coarse_ms returns. */
 static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
 {
     atomic_store_explicit(&exec->coarse_ms, ms, memory_order_relaxed);
 }
 
 /* teffi_exec_check_delay - log if item, which is about to be handled, waited too long. The
- * difference is signed, so that a clock that is 0, or less than at_ms, causes no warning. */
+ * comparison is signed, so that a clock that is 0 (not known) or behind at_ms causes no warning. */
 static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *item)
 {
     teffi_exec *exec = group->exec;

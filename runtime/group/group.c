@@ -50,11 +50,11 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
     atomic_init(&group->running, false);
 }
 
-/* Try once to replace *word by want; for teffi_group_push. out: false: the caller tries again with
- * *word, which is the present word now. release: the item's content; pairs with group_take_all.
- * acquire: a pusher that takes the group out of rest owns head; pairs with group_rest. seq_cst: the
- * pusher may then load whether a handler sleeps in its turn, and the handler stores that before
- * teffi_group_take_item loads the word. */
+/* Try once to change the group's word from *word to want; for teffi_group_push. out: false: *word
+ * is now the present word, and the caller tries again. release: the item's content; pairs with
+ * group_take_all. acquire: a pusher that takes the group out of rest owns head; pairs with
+ * group_rest. seq_cst: the pusher may next load a flag that says that the handler sleeps; the
+ * handler sets the flag before teffi_group_take_item loads the word, so one sees the other. */
 static inline bool replace_word(teffi_group *group, uintptr_t *word, uintptr_t want)
 {
     return atomic_compare_exchange_weak_explicit(&group->word, word, want, memory_order_seq_cst,
@@ -77,6 +77,7 @@ bool teffi_group_push(teffi_group *group, teffi_item *item)
                 return true;
         }
     }
+    /* the group was at rest: this thread owns it now, until the executor has queued it */
     item->next = NULL;
     group->head = item;
     group->exec->ops->ready(group->exec, group);
@@ -96,9 +97,9 @@ void teffi_group_init_complete(teffi_group *group)
     atomic_store_explicit(&group->word, COMPLETE, memory_order_relaxed);
 }
 
-/* Replace the word by one without items. out: the items, oldest first. acquire: pairs with
- * replace_word and with the release of the run before; release: this run's effects, for readers of
- * the new state. */
+/* Take all items off the word, and set its state. out: the items, oldest first. acquire: pairs with
+ * replace_word and with the release of the previous run; release: this run's effects, for readers
+ * of the new state. */
 static inline teffi_item *group_take_all(teffi_group *group, unsigned new_state)
 {
     uintptr_t word =
@@ -117,13 +118,13 @@ static inline teffi_item *group_take_all(teffi_group *group, unsigned new_state)
     return oldest;
 }
 
-/* relaxed: for reports only */
+/* relaxed: the flag is for reports only */
 static inline void set_running(teffi_group *group, bool running)
 {
     atomic_store_explicit(&group->running, running, memory_order_relaxed);
 }
 
-/* Not inlined, since head has an item at the start of most runs. */
+/* Take all items off the word. Not inlined, since most runs begin with an item in head. */
 static __attribute__((noinline)) void take_first_batch(teffi_group *group)
 {
     group->head = group_take_all(group, READY);
@@ -158,7 +159,7 @@ static void call_ended(teffi_group *group)
         group->ops->ended(group);
 }
 
-/* RUNNING -> READY. out: always true: the result of a run that leaves the group READY. */
+/* RUNNING -> READY. out: always true, so that a caller can return it as "the group is READY". */
 static inline bool group_stop_running(teffi_group *group)
 {
     set_running(group, false);
@@ -229,10 +230,10 @@ static inline bool group_refill(teffi_group *group, group_run *run)
     return !group_rest(group) && group_take_more(group, run);
 }
 
-/* Has the run used its items or its quantum? The coarse clock is read after 2, 4, 8, 16 items, then
- * every 16; the platform's clock (40 ns) only if the coarse one has advanced or is not known. The
- * next check comes after at most as many items again. So if items take equal times, a run exceeds
- * its quantum at most by what it had used at the last check and one coarse tick. */
+/* Has the run used its items or its quantum? Reads the coarse clock only after 2, 4, 8, 16 items,
+ * then every 16; the platform's clock (40 ns) only if the coarse one has advanced or is not known.
+ * Between two checks the number of items at most doubles. So if all items take equally long, a run
+ * exceeds its quantum by at most the time until its last check, and one coarse tick. */
 static inline bool budget_used(teffi_group *group, group_run *run)
 {
     if (run->done >= run->items_max)
@@ -254,14 +255,14 @@ void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn)
     group->head = &turn->item;
 }
 
-/* Resume the turn that has yielded: it is the first item. */
+/* Resume the turn that has yielded; it is the group's first item. */
 static inline void group_resume(teffi_group *group)
 {
     group->ops->resume(group, teffi_container(group_pop(group), teffi_yielded_turn, item)->fiber);
 }
 
-/* End a run or claim whose turn has yielded. out: true: the group is READY; false: it stays RUNNING
- * until teffi_group_go_on. */
+/* End a run or claim whose turn has yielded, so that the turn is the first item. out: true: the
+ * group is READY; false (`stays` is set): it stays RUNNING until teffi_group_go_on. */
 static inline bool end_yielded_run(teffi_group *group)
 {
     return !teffi_container(group->head, teffi_yielded_turn, item)->stays &&
@@ -342,8 +343,9 @@ static __attribute__((noinline)) unsigned run_more(teffi_group *group, unsigned 
     return group_drain_run(group, &run);
 }
 
-/* Most runs handle one item, then the group rests. All else is in functions that are not inlined,
- * so that these runs save few registers. */
+/* out: twice the number of items handled, plus 1 if the group is still READY. Most runs handle one
+ * item, then the group rests. All else is in functions that are not inlined, so that these runs
+ * save few registers. */
 unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
     if (!group_start(group))
@@ -386,7 +388,7 @@ void teffi_group_release(teffi_group *group)
     group->exec->ops->ready(group->exec, group);
 }
 
-bool teffi_group_left(teffi_group *group)
+bool teffi_group_release_yielded(teffi_group *group)
 {
     return end_yielded_run(group);
 }

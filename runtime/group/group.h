@@ -112,7 +112,7 @@ bool teffi_group_push(teffi_group *group, teffi_item *item);
  * runs: on a worker's own stack. */
 unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns);
 
-/* teffi_group_run - as teffi_group_run_counted. out: true: still READY. */
+/* teffi_group_run - as teffi_group_run_counted. out: true: the group is still READY. */
 static inline bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
     return teffi_group_run_counted(group, items_max, until_ns) & 1;
@@ -144,23 +144,24 @@ static inline bool teffi_group_yielded(const teffi_group *group)
     return group->head && group->head->kind == TEFFI_ITEM_YIELDED;
 }
 
-/* teffi_group_go_on - make the group of a turn that yielded with stays READY, so that the turn
- * resumes. Any thread, once. */
+/* teffi_group_go_on - resume a turn that yielded with `stays` set: makes its group READY. Any
+ * thread, once. */
 void teffi_group_go_on(teffi_group *group);
 
 /* teffi_group_claim - IDLE and empty -> RUNNING, without a queue.
  * out:  true: the caller's worker owns the group until it calls teffi_group_release or, if the turn
- *       has yielded, teffi_group_left. false: the group is not IDLE. */
+ *       has yielded, teffi_group_release_yielded. false: the group is not IDLE. */
 bool teffi_group_claim(teffi_group *group);
 
 /* teffi_group_release - end a claim: RUNNING -> READY, and queue it, if items were pushed
  * meanwhile; else IDLE or BLOCKED; or call ops->ended if the group is COMPLETE and has no items. */
 void teffi_group_release(teffi_group *group);
 
-/* teffi_group_left - end a claim whose turn has yielded, in place of teffi_group_release.
+/* teffi_group_release_yielded - end a claim whose turn has yielded; call it instead of
+ * teffi_group_release.
  * out:  true: the group is READY and the caller queues it; false: it stays RUNNING until
  *       teffi_group_go_on. */
-bool teffi_group_left(teffi_group *group);
+bool teffi_group_release_yielded(teffi_group *group);
 
 /* teffi_group_complete - in handle or a claim: refuse pushes from now on. Queued items are still
  * handled, then ops->ended is called. */

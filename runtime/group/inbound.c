@@ -8,17 +8,19 @@
 
 enum {
     OVERDUE_NS = 50000000,    /* a longer wait means that all workers are in long turns */
-    UNQUEUED_NS = 1000000000, /* not queued for so long then: it may hold system messages */
+    UNQUEUED_NS = 1000000000, /* not queued again for so long: it may hold system messages */
 };
 
-/* A batch leaves the queue: if it waited too long, forbid to queue it again for UNQUEUED_NS. */
+/* Called when a batch leaves the queue. If it waited longer than OVERDUE_NS, it is not queued again
+ * for UNQUEUED_NS. */
 static void note_wait(teffi_inbound *batch, uint64_t now_ns)
 {
     if (now_ns > batch->queued_ns && now_ns - batch->queued_ns > OVERDUE_NS)
         batch->unqueued_until_ns = now_ns + UNQUEUED_NS;
 }
 
-/* Run a batch, unless it was taken back, and release it in either case; or complete the group. */
+/* Handle a queued batch: run it, unless it was taken back, and release it in either case. The stop
+ * item completes the group. */
 static void handle_queued(teffi_group *group, teffi_item *item)
 {
     teffi_inbound_group *own = teffi_container(group, teffi_inbound_group, group);

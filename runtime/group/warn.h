@@ -43,14 +43,14 @@ enum { TEFFI_DESCRIBE_MAX = 160 }; /* bytes of a description */
  * in a turn of the group, or while its memory cannot be freed. */
 void teffi_group_describe(teffi_group *group, char *text);
 
-/* teffi_running_of - a running group as one word that any thread may read: its address, and the low
- * bit if it has ops->describe, whose groups' memory stays valid. 0: no group. */
+/* teffi_running_of - pack a running group into one word for other threads: its address. The low bit
+ * is set if it has ops->describe: then its memory stays valid. 0 stands for no group. */
 static inline uintptr_t teffi_running_of(const teffi_group *group)
 {
     return (uintptr_t)group | (group->ops->describe != NULL);
 }
 
-/* teffi_running_group - the group of a word of teffi_running_of; NULL: no group. */
+/* teffi_running_group - the group in a word that teffi_running_of packed; NULL: no group. */
 static inline teffi_group *teffi_running_group(uintptr_t running)
 {
     return (teffi_group *)(running & ~(uintptr_t)1);

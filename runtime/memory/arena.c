@@ -58,8 +58,8 @@ static bool uses_newest_chunk(const teff_arena *arena)
 }
 
 /* Adds a chunk with room for need bytes and makes it current. Sizes double up to CHUNK_MAX, so that
- * a large message needs few chunks. After an allocation with its own chunk they begin again at
- * CHUNK_MIN. out: false: no memory. */
+ * a large message needs few chunks; they begin again at CHUNK_MIN after take_alone(). out: false:
+ * no memory. */
 static bool add_chunk(teff_arena *arena, size_t need)
 {
     size_t size = uses_newest_chunk(arena) ? arena->chunks->size * 2 : CHUNK_MIN;
@@ -110,8 +110,8 @@ void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes)
     arena->used_bytes += chunk->size < left ? chunk->size : left;
 }
 
-/* Makes a large allocation in a chunk of its own; the current chunk stays current. Only n bytes
- * count as used, as for any allocation, while teffi_arena_adopt() counts the whole chunk. */
+/* Makes a large allocation in a chunk of its own; the current chunk stays current. used_bytes is
+ * set here, since only n bytes count, and teffi_arena_adopt() counts the whole chunk. */
 static void *take_alone(teff_arena *arena, size_t n)
 {
     size_t room;
@@ -124,7 +124,7 @@ static void *take_alone(teff_arena *arena, size_t n)
     return bytes;
 }
 
-/* Not inlined, like alloc_more() and copy_more(), because most allocations fit. */
+/* Slow path of teffi_arena_take(). Not inlined, because most allocations fit. */
 __attribute__((noinline)) void *teffi_arena_take_more(teff_arena *arena, size_t n)
 {
     if (n > SIZE_MAX / 2 || n > arena->budget_bytes - arena->used_bytes)
@@ -147,8 +147,8 @@ void *teff_arena_take(teff_arena *arena, size_t n)
     return teffi_arena_take(arena, n);
 }
 
-/* Zeroes allocated memory: of small allocations, which are the most, all multiples of ALIGN that
- * they take, by plain stores. */
+/* Zeroes n allocated bytes. Most allocations are small: for them plain stores zero whole units of
+ * ALIGN bytes, which the allocation occupies anyway. out: p. */
 static inline void *zero_taken(char *p, size_t n)
 {
     if (n > 4 * (size_t)ALIGN)

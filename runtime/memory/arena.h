@@ -41,7 +41,7 @@ void teffi_arena_fini(teff_arena *arena);
 /* teffi_arena_free_chunks - free the chunks newer than keep; NULL: all. */
 void teffi_arena_free_chunks(teffi_chunk *chunks, const teffi_chunk *keep);
 
-/* teffi_arena_drop - free all memory of an arena that is not used again. */
+/* teffi_arena_drop - free all memory of an arena; do not use the arena again. */
 static inline void teffi_arena_drop(teff_arena *arena)
 {
     if (arena->chunks)
@@ -55,13 +55,14 @@ typedef struct teffi_arena_mark {
     size_t used_bytes;
 } teffi_arena_mark;
 
-/* teffi_arena_here - the current position. teffi_arena_back - free everything allocated since the
- * mark was taken; later marks become invalid. */
+/* teffi_arena_here - the current position, for teffi_arena_back. */
 static inline teffi_arena_mark teffi_arena_here(const teff_arena *arena)
 {
     return (teffi_arena_mark){arena->at, arena->end, arena->chunks, arena->used_bytes};
 }
 
+/* teffi_arena_back - go back to a mark: free everything allocated since it was taken. Later marks
+ * become invalid. */
 static inline void teffi_arena_back(teff_arena *arena, teffi_arena_mark mark)
 {
     if (arena->chunks != mark.chunks)

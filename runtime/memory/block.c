@@ -28,7 +28,8 @@ static shelf shelves[SHELVES];
 static size_t kept;
 static uint64_t looked_ns;
 
-/* in: n, at most TEFFI_BLOCK_MAX. out: the first shelf whose blocks have at least n bytes. */
+/* in: n, at most TEFFI_BLOCK_MAX. out: the first shelf whose blocks have at least n bytes. There
+ * are four shelves for each power of two. */
 static unsigned shelf_for(size_t n)
 {
     if (n <= TEFFI_BLOCK_MIN)

@@ -55,9 +55,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
 
-/* The node is at the beginning of the object, whose cache line is warm. With AddressSanitizer it is
- * at the end. Only the rest is poisoned, because the leak checker does not follow pointers in
- * poisoned memory. */
+/* out: where the node is in a free object: at the beginning, whose cache line is warm; with
+ * AddressSanitizer at the end. The rest is poisoned, but not the node, because the leak checker
+ * does not follow pointers in poisoned memory. */
 static size_t node_offset(unsigned class)
 {
     return TEFFI_POISONING ? bytes_of[class] - sizeof(node) : 0;
@@ -138,7 +138,7 @@ static void end_depot_period(depot *d)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* out: NULL: no batch is spare, or the depot has only AGE_KEEPS. */
+/* Takes a batch that may be freed. out: NULL: no batch is spare, or only AGE_KEEPS are left. */
 static node *take_spare_batch(depot *d)
 {
     node *batch = NULL;
@@ -176,7 +176,8 @@ bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes)
 
 /* ---- a thread's lists ---- */
 
-/* The destructor of `key`: puts an ending thread's full batches into the depots, frees the rest. */
+/* The destructor of `key`: puts the full batches of a thread that ends into the depots, and frees
+ * its other objects. */
 static void give_caches_back(void *arg)
 {
     cache *own = arg;
@@ -204,8 +205,8 @@ static void set_thread_destructor(void)
         (void)pthread_setspecific(key, caches);
 }
 
-/* Called when c->free is empty. Takes an object of a whole batch, which becomes c->free; if there
- * is no batch, an object of the heap. out: NULL: no memory. */
+/* Called when c->free is empty. Gets a whole batch, takes one object of it, and makes the rest
+ * c->free. If there is no batch, allocates an object from the heap. out: NULL: no memory. */
 static __attribute__((noinline)) void *refill_and_take(cache *c, unsigned class)
 {
     node *batch = c->full ? c->full : depot_get(class);
@@ -249,8 +250,8 @@ static void push_to_cache(cache *c, void *memory, unsigned class)
     c->room--;
 }
 
-/* Begins a new c->free with an object. Called when c->free is a complete batch, or at the thread's
- * first use of the cache: it becomes c->full, and an older full batch goes to the depot. */
+/* Called when c->free is a complete batch, or at the thread's first use of the cache. Moves c->free
+ * to c->full, and an older c->full to the depot; then begins a new c->free with the object. */
 static __attribute__((noinline)) void flush_and_push(cache *c, void *memory, unsigned class)
 {
     if (!destructor_is_set)

@@ -16,7 +16,7 @@ struct teffi_slab_block {
     _Atomic uint64_t mark;
     char *entries; /* immutable */
     uint32_t no;   /* immutable */
-    /* Written under the lock; relaxed: teffi_slab_committed() reads it without. */
+    /* Written under the lock; relaxed: teffi_slab_next_committed() reads it without. */
     _Atomic teffi_slab_state state;
     /* guarded by the lock */
     LIST_ENTRY(teffi_slab_block) link; /* in the list of its state */
@@ -80,7 +80,7 @@ static teffi_slab_state block_state(const teffi_slab_block *block)
     return atomic_load_explicit(&block->state, memory_order_relaxed);
 }
 
-uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t no)
+uint32_t teffi_slab_next_committed(teffi_slab *slab, uint32_t no)
 {
     uint32_t end = teffi_slab_blocks(slab);
     while (no < end && block_state(block_at(slab, no)) == TEFFI_SLAB_DECOMMITTED)
@@ -189,9 +189,10 @@ static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *li
     return list;
 }
 
-/* lock held. Takes all entries of a decommitted block; there is one. The state is set before an
- * entry is returned, because a thread that learns of the entry must not skip the block in
- * teffi_slab_committed(), which takes no lock. */
+/* lock held. Takes all entries of a decommitted block; the caller knows that there is one. Sets the
+ * block's state before it returns an entry: once a thread knows the entry, its calls of
+ * teffi_slab_next_committed(), which takes no lock, must not skip the block. out: the entries, as a
+ * list. */
 static void *take_decommitted(teffi_slab *slab)
 {
     teffi_slab_block *block = LIST_FIRST(&slab->list[TEFFI_SLAB_DECOMMITTED]);
@@ -282,7 +283,8 @@ static __attribute__((noinline)) void flush_lists(teffi_slab *slab, teffi_slab_l
     own->n = 0;
 }
 
-/* For a thread without lists: takes a batch, keeps one entry and returns the others. */
+/* teffi_slab_take() for a thread without lists: takes a batch, keeps one entry of it, and returns
+ * the others to their blocks. */
 static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
 {
     teffi_slab_lists own = {0};
@@ -291,7 +293,7 @@ static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
     return entry;
 }
 
-/* For a thread without lists: returns the entry to its block. */
+/* teffi_slab_put() for a thread without lists: returns the entry to its block. */
 static __attribute__((noinline)) void put_without_index(teffi_slab *slab, void *entry)
 {
     link_of(slab, entry)->next = NULL;
@@ -327,8 +329,8 @@ void teffi_slab_put(teffi_slab *slab, void *entry)
 static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, teffi_slab) slabs = LIST_HEAD_INITIALIZER(slabs); /* guarded by slabs_lock */
 
-/* Decommits one spare block. It is IN_USE during the system call, so that no thread takes its
- * entries. The slab's user may still lower the mark after it was reset here, which does no harm
+/* Decommits one spare block. The block is IN_USE during the system call, so that no thread takes
+ * its entries. If the slab's user lowers the block's mark after the reset here, that does no harm
  * (call/calls.c: a sweep). out: false: no block is left to decommit, or the system call failed. */
 static bool decommit_block(teffi_slab *slab)
 {
@@ -351,8 +353,8 @@ static bool decommit_block(teffi_slab *slab)
     return gone;
 }
 
-/* If the period is over, the blocks that were FREE during all of it become spare, and the next
- * period begins. */
+/* If the period of age_ns is over: marks the blocks that were FREE during all of it as spare, and
+ * begins the next period. */
 static void count_spare_blocks(teffi_slab *slab, uint64_t now_ns)
 {
     pthread_mutex_lock(&slab->lock);
@@ -400,7 +402,7 @@ void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry))
     LIST_REMOVE(slab, link);
     pthread_mutex_unlock(&slabs_lock);
     uint32_t end = discard ? teffi_slab_blocks(slab) : 0;
-    for (uint32_t no = 0; (no = teffi_slab_committed(slab, no)) < end; no++)
+    for (uint32_t no = 0; (no = teffi_slab_next_committed(slab, no)) < end; no++)
         for (uint32_t i = 0; i < TEFFI_SLAB_BLOCK; i++)
             discard(block_at(slab, no)->entries + i * slab->type->bytes);
     for (unsigned s = 0; s < TEFFI_SLAB_SEGMENTS && slab->blocks[s]; s++) {

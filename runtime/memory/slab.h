@@ -117,10 +117,10 @@ static inline unsigned teffi_slab_segment_of(uint32_t slot)
     return 31u - (unsigned)__builtin_clz(slot / TEFFI_SLAB_FIRST + 1);
 }
 
-/* teffi_slab_at - in: slot, any number. out: its entry; NULL: no entry was ever made there. */
+/* teffi_slab_at - in: slot, any number. out: its entry, in use or free; NULL: it was never made. */
 static inline void *teffi_slab_at(teffi_slab *slab, uint32_t slot)
 {
-    /* acquire: pairs with add_block(), which made the entry before */
+    /* acquire: pairs with add_block(), which makes the entry before it stores `used` */
     if (slot >= atomic_load_explicit(&slab->used, memory_order_acquire))
         return NULL;
     uintptr_t base =
@@ -131,10 +131,10 @@ static inline void *teffi_slab_at(teffi_slab *slab, uint32_t slot)
 /* ---- blocks ---- */
 
 /* teffi_slab_blocks - number of blocks ever made.
- * teffi_slab_committed - the first block, from `block` on, that is not decommitted; if there is
- *       none, at least teffi_slab_blocks(). It may miss a block that was recommitted just now. */
+ * teffi_slab_next_committed - find the first block, from `block` on, that is not decommitted. out:
+ *       if there is none, at least teffi_slab_blocks(). May miss a block recommitted just now. */
 uint32_t teffi_slab_blocks(teffi_slab *slab);
-uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t block);
+uint32_t teffi_slab_next_committed(teffi_slab *slab, uint32_t block);
 
 /* teffi_slab_mark - a word for the slab's user, valid also while the block is decommitted. It is
  * set to UINT64_MAX when the block is made and when it is decommitted. */

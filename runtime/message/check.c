@@ -32,13 +32,14 @@ static void note_error(checker *c, teff_err err, teffi_field_desc *field, const 
     c->why = why;
 }
 
-/* Must the walk stop? If so, the check fails, and the sizes returned from now on are not used. */
+/* Must the walk stop? If so, the check fails, and the sizes that it returns from now on are wrong,
+ * but not used. */
 static bool must_stop(const checker *c)
 {
     return c->err || c->fields > c->fields_stop;
 }
 
-/* Checks that a string is UTF-8. out: size of the string or bytes, without tag and length. */
+/* Checks a string, which must be UTF-8, or bytes. out: its size, without tag and length. */
 static inline size_t checked_content_size(checker *c, teffi_field_desc *field, const void *slot)
 {
     ProtobufCBinaryData bytes = teffi_bytes_of(field->type, slot);
@@ -48,13 +49,13 @@ static inline size_t checked_content_size(checker *c, teffi_field_desc *field, c
     return bytes.len;
 }
 
-/* in: msg, which may not be NULL. out: its size, without tag and length. */
+/* Checks a nested message; NULL is an error. out: its size, without tag and length. */
 static size_t checked_nested_size(checker *c, teffi_field_desc *field, const ProtobufCMessage *msg)
 {
     if (!msg)
         note_error(c, TEFF_E_MALFORMED, field, "is NULL");
     else if (c->depth == TEFF_DEPTH_MAX)
-        note_error(c, TEFF_E_TOO_LARGE, field, NULL); /* NULL: too deep */
+        note_error(c, TEFF_E_TOO_LARGE, field, NULL); /* no text means: nested too deep */
     return must_stop(c) ? 0 : checked_message_size(c, field->descriptor, msg);
 }
 
@@ -85,7 +86,8 @@ static size_t checked_list_size(checker *c, teffi_field_desc *field, const uint8
                   : n * teffi_tag_size(field->id) + size;
 }
 
-/* out: size of a plain string or bytes, with its tag; 0: empty, not written. */
+/* Checks a string or bytes field that is not written if it is empty. out: its size, with its tag;
+ * 0: empty. */
 static size_t checked_text_size(checker *c, teffi_field_desc *field, const void *slot)
 {
     size_t n = checked_content_size(c, field, slot);
@@ -105,14 +107,14 @@ static size_t checked_field_size(checker *c, teffi_field_desc *field, const uint
         c->fields += size != 0;
         return size;
     }
-    if (!teffi_is_there(field, m))
+    if (!teffi_field_is_present(field, m))
         return 0;
     c->fields++;
     return teffi_tag_size(field->id) + checked_value_size(c, field, slot);
 }
 
-/* Checks the fields, nested messages too. out: the packed size. c->at becomes the innermost message
- * with the error, because that one returns first. */
+/* Checks a message, with the messages nested in it. out: its packed size. On an error c->at is the
+ * innermost message with the error, because that one returns first. */
 static size_t checked_message_size(checker *c, teffi_message_desc *desc,
                                    const ProtobufCMessage *msg)
 {

@@ -37,9 +37,9 @@ size_t teffi_packed_size(const ProtobufCMessage *msg);
 /* teffi_pack - as protobuf_c_message_pack(). in: size, from teffi_packed_size(). */
 void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out);
 
-/* teffi_pack_segment - find the longest bytes or string field of msg itself (not repeated, not of
+/* teffi_find_segment - find the longest bytes or string field of msg itself (not repeated, not of
  * nested messages) of at least min bytes. out: false: there is none. */
-bool teffi_pack_segment(const ProtobufCMessage *msg, size_t min, teffi_segment *segment);
+bool teffi_find_segment(const ProtobufCMessage *msg, size_t min, teffi_segment *segment);
 
 /* teffi_pack_around - as teffi_pack(), but leaves out the segment's bytes: writes size -
  * segment->len bytes. out: how many of the written bytes precede the segment. */

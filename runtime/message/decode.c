@@ -94,7 +94,8 @@ static teff_err decode_number(decoder *d, const uint8_t *end, ProtobufCType type
     return TEFF_OK;
 }
 
-/* Is it UTF-8 without a zero byte? Most strings are ASCII, so eight bytes are tested at a time. */
+/* Is the text UTF-8 without a zero byte? Most are ASCII, so the first loop tests eight bytes at a
+ * time: none may be 0, or have its top bit set. */
 static bool text_is_valid(const uint8_t *p, size_t len)
 {
     static const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
@@ -112,8 +113,8 @@ static bool text_is_valid(const uint8_t *p, size_t len)
 static teff_err decode_message(decoder *d, const uint8_t *end, teffi_message_desc *desc,
                                unsigned depth, ProtobufCMessage **msg);
 
-/* Decodes a string, bytes or a message. in: depth, of the message that has the field. *slot: of a
- * message field NULL, or the message to merge into. */
+/* Decodes a string, bytes or a message. in: depth, of the message that has the field. If the field
+ * is a message, *slot is the message to merge into, or NULL. */
 static teff_err decode_delimited(decoder *d, const uint8_t *end, teffi_field_desc *field,
                                  void *slot, unsigned depth)
 {
@@ -145,7 +146,8 @@ static size_t list_capacity(size_t n)
     return n <= LIST_MIN ? LIST_MIN : (size_t)1 << (64 - __builtin_clzll(n - 1));
 }
 
-/* Makes room for `more` elements after n. out: where the first of them goes; NULL: no memory. */
+/* Makes room for `more` elements behind the n of a list. out: where the first of them goes; NULL:
+ * no memory. */
 static void *extend_list(decoder *d, void *list, size_t n, size_t more, size_t size)
 {
     uint8_t *elements = *(void **)list;
@@ -160,7 +162,7 @@ static void *extend_list(decoder *d, void *list, size_t n, size_t more, size_t s
     return elements + n * size;
 }
 
-/* Counts the last bytes of varints, which are those without the top bit. */
+/* Counts varints by their last bytes, which are those without the top bit. */
 static size_t count_varints(const uint8_t *at, const uint8_t *end)
 {
     size_t n = 0;
@@ -228,7 +230,7 @@ static teff_err decode_singular(decoder *d, const uint8_t *end, teffi_field_desc
     if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
         uint32_t *which = (uint32_t *)(void *)(m + field->quantifier_offset);
         if (*which != field->id && field->type == PROTOBUF_C_TYPE_MESSAGE)
-            *(void **)slot = NULL; /* the slot held another member, or nothing to merge into */
+            *(void **)slot = NULL; /* it held another member, or none: nothing to merge into */
         *which = field->id;
     } else if (field->quantifier_offset) {
         *(protobuf_c_boolean *)(void *)(m + field->quantifier_offset) = true;
@@ -270,8 +272,8 @@ static teff_err keep_unknown(decoder *d, const uint8_t *end, uint32_t tag, Proto
     return TEFF_OK;
 }
 
-/* Tries the fields *hint and *hint + 1 first: most messages have their fields in the order of their
- * numbers. out: the field, *hint: its index; NULL: the descriptor has no such field. */
+/* Finds a field by number. Tries the indexes *hint and *hint + 1 first, since most messages have
+ * their fields in the order of the numbers. out: *hint: its index; NULL: there is no such field. */
 static teffi_field_desc *find_field(teffi_message_desc *desc, uint32_t id, unsigned *hint)
 {
     for (unsigned i = *hint; i < desc->n_fields && i < *hint + 2; i++)
@@ -356,7 +358,7 @@ teff_err teffi_unpack_with(const ProtobufCMessageDescriptor *desc, const uint8_t
                            size_t fields_max, bool borrows, teff_arena *arena,
                            ProtobufCMessage **msg)
 {
-    static const uint8_t nothing[1];
+    static const uint8_t nothing[1]; /* since NULL + len is undefined */
     data = data ? data : nothing;
     decoder d = {.at = data, .arena = arena, .fields_max = fields_max, .borrows = borrows};
     *msg = NULL;

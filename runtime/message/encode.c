@@ -32,8 +32,8 @@ static inline uint8_t *put_tag(uint8_t *end, uint32_t id, unsigned wire)
 
 static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg);
 
-/* out: size of one value with its length, without its tag. A nested message is read by the
- * descriptor of its field; its own one is not used. */
+/* out: size of one value with its length, without its tag. For a nested message the descriptor of
+ * its field is used, not the one that it points to. */
 static size_t value_size(teffi_field_desc *field, const void *slot)
 {
     if (teffi_wire_of(field->type) != TEFFI_BYTES)
@@ -74,7 +74,7 @@ static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg
             size += teffi_plain_size(field, m + field->offset);
         else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             size += list_size(field, m);
-        else if (teffi_is_there(field, m))
+        else if (teffi_field_is_present(field, m))
             size += teffi_tag_size(field->id) + value_size(field, m + field->offset);
     }
     for (unsigned i = 0; i < msg->n_unknown_fields; i++)
@@ -192,7 +192,7 @@ static inline __attribute__((always_inline)) uint8_t *put_fields(uint8_t *end,
             end = put_plain(end, field, m + field->offset);
         else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             end = put_list(end, field, m);
-        else if (teffi_is_there(field, m))
+        else if (teffi_field_is_present(field, m))
             end = put_tag(put_value(end, field, m + field->offset), field->id,
                           teffi_wire_of(field->type));
     }
@@ -211,21 +211,22 @@ void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out)
 
 /* ---- around a zero-copy segment ---- */
 
-/* As put_fields(), but not inlined, so that teffi_pack_around() stays small. */
+/* put_fields() as a function that is not inlined, so that teffi_pack_around() stays small. */
 static __attribute__((noinline)) uint8_t *put_field_range(uint8_t *end, const ProtobufCMessage *msg,
                                                           unsigned first, unsigned last)
 {
     return put_fields(end, msg->descriptor, msg, first, last);
 }
 
-/* May this field be the segment? It must be a single string or bytes field that is written. */
+/* May this field be the zero-copy segment? It must be a string or bytes field that is not repeated,
+ * and is present. */
 static bool may_be_segment(teffi_field_desc *field, const uint8_t *m)
 {
     bool fits = field->type == PROTOBUF_C_TYPE_BYTES || field->type == PROTOBUF_C_TYPE_STRING;
-    return fits && field->label != PROTOBUF_C_LABEL_REPEATED && teffi_is_there(field, m);
+    return fits && field->label != PROTOBUF_C_LABEL_REPEATED && teffi_field_is_present(field, m);
 }
 
-bool teffi_pack_segment(const ProtobufCMessage *msg, size_t min, teffi_segment *segment)
+bool teffi_find_segment(const ProtobufCMessage *msg, size_t min, teffi_segment *segment)
 {
     const ProtobufCMessageDescriptor *desc = msg->descriptor;
     const uint8_t *m = (const uint8_t *)msg;

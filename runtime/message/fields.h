@@ -27,7 +27,8 @@ static inline size_t teffi_tag_size(uint32_t id)
     return teffi_varint_size((uint64_t)id << 3);
 }
 
-/* out: the value of a number field, as it is written in a varint. */
+/* out: the value of a number field as a varint holds it: signed ones extended to 64 bits, sint ones
+ * as zigzag. */
 static inline uint64_t teffi_number_of(ProtobufCType type, const void *slot)
 {
     switch (type) {
@@ -106,8 +107,8 @@ static inline ProtobufCBinaryData teffi_bytes_of(ProtobufCType type, const void 
 
 /* ---- presence ---- */
 
-/* Is the value zero or empty? Numbers are compared by their bits, so -0.0 is not zero. Like
- * teffi_is_there() it is not inlined, because most fields need neither call. */
+/* Is the value zero or empty? Numbers are compared by their bits, so -0.0 is not zero. Not inlined,
+ * because most fields do not need the call. */
 __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, const void *slot)
 {
     switch (type) {
@@ -128,10 +129,10 @@ __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, 
     }
 }
 
-/* Is this field written? It is if its kind of presence says so; a plain one if it is not zero.
- * in:   field, not repeated. */
-__attribute__((noinline, unused)) static bool teffi_is_there(teffi_field_desc *field,
-                                                             const uint8_t *m)
+/* Is the field present in the message m, and so written? Each kind of field records that in its own
+ * way; a field without presence is written if it is not zero. in: field, not repeated. */
+__attribute__((noinline, unused)) static bool teffi_field_is_present(teffi_field_desc *field,
+                                                                     const uint8_t *m)
 {
     const void *slot = m + field->offset;
     const void *quantifier = m + field->quantifier_offset;
@@ -150,13 +151,14 @@ __attribute__((noinline, unused)) static bool teffi_is_there(teffi_field_desc *f
 
 /* ---- plain fields (no presence, no oneof), which most messages consist of ---- */
 
+/* Has the field neither presence nor a oneof? */
 static inline bool teffi_is_plain(teffi_field_desc *field)
 {
     return field->label == PROTOBUF_C_LABEL_NONE && !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
 }
 
-/* out: packed size of a plain number, string or bytes with its tag; 0: zero or empty, not
- *      written. */
+/* out: packed size of a plain (see above) number, string or bytes field, with its tag; 0: zero or
+ *      empty, not written. */
 static inline size_t teffi_plain_size(teffi_field_desc *field, const void *slot)
 {
     uint64_t v;

@@ -53,7 +53,8 @@ static size_t text_len(const teffi_msg *msg)
     return strnlen(msg->text, TEFF_TEXT_MAX - 1);
 }
 
-/* The bytes of text or once, which share their place in msg. */
+/* out: the length of a response's text or of a request's idempotency key (`once`), which share a
+ * union; 0: there is none. */
 static size_t text_or_once_len(const teffi_msg *msg)
 {
     if (!msg->text)
@@ -84,7 +85,7 @@ static uint32_t ttl_ms(uint64_t deadline_ns, uint64_t now_ns)
     return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
-/* Writes the ids that are set, and sets their bits in *has. out: the end. */
+/* Writes the ids that are set, and sets their bits in *has. out: the byte after them. */
 static inline __attribute__((always_inline)) uint8_t *put_ids(const teffi_msg *m, uint8_t *at,
                                                               unsigned *has)
 {
@@ -131,7 +132,8 @@ put_numbers(const teffi_msg *m, uint64_t now_ns, uint8_t *at, unsigned *has)
     return at;
 }
 
-/* text and once are members of a union: of responses and of requests. */
+/* Writes the key, then a response's text or a request's idempotency key (`once`), which share a
+ * union: if m->text is NULL, there is neither. Sets their bits in *has. */
 static inline __attribute__((always_inline)) uint8_t *put_key_and_text(const teffi_msg *m,
                                                                        uint8_t *at, unsigned *has)
 {
@@ -163,7 +165,7 @@ static inline __attribute__((always_inline)) uint8_t *put_transaction(const teff
     return at + m->transaction_len;
 }
 
-/* Writes the head but for the length. out: where the fields or the payload go. */
+/* Writes the head without the length. out: where the fields or the payload go. */
 static uint8_t *put_head(uint8_t *at, uint8_t kind, uint8_t hops, unsigned flags, unsigned has)
 {
     at += TEFFI_FRAME_PREFIX; /* the caller stores the length, once it is known */
@@ -203,7 +205,7 @@ size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len,
     return (size_t)(at - out) + body_len - segment->len;
 }
 
-void teffi_frame_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out)
+void teffi_frame_encode_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out)
 {
     uint8_t *at = put_head(out, kind, 0, 0, 0);
     if (len)
@@ -250,7 +252,7 @@ bool teffi_frame_payload(const teffi_frame *frame, const uint8_t **payload, size
     const uint8_t *d = frame->data;
     *payload = d + TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX;
     *len = frame->len - (TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX);
-    return d[1] == 0 && load_u16(d + 2) == 0 && load_u16(d + 4) == 0;
+    return d[1] == 0 && load_u16(d + 2) == 0 && load_u16(d + 4) == 0; /* hops, flags, has */
 }
 
 /* The bytes that are left to read. A failed read sets bad, which is checked after several reads. */
@@ -271,8 +273,8 @@ static const uint8_t *read_bytes(reader *r, size_t n)
     return p;
 }
 
-/* Reads a number of n bytes. out: 0: bytes are missing, or the number is zero, which is malformed,
- * because a field that is zero is not sent; r->bad is set. */
+/* Reads a number of n bytes, which must not be zero, because fields that are zero are not sent.
+ * out: 0, with r->bad set: bytes are missing, or the number is zero. */
 static inline uint64_t read_number(reader *r, size_t n)
 {
     const uint8_t *p = read_bytes(r, n);
@@ -290,7 +292,7 @@ static void read_pair(reader *r, uint32_t *a, uint32_t *b)
     *b = (uint32_t)(v >> 32);
 }
 
-/* Reads the call, of which a part may be 0, but not all of it. */
+/* Reads the call. Some of its numbers may be 0, but not all: then r->bad is set. */
 static void read_call(reader *r, teffi_msg *m)
 {
     const uint8_t *p = read_bytes(r, sizeof m->call);
@@ -324,7 +326,8 @@ static void read_numbers(reader *r, unsigned has, uint64_t now_ns, teffi_msg *m)
         m->err = (uint16_t)read_number(r, 2);
 }
 
-/* Copies key, text and body into the arena in one piece, and points r at the copy. */
+/* Copies the unread bytes (key, text, body) into the arena in one piece, and makes r read the
+ * copy. */
 static teff_err copy_rest(reader *r, teffi_msg *m)
 {
     size_t n = (size_t)(r->end - r->at);
@@ -333,8 +336,8 @@ static teff_err copy_rest(reader *r, teffi_msg *m)
     return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
 }
 
-/* Reads what follows the numbers: key, text or once, transaction, and body. Only the text is copied, because it
- * needs a zero byte at its end. */
+/* Reads what follows the numbers: key, text or once, transaction, body. Only the text is copied,
+ * because it needs a zero byte at its end. */
 static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
 {
     if (has & HAS_KEY) {

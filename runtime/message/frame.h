@@ -82,9 +82,9 @@ size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len,
                                  const teffi_segment *segment, uint64_t now_ns, uint8_t *out,
                                  size_t *before);
 
-/* teffi_frame_control - write a control frame.
+/* teffi_frame_encode_control - write a control frame.
  * in:   out, of TEFFI_FRAME_HEAD + len bytes; payload may be NULL when len is 0. */
-void teffi_frame_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out);
+void teffi_frame_encode_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out);
 
 /* teffi_frame_peek - find the frame at the start of data.
  * in:   max_bytes, limit of a frame.

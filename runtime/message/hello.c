@@ -36,29 +36,29 @@ size_t teffi_hello_pack(const teffi_greeting *g, uint8_t *out)
     return teff__wire__hello__pack(&m, out);
 }
 
-/* in: out, of max + 1 bytes. out: false: text is longer than max; nothing was copied. */
-static bool copy_text(char *out, size_t max, const char *text)
+/* Copies a text to `to`, of max + 1 bytes. out: false: it is longer than max, and not copied. */
+static bool copy_text(char *to, size_t max, const char *text)
 {
     size_t n = strlen(text);
     if (n > max)
         return false;
-    memcpy(out, text, n + 1);
+    memcpy(to, text, n + 1);
     return true;
 }
 
-/* out: false: the length is not n; nothing was copied. */
-static bool copy_field(uint8_t *out, size_t n, const ProtobufCBinaryData *bytes)
+/* Copies a field of n bytes. out: false: its length is not n, and it is not copied. */
+static bool copy_field(uint8_t *to, size_t n, const ProtobufCBinaryData *bytes)
 {
     if (bytes->len != n)
         return false;
-    memcpy(out, bytes->data, n);
+    memcpy(to, bytes->data, n);
     return true;
 }
 
-/* The same for a field that may be absent; then out, which is zeroed, stays so. */
-static bool copy_optional(uint8_t *out, size_t n, const ProtobufCBinaryData *bytes)
+/* As copy_field(), but the field may be absent: then `to` is left as it is, which is zeroed. */
+static bool copy_optional(uint8_t *to, size_t n, const ProtobufCBinaryData *bytes)
 {
-    return bytes->len == 0 || copy_field(out, n, bytes);
+    return bytes->len == 0 || copy_field(to, n, bytes);
 }
 
 /* Copies an unpacked hello to a greeting. out: false: wrong magic or lengths. */
@@ -80,7 +80,8 @@ static bool copy_hello(const void *from, void *to)
            copy_optional(g->proof, sizeof g->proof, &m->proof);
 }
 
-/* Unpacks a payload. in: copy: copies the message to out; false: the message is malformed. */
+/* Unpacks a payload. in: copy, which copies the unpacked message to out, and returns false if the
+ * message is malformed. */
 static teff_err unpack_payload(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
                                size_t len, bool (*copy)(const void *from, void *to), void *out)
 {
@@ -110,7 +111,7 @@ size_t teffi_refuse_pack(const char *text, uint8_t *out)
     return teff__wire__refuse__pack(&m, out);
 }
 
-/* Copies the text of an unpacked refusal. out: false: the code is no error, or the text is long. */
+/* Copies the text of an unpacked refusal. out: false: text is too long, or the code is no error. */
 static bool copy_refuse_text(const void *from, void *to)
 {
     const Teff__Wire__Refuse *m = from;
@@ -146,7 +147,8 @@ teff_err teffi_ack_unpack(const uint8_t *data, size_t len, teffi_ack *ack)
     return unpack_payload(&teff__wire__ack__descriptor, data, len, copy_ack, ack);
 }
 
-/* A silo has an address and an id without the client bit; a client has an id with it. */
+/* Does the peer's id fit its role? A silo has an address, and an id without the client bit; a
+ * client has an id with the client bit. */
 static bool id_fits_role(const teffi_hello *peer)
 {
     bool client_bit = peer->node.silo & TEFFI_CLIENT_BIT;
@@ -155,10 +157,10 @@ static bool id_fits_role(const teffi_hello *peer)
     return peer->role == TEFFI_ROLE_CLIENT && client_bit;
 }
 
-/* Writes what to text. out: TEFFI_MISMATCH_IDENTITY, always. */
-static teffi_mismatch report_identity_mismatch(char *text, const char *what)
+/* Copies the reason to text. out: always TEFFI_MISMATCH_IDENTITY. */
+static teffi_mismatch report_identity_mismatch(char *text, const char *reason)
 {
-    snprintf(text, TEFF_TEXT_MAX, "%s", what);
+    snprintf(text, TEFF_TEXT_MAX, "%s", reason);
     return TEFFI_MISMATCH_IDENTITY;
 }
 

@@ -92,10 +92,10 @@ void teffi_msg_pack(const teffi_msg *msg, size_t len, uint8_t *out)
         memcpy(out, msg->raw, msg->raw_len);
 }
 
-bool teffi_msg_segment(const teffi_msg *msg, size_t min, teffi_segment *segment)
+bool teffi_msg_find_segment(const teffi_msg *msg, size_t min, teffi_segment *segment)
 {
     if (msg->body)
-        return teffi_pack_segment(msg->body, min, segment);
+        return teffi_find_segment(msg->body, min, segment);
     *segment = (teffi_segment){.bytes = msg->raw, .len = msg->raw_len};
     return msg->raw_len >= min;
 }

@@ -154,6 +154,12 @@ static inline bool teffi_msg_for_grain(const teffi_msg *msg)
     return msg->item.kind != TEFFI_MSG_RESPONSE && msg->to.slot == TEFFI_SLOT_GRAIN;
 }
 
+/* teffi_msg_ends_transaction - does msg say how a transaction has ended? */
+static inline bool teffi_msg_ends_transaction(const teffi_msg *msg)
+{
+    return !msg->method_id && msg->item.kind == TEFFI_MSG_ONEWAY && msg->transaction;
+}
+
 /* teffi_msg_charge - count the message's memory in budget until it is freed, including what it is
  * unpacked to later. Only the first call counts. in: budget, may be NULL. */
 void teffi_msg_charge(teffi_msg *msg, teffi_budget *budget);
@@ -176,8 +182,9 @@ typedef struct teffi_segment {
     unsigned field; /* index in the body's descriptor */
 } teffi_segment;
 
-/* teffi_msg_segment - find a zero-copy segment of at least min bytes. out: false: there is none. */
-bool teffi_msg_segment(const teffi_msg *msg, size_t min, teffi_segment *segment);
+/* teffi_msg_find_segment - find a zero-copy segment of at least min bytes.
+ * out:  false: there is none. */
+bool teffi_msg_find_segment(const teffi_msg *msg, size_t min, teffi_segment *segment);
 
 /* teffi_msg_pack_around - write the body without the segment's bytes to out.
  * in:   len, from teffi_msg_packed_len(). out: how many bytes precede the segment. */

@@ -8,6 +8,7 @@ typedef struct store_wait {
     teffi_wait wait;
 } store_wait;
 
+/* The operation's done(). */
 static void signal_stored(teffi_store_op *op)
 {
     teffi_wait_signal(&teffi_container(op, store_wait, op)->wait);
@@ -27,8 +28,8 @@ teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op)
     return op->err;
 }
 
-/* Is a request to this slot a system request? All are, except requests to a remote store that no
- * system task sends: those are for users' rows. */
+/* Is a request to this slot a system request? All are, except those that a user's turn or thread
+ * sends to a remote store: they are for users' rows. */
 static bool is_system_request(const teff_ctx *ctx, unsigned slot)
 {
     return slot != TEFFI_SLOT_STORE || (ctx->group && ctx->group->system);

@@ -31,8 +31,8 @@ static void deliver_cancel(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Calls look_up (teffi_cancel_is_kept or _take) for a request, and returns its result. Cancels of
- * this node's own requests are kept with node 0 and cookie 0. */
+/* Calls look_up (teffi_cancel_is_kept or _take) for the cancel of a request. Cancels of this node's
+ * own requests are kept with node 0 and cookie 0. out: its result: true: a cancel is kept. */
 static bool look_up_cancel(teffi_node *node, const teffi_msg *request,
                            bool (*look_up)(teffi_home *home, teffi_node_id from,
                                            teffi_origin origin))
@@ -122,7 +122,7 @@ teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg)
     return TEFF_OK;
 }
 
-teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg)
+teff_err teffi_node_send_to_gateway(teffi_node *node, teffi_msg *msg)
 {
     teffi_node_id gateway = teffi_gateways_choose(&node->gateways, msg->hash);
     if (teffi_node_none(gateway))
@@ -160,7 +160,7 @@ teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request)
     return response;
 }
 
-teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request)
+teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *request)
 {
     teffi_node_id to = request->src;
     request->item.kind = TEFFI_MSG_RESPONSE;

@@ -27,11 +27,11 @@ void teffi_node_pass_relays(teffi_node *node, teffi_call *relays);
  * in:   msg, owned by the callee on TEFF_OK only. errs: as net.h's send; msg was not sent. */
 TEFF_MUST_USE teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg);
 
-/* teffi_node_to_gateway - send a client's message to the gateway of its grain.
+/* teffi_node_send_to_gateway - send a client's message to the gateway for its grain.
  * in:   as teffi_node_send.
  * errs: as teffi_node_send; TEFF_E_UNREACHABLE: no gateway is connected; TEFF_E_CANCELLED: the
  *       call of the request was cancelled. */
-TEFF_MUST_USE teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg);
+TEFF_MUST_USE teff_err teffi_node_send_to_gateway(teffi_node *node, teffi_msg *msg);
 
 /* teffi_node_respond - respond to a request with an error, or with TEFF_OK and no body. The
  * caller's silo prefixes text with the call's name.
@@ -48,11 +48,11 @@ void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const Protobu
 
 /* teffi_node_response - a new, empty response to request. out: NULL: out of memory, or request is a
  *       one-way.
- * teffi_node_response_in - turn request into its own response, with the same arena.
+ * teffi_node_convert_to_response - change request into its own, empty response, with its arena.
  *       out: the node to send it to.
  * teffi_node_respond_to - send a response to a node. Owns response. */
 teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request);
-teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request);
+teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *request);
 void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response);
 
 /* teffi_relay_begin - make this node the sender of a message that it forwards; a request also gets

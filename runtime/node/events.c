@@ -15,18 +15,19 @@ static bool node_is_open(const teffi_node *node)
     return atomic_load_explicit(&node->open, memory_order_acquire);
 }
 
-/* out: true: the message is taken, because the view does not know its sender (membership.h). */
-static bool hold_strangers(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
+/* Lets membership hold a message of a silo that the view does not know (membership.h); system
+ * messages are never held. out: true: membership owns msg now. */
+static bool hold_stranger_message(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
 {
     bool any = atomic_load_explicit(&node->strangers, memory_order_relaxed) != 0;
     bool system = msg->to.slot > TEFFI_SLOT_GRAIN && msg->to.slot < TEFFI_SLOT_SYSTEM_END;
     return any && !system && from->role == TEFFI_ROLE_SILO && node->hold(node, msg);
 }
 
-/* Refuses a client's call that the silo's program does not allow. A client's other messages cancel
- * its own calls; the link refuses all others. in: node->authorize is set. out: true: msg is
- * taken. */
-static bool refuse_call(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
+/* Refuses a client's call that the silo's program does not allow. Other messages of a client pass:
+ * they cancel its own calls, since the link refuses all else. in: node->authorize is set. out:
+ * true: it was refused, and msg is freed. */
+static bool refuse_unauthorized_call(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
 {
     if (from->role != TEFFI_ROLE_CLIENT || !teffi_msg_for_grain(msg) || node->authorize(node, msg))
         return false;
@@ -35,8 +36,8 @@ static bool refuse_call(teffi_node *node, const teffi_hello *from, teffi_msg *ms
     return true;
 }
 
-/* Delivers a message of a peer. msg->src becomes the connected peer, also for a forwarded request,
- * since the response must go to the forwarder's relay. */
+/* Delivers a message of a peer. Sets msg->src to that peer also if it only forwards a request: the
+ * response must go back through it, to its relay (call/relay.h). */
 static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
 {
     teffi_node *node = arg;
@@ -48,12 +49,13 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
             teffi_node_drop(node, msg);
     } else if (!node_is_open(node)) {
         teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, still_starting);
-    } else if (!(node->authorize && refuse_call(node, from, msg)) &&
-               !hold_strangers(node, from, msg)) {
+    } else if (!(node->authorize && refuse_unauthorized_call(node, from, msg)) &&
+               !hold_stranger_message(node, from, msg)) {
         teffi_node_deliver(node, msg);
     }
 }
 
+/* The handshake of an accepted peer is over: a client is no longer counted in node->greeting. */
 static void end_greeting(teffi_node *node, const teffi_hello *peer)
 {
     if (peer->role == TEFFI_ROLE_CLIENT)
@@ -91,12 +93,12 @@ static void on_up(void *arg, const teffi_hello *peer)
     teffi_node *node = arg;
     if (node->net_up)
         node->net_up(node, peer);
-    /* after net_up, which counts the client, so that lifecycle.c finds it in one of both counts */
+    /* after net_up, which counts the client, so that lifecycle.c always finds it in a count */
     end_greeting(node, peer);
 }
 
-/* Ends the calls sent to the peer and the peer's relays. No call is sent to a client, and a client
- * chooses its own id, perhaps with a silo's hash in the words of calls: only its relays end. */
+/* Ends the peer's relays and, if it is a silo, the calls sent to it. No calls are sent to a client;
+ * a client chooses its own id, so that it could otherwise end calls that were sent to a silo. */
 static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
 {
     teffi_node *node = arg;
@@ -107,9 +109,9 @@ static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
         node->net_down(node, peer, clean);
 }
 
-/* Records the node in the request's call. The sender does not record it before it sends: then a
- * down event in between would end the call, although the net refuses the request and the sender
- * can send it elsewhere. */
+/* Records in a request's call to which node it was sent. The sender does not record that before it
+ * sends: a down event between the two would end the call, although the net refuses the request, and
+ * the sender can send it elsewhere. */
 static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *request)
 {
     teffi_node *node = arg;

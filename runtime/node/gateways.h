@@ -14,6 +14,7 @@ typedef struct teffi_gateways {
     _Atomic uint64_t places[TEFFI_GATEWAYS_MAX]; /* teffi_node_word; 0: not connected */
 } teffi_gateways;
 
+/* out: zero: the place's address is not connected. */
 static inline teffi_node_id teffi_gateways_get(const teffi_gateways *g, unsigned place)
 {
     return teffi_node_of_word(atomic_load_explicit(&g->places[place], memory_order_relaxed));

@@ -67,8 +67,8 @@ static void cancel_calls(teffi_node *node)
     teffi_node_pass_relays(node, teffi_calls_cancel(&node->home));
 }
 
-/* Closes the node to foreign threads, and waits until those inside have left. Their calls are
- * cancelled every millisecond, since they may begin further ones. */
+/* Closes the node to threads of users, and waits until those inside have left. Cancels their calls
+ * every millisecond, since they may begin further ones. */
 static void close_to_users(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home); /* before `closed`: it enters the node */
@@ -124,7 +124,7 @@ static void handle_target_item(teffi_group *group, teffi_item *item)
 {
     teffi_target *target = teffi_container(group, teffi_target, group);
     if (item->kind == TEFFI_ITEM_CLOSURE)
-        teffi_closure_arrived(item);
+        teffi_closure_run(item);
     else
         target->handle(target->node, teffi_container(item, teffi_msg, item));
 }

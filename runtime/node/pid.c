@@ -48,8 +48,8 @@ static bool is_of_silo(teff_pid pid)
     return pid.slot & TEFFI_PROCESS_BIT && pid.silo;
 }
 
-/* Sends msg to msg->to.node. Owns msg. errs: as net.h's send, but TEFF_E_UNAVAILABLE: the node
- * cannot be reached; msg was not sent. */
+/* Sends msg to msg->to.node. Owns msg. errs: as net.h's send, but if the node cannot be reached:
+ * TEFF_E_UNAVAILABLE; msg was not sent. */
 static teff_err send_msg(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = teffi_node_send(node, msg->to.node, msg);
@@ -58,7 +58,7 @@ static teff_err send_msg(teffi_node *node, teffi_msg *msg)
     return err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE ? TEFF_E_UNAVAILABLE : err;
 }
 
-/* teffi_pid_route.send */
+/* teffi_pid_route.send: sends an event as a one-way to the node of its process. */
 static teff_err send_event(void *arg, teff_pid to, const teff_event *event)
 {
     if (!is_of_silo(to))
@@ -85,7 +85,7 @@ static bool fill_response(teffi_msg *msg, teff_err err, const void *data, size_t
     return copy || !len;
 }
 
-/* teffi_pid_route.respond */
+/* teffi_pid_route.respond: sends a response to the node of the call that waits. */
 static teff_err send_pid_response(void *arg, const teff_event *request, teff_err err,
                                   const void *data, size_t len)
 {
@@ -112,7 +112,7 @@ void teffi_pid_attach(teffi_node *node, teff_process_system *system)
                                        .silo = node->id.silo,
                                        .incarnation = node->id.incarnation});
     system->calls = teffi_process_calls_of(&node->home);
-    /* release: pairs with teffi_pid_deliver and send_in_node */
+    /* release: pairs with teffi_pid_deliver and send_from_ctx */
     atomic_store_explicit(&node->processes, system, memory_order_release);
 }
 
@@ -148,6 +148,7 @@ static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_even
     return call;
 }
 
+/* May ctx send to this PID? errs: TEFF_E_INVALID: a client's context; TEFF_E_NOT_FOUND. */
 static teff_err check_target(teff_ctx *ctx, teff_pid to)
 {
     if (ctx->node->role == TEFFI_ROLE_CLIENT)
@@ -199,8 +200,8 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
                : fail_closed_node(ctx);
 }
 
-/* Puts the process before an error text of the runtime; a process's own text is left as it is.
- * out: err. */
+/* Sets the error text of a request that failed: names the process before a text of the runtime, and
+ * leaves a process's own text as it is. out: err. */
 static teff_err fail_request(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
                              teff_err err)
 {
@@ -212,8 +213,8 @@ static teff_err fail_request(teff_ctx *ctx, const teffi_call *call, const asked_
                      text[0] ? text : teff_err_name(err));
 }
 
-/* Makes an event of the response. Its data is a copy in the context's arena, which is aligned, as
- * the data of events is, and outlives the call. */
+/* Converts the response to an event. Copies the data to the context's arena, since the data of an
+ * event is aligned, and must outlive the call. out: always TEFF_OK. */
 static teff_err take_response(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
                               teff_event *response)
 {
@@ -251,7 +252,8 @@ teff_err teff_pid_ask(teff_ctx *ctx, teff_pid to, uint64_t tag, const void *data
     return err ? err : teff_pid_ask_await(ctx, &call, response);
 }
 
-static teff_err send_in_node(teff_ctx *ctx, teff_pid to, const teff_event *message)
+/* teff_pid_send(), after ctx has entered its node. */
+static teff_err send_from_ctx(teff_ctx *ctx, teff_pid to, const teff_event *message)
 {
     teffi_node *node = ctx->node;
     /* acquire: pairs with teffi_pid_attach */
@@ -271,6 +273,6 @@ static teff_err send_in_node(teff_ctx *ctx, teff_pid to, const teff_event *messa
 
 teff_err teff_pid_send(teff_ctx *ctx, teff_pid to, const teff_event *message)
 {
-    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_in_node(ctx, to, message))
+    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_from_ctx(ctx, to, message))
                                 : fail_closed_node(ctx);
 }

@@ -17,8 +17,8 @@ enum { PATH_BYTES = 4096, LINE_BYTES = 4096, CPUS_MASK = 64 * 1024, CPUS_LAST = 
 
 /* ---- files ---- */
 
-/* Reads the first line of a file. in: line, empty; it stays so if there is no such file, or nothing
- * in it. */
+/* Reads the first line of a file. in: line, an empty string, which stays empty if there is no such
+ * file, or nothing in it. */
 static void read_first_line(const char *folder, const char *name, char *line, int size)
 {
     char path[PATH_BYTES + 64];
@@ -41,6 +41,7 @@ static unsigned quota_to_cores(long long quota_us, long long period_us)
 
 /* ---- the quota of one cgroup; 0: it has none ---- */
 
+/* out: the quota in cores; 0: the cgroup has none. */
 static unsigned read_quota_v2(const char *folder)
 {
     char line[64] = "", *rest;
@@ -49,6 +50,7 @@ static unsigned read_quota_v2(const char *folder)
     return quota_to_cores(quota_us, strtoll(rest, NULL, 10));
 }
 
+/* out: the quota in cores; 0: the cgroup has none. */
 static unsigned read_quota_v1(const char *folder)
 {
     char quota[64] = "", period[64] = "";
@@ -63,8 +65,8 @@ static unsigned least_limit(unsigned a, unsigned b)
     return a && (!b || a < b) ? a : b;
 }
 
-/* in: folder, which is shortened to each of its parents in turn, down to root_bytes.
- * quota, reads that of one cgroup. out: the smallest quota on the way; 0: there is none. */
+/* Reads the quotas of a cgroup and of all above it. in: folder, which is shortened to its parents,
+ * down to root_bytes; quota, which reads the quota of one. out: the smallest; 0: there is none. */
 static unsigned find_least_quota(char *folder, size_t root_bytes,
                                  unsigned (*quota)(const char *folder))
 {
@@ -80,8 +82,8 @@ static unsigned find_least_quota(char *folder, size_t root_bytes,
 
 /* ---- the quotas of all cgroups ---- */
 
-/* Does the list name the controller "cpu"? in: controllers, separated by commas; strsep() cuts it
- * up. */
+/* Does the list name the controller "cpu"? in: controllers, separated by commas, which strsep()
+ * overwrites. */
 static bool has_cpu(char *controllers)
 {
     char *one;
@@ -91,7 +93,7 @@ static bool has_cpu(char *controllers)
     return false;
 }
 
-/* in: line, "hierarchy:controllers:path"; without controllers it is version 2.
+/* in: line, "hierarchy:controllers:path"; in cgroup version 2 there are no controllers.
  * out: the smallest quota of that cgroup and those above it; 0: there is none. */
 static unsigned find_quota_of_line(const char *root, char *line)
 {

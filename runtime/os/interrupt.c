@@ -14,7 +14,8 @@ static struct sigaction before; /* the handler that was installed before */
 static void (*_Atomic interrupted)(void *context);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Without a previous handler the signal is ignored, as SIGURG is by default. */
+/* Calls the handler that was installed before; if there is none, ignores the signal, as SIGURG is
+ * ignored by default. */
 static void call_previous_handler(int signal, siginfo_t *info, void *context)
 {
     if (before.sa_flags & SA_SIGINFO)
@@ -23,8 +24,8 @@ static void call_previous_handler(int signal, siginfo_t *info, void *context)
         before.sa_handler(signal);
 }
 
-/* If pthread_kill() of this process sent the signal, it is an interrupt: teffi_interrupt_thread().
- * Other signals are for the previous handler. */
+/* The handler of SIGURG. A signal that pthread_kill() in this process has sent is an interrupt, by
+ * teffi_interrupt_thread(). All others go to the previous handler. */
 static void handle_signal(int signal, siginfo_t *info, void *context)
 {
     if (info->si_code == SI_TKILL && info->si_pid == getpid())
@@ -61,9 +62,9 @@ void teffi_interrupt_thread(const teffi_thread *thread)
     (void)pthread_kill(thread->id, SIGURG);
 }
 
-/* The return from the handler restores the signal mask and signal stack in the frame, which are
- * those of the thread that fn has left. So this function replaces them by this thread's. The
- * kernel's frame has room for its own mask only, not for all of a sigset_t. */
+/* When the handler returns, the kernel restores signal mask and signal stack from the frame. They
+ * are those of the thread on which the handler began, so this function replaces them by those of
+ * the present thread. The frame has room for the kernel's mask only, not for a whole sigset_t. */
 void teffi_interrupt_rebind(void *context)
 {
     ucontext_t *frame = context;

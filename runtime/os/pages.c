@@ -51,8 +51,8 @@ static bool map_image(const teffi_pages *pages, char *to)
            MAP_FAILED;
 }
 
-/* Maps each image that begins in this part, as a whole. An image that begins before this part was
- * mapped with an earlier one. */
+/* Maps each copy of the image that begins in this part, to the copy's end. A copy that began in an
+ * earlier part was mapped with that part. */
 bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, size_t bytes)
 {
     for (size_t end = at + bytes; pages->bytes && at < end; at += pages->bytes - at % pages->bytes)
@@ -85,16 +85,17 @@ bool teffi_guard_install(void *at, size_t bytes, bool reserved, unsigned *mapped
     max += reserved ? TEFFI_GUARDS_RESERVED : 0;
     if (!simulated && madvise(at, bytes, MADV_GUARD_INSTALL) == 0)
         return true;
+    /* an old kernel: mprotect makes the guard a mapping of its own, of which a process has few */
     if (atomic_fetch_add_explicit(&mapped_guards, 1, memory_order_relaxed) >= max ||
         mprotect(at, bytes, PROT_NONE) != 0) {
-        teffi_guards_unmapped(1);
+        teffi_guards_count_unmapped(1);
         return false;
     }
     ++*mapped;
     return true;
 }
 
-void teffi_guards_unmapped(unsigned mapped)
+void teffi_guards_count_unmapped(unsigned mapped)
 {
     atomic_fetch_sub_explicit(&mapped_guards, mapped, memory_order_relaxed);
 }

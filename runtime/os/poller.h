@@ -26,12 +26,11 @@ typedef struct teffi_poller {
     _Atomic uint32_t claims; /* how often it was claimed */
 } teffi_poller;
 
-/* teffi_poller_claim - become the thread that polls. out: false: another one does.
- * teffi_poller_release - let another thread poll. in: the kept events were handled. */
+/* teffi_poller_claim - become the thread that polls. out: false: another one does. */
 static inline bool teffi_poller_claim(teffi_poller *poller)
 {
-    /* acquire: pairs with teffi_poller_release(). relaxed: read first, since often another thread
-     * polls */
+    /* acquire: pairs with teffi_poller_release(). relaxed: read first, because an exchange costs
+     * more, and another thread often polls */
     if (atomic_load_explicit(&poller->claimed, memory_order_relaxed) ||
         atomic_exchange_explicit(&poller->claimed, true, memory_order_acquire))
         return false;
@@ -39,6 +38,7 @@ static inline bool teffi_poller_claim(teffi_poller *poller)
     return true;
 }
 
+/* teffi_poller_release - let another thread poll. in: the kept events were handled. */
 static inline void teffi_poller_release(teffi_poller *poller)
 {
     /* release: what wait and run wrote, pairs with teffi_poller_claim() */

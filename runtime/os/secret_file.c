@@ -24,7 +24,8 @@ static ssize_t read_secret_bytes(int fd, uint8_t *to, size_t n)
     return (ssize_t)done;
 }
 
-/* Editors and echo end a file with a newline, which is not part of the secret. */
+/* out: n without the newline at the end, which editors and echo write, and which is not part of the
+ * secret. */
 static size_t drop_newline(const uint8_t *bytes, size_t n)
 {
     if (n && bytes[n - 1] == '\n')
@@ -34,8 +35,8 @@ static size_t drop_newline(const uint8_t *bytes, size_t n)
     return n;
 }
 
-/* Looks at the file that is open, not at its path, which may change. out: why it is not used;
- * NULL: it may be. */
+/* Checks the type and the mode of the open file, not of its path, which may change. out: why the
+ * file is refused; NULL: it is accepted. */
 static const char *check_open_file(int fd)
 {
     struct stat status;
@@ -48,10 +49,10 @@ static const char *check_open_file(int fd)
     return NULL;
 }
 
-/* Fills secret. out: why it is not used; NULL: it may be. */
+/* Reads the file to secret. out: why the file is refused; NULL: it is accepted. */
 static const char *fill_secret(int fd, size_t len_min, teffi_secret *secret)
 {
-    enum { ROOM = TEFFI_SECRET_MAX + 3 }; /* one byte too many, and a newline of two */
+    enum { ROOM = TEFFI_SECRET_MAX + 3 }; /* also for a newline of two bytes, and one too many */
     uint8_t bytes[ROOM];
     const char *why = check_open_file(fd);
     if (why)

@@ -126,10 +126,10 @@ uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns);
  * poller has events. in: poller, claimed by this thread; NULL: as teffi_parker_take(). */
 uint32_t teffi_parker_poll(teffi_poll_parker *parker, teffi_poller *poller, uint64_t timeout_ns);
 
-/* teffi_parker_has - is this token there? Called by the thread that takes the parker's tokens. */
+/* teffi_parker_has - has the parker this token? runs: the thread that takes its tokens. */
 bool teffi_parker_has(const teffi_parker *parker, uint32_t token);
 
-/* teffi_parker_leave - as teffi_parker_wake(), with another token. in: token, one bit. */
+/* teffi_parker_leave - as teffi_parker_wake(), but leave this token. in: token, one bit. */
 void teffi_parker_leave(teffi_parker *parker, uint32_t token);
 
 /* ---- interrupts ----

@@ -14,8 +14,7 @@ static inline unsigned teffi_own_cell(const teff_process_system *system)
 }
 
 /* teffi_count_add - add to a counter that has one writer, and so needs no atomic addition. If the
- * worker's processor is retaken between load and store, a second writer may run meanwhile, and its
- * count may be lost. */
+ * worker loses its processor between load and store, additions of its next owner may be lost. */
 static inline void teffi_count_add(_Atomic uint64_t *count, uint64_t n)
 {
     uint64_t now = atomic_load_explicit(count, memory_order_relaxed);

@@ -19,7 +19,8 @@ void teffi_event_free(teff_process *p, teffi_event *event)
         teffi_pool_put(event, sizeof *event + event->event.len);
 }
 
-/* Moves the signals to the turn's flags; CANCELLED stays for push_signal_locked. */
+/* Moves the signals to the turn's flags. CANCELLED stays set, so that push_signal_locked ignores
+ * further cancels. */
 static void take_signals(teff_process *p)
 {
     pthread_mutex_lock(teffi_stripe(p));
@@ -31,16 +32,16 @@ static void take_signals(teff_process *p)
     p->poked |= (bits & TEFFI_SIGNAL_POKE) != 0;
 }
 
-/* Frees an event that will not be handled; a request, which is always a message, gets an error. */
+/* Frees an event that will not be handled. If it is a request, responds with an error. */
 static void refuse_event(teff_process *p, teffi_event *event)
 {
     if (event->item.kind == TEFFI_ITEM_MESSAGE)
-        teffi_process_refuse(p->system, &event->event, TEFF_E_CLOSED);
+        teffi_process_refuse_request(p->system, &event->event, TEFF_E_CLOSED);
     teffi_event_free(p, event);
 }
 
-/* Puts an event of this life into its list. A muted timer's event is freed instead; the event that
- * the process awaits becomes wait->arrived. */
+/* Puts an event into p->mail (messages) or p->urgent. But an event of a cancelled (muted) timer is
+ * freed, and the event that the process awaits is stored in wait->arrived. */
 static void append_event(teff_process *p, teffi_event *event)
 {
     if (event->item.kind == TEFFI_ITEM_MESSAGE) {
@@ -103,8 +104,8 @@ void teffi_events_free(teff_process *p, teffi_events *list)
         teffi_event_free(p, event);
 }
 
-/* The list of commands is taken under the lock under which the generation changes, so that each
- * command is either completed before or freed here. */
+/* Takes the list of commands and changes the generation under one lock, so that each command is
+ * either completed before that, or freed here. */
 void teffi_process_end_life(teff_process *p)
 {
     teffi_event *event;

@@ -7,9 +7,10 @@
 #include "process/send.h"
 
 /* Reads the state and counters of a process. out: false: it is not alive. */
-static bool describe_life(teff_process *p, teff_process_info *info)
+static bool read_process_info(teff_process *p, teff_process_info *info)
 {
-    /* acquire: pairs with publish_process(); the rest may, for a moment, be a later life's */
+    /* acquire: pairs with publish_process(). If the process ends now and its slot is used again,
+     * the other values may be those of the next process. */
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_acquire);
     if (generation % 2 == 0)
         return false;
@@ -32,7 +33,7 @@ size_t teff_process_list(teff_process_system *system, teff_process_info *infos, 
     size_t n = 0;
     teff_process *p;
     for (uint32_t i = 0; n < max && (p = teffi_process_at(system, i | TEFFI_PROCESS_BIT)); i++)
-        if (describe_life(p, &infos[n]))
+        if (read_process_info(p, &infos[n]))
             n++;
     return n;
 }
@@ -89,14 +90,15 @@ typedef struct survey {
     teff_process_info top[TOP]; /* fullest mailboxes first, those that are idle last */
 } survey;
 
-/* out: the place in a dump, higher first: by waiting messages, at equal numbers idle last. 0: idle
- * without messages. */
+/* out: a rank; a dump lists higher ones first: by waiting messages, with equal numbers idle last.
+ * 0: idle without messages. */
 static uint64_t dump_rank(const teff_process_info *info)
 {
     return info->waiting * (uint64_t)2 + (info->state != TEFF_PROCESS_IDLE);
 }
 
-/* Counts the process and, if its rank is high enough, inserts it into top. */
+/* Counts a process and, if its rank is high enough, inserts it into top. in: idle_too: also if it
+ * is idle without messages. */
 static void survey_process(survey *s, const teff_process_info *info, bool idle_too)
 {
     s->in_state[info->state]++;
@@ -116,7 +118,7 @@ static void survey_all(teff_process_system *system, survey *s)
     teff_process_info info;
     teff_process *p;
     for (uint32_t i = 0; (p = teffi_process_at(system, i | TEFFI_PROCESS_BIT)); i++)
-        if (describe_life(p, &info))
+        if (read_process_info(p, &info))
             survey_process(s, &info, system->words->idle_too);
 }
 

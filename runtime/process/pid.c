@@ -4,12 +4,13 @@
  * other PID with a wrong generation was never given out. */
 #include "process/pid.h"
 
+/* Slots share TEFFI_STRIPES locks. */
 pthread_mutex_t *teffi_stripe(const teff_process *p)
 {
     return &p->system->stripes[p->slot % TEFFI_STRIPES];
 }
 
-teff_err teffi_process_missing(teff_process_system *system, teff_pid pid)
+teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid)
 {
     teff_process *p = teffi_process_at(system, pid.slot);
     if (!p || pid.generation % 2 == 0)
@@ -21,18 +22,18 @@ teff_err teffi_process_missing(teff_process_system *system, teff_pid pid)
 
 /* ---- slots ---- */
 
-/* The slab's begin(). */
+/* The slab's begin(): prepares a new slot. */
 static void begin_slot(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teff_process *p = entry;
-    (void)generation; /* 0: slots are never decommitted */
+    (void)generation; /* always 0, as slots are never decommitted */
     p->system = owner;
     p->slot = slot | TEFFI_PROCESS_BIT;
 }
 
-/* The slab's last_use(). The slab does not use the generation: slots are never decommitted, since
- * the generation of a free slot tells an ended process from an unknown PID, and its group refuses
- * late items. */
+/* The slab's last_use(). The generation may be 0, since the slab uses it only to decommit, and
+ * slots are never decommitted: a free slot's generation tells an ended process from an unknown PID,
+ * and its group refuses late items. */
 static teffi_slab_use get_slot_use(const void *entry)
 {
     const teff_process *p = entry;

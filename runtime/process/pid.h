@@ -5,7 +5,7 @@
 
 #include "process/process.h"
 
-/* teffi_process_at - the memory of a slot; NULL: it was never used. */
+/* teffi_process_at - the memory of a slot. out: NULL: no process was ever in it. */
 static inline teff_process *teffi_process_at(teff_process_system *system, uint32_t slot)
 {
     return slot & TEFFI_PROCESS_BIT ? teffi_slab_at(&system->slab, slot & ~TEFFI_PROCESS_BIT)
@@ -13,7 +13,7 @@ static inline teff_process *teffi_process_at(teff_process_system *system, uint32
 }
 
 /* teffi_process_find - the live process with this PID of this system. It may end at any moment.
- * out:  NULL: there is none, see teffi_process_missing. */
+ * out:  NULL: there is none, see teffi_process_missing_err. */
 static inline teff_process *teffi_process_find(teff_process_system *system, teff_pid pid)
 {
     teff_process *p = teffi_process_at(system, pid.slot);
@@ -24,9 +24,9 @@ static inline teff_process *teffi_process_find(teff_process_system *system, teff
     return found ? p : NULL;
 }
 
-/* teffi_process_missing - why teffi_process_find found none: TEFF_E_CLOSED: it has ended;
- * TEFF_E_NOT_FOUND: there was never such a process. */
-teff_err teffi_process_missing(teff_process_system *system, teff_pid pid);
+/* teffi_process_missing_err - the error for a PID that teffi_process_find did not find:
+ * TEFF_E_CLOSED: the process has ended; TEFF_E_NOT_FOUND: there was never such a process. */
+teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid);
 
 /* teffi_slots_init - set up system->slab; teffi_slab_fini frees it. out: false: memory is out.
  * teffi_slot_take - take a free slot, from this thread's list if possible, and count it in

@@ -148,7 +148,8 @@ static inline teff_pid teffi_process_pid_of(const teff_process *p, uint32_t gene
     return (teff_pid){route->silo, route->incarnation, p->slot, generation};
 }
 
-/* teffi_process_takes - was the event sent to the slot's present life, and has that not ended? */
+/* teffi_process_takes - was the event sent to this process, which has not ended, and not to an
+ * earlier one in its slot? */
 static inline bool teffi_process_takes(const teff_process *p, const teffi_event *event)
 {
     return !p->gone &&
@@ -165,11 +166,12 @@ static inline bool teffi_process_awaits_any(const teff_process *p)
 
 /* ---- system.c ---- */
 
-/* teffi_process_system_on - a system on the caller's executor, which must be freed before the
+/* teffi_process_system_new_on - a system on the caller's executor, which must be freed before the
  * system is. in: opt as for teff_process_system_new, but workers and sched are ignored. errs: the
  * same. */
-TEFF_MUST_USE teff_err teffi_process_system_on(teffi_exec *exec, const teff_process_options *opt,
-                                               teff_process_system **system);
+TEFF_MUST_USE teff_err teffi_process_system_new_on(teffi_exec *exec,
+                                                   const teff_process_options *opt,
+                                                   teff_process_system **system);
 
 /* teffi_process_system_drop - free a system whose executor is freed. in: may be NULL. */
 void teffi_process_system_drop(teff_process_system *system);

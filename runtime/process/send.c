@@ -31,7 +31,7 @@ uint64_t teffi_mailbox_load(const teff_process *p)
     return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
 }
 
-/* Undoes mailbox_reserve, also one that returned false. */
+/* Takes back the count of mailbox_reserve, also if that returned false. */
 static void mailbox_unreserve(teff_process *p, size_t len)
 {
     atomic_fetch_sub_explicit(&p->sent, teffi_mailbox_charge(len), memory_order_relaxed);
@@ -86,7 +86,7 @@ message_event_new(const teff_event *from, teff_event_kind kind, uint32_t generat
     return event;
 }
 
-bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len)
+bool teffi_process_has_room(teff_process_system *system, teff_pid pid, size_t len)
 {
     const teff_process *p = teffi_process_find(system, pid);
     return p && len <= system->opt.mailbox_bytes &&
@@ -110,7 +110,7 @@ send_here(teff_process_system *system, teff_pid to, const teff_event *message, t
 {
     teff_process *p = teffi_process_find(system, to);
     if (!p)
-        return teffi_process_missing(system, to);
+        return teffi_process_missing_err(system, to);
     if (message->len > system->opt.mailbox_bytes)
         return TEFF_E_OVERLOADED;
     if (!mailbox_reserve(system, p, message->len))
@@ -156,8 +156,8 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 
 /* ---- messages that return ---- */
 
-/* Makes a returned message of a message's event. in: to, the message's sender; from, the process
- * that was evicted. */
+/* Makes a message's event a returned message. in: to, the message's sender; from, the process that
+ * was evicted. */
 static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
 {
     event->item.kind = TEFFI_ITEM_RETURNED;
@@ -167,22 +167,22 @@ static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
     event->event.from = from;
 }
 
-/* Gives a returned message to its sender in this silo. It does not count in the sender's mailbox:
- * there are no more returned messages than the sender has sent. in: event, owned on an error. */
+/* Gives a returned message to its sender in this silo. It does not count in the sender's mailbox,
+ * as no more messages return than the sender has sent. On an error event is still the caller's. */
 static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_event *event)
 {
     teff_process *p = teffi_process_find(system, to);
     if (!p)
-        return teffi_process_missing(system, to);
+        return teffi_process_missing_err(system, to);
     if (!teffi_group_push(&p->group, &event->item))
         return TEFF_E_CLOSED;
     teffi_process_wake(p);
     return TEFF_OK;
 }
 
-/* For a sender in this silo the event itself is pushed, so no memory is needed; for another silo
- * its contents are copied into a message. */
-void teffi_process_return(teff_process_system *system, teffi_event *event, teff_pid from)
+/* For a sender in this silo pushes the event itself, so that no memory is needed; for another silo
+ * copies its contents into a message, and frees it. */
+void teffi_process_return_message(teff_process_system *system, teffi_event *event, teff_pid from)
 {
     teff_pid to = event->event.from;
     bool here = is_own_pid(system, to);
@@ -233,18 +233,19 @@ teff_err teff_pid_respond(teff_process_system *system, const teff_event *request
                           len);
 }
 
-void teffi_process_refuse(teff_process_system *system, const teff_event *event, teff_err err)
+void teffi_process_refuse_request(teff_process_system *system, const teff_event *event,
+                                  teff_err err)
 {
     static const char why[] = "the process ended, or was evicted, before it took the request";
-    if (event->kind == TEFF_EVENT_REQUEST) /* if that fails, the call ends at its deadline */
+    if (event->kind == TEFF_EVENT_REQUEST) /* if this fails, the call ends at its deadline */
         (void)system->route.respond(system->route.arg, event, err, why, sizeof why - 1);
 }
 
 /* ---- signals ---- */
 
-/* Sets signals, and pushes the signal item unless it is queued. The stripe's lock is held since the
- * caller's check of the generation, so the life has not ended and the push cannot fail. Only the
- * first cancel of a life counts. */
+/* Sets signals, and pushes the signal item unless it is queued. The push cannot fail: the caller
+ * has checked the generation under the stripe's lock, which it still holds, so the process has not
+ * ended. Only the first cancel in a process's life counts. */
 static void push_signal_locked(teff_process *p, uint32_t bits)
 {
     const uint32_t queued = TEFFI_SIGNAL_CANCEL | TEFFI_SIGNAL_KILL | TEFFI_SIGNAL_POKE;
@@ -262,7 +263,7 @@ teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_
 {
     teff_process *p = teffi_process_find(system, pid);
     if (!p)
-        return teffi_process_missing(system, pid);
+        return teffi_process_missing_err(system, pid);
     pthread_mutex_lock(teffi_stripe(p));
     /* acquire, as in teffi_process_find */
     bool alive = atomic_load_explicit(&p->generation, memory_order_acquire) == pid.generation;

@@ -9,13 +9,13 @@
  * messages << TEFFI_MAILBOX_SHIFT | bytes. */
 enum { TEFFI_MAILBOX_SHIFT = 40 };
 
-/* teffi_mailbox_charge - what a message with len bytes of data counts. */
+/* teffi_mailbox_charge - what a message with len bytes of data adds to sent and taken. */
 static inline uint64_t teffi_mailbox_charge(size_t len)
 {
     return ((uint64_t)1 << TEFFI_MAILBOX_SHIFT) + sizeof(teffi_event) + len;
 }
 
-/* teffi_mailbox_release - a message with len bytes of data was handled. runs: the process's turn,
+/* teffi_mailbox_release - stop counting a message with len bytes of data. runs: the process's turn,
  * the only writer of `taken`. */
 static inline void teffi_mailbox_release(teff_process *p, size_t len)
 {
@@ -32,10 +32,10 @@ uint64_t teffi_mailbox_load(const teff_process *p);
 TEFF_MUST_USE teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
                                                const teff_event *message);
 
-/* teffi_process_return - an evicted process gives a message back to its sender, in this silo or
- * another. If the sender cannot get it, it is counted as dropped. in: event, moves to the sender;
- * from, the process that was evicted. */
-void teffi_process_return(teff_process_system *system, teffi_event *event, teff_pid from);
+/* teffi_process_return_message - give a message of an evicted process back to its sender, in this
+ * silo or another. If the sender cannot get it, it is counted as dropped. in: event, moves to the
+ * sender; from, the process that was evicted. */
+void teffi_process_return_message(teff_process_system *system, teffi_event *event, teff_pid from);
 
 /* teffi_process_deliver - an event from outside to a process of this system: a message, a request
  * or a returned message with all its fields, or a cancel.
@@ -43,14 +43,16 @@ void teffi_process_return(teff_process_system *system, teffi_event *event, teff_
 TEFF_MUST_USE teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid,
                                              const teff_event *event);
 
-/* teffi_process_refuse - a message will not be handled: if it is a request, respond with err. */
-void teffi_process_refuse(teff_process_system *system, const teff_event *event, teff_err err);
+/* teffi_process_refuse_request - respond with err to a message that will not be handled, if it is a
+ * request. in: event, borrowed. */
+void teffi_process_refuse_request(teff_process_system *system, const teff_event *event,
+                                  teff_err err);
 
-/* teffi_process_signal - set bits of signals, in this life only. errs: as teffi_process_missing. */
+/* teffi_process_signal - set bits of a process's signals. errs: as teffi_process_missing_err. */
 teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_t bits);
 
-/* teffi_process_room - would a message of len bytes be taken now? */
-bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len);
+/* teffi_process_has_room - would a message of len bytes be taken now? */
+bool teffi_process_has_room(teff_process_system *system, teff_pid pid, size_t len);
 
 /* teffi_process_wake - after a push: wake the process's turn if it sleeps on its worker's stack. */
 void teffi_process_wake(teff_process *p);

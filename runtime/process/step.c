@@ -119,14 +119,15 @@ typedef struct batch {
     teff_event events[TEFFI_STEP_MAX];
 } batch;
 
+/* Copies an event to the step's array, and keeps its node, which owns the data. */
 static void batch_append(batch *b, teffi_event *event)
 {
     b->events[b->n++] = event->event;
     teffi_events_push(&b->given, event);
 }
 
-/* Takes the events of the next step: a cancel, completions and timers before messages. A retried
- * step gets the same events again, or a cancel alone. */
+/* Takes the events of the next step, in this order: a cancel, completions and timers, messages. A
+ * retried step gets the same event again, or a cancel alone. */
 static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b)
 {
     teffi_event *event;
@@ -144,8 +145,8 @@ static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b
         batch_append(b, event);
 }
 
-/* Puts the event of a step that will be retried back as the first of its list. There is at most one
- * event, since step_max is 1. */
+/* Puts the event of a step that will be retried at the front of its list again. There is at most
+ * one event, since step_max is 1. */
 static void put_event_back(teff_process *p, teffi_events *given)
 {
     teffi_event *event = teffi_events_pop(given);
@@ -179,7 +180,7 @@ static void upgrade_process(teff_process *p, const teff_step *out)
     const teff_process_ops *old = atomic_load_explicit(&p->ops, memory_order_relaxed);
     if (old->close)
         old->close(p->self);
-    if (p->held) /* by receive or ask in the step */
+    if (p->held) /* an event that the step got from receive or ask */
         teffi_event_free(p, p->held);
     p->self = out->upgrade_self;
     p->held = out->upgrade_start;

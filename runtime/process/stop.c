@@ -56,7 +56,7 @@ static void wait_for_spawns(teff_process_system *system)
             teffi_thread_yield();
 }
 
-/* Kills the processes that are left, after some of them were named in the report. */
+/* Names some of the processes that are left in the report, then kills all of them. */
 static void force_rest(teff_process_system *system, teff_stop_report *report)
 {
     report->n_named = (uint32_t)teff_process_list(system, report->named, TEFF_STOP_NAMED);

@@ -19,11 +19,13 @@ enum {
 
 static const uint64_t mailbox_bytes = 64ull << 20, mailbox_bytes_limit = 1ull << 38;
 
+/* Copies the program's options. out: false: they are invalid; text says why. */
 static bool take_options(teff_process_options *to, const teff_process_options *from, char *text)
 {
     return teffi_options_take(to, sizeof *to, from, "teff_process_options", text);
 }
 
+/* Logs why options are refused. out: always TEFF_E_INVALID. */
 static teff_err refuse_options(const teffi_platform *platform, const char *text)
 {
     teffi_logf(&platform->log, TEFF_LOG_ERROR, "%s", text);
@@ -70,8 +72,8 @@ static teff_process_system *system_new(teffi_exec *exec, const teff_process_opti
     return system;
 }
 
-teff_err teffi_process_system_on(teffi_exec *exec, const teff_process_options *opt,
-                                 teff_process_system **system)
+teff_err teffi_process_system_new_on(teffi_exec *exec, const teff_process_options *opt,
+                                     teff_process_system **system)
 {
     teff_process_options filled;
     char text[TEFF_TEXT_MAX];
@@ -106,7 +108,7 @@ teff_err teff_process_system_new(const teff_process_options *opt, teff_process_s
         return TEFF_E_NOMEM;
     teffi_platform_real(platform, TEFF_LOG_WARN);
     teff_err err = make_executor(platform, opt, &exec);
-    if (!err && (err = teffi_process_system_on(exec, opt, system)))
+    if (!err && (err = teffi_process_system_new_on(exec, opt, system)))
         exec->ops->free(exec);
     if (err) {
         free(platform);
@@ -142,8 +144,9 @@ void teff_process_system_free(teff_process_system *system)
     teffi_process_system_drop(system);
 }
 
-/* Sets the fields of a new life, except those that late senders may still use: the mailbox stays,
- * and publish_process changes the generation and reopens the group. */
+/* Sets the fields of a slot for a new process, except those that late senders to the previous one
+ * may still use: the mailbox stays, and publish_process changes the generation and reopens the
+ * group. */
 static void init_life(teff_process *p, const teff_process_ops *ops, void *self, teffi_start *start,
                       uint64_t account)
 {
@@ -174,8 +177,8 @@ static void init_life(teff_process *p, const teff_process_ops *ops, void *self, 
     p->cancel = p->poked = p->forced = p->over = p->gone = false;
 }
 
-/* Starts the new life: stores its generation, then pushes the again item. Senders can find the
- * process once the generation is stored, so all other fields are set before. */
+/* Starts a new process: stores its generation, then pushes its first item. Senders can find it once
+ * the generation is stored, so all other fields are set before. */
 static void publish_process(teff_process *p, teff_pid *pid)
 {
     p->signals = 0; /* without the lock: no other thread uses it before the generation is stored */

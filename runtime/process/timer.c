@@ -6,7 +6,7 @@
 #include "memory/pool.h"
 #include "process/send.h"
 
-/* The timer's callback. */
+/* The timer's callback: pushes its event to the process's group. */
 static void push_fired(teffi_timer *timer)
 {
     teffi_timer_event *t = teffi_container(timer, teffi_timer_event, timer);

@@ -22,7 +22,7 @@ static const teff_process_ops *ops_of(const teff_process *p)
     return atomic_load_explicit(&p->ops, memory_order_relaxed);
 }
 
-/* Makes the process end with err after this turn. */
+/* Marks the process to end with err after this turn. */
 static void set_process_over(teff_process *p, teff_err err)
 {
     p->over = true;
@@ -109,7 +109,7 @@ static void run_turn(teff_process *p)
     p->n_uncounted = 0;
 }
 
-/* Between two turns: is the process BLOCKED, not IDLE, since a message does not resume it? */
+/* Between two turns: is the process BLOCKED, as messages do not resume it? Otherwise it is IDLE. */
 static bool is_blocked(const teff_process *p)
 {
     return p->wait ? p->wait->blocked
@@ -126,6 +126,7 @@ static void free_held(teff_process *p)
     p->held = NULL;
 }
 
+/* Ends the process: calls close, frees its events, and makes the group COMPLETE. */
 static void finish_process(teff_process *p)
 {
     teff_process_system *system = p->system;
@@ -174,16 +175,17 @@ static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
     settle_turn(p);
 }
 
-/* Is the item a message for run_one: the only item, for an idle process without a fiber? */
-static bool is_for_run_one(const teff_process *p, const teffi_item *item)
+/* May run_one_message handle this item? It must be a message, and the only item, for a process that
+ * is idle, has no fiber, and is not measured. */
+static bool can_run_one_message(const teff_process *p, const teffi_item *item)
 {
     return !p->group.head && item->kind == TEFFI_ITEM_MESSAGE && teffi_process_awaits_any(p) &&
            teffi_process_takes(p, (const teffi_event *)(const void *)item) && !p->fiber &&
            !p->system->opt.measure;
 }
 
-/* Runs a turn with one message, which is not copied: a short way, since most turns are such. */
-static __attribute__((noinline)) void run_one(teff_process *p, teffi_event *message)
+/* Fast path, for most turns: runs a step with one message, without copying it into a batch. */
+static __attribute__((noinline)) void run_one_message(teff_process *p, teffi_event *message)
 {
     teff_step out = {.process = p};
     p->poked = false;
@@ -199,7 +201,8 @@ static __attribute__((noinline)) void run_one(teff_process *p, teffi_event *mess
         settle_turn(p);
 }
 
-/* Takes an item. Only the group's last item, or the item number TEFFI_STEP_MAX, begins a turn. */
+/* Takes an item into the process's lists. Runs a turn only after the group's last item, or after
+ * TEFFI_STEP_MAX items. */
 static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item)))
@@ -211,35 +214,35 @@ static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *i
     run_if_ready(p);
 }
 
-/* ops->handle */
+/* ops->handle: handles one item of the group. */
 static void handle_item(teffi_group *group, teffi_item *item)
 {
     teff_process *p = process_of(group);
-    if (is_for_run_one(p, item))
-        run_one(p, teffi_event_of(item));
+    if (can_run_one_message(p, item))
+        run_one_message(p, teffi_event_of(item));
     else
         gather_item(p, item);
 }
 
 /* ---- eviction from a full run queue (sched/policy/priority) ---- */
 
-/* Returns a message of an evicted process to its sender; to a request, responds with an error. */
+/* Returns a message of an evicted process to its sender; if it is a request, responds with an error
+ * instead. */
 static void evict_message(teff_process *p, teffi_event *event)
 {
     teff_process_system *system = p->system;
     atomic_fetch_add_explicit(&system->evicted, 1, memory_order_relaxed);
     if (event->event.kind == TEFF_EVENT_REQUEST) {
-        teffi_process_refuse(system, &event->event, TEFF_E_OVERLOADED);
+        teffi_process_refuse_request(system, &event->event, TEFF_E_OVERLOADED);
         teffi_event_free(p, event);
         return;
     }
     teffi_mailbox_release(p, event->event.len);
-    teffi_process_return(system, event, teffi_process_pid_of(p, event->generation));
+    teffi_process_return_message(system, event, teffi_process_pid_of(p, event->generation));
 }
 
-/* If item is a message, evict it; if it is the again item, evict the messages in p->mail, unless
- * the first one is in a step that will be retried.
- * out: true: item was a message, and is not the caller's any more. */
+/* Evicts the item, if it is a message. If it is the again item, evicts the messages in p->mail,
+ * unless a step will be retried with the first one. out: true: item was a message, and is gone. */
 static bool evict_message_item(teff_process *p, teffi_item *item)
 {
     teffi_event *event;
@@ -274,7 +277,7 @@ static bool evict_item(teffi_group *group, teffi_item *item)
     if (starts)
         refuse_to_start(p);
     else if (evicted && !group->head)
-        run_if_ready(p); /* gather_item may have left the turn to this item, which is the last */
+        run_if_ready(p); /* it was the last item, after which gather_item would run a turn */
     return evicted || starts;
 }
 

@@ -44,8 +44,10 @@ void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_er
  * For processes with step_max 1. */
 teff_err teffi_step_retry(teff_step *out);
 
-/* teffi_process_has_other_work - is there an event or another reason for a step? */
+/* teffi_process_has_other_work - slow path of teffi_process_has_work. */
 bool teffi_process_has_other_work(const teff_process *p);
+
+/* teffi_process_has_work - is there an event, or another reason for a step? */
 static inline bool teffi_process_has_work(const teff_process *p)
 {
     bool awaits_any = p->status == TEFFI_STATUS_IDLE && !p->forced && !p->cancel;
@@ -65,5 +67,5 @@ typedef struct teffi_waiting {
  * errs: TEFF_E_CLOSED: the process is being forced to end. */
 TEFF_MUST_USE teff_err teffi_process_wait(teff_process *p, teffi_waiting *waiting);
 
-/* teffi_process_push_again - push the again item, unless it is queued. */
+/* teffi_process_push_again - push the item that makes the group run again, unless it is queued. */
 void teffi_process_push_again(teff_process *p);

@@ -6,6 +6,7 @@
 
 #include "process/count.h"
 
+/* The again item makes the group run the process again; it carries no event. */
 void teffi_process_push_again(teff_process *p)
 {
     if (p->again_queued)
@@ -14,6 +15,7 @@ void teffi_process_push_again(teff_process *p)
     (void)teffi_group_push(&p->group, &p->again);
 }
 
+/* out: true also if the process is being forced to end. */
 static bool wait_is_over(teff_process *p, teffi_waiting *w)
 {
     return p->forced || w->ready(p, w);
@@ -44,7 +46,7 @@ static void wait_nested(teff_process *p, teffi_waiting *w)
             return;
         if (exec->ops->run_nested && exec->ops->run_nested(exec))
             continue;
-        if (exec->ops->park) /* a simulated executor: runs work */
+        if (exec->ops->park) /* a simulated executor: runs work in this thread */
             exec->ops->park(exec);
         else
             sleep_until_item(p);
@@ -92,7 +94,7 @@ static bool again_was_taken(teff_process *p, teffi_waiting *w)
     return !p->again_queued;
 }
 
-/* Frees the event that was given to the process before; event, or NULL, takes its place. */
+/* Keeps an event, or NULL, and frees the one that the process got last from receive or ask. */
 static void hold_event(teff_process *p, teffi_event *event)
 {
     if (p->held)

@@ -31,7 +31,7 @@ static void block_worker(teffi_worker *w)
     (void)teffi_processor_allow_stealing(w->processor);
     pthread_mutex_lock(&sched->idle_lock);
     /* Once stopping is set, waiting workers have returned without a processor: assign none. */
-    if (sched->stopping || !teffi_workers_in(sched, TEFFI_WORKER_WAITING)) {
+    if (sched->stopping || !teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING)) {
         teffi_idle_add(w, TEFFI_WORKER_BLOCKED);
     } else {
         teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));

@@ -47,11 +47,11 @@ static bool borrow_processor(teffi_worker *w)
 
 /* Give p to a waiting worker, else to a spare one, else to a new one. A spare one becomes PARKED
  * with p if p has no work. idle_lock held. out: the worker that the caller wakes; NULL: none.
- * *parked: true: a worker became PARKED; the caller looks at the queues. */
+ * *parked is set if a worker became PARKED; then the caller looks at the queues. */
 static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
 {
-    teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_SPARE);
-    if (teffi_workers_in(sched, TEFFI_WORKER_WAITING))
+    teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_SPARE);
+    if (teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING))
         return teffi_processor_assign_waiting(sched, p);
     if (!w) /* all other threads run long turns, without a processor */
         return teffi_processor_staff(sched, p);
@@ -80,8 +80,8 @@ static void return_processor(teffi_worker *w)
     teffi_group *group = p && !active ? teffi_processor_take_lifo(p) : NULL;
     if (active && !sched->stopping)
         next = hand_to_worker(sched, p, &parked);
-    /* Look at the queues after parking a worker. Also if no worker got the processor: releasing it
-     * cleared no_steal, which counts as a push. */
+    /* Look at the queues if a worker was parked, or if no worker got the processor: its release has
+     * cleared no_steal, which counts as a push (idle.h). */
     bool look = parked || (active && !p->worker && !sched->stopping);
     if (sched->stopping)
         teffi_parker_wake(&sched->borrow.left);
@@ -97,6 +97,8 @@ static void return_processor(teffi_worker *w)
 
 /* ---- running on the borrowed processor ---- */
 
+/* May w run another group? attention is not 0 when a worker waits for a processor, or the scheduler
+ * stops: then w should return its processor. */
 static bool borrower_may_run(const teffi_worker *w)
 {
     return w->processor && teffi_processor_is_active(w->sched, w->processor) &&
@@ -119,6 +121,8 @@ static void run_ready_groups(teffi_worker *w)
         teffi_submit_run_deferred(w);
 }
 
+/* Act as worker w, which holds a borrowed processor: call fn(arg), run READY groups until there are
+ * none, and return the processor. */
 static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
 {
     if (teffi_fiber_thread_enter(w->sched->exec.fibers))
@@ -139,7 +143,7 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
 bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    /* teffi_none_idle comes first, since under load it is true most often. */
+    /* Ask teffi_none_idle first: under load it is true most often, and it is cheap. */
     if (teffi_none_idle(sched) || teffi_worker_self())
         return false;
     /* acquire: the borrower's fields; pairs with the release below */

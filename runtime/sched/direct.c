@@ -7,8 +7,8 @@
 #include "sched/scheduler.h"
 #include "sched/submit.h"
 
-/* Policy priority: does a group wait that is more urgent than this turn's? The waiting group goes
- * first, so the turn's call is queued. */
+/* Policy priority: does a group wait that is more urgent than this turn's? If so, the turn's call
+ * is queued, so that the waiting group runs first. */
 __attribute__((noinline)) static bool others_are_urgent(const teffi_worker *w)
 {
     const teffi_group *turn = teffi_worker_group(w);
@@ -40,9 +40,9 @@ static bool budget_is_used(teffi_worker *w)
     return budget->count == TEFFI_DIRECT_MAX;
 }
 
-/* Queue the turn's group behind all others, so that they run; when the turn resumes, a new run with
- * a new budget has begun. out: the worker on which the turn has resumed; NULL: the turn may not run
- * another one in place. */
+/* Yield the turn, and queue its group behind all others, so that they run. When the turn resumes, a
+ * new run with a new budget has begun. out: the worker on which the turn has resumed; NULL: the
+ * turn may not run another one in place. */
 __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
 {
     if (!teffi_turn_yield(w, false))
@@ -51,7 +51,8 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
     return may_run_in_place(w) && !budget_is_used(w) ? w : NULL;
 }
 
-/* teffi_direct_may. This function and those below are called through pointers only, never inlined,
+/* The operation `may`: may the turn on this thread run another one in place now? in: async, see
+ * teffi_direct_may. This function and those below are called through pointers only, never inlined,
  * so they may read the thread-local teffi_own_worker: see worker.h. */
 static bool direct_may(teffi_exec *exec, bool async)
 {
@@ -64,6 +65,8 @@ static bool direct_may(teffi_exec *exec, bool async)
     return !async || teffi_coarse_ms(exec) - w->direct.from_ms < TEFFI_DIRECT_ASYNC_MS;
 }
 
+/* Record that this worker now runs group, within the same run. out: the group that it ran before,
+ * for direct_leave. */
 static teffi_group *direct_enter(teffi_exec *exec, teffi_group *group)
 {
     teffi_worker *w = teffi_own_worker;
@@ -97,8 +100,8 @@ static void direct_leave_hooked(teffi_exec *exec, teffi_group *outer)
     direct_leave(exec, outer);
 }
 
-/* Queue the group of a turn in place that has yielded and whose fiber is suspended, unless the turn
- * waits for a join. If the turn has forked, queue the part as well. */
+/* A turn in place has yielded, and its fiber is suspended: queue its group, unless the turn waits
+ * for a join. If the turn has forked, queue the forked part as well. */
 static void direct_yielded(teffi_exec *exec, teffi_group *group)
 {
     teffi_worker *w = teffi_worker_self();
@@ -106,7 +109,7 @@ static void direct_yielded(teffi_exec *exec, teffi_group *group)
     void (*after)(void *arg) = w->after_yield;
     w->after_yield = NULL;
     atomic_store_explicit(&w->preempt, 1, memory_order_relaxed); /* the outer turn yields next */
-    if (teffi_group_left(group)) {
+    if (teffi_group_release_yielded(group)) {
         teffi_group *first = w->run_first;
         w->run_first = NULL;
         if (first) {

@@ -21,8 +21,8 @@ enum { SLICE_MS = 10 };
 
 /* ---- operations ---- */
 
-/* Any processor's wheel may hold the timer: the wheels are passed as an array, by the first one and
- * the distance between two. */
+/* Any processor's wheel may hold the timer. So all wheels are passed, as an array: the first wheel
+ * and the distance between two, in bytes. */
 static bool cancel_timer(teffi_exec *exec, teffi_timer *timer)
 {
     return teffi_wheel_cancel(&teffi_sched_of(exec)->processors[0].wheel, sizeof(teffi_processor),
@@ -221,7 +221,7 @@ static unsigned count_active(unsigned workers)
     return n < TEFFI_PROCESSORS_MAX ? n : TEFFI_PROCESSORS_MAX;
 }
 
-/* out: the processors in use at first, and those that teffi_scale may add later. */
+/* out: how many processors to make: those in use at first, and those that teffi_scale may add. */
 static unsigned count_processors(const teff_sched_options *opt, unsigned workers)
 {
     return opt->workers_max ? opt->workers_max : count_active(workers);
@@ -231,7 +231,7 @@ enum { LEVEL_US_MAX = 1000000, STACKS_LEAST = 64, STACKS_MOST = 1000000 };
 enum { SLICE_MS_MAX = 1000, REPOLLS_MOST = 1000 };
 enum { STACK_BYTES_MIN = 64 * 1024, STACK_BYTES_MAX = 8 * 1024 * 1024 };
 
-/* out: as teffi_sched_check. */
+/* out: NULL: in range; else a text with the option and its range. */
 static const char *check_levels(const teff_sched_options *opt)
 {
     if (teffi_level_us(opt, 2) > LEVEL_US_MAX || teffi_level_us(opt, 1) >= teffi_level_us(opt, 2))
@@ -241,7 +241,8 @@ static const char *check_levels(const teff_sched_options *opt)
     return NULL;
 }
 
-/* Check the policy's options; those of other policies must be 0. out: as teffi_sched_check. */
+/* Check the policy's options; those of other policies must be 0. out: NULL: in range;
+ * else a text with the option and its range. */
 static const char *check_policy(const teff_sched_options *opt)
 {
     if ((unsigned)opt->policy > TEFF_SCHED_PRIORITY)
@@ -254,7 +255,7 @@ static const char *check_policy(const teff_sched_options *opt)
     return opt->policy == TEFF_SCHED_MULTILEVEL ? check_levels(opt) : NULL;
 }
 
-/* out: as teffi_sched_check. */
+/* out: NULL: in range; else a text with the option and its range. */
 static const char *check_stacks(const teff_sched_options *opt)
 {
     if (opt->stacks_max && (opt->stacks_max < STACKS_LEAST || opt->stacks_max > STACKS_MOST))
@@ -305,8 +306,8 @@ teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
     opt = opt ? opt : &defaults;
     if (teffi_sched_check(opt, workers))
         return TEFF_E_INVALID;
-    /* Both counts come from one reading: the CPU quota may change between two, also since the
-     * check. */
+    /* Read the CPU count once, for both numbers. The CPU quota may have changed since the check, so
+     * the count may exceed workers_max now. */
     unsigned active = count_active(workers);
     if (opt->workers_max && active > opt->workers_max)
         active = opt->workers_max;

@@ -21,6 +21,7 @@ enum {
 
 /* ---- own and global queues ---- */
 
+/* in: group, picked from the own deque, or NULL. out: group. */
 static teffi_group *count_local_pick(teffi_processor *p, teffi_group *group)
 {
     if (group)
@@ -74,8 +75,8 @@ static teffi_group *pop_global_batch(teffi_worker *w)
     return queue_rest_locally(w, n);
 }
 
-/* Pick the oldest group of the global queue or of the deque. They take turns in being tried first.
- * out: NULL: both are empty. */
+/* Pick the oldest group of the global queue or of the deque; which of them is tried first
+ * alternates. out: NULL: both are empty. */
 static teffi_group *pick_fair(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -87,8 +88,9 @@ static teffi_group *pick_fair(teffi_worker *w)
     return global_first ? pop_oldest(p) : pop_global(w);
 }
 
-/* Sample the local batch if that is due, and open the deque to thieves if it is to be shared. At
- * each sample, wake a worker while the deque is open. */
+/* Take a sample of the local batch (policy/local_batch.h) if one is due. If the sample says that
+ * the batch is to be shared, open the deque to thieves. While it is open, wake a worker at each
+ * sample. */
 static void check_local_batch(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -108,7 +110,8 @@ static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
 {
     teffi_processor *p = w->processor;
     uint32_t now_ms = teffi_coarse_ms(&w->sched->exec);
-    /* Turns in place count as picks, so that groups cannot use them to extend their hand-offs. */
+    /* Turns in place since the last pick (unseen) count as picks, since they also delay the groups
+     * in the other queues. */
     uint32_t lifo_picks = p->lifo_picks + w->direct.unseen;
     w->direct.unseen = 0;
     p->tick++;
@@ -182,8 +185,9 @@ static teffi_group *steal_from_any(teffi_worker *w)
     return NULL;
 }
 
-/* How often to search: once if all other workers are idle and there is a poller. Then only threads
- * that are no workers push, and they wake a worker, so this one should wait in the poller. */
+/* out: how many rounds to search. One if all other workers are idle and there is a poller: then
+ * only threads that are no workers can push, and they wake a worker. So this one should wait in the
+ * poller soon. */
 static unsigned search_rounds(teffi_sched *sched)
 {
     return teffi_poll_has(sched) && teffi_others_are_idle(sched) ? 1 : ROUNDS;
@@ -265,8 +269,9 @@ static teffi_group *find_elsewhere(teffi_worker *w)
     return group;
 }
 
-/* Find with policy multilevel, a local batch, or deferred work. As find_queued, not inlined, so
- * that a plain pick from the LIFO slot saves no registers. */
+/* teffi_find_near, if the policy is multilevel, or there is a local batch or deferred work. This
+ * function and find_queued are not inlined: so a plain pick from the LIFO slot need not save
+ * registers. */
 static __attribute__((noinline)) teffi_group *find_by_policy(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -299,7 +304,7 @@ teffi_group *teffi_find_near(teffi_worker *w)
 teffi_group *teffi_find_by_search(teffi_worker *w, bool patient)
 {
     if (teffi_deferral_exists(&w->processor->deferral))
-        return NULL; /* deferred work was deferred again; run it before a search that takes long */
+        return NULL; /* work was deferred again: the caller runs it first, as a search takes long */
     if (patient)
         back_off(w);
     return teffi_search_begin(w) ? search_all(w) : NULL;

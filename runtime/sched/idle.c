@@ -37,7 +37,7 @@ void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching
 
 teffi_worker *teffi_idle_parked(const teffi_sched *sched)
 {
-    teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_PARKED);
+    teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_PARKED);
     bool polls = w && w == atomic_load_explicit(&sched->polling, memory_order_relaxed);
     return polls && TAILQ_NEXT(w, link) ? TAILQ_NEXT(w, link) : w;
 }
@@ -45,7 +45,7 @@ teffi_worker *teffi_idle_parked(const teffi_sched *sched)
 teffi_worker *teffi_idle_first(const teffi_sched *sched)
 {
     teffi_worker *w = teffi_idle_parked(sched);
-    return w ? w : teffi_workers_longest(sched, TEFFI_WORKER_BLOCKED);
+    return w ? w : teffi_worker_longest_in(sched, TEFFI_WORKER_BLOCKED);
 }
 
 teffi_processor *teffi_idle_lend(teffi_worker *w)
@@ -57,7 +57,7 @@ teffi_processor *teffi_idle_lend(teffi_worker *w)
 
 /* ---- waking ---- */
 
-/* Is a worker searching already, or is no worker idle? in: word, of idle_word. */
+/* Is a worker searching already, or is no worker idle? in: word, a value of idle_word. */
 static bool none_needs_waking(uint32_t word)
 {
     return (word & TEFFI_SEARCHING_MASK) != 0 || word < TEFFI_IDLE;
@@ -88,8 +88,8 @@ static void lock_and_wake_one(teffi_sched *sched)
     teffi_worker_wake(w);
 }
 
-/* teffi_enough_are_running. in: word, of idle_word. A worker that sleeps in teffi_back_off counts
- * as running. */
+/* Do so many workers run that no other one should be woken (idle.h)? A worker that sleeps in
+ * teffi_back_off counts as running. in: word, a value of idle_word. */
 static bool enough_are_running(const teffi_sched *sched, uint32_t word)
 {
     /* seq_cst: in a pusher, after its push; pairs with update_wake_limit */
@@ -112,7 +112,7 @@ void teffi_wake_one(teffi_sched *sched)
     if (none_needs_waking(word))
         return;
     if (enough_are_running(sched, word))
-        teffi_back_off_end(sched); /* one of those may be backing off */
+        teffi_back_off_end(sched); /* a worker that counts as running may be backing off */
     else
         lock_and_wake_one(sched);
 }
@@ -166,7 +166,7 @@ void teffi_search_end(teffi_worker *w)
 
 /* ---- without a processor ---- */
 
-/* Are there more threads than active processors? They were started beside turns that block or take
+/* Are there more threads than active processors? Threads are added while turns block or take
  * long. */
 static bool has_surplus_threads(const teffi_sched *sched)
 {
@@ -188,7 +188,8 @@ static bool retire_spare(teffi_worker *w)
     return true;
 }
 
-/* Set sleeps_until_ns. idle_lock held. out: the longest time to sleep. */
+/* Set sleeps_until_ns: SPARE_NS from now if w may be retired. idle_lock held. out: the longest time
+ * to sleep, in ns. */
 static uint64_t set_spare_timeout(teffi_worker *w)
 {
     bool is_limited = w->state == TEFFI_WORKER_SPARE && has_surplus_threads(w->sched);
@@ -196,7 +197,8 @@ static uint64_t set_spare_timeout(teffi_worker *w)
     return is_limited ? SPARE_NS : UINT64_MAX;
 }
 
-/* teffi_wait_for_processor with idle_lock held, except while it sleeps. */
+/* Sleep until w is assigned a processor, the scheduler stops, or w was spare for long and is ENDED.
+ * idle_lock is held, except during the sleep. */
 static void wait_for_processor_locked(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -243,7 +245,7 @@ void teffi_give_processor_to_waiter(teffi_worker *w)
     if (w->searching)
         teffi_search_end(w);
     pthread_mutex_lock(&sched->idle_lock);
-    if (teffi_workers_in(sched, TEFFI_WORKER_WAITING) && !sched->stopping) {
+    if (teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING) && !sched->stopping) {
         teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
         teffi_worker_set_state(w, TEFFI_WORKER_SPARE);
         teffi_worker_wake(next);

@@ -51,9 +51,9 @@ void teffi_give_processor_to_waiter(teffi_worker *w);
  * or wait as teffi_wait_for_processor does. */
 void teffi_regain_processor(teffi_worker *w);
 
-/* teffi_back_off - sleep for up to ns, because stealing did not pay. in: now, the clock. The worker
- * counts neither as searching nor as idle, and looks at each queue before it parks: so no wake-up
- * is lost, only delayed.
+/* teffi_back_off - sleep for up to ns, because stealing did not pay. in: now, a new reading of the
+ * clock. The worker counts neither as searching nor as idle, and looks at each queue before it
+ * parks: so no wake-up is lost, only delayed.
  * teffi_back_off_end - wake the workers that back off: there is work that no busy worker will take
  * soon. Any thread. */
 void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now);

@@ -25,8 +25,8 @@ enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* freed bytes, then the allocator trims 
 
 /* ---- retake a processor, or its LIFO slot, from a turn that takes too long ---- */
 
-/* Do so many turns run without a processor that no other turn may lose its own? Turns in blocking
- * regions need no core and do not count. idle_lock held. */
+/* Do so many turns run without a processor that no further processor may be retaken? Turns in
+ * blocking regions need no core and do not count. idle_lock held. */
 static bool too_many_are_lost(teffi_sched *sched)
 {
     uint32_t n = 0, max = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
@@ -37,11 +37,12 @@ static bool too_many_are_lost(teffi_sched *sched)
 }
 
 /* Set w->retaken. The caller clears it, unless the processor goes to another worker. idle_lock
- * is held.
- * out:  true: w is still in that run, and does not use its processor until retaken is cleared. */
+ * held.
+ * out:  true: w is still in run number `run`, and does not use its processor until retaken is
+ *       cleared. */
 static bool begin_retake(teffi_worker *w, uint64_t run)
 {
-    /* seq_cst: then the barrier, then the load of using_processor */
+    /* seq_cst: this store, then the barrier, then the load of using_processor (retake.h) */
     atomic_store_explicit(&w->retaken, 1, memory_order_seq_cst);
     if (!w->sched->no_membarrier)
         teffi_barrier_all();
@@ -66,7 +67,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
         if (begin_retake(w, run)) {
             /* Let others steal from p: the next worker may run a long turn as well. */
             (void)teffi_processor_allow_stealing(p);
-            next = teffi_workers_in(sched, TEFFI_WORKER_WAITING)
+            next = teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING)
                        ? teffi_processor_assign_waiting(sched, p)
                        : teffi_processor_staff(sched, p);
         }
@@ -125,16 +126,15 @@ static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
     return (lifo && retake_lifo(sched, p, run)) || allowed;
 }
 
-/* Is there work that no worker is free to take, or a worker that waits for a processor? If there is
- * work, also wakes a worker. */
-static bool processors_are_short(teffi_sched *sched)
+/* out: true: processors are short: a worker waits for one, or there is work and no worker is idle.
+ * If none waits and there is work, also wakes a worker. */
+static bool wake_or_find_shortage(teffi_sched *sched)
 {
     if (atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_WAITING)
         return true;
     if (!teffi_processors_have_work(sched))
         return false;
-    /* If workers are idle, one should be awake already, unless enough are running; waking one again
-     * is harmless. */
+    /* Usually the push that made the work visible has woken a worker; a second one is harmless. */
     teffi_wake_one(sched);
     return teffi_none_idle(sched);
 }
@@ -148,7 +148,7 @@ static void end_slices(teffi_sched *sched)
         teffi_processor *p = &sched->processors[i];
         if (p->seen_ticks < sched->slice_ticks || !teffi_processor_is_active(sched, p))
             continue;
-        if (!looked && !processors_are_short(sched))
+        if (!looked && !wake_or_find_shortage(sched))
             return;
         looked = true;
         if (!p->yield_requested)
@@ -178,7 +178,7 @@ static bool reclaim_memory(teffi_sched *sched, uint64_t now)
 /* Add up for how long the workers with a processor ran, and were delayed, since the last sample. */
 static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
 {
-    teffi_worker *some[USAGE_MAX]; /* freed with the scheduler */
+    teffi_worker *some[USAGE_MAX]; /* valid without the lock: freed with the scheduler */
     unsigned n = 0;
     pthread_mutex_lock(&sched->idle_lock);
     for (unsigned i = 0; i < sched->n_processors && n < USAGE_MAX; i++)
@@ -189,7 +189,7 @@ static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
         uint64_t ran_ns, delayed_ns;
         if (!teffi_thread_usage(&some[i]->thread, &ran_ns, &delayed_ns))
             continue;
-        if (ran_ns >= some[i]->ran_ns && delayed_ns >= some[i]->delayed_ns) { /* the same thread */
+        if (ran_ns >= some[i]->ran_ns && delayed_ns >= some[i]->delayed_ns) { /* no new thread */
             sample->ran_ns += ran_ns - some[i]->ran_ns;
             sample->delayed_ns += delayed_ns - some[i]->delayed_ns;
         }
@@ -216,7 +216,7 @@ static void sample_contention(teffi_sched *sched, uint64_t now)
 }
 
 /* out: how many processors are not idle and yet do not look at the queues: their worker is in a run
- * that two ticks have seen, or they are active without a worker, since no thread could start. */
+ * that two ticks have seen, or they are active but no thread could be started for them. */
 static uint32_t count_unavailable(teffi_sched *sched)
 {
     uint32_t n = 0;
@@ -231,8 +231,8 @@ static uint32_t count_unavailable(teffi_sched *sched)
 }
 
 /* Set wake_below. A worker in a long run does not look at the queues soon, and an active processor
- * without a worker does not at all, so they do not count against the limit. out: true: a worker may
- * be woken now that might not before, and there is work. */
+ * without a worker does not at all, so they do not count against the limit. out: true: the limit
+ * has risen, and there is work: the caller wakes a worker. */
 static bool update_wake_limit(teffi_sched *sched)
 {
     const teffi_contention *c = &sched->monitor.contention;

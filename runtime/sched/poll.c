@@ -129,7 +129,7 @@ void teffi_park(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     pthread_mutex_lock(&sched->idle_lock);
-    if (sched->stopping || teffi_workers_in(sched, TEFFI_WORKER_WAITING) ||
+    if (sched->stopping || teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING) ||
         !teffi_processor_is_active(sched, w->processor)) {
         pthread_mutex_unlock(&sched->idle_lock);
         if (w->searching)

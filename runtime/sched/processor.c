@@ -83,9 +83,9 @@ teffi_processor *teffi_processor_release(teffi_worker *w)
 
 teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor *p)
 {
-    teffi_worker *w = teffi_workers_longest(sched, TEFFI_WORKER_WAITING);
+    teffi_worker *w = teffi_worker_longest_in(sched, TEFFI_WORKER_WAITING);
     teffi_processor_assign(p, w);
-    if (!teffi_workers_in(sched, TEFFI_WORKER_WAITING))
+    if (!teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING))
         atomic_fetch_and_explicit(&sched->attention, ~(uint32_t)TEFFI_ATTEND_WAITING,
                                   memory_order_relaxed);
     return w;
@@ -93,7 +93,8 @@ teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor
 
 teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p)
 {
-    teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_SPARE);
+    teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_SPARE);
+    /* Count the worker as searching before it starts: it begins with a search. */
     atomic_fetch_add_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
     if (w) {
         w->searching = true;

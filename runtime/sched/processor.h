@@ -110,8 +110,8 @@ static inline bool teffi_processor_allow_stealing(teffi_processor *p)
     return forbidden;
 }
 
-/* teffi_processors_init - n of them, empty and without workers. out: false: memory is out; the
- * caller calls fini. */
+/* teffi_processors_init - make n processors, empty and without workers. out: false: memory is out;
+ * the caller calls fini. */
 bool teffi_processors_init(teffi_sched *sched, unsigned n);
 void teffi_processors_fini(teffi_sched *sched);
 

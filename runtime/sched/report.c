@@ -159,7 +159,7 @@ static const char *state_name(teffi_worker_state state)
     return names[state];
 }
 
-/* in: no, the worker's place in the snapshot; not its number. */
+/* Print one line on a worker. in: no, its place in the snapshot; not worker.number. */
 static void dump_worker(const teffi_lines *to, const snapshot *shot, unsigned no)
 {
     const worker_copy *s = &shot->workers[no];
@@ -231,7 +231,7 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 
 /* ---- long turns ---- */
 
-/* Begin to watch the worker's run if it is a new one or blocks. out: true: the run has taken so
+/* If the worker is in a new run, or blocks, measure from now on. out: true: its run has taken so
  * long that it is to be logged, or logged again; *out is the run. idle_lock held. */
 static bool watch_run(teffi_worker *w, uint64_t now_ns, seen_run *out)
 {

@@ -111,8 +111,8 @@ static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_gr
     return ran;
 }
 
-/* Make up for the wake-up that requeue_group has left out: if the global queue is not empty, this
- * worker has not taken the group back, so wake another one. */
+/* requeue_group has pushed a group to the global queue without waking a worker. If that queue is
+ * not empty, this worker has not taken the group back: wake another worker. */
 static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
 {
     w->processor->unannounced = false;
@@ -120,9 +120,9 @@ static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-/* Set now_ns to the clock if the coarse clock has advanced since now_ns, or is not known. Apart
- * from this function, now_ns is set every 16 picks only. After long runs it would be so old that a
- * quantum that began there would be over at once. */
+/* Read the clock into now_ns if the coarse clock is later than now_ns, or unknown (0). Elsewhere
+ * now_ns is set only every 16 picks. After long runs it would be so old that the quantum of the
+ * next run, which is counted from now_ns, would be over at once. */
 static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
 {
     uint32_t read_ms = (uint32_t)(p->now_ns / MS_NS), coarse_ms = teffi_coarse_ms(exec);
@@ -130,8 +130,8 @@ static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
         p->now_ns = teffi_now(exec->platform);
 }
 
-/* Append a group that is still READY after its run to the global queue. If no other group is
- * queued, wake no worker: this worker takes the group back at once. */
+/* Append a group that is still READY after its run to the global queue. If this worker has no other
+ * group to run, wake no other worker: this one takes the group back at once. */
 static void requeue_group(teffi_worker *w, teffi_group *group)
 {
     teffi_processor *p = w->processor;
@@ -164,15 +164,16 @@ static teffi_group *requeue_or_fork(teffi_worker *w, teffi_group *group)
     return NULL;
 }
 
-enum { ONE_ITEM = 1 << 1 }; /* as teffi_group_run_counted returns it */
+/* A result of teffi_group_run_counted: one item was handled, and the group is not READY. */
+enum { ONE_ITEM = 1 << 1 };
 
 /* Count the items of a run, and requeue the group if it is still READY. Not called after the most
- * frequent result, ONE_ITEM, which needs neither. in: ran, from teffi_group_run_counted. out: the
- * group to run next; NULL: none. */
+ * frequent result, ONE_ITEM, which needs neither. in: ran, from teffi_group_run_counted: twice the
+ * number of items, plus 1 if the group is READY. out: the group to run next; NULL: none. */
 static __attribute__((noinline)) teffi_group *count_and_requeue(teffi_worker *w, teffi_group *group,
                                                                 unsigned ran)
 {
-    if (ran / 2 > 1 && w->processor) /* the counter `runs` has the first item of each run */
+    if (ran / 2 > 1 && w->processor) /* the first item of each run is counted by `runs` */
         teffi_counter_add(&w->processor->items, ran / 2 - 1);
     return ran & 1 ? requeue_or_fork(w, group) : NULL;
 }

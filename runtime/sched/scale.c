@@ -66,8 +66,8 @@ static void vacate_processor(teffi_processor *p)
         (void)teffi_idle_lend(w);
 }
 
-/* Vacate and clear the processor, unless another thread has activated it meanwhile. A worker in a
- * long turn keeps it, but its groups and timers are moved now. */
+/* Vacate and clear the processor, unless another thread has activated it meanwhile. A worker that
+ * runs a turn keeps it until the turn ends, but the processor's groups and timers are moved now. */
 static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
 {
     pthread_mutex_lock(&sched->idle_lock);
@@ -85,7 +85,7 @@ static bool activate_processor(teffi_sched *sched, teffi_processor *p)
     teffi_worker *w = NULL;
     pthread_mutex_lock(&sched->idle_lock);
     bool wanted = !sched->stopping && teffi_processor_is_active(sched, p);
-    if (wanted && !p->worker) { /* else its worker has not left it yet, and keeps it */
+    if (wanted && !p->worker) { /* a worker that has not left it since deactivation keeps it */
         /* as teffi_idle_remove would: a worker will run */
         teffi_monitor_wake(sched);
         w = teffi_processor_staff(sched, p);

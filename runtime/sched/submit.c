@@ -37,16 +37,16 @@ static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *gro
     teffi_wake_one(w->sched);
 }
 
-/* Push the displaced group, then end the use of the processor. Not inlined, as submit_global and
- * submit_system, so that a push to an empty LIFO slot saves no registers. */
-static __attribute__((noinline)) void displace_and_end(teffi_worker *w, teffi_processor *p,
-                                                       teffi_group *older, uint32_t was)
+/* Push the displaced group, then end the use of the processor. This function, submit_global and
+ * submit_system are not inlined: so a push to an empty LIFO slot need not save registers. */
+static __attribute__((noinline)) void
+push_displaced_and_end_use(teffi_worker *w, teffi_processor *p, teffi_group *older, uint32_t was)
 {
     push_displaced(w, p, older);
     teffi_processor_use_end(w, was);
 }
 
-/* Push to the global queue; wake an idle worker, and all that back off. */
+/* Push to the global queue. Wake an idle worker, and all workers that back off. */
 static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_group *group)
 {
     teffi_runqueue_push(&sched->queue, group);
@@ -54,7 +54,7 @@ static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_gr
     teffi_back_off_end(sched);
 }
 
-/* Put the group into the LIFO slot; the older one there goes to the deque. If w has lost its
+/* Put the group into the LIFO slot; a group that was there goes to the deque. If w has lost its
  * processor, the group goes to the global queue. */
 static void submit_here(teffi_worker *w, teffi_group *group)
 {
@@ -65,7 +65,7 @@ static void submit_here(teffi_worker *w, teffi_group *group)
     if (p)
         atomic_store_explicit(&p->lifo, group, memory_order_relaxed);
     if (older) {
-        displace_and_end(w, p, older, was);
+        push_displaced_and_end_use(w, p, older, was);
         return;
     }
     teffi_processor_use_end(w, was);

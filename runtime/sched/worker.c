@@ -48,12 +48,12 @@ void teffi_worker_hold(teffi_worker *w, teffi_processor *p)
                           memory_order_relaxed);
 }
 
-teffi_worker *teffi_workers_in(const teffi_sched *sched, teffi_worker_state state)
+teffi_worker *teffi_worker_latest_in(const teffi_sched *sched, teffi_worker_state state)
 {
     return TAILQ_FIRST(&sched->in_state[state]);
 }
 
-teffi_worker *teffi_workers_longest(const teffi_sched *sched, teffi_worker_state state)
+teffi_worker *teffi_worker_longest_in(const teffi_sched *sched, teffi_worker_state state)
 {
     return TAILQ_LAST(&sched->in_state[state], teffi_worker_list);
 }
@@ -109,7 +109,7 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
     uint32_t threads = atomic_load_explicit(&sched->n_threads, memory_order_relaxed);
     if (threads == sched->threads_max)
         return refuse_thread(sched, "the limit, teff_sched_options.threads_max, is reached");
-    teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_VACANT);
+    teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_VACANT);
     if (!w && !(w = worker_new(sched)))
         return refuse_thread(sched, "memory is out");
     char name[32];
@@ -131,7 +131,7 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
 void teffi_workers_join_ended(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    for (teffi_worker *w; (w = teffi_workers_in(sched, TEFFI_WORKER_ENDED));) {
+    for (teffi_worker *w; (w = teffi_worker_latest_in(sched, TEFFI_WORKER_ENDED));) {
         pthread_mutex_unlock(&sched->idle_lock);
         teffi_thread_join(&w->thread); /* unlocked: its last hook, a user's, may need the lock */
         pthread_mutex_lock(&sched->idle_lock);

@@ -140,10 +140,10 @@ void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state);
 /* teffi_worker_wake - wake its thread. in: w, may be NULL. runs: with or without idle_lock. */
 void teffi_worker_wake(teffi_worker *w);
 
-/* teffi_workers_in - the worker that entered this state last; NULL: no worker is in the state.
- * teffi_workers_longest - the worker that has been in this state longest; NULL: as above. */
-teffi_worker *teffi_workers_in(const teffi_sched *sched, teffi_worker_state state);
-teffi_worker *teffi_workers_longest(const teffi_sched *sched, teffi_worker_state state);
+/* teffi_worker_latest_in - the worker that entered this state last; NULL: none is in this state.
+ * teffi_worker_longest_in - the worker that has been in this state longest; NULL: as above. */
+teffi_worker *teffi_worker_latest_in(const teffi_sched *sched, teffi_worker_state state);
+teffi_worker *teffi_worker_longest_in(const teffi_sched *sched, teffi_worker_state state);
 
 /* teffi_worker_hold - w holds p from now on; NULL: no processor. The caller sets p->worker. */
 void teffi_worker_hold(teffi_worker *w, teffi_processor *p);

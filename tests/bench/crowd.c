@@ -93,7 +93,7 @@ static int connect_idle(const char *address, unsigned number)
 static void send_heartbeat(int fd)
 {
     uint8_t bytes[TEFFI_FRAME_HEAD];
-    teffi_frame_control(TEFFI_FRAME_HEARTBEAT, NULL, 0, bytes);
+    teffi_frame_encode_control(TEFFI_FRAME_HEARTBEAT, NULL, 0, bytes);
     must(send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) == sizeof bytes,
          "the silo has ended a connection");
 }

@@ -1,6 +1,6 @@
 /* corpus.c - one kind of bytes that silos exchange or store: made, shown as text, made again.
  * usage: corpus make|show|again NAME, with the bytes on standard output or input
- *   NAME: frame.KIND, cluster.MESSAGE, wire.MESSAGE or answer.MESSAGE
+ *   NAME: frame.KIND, cluster.MESSAGE, wire.MESSAGE, answer.MESSAGE or transaction.MESSAGE
  *   make: every field has a value
  *   show: one line for each field that is there, so that fields added later change no old text
  *   again: decodes and encodes
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "answer.pb-c.h"
+#include "transaction.pb-c.h"
 #include "cluster.pb-c.h"
 #include "message/codec.h"
 #include "message/frame.h"
@@ -61,6 +62,8 @@ static const struct {
     {"wire.Refuse", &teff__wire__refuse__descriptor},
     {"wire.Ack", &teff__wire__ack__descriptor},
     {"answer.Answer", &teff__answer__answer__descriptor},
+    {"transaction.Participant", &teff__transaction__participant__descriptor},
+    {"transaction.Participants", &teff__transaction__participants__descriptor},
 };
 
 static ProtobufCMessage *make_message(const ProtobufCMessageDescriptor *desc, unsigned salt);
@@ -235,6 +238,8 @@ static teffi_msg *make_msg(uint32_t kind)
         m->text = "no funds";
     else if (kind == TEFFI_MSG_REQUEST)
         m->once = (const uint8_t *)"idempotency key";
+    m->transaction = (const uint8_t *)"participants";
+    m->transaction_len = 12;
     m->raw = (const uint8_t *)"body";
     m->raw_len = 4;
     return m;
@@ -258,6 +263,10 @@ static void show_msg(const teffi_msg *m)
     if (!responds && m->once) {
         printf("once:");
         show_bytes(m->once, TEFFI_ONCE_BYTES);
+    }
+    if (m->transaction) {
+        printf("transaction:");
+        show_bytes(m->transaction, m->transaction_len);
     }
 }
 
@@ -366,7 +375,7 @@ static void run_control(uint8_t kind, const char *mode, const teffi_frame *frame
         return;
     }
     n = pack_payload(kind, &p, packed);
-    teffi_frame_control(kind, packed, n, bytes);
+    teffi_frame_encode_control(kind, packed, n, bytes);
     fwrite(bytes, 1, TEFFI_FRAME_HEAD + n, stdout);
 }
 

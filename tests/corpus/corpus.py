@@ -37,7 +37,7 @@ def kinds():
     found |= {"frame." + kind for kind in re.findall(
         r"TEFFI_MSG_(\w+) = \d", re.search(r"enum \{ TEFFI_MSG_REQUEST.*item\.kind",
                                            source("runtime/message/msg.h")).group())}
-    for package in ("cluster", "wire", "answer"):
+    for package in ("cluster", "wire", "answer", "transaction"):
         found |= {f"{package}.{name}" for name in re.findall(
             r"^message (\w+)", source(f"proto/teff/{package}.proto"), re.M)}
     return found

@@ -624,7 +624,7 @@ static void look_for_lost(void)
     if (!exec || sched()->stopping)
         return;
     bool work = !sched()->system.running && teffi_runqueue_count(&sched()->system_queue);
-    bool parked = teffi_workers_in(sched(), TEFFI_WORKER_PARKED);
+    bool parked = teffi_worker_latest_in(sched(), TEFFI_WORKER_PARKED);
     bool wakes = parked && !explore_limit_is_reached(sched());
     work |= wakes && teffi_runqueue_count(&sched()->queue);
     for (unsigned i = 0; parked && i < sched()->n_processors; i++) {

@@ -426,7 +426,7 @@ static void look_around(void)
     teff_process_count counts[4];
     size_t n = teff_process_list(processes, infos, ACTORS);
     for (size_t i = 0; i < n; i++)
-        (void)teffi_process_room(processes, infos[i].pid, sizeof(letter));
+        (void)teffi_process_has_room(processes, infos[i].pid, sizeof(letter));
     teff_process_stats_get(processes, &stats);
     if (teff_process_workers(processes, counts, 4) != exec->workers + 1)
         explore_fail("not all workers are counted");
@@ -486,9 +486,9 @@ static void start_system(void)
                                 .processes_max = explore_draw(2) * (2 + explore_draw(3)),
                                 .mailbox_max = explore_draw(2) * (1 + explore_draw(3))};
     if (teffi_exec_real_new(&explore_platform, 1 + explore_draw(3), &sched, &exec) ||
-        teffi_process_system_on(exec, &opt, &processes))
+        teffi_process_system_new_on(exec, &opt, &processes))
         explore_fail("the system does not start");
-    if (explore_draw(16) == 0 && !teffi_process_system_on(exec, &unsized, &processes))
+    if (explore_draw(16) == 0 && !teffi_process_system_new_on(exec, &unsized, &processes))
         explore_fail("options without a size are taken");
     processes->route.respond = on_response;
     teffi_bug_if(teff_process_handler(processes, COMMAND, on_command, NULL) != TEFF_OK);

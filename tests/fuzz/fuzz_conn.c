@@ -303,7 +303,7 @@ static script_stream *choose_stream(void)
 static void send_control(script_stream *s, unsigned kind, const uint8_t *payload, size_t n)
 {
     uint8_t frame[TEFFI_HELLO_MAX + TEFFI_FRAME_HEAD];
-    teffi_frame_control((uint8_t)kind, payload, n, frame);
+    teffi_frame_encode_control((uint8_t)kind, payload, n, frame);
     script_send(s, frame, n + TEFFI_FRAME_HEAD);
 }
 

@@ -17,7 +17,7 @@ static void check_round_trip(const teffi_msg *msg, const uint8_t *data, size_t n
     teffi_bug_if(teffi_frame_encode(msg, body_len, now, again) != n);
     teffi_bug_if(memcmp(again, data, n) != 0);
     teffi_segment segment;
-    if (teffi_msg_segment(msg, 1, &segment)) {
+    if (teffi_msg_find_segment(msg, 1, &segment)) {
         memset(again, 0, n);
         size_t copied = teffi_frame_encode_around(msg, body_len, &segment, now, again, &before);
         teffi_bug_if(copied + segment.len != n || before > copied);

@@ -860,3 +860,110 @@ teff_err acme_shop_x_v1_tagged_twice_send(teff_ctx *ctx, teff_uuid key,
     return teff_send(ctx, &acme_shop_x_v1_tagged_info, &to, &teffi_acme_shop_x_v1_tagged_table[0],
         (const ProtobufCMessage *)in);
 }
+
+/* ---- acme.shopX.v1.Joint ---- */
+
+static acme_shop_x_v1_joint teffi_acme_shop_x_v1_joint_self(const teff_grain *grain)
+{
+    acme_shop_x_v1_joint self = {grain->ctx, grain->key.text, grain->user};
+
+    return self;
+}
+
+static teff_err teffi_acme_shop_x_v1_joint_activate(const teff_grain *grain, const void *methods)
+{
+    const acme_shop_x_v1_joint_methods *slots = (const acme_shop_x_v1_joint_methods *)methods;
+    acme_shop_x_v1_joint self = teffi_acme_shop_x_v1_joint_self(grain);
+
+    return slots->on_activate != NULL ? (slots->on_activate)(&self) : TEFF_OK;
+}
+
+static teff_err teffi_acme_shop_x_v1_joint_deactivate(const teff_grain *grain, const void *methods,
+        teff_reason why)
+{
+    const acme_shop_x_v1_joint_methods *slots = (const acme_shop_x_v1_joint_methods *)methods;
+    acme_shop_x_v1_joint self = teffi_acme_shop_x_v1_joint_self(grain);
+
+    return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
+}
+
+static teff_err teffi_acme_shop_x_v1_joint_move_invoke(const teff_grain *grain, const void *methods,
+        const ProtobufCMessage *in, ProtobufCMessage *out)
+{
+    const acme_shop_x_v1_joint_methods *slots = (const acme_shop_x_v1_joint_methods *)methods;
+    acme_shop_x_v1_joint self = teffi_acme_shop_x_v1_joint_self(grain);
+
+    if (slots->move == NULL) {
+        return TEFF_E_UNIMPLEMENTED;
+    }
+    return (slots->move)(&self, (const acme_shop_x_v1_empty *)in, (acme_shop_x_v1_empty *)out);
+}
+
+static const teff_method teffi_acme_shop_x_v1_joint_table[] = {
+    {"acme.shopX.v1.Joint.Move", 0x17866f71U, TEFF_METHOD_TRANSACTIONAL, 0,
+        &acme_shop_x_v1_empty_ops, &acme_shop_x_v1_empty_ops,
+     teffi_acme_shop_x_v1_joint_move_invoke},
+};
+
+const teff_type_info acme_shop_x_v1_joint_info = {
+    "acme.shopX.v1.Joint", 0xbdf5e702U, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,
+    0, /* idle_ms */
+    0, /* queue_max */
+    0, /* max_message_bytes */
+    0, /* answers_max */
+    NULL,
+    teffi_acme_shop_x_v1_joint_table, 1,
+    teffi_acme_shop_x_v1_joint_activate, teffi_acme_shop_x_v1_joint_deactivate,
+    offsetof(acme_shop_x_v1_joint_methods, on_activate), offsetof(acme_shop_x_v1_joint_methods,
+        on_deactivate),
+    0 /* version */
+};
+
+teff_grain_type *acme_shop_x_v1_joint_type(const acme_shop_x_v1_joint_methods *methods, void *user)
+{
+    return teff_grain_type_new(&acme_shop_x_v1_joint_info, methods, user);
+}
+
+teff_err acme_shop_x_v1_joint_move(teff_ctx *ctx, const char *key, const acme_shop_x_v1_empty *in,
+        acme_shop_x_v1_empty **out)
+{
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+    ProtobufCMessage *response = NULL;
+    teff_err err = teff_ask(ctx, &acme_shop_x_v1_joint_info, &to,
+        &teffi_acme_shop_x_v1_joint_table[0], (const ProtobufCMessage *)in,
+        out != NULL ? &response : NULL);
+
+    if (out != NULL) {
+        *out = (acme_shop_x_v1_empty *)response;
+    }
+    return err;
+}
+
+teff_err acme_shop_x_v1_joint_move_async(teff_ctx *ctx, const char *key,
+        const acme_shop_x_v1_empty *in, const teff_call_options *options, teff_call *call)
+{
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_ask_async(ctx, &acme_shop_x_v1_joint_info, &to,
+        &teffi_acme_shop_x_v1_joint_table[0], (const ProtobufCMessage *)in, options, call);
+}
+
+teff_err acme_shop_x_v1_joint_move_await(teff_ctx *ctx, teff_call call, acme_shop_x_v1_empty **out)
+{
+    ProtobufCMessage *response = NULL;
+    teff_err err = teff_await(ctx, call, out != NULL ? &response : NULL);
+
+    if (out != NULL) {
+        *out = (acme_shop_x_v1_empty *)response;
+    }
+    return err;
+}
+
+teff_err acme_shop_x_v1_joint_move_send(teff_ctx *ctx, const char *key,
+        const acme_shop_x_v1_empty *in)
+{
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_send(ctx, &acme_shop_x_v1_joint_info, &to, &teffi_acme_shop_x_v1_joint_table[0],
+        (const ProtobufCMessage *)in);
+}

@@ -577,6 +577,43 @@ TEFF_MUST_USE teff_err acme_shop_x_v1_tagged_twice_await(teff_ctx *ctx, teff_cal
 TEFF_MUST_USE teff_err acme_shop_x_v1_tagged_twice_send(teff_ctx *ctx, teff_uuid key,
         const acme_shop_x_v1_empty *in);
 
+/* ---- acme.shopX.v1.Joint ---- */
+
+typedef struct acme_shop_x_v1_joint {
+    teff_ctx *ctx;
+    const char *key;
+    void *user; /* as given to acme_shop_x_v1_joint_type */
+} acme_shop_x_v1_joint;
+
+/* What acme.shopX.v1.Joint does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
+ * on_activate and on_deactivate, which need not be there. */
+typedef struct acme_shop_x_v1_joint_methods {
+    teff_err (*move)(acme_shop_x_v1_joint *self, const acme_shop_x_v1_empty *in,
+        acme_shop_x_v1_empty *out);
+    teff_err (*on_activate)(acme_shop_x_v1_joint *self);
+    teff_err (*on_deactivate)(acme_shop_x_v1_joint *self, teff_reason why);
+} acme_shop_x_v1_joint_methods;
+
+extern const teff_type_info acme_shop_x_v1_joint_info;
+
+/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
+ * silo refuses a type that was made without memory. */
+teff_grain_type *acme_shop_x_v1_joint_type(const acme_shop_x_v1_joint_methods *methods, void *user);
+
+/* Calling acme.shopX.v1.Joint. Each method waits for its response: a grain's turn is
+ * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or
+ * _any for many calls; options may be NULL. _send wants no response. A response lives until
+ * the turn ends, or until teff_ctx_reset on a thread's context. */
+
+TEFF_MUST_USE teff_err acme_shop_x_v1_joint_move(teff_ctx *ctx, const char *key,
+        const acme_shop_x_v1_empty *in, acme_shop_x_v1_empty **out);
+TEFF_MUST_USE teff_err acme_shop_x_v1_joint_move_async(teff_ctx *ctx, const char *key,
+        const acme_shop_x_v1_empty *in, const teff_call_options *options, teff_call *call);
+TEFF_MUST_USE teff_err acme_shop_x_v1_joint_move_await(teff_ctx *ctx, teff_call call,
+        acme_shop_x_v1_empty **out);
+TEFF_MUST_USE teff_err acme_shop_x_v1_joint_move_send(teff_ctx *ctx, const char *key,
+        const acme_shop_x_v1_empty *in);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,9 +11,9 @@ NAMED = {
     "the group that a turn wakes last goes behind": (
         "runtime/sched/submit.c",
         "        atomic_store_explicit(&p->lifo, group, memory_order_relaxed);\n"
-        "    if (older) {\n        displace_and_end(w, p, older, was);",
+        "    if (older) {\n        push_displaced_and_end_use(w, p, older, was);",
         "        atomic_store_explicit(&p->lifo, older ? older : group, memory_order_relaxed);\n"
-        "    if (older) {\n        displace_and_end(w, p, group, was);"),
+        "    if (older) {\n        push_displaced_and_end_use(w, p, group, was);"),
     "no batch from the global queue": (
         "runtime/sched/exec.c", "TAKE_MAX = 16", "TAKE_MAX = 0"),
     "a batch of 15": ("runtime/sched/exec.c", "TAKE_MAX = 16", "TAKE_MAX = 15"),
@@ -129,13 +129,65 @@ NAMED = {
         "return max ? max : TEFF_ANSWERS_DEFAULT - 1;"),
     "an answer is the state's of later": (
         "grains/activation/turn.c",
-        "    else if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == "
-        "TEFF_E_NOMEM)\n        teffi_ctx_exit(ctx, err);\n", "    else\n        *out = body;\n"),
+        "    if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == "
+        "TEFF_E_NOMEM)\n        teffi_ctx_exit(ctx, err);\n", "    *out = body;\n"),
     "no memory for a response is the answer": (
         "grains/activation/turn.c",
         "body, out)) == TEFF_E_NOMEM)", "body, out)) == TEFF_E_MAX)"),
     "what is not written with its answer is seen": (
         "grains/activation/state.c",
         "    if (err)\n"
-        "        request_deactivation(act); /* no later turn sees what is not stored */\n", ""),
+        "        request_deactivation(act); /* no later turn sees unsaved changes */\n", ""),
+    "a younger transaction waits for an older one": (
+        "grains/activation/lock.c", "return dies || (is_new && older_one_waits(act, transaction))",
+        "return (dies || (is_new && older_one_waits(act, transaction))) && !act"),
+    "a roll-back keeps the changes": (
+        "grains/activation/lock.c", "if (lock->before && !teffi_state_is_broken(act))",
+        "if (false)"),
+    "a locked grain serves others": (
+        "grains/activation/lock.c", "    act->busy |= TEFFI_BUSY_LOCKED;\n", ""),
+    "rows that were only read are not compared": (
+        "grains/activation/participants.c",
+        "    if (!one->row.len)\n        return;\n    b->n_writes",
+        "    if (!one->row.len || !one->writes)\n        return;\n    b->n_writes"),
+    "a silent root has not written": (
+        "grains/activation/lock.c", "lock->must_resolve = lock->writes;", "lock->hopeless = true;"),
+    "a silent root has written": (
+        "grains/activation/lock.c", "    else if (!err)\n        lock->hopeless = true;\n",
+        "    else if (!err)\n        teffi_lock_release(act);\n"),
+    "a row that has changed is not read again": (
+        "grains/activation/lock.c", "lock->reloads = end->step != TEFFI_STEP_ABORT;",
+        "lock->reloads = false;"),
+    "the root does not await its calls": (
+        "grains/activation/transaction.c", "        teffi_await(ctx, &wait, 1);\n",
+        "        if (!asked)\n            teffi_await(ctx, &wait, 1);\n"),
+    "an error in a transaction may be ignored": (
+        "grains/activation/transaction.c", "    if (lock->failed)\n        return teff_fail(",
+        "    if (lock->failed > TEFF_E_MAX)\n        return teff_fail("),
+    "an answer is not written with the transaction": (
+        "grains/activation/turn.c", "        lock->writes = true;\n", ""),
+    "a failure is no answer of a transaction": (
+        "grains/activation/turn.c", "return counts ? write_failure(turn, hash, err) : err;",
+        "return counts && !err ? write_failure(turn, hash, err) : err;"),
+    "the oldest entry of a participant counts": (
+        "grains/activation/participants.c", "b->turn > a->turn", "b->turn < a->turn"),
+    "an activation ends in a transaction": (
+        "grains/hosting/handler.c",
+        "act->running == 0 &&\n        !(act->busy & TEFFI_BUSY_LOCKED)) {",
+        "act->running == 0) {"),
+    "a client may be in a transaction": (
+        "runtime/link/conn/receiver.c", " || msg->transaction)", ")"),
+    "a dropped call takes no part": (
+        "runtime/call/ctx_calls.c", "!impl->in_ctx.le_prev || must_stay(ctx, impl))",
+        "!impl->in_ctx.le_prev)"),
+    "a full queue refuses the end of a transaction": (
+        "grains/activation/activation.c", " || teffi_msg_ends_transaction(msg))", ")"),
+    "a cleared state is written in a transaction": (
+        "grains/activation/participants.c", "bool removes = lock->removes &&",
+        "bool removes = false &&"),
+    "a call from a transaction waits for itself": (
+        "grains/hosting/handler.c", "if (!joins && !waits_for_itself(act, msg))", "if (!joins)"),
+    "a batch of unknown outcome was not written": (
+        "grains/activation/participants.c", "return all_written ? TEFF_OK : TEFF_E_UNKNOWN;",
+        "return TEFF_E_IO;"),
 }

@@ -17,8 +17,9 @@ SIMULATED = {
         "return true;"),
     "a request that was set aside starts without a lease": (
         "grains/hosting/handler.c",
-        "        if (!end_if_unwanted(act, msg) && !end_without_lease(act, msg))",
-        "        if (!end_if_unwanted(act, msg))"),
+        "        if (end_if_unwanted(act, msg) || end_without_lease(act, msg))\n"
+        "            continue;",
+        "        if (end_if_unwanted(act, msg))\n            continue;"),
     "a turn resumes without a lease": (
         "runtime/call/wait.c",
         "    if (ctx->owner && !teffi_lease_holds_about(",

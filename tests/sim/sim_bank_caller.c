@@ -144,7 +144,7 @@ static bool error_is_own(teff_err err)
     return err == TEFF_E_USER(1) || err == TEFF_E_USER(2);
 }
 
-/* Makes the call. in: cancels: after a while, if it has not ended. out: *run, which answered. */
+/* Makes the call. in: cancels, a while after, if it has not ended. out: *run, which answered. */
 static teff_err ask_bank(sim_world *w, teff_ctx *ctx, const task *t, bool cancels, uint64_t *run)
 {
     teff_cancel *cancel = cancels ? teff_cancel_new() : NULL;

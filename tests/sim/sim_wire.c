@@ -20,7 +20,7 @@ static sim_frame *new_frame(uint8_t kind, size_t len)
 sim_frame *sim_wire_control(uint8_t kind)
 {
     sim_frame *f = new_frame(kind, TEFFI_FRAME_HEAD);
-    teffi_frame_control(kind == SIM_EOF ? TEFFI_FRAME_BYE : kind, NULL, 0, f->bytes);
+    teffi_frame_encode_control(kind == SIM_EOF ? TEFFI_FRAME_BYE : kind, NULL, 0, f->bytes);
     return f;
 }
 
@@ -34,7 +34,7 @@ static teff_err encode_frame(const sim_net *net, const teffi_msg *msg, sim_frame
     *frame = new_frame((uint8_t)msg->item.kind, room);
     uint8_t *to = (*frame)->bytes;
     teffi_segment segment;
-    if (!teffi_msg_segment(msg, 1, &segment)) {
+    if (!teffi_msg_find_segment(msg, 1, &segment)) {
         (*frame)->len = teffi_frame_encode(msg, body_len, now_ns, to);
         return TEFF_OK;
     }

@@ -169,6 +169,29 @@ typedef struct teff_call_options {
     const teff_uuid *once;
 } teff_call_options;
 
+/* ---- transactions ------------------------------------------------------------------------
+ * A method with the option `transactional` (teff/grain.proto) begins a transaction, as its root, or
+ * joins that of the transactional method that calls it.
+ *   - Each grain in it, also one without state, is locked until the end. Other calls to it wait.
+ *   - teff_state_save and teff_state_clear check the state, and mark it to be written. All marked
+ *     states are written in one batch when the root has returned, with a check that no state which
+ *     was only read has changed. At most 256 rows: one for each grain with state and for each silo
+ *     with such grains (127 on etcd).
+ *   - If a method in it returns an error, all states become what they were when they were locked,
+ *     in memory, too. That is so even if its caller ignores the error. The root's caller gets the
+ *     root's error, or that of the call.
+ *   - If another transaction is in the way, or a silo is lost, the root runs again, from its start,
+ *     after a pause of some ms. At its caller's deadline the call fails with TEFF_E_ABORTED, and
+ *     nothing was changed.
+ *   - Calls that the method has not awaited, or has dropped, are awaited when it returns.
+ *   - Calls to methods that are not transactional, and one-way messages, are outside: they take
+ *     effect even if the transaction is rolled back. To a grain that the transaction has locked,
+ *     such a call fails with TEFF_E_INVALID.
+ *   - An idempotency key is given to the call that begins the transaction, and needs a root with
+ *     state; the answer is written with the states.
+ *   - errs, of the root's call: the store's, nothing was changed; TEFF_E_UNKNOWN: it may have been
+ *     written; TEFF_E_TOO_LARGE: too many rows. */
+
 /* teff_await_all - wait until each of n calls has ended.
  * in:   calls, begun on this ctx, or none.
  * out:  nothing: take each response with <method>_await, which then does not wait.

@@ -121,10 +121,10 @@ TEFF_API teff_err teff_step_idle(teff_step *out);
 /* teff_step_upgrade - replace the process's functions and object in place: the PID, the mailbox,
  * timers and pending commands stay. After the step the old close(self) is called, then the new
  * init.
- * in:   ops and self as for teff_process_spawn; either may be unchanged. method, input, copied.
+ * in:   ops and self as for teff_process_spawn; either may be unchanged, and TEFF_PROCESS_FIBER or
+ *       run may differ. method, input, copied.
  * runs: inside the step.
- * errs: TEFF_E_NOMEM; TEFF_E_INVALID: only one of the two has a fiber, or a run function. On an
- *       error nothing was decided. */
+ * errs: TEFF_E_NOMEM; TEFF_E_INVALID: neither step nor run. On an error nothing was decided. */
 TEFF_API teff_err teff_step_upgrade(teff_step *out, const teff_process_ops *ops, void *self,
                                     const char *method, const void *input, size_t len);
 

@@ -271,7 +271,7 @@ static void append_control(conn_sender *s, uint8_t kind, const uint8_t *payload,
         s->closing = SENDER_LINGERS; /* without this frame the connection is useless */
         return;
     }
-    teffi_frame_control(kind, payload, len, to->data + to->len);
+    teffi_frame_encode_control(kind, payload, len, to->data + to->len);
     teffi_write_buffer_add(to, size);
 }
 
@@ -377,7 +377,7 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t b
     conn_sender *s = &conn->sender;
     write_buffer *to = &s->pending;
     teffi_segment segment;
-    bool large = room >= LINK_LARGE && teffi_msg_segment(msg, LINK_LARGE, &segment);
+    bool large = room >= LINK_LARGE && teffi_msg_find_segment(msg, LINK_LARGE, &segment);
     size_t copied, before;
     if (!teffi_write_buffer_reserve(to, large ? room - segment.len : room))
         return false;

@@ -24,14 +24,15 @@ bool teffi_contention_is_due(const teffi_contention *c, uint64_t now_ns)
     return now_ns >= c->due_ns;
 }
 
-/* Were the cores contended in a time in which workers ran, and were delayed, for so long? */
+/* Were the cores contended during time_ns? in: for how long workers ran in that time, and for how
+ * long they were ready to run and had no core. */
 static bool is_contended(uint64_t time_ns, uint64_t ran_ns, uint64_t delayed_ns)
 {
     return (ran_ns + delayed_ns) * BUSY >= time_ns && delayed_ns * DELAYED >= ran_ns;
 }
 
-/* Begin a trial of half the limit if the cores are contended, or of a higher one; in turn if both
- * are possible. */
+/* Begin a trial of half the limit, if the cores are contended, or of a higher limit. If both are
+ * possible, they alternate. */
 static void begin_trial(teffi_contention *c, bool contended)
 {
     bool is_full = c->limit == c->n, may_double = contended && c->limit * 2 < c->n;
@@ -44,13 +45,14 @@ static void begin_trial(teffi_contention *c, bool contended)
     c->window = 1;
 }
 
-/* Should the lower limit stay? If cores are free with the higher one, a lower cost is no reason. */
+/* Should the lower limit stay? Only if the cores were contended with the higher one, and an item
+ * costs less processor time with the lower one. */
 static bool lower_is_better(const teffi_contention_sums *high, const teffi_contention_sums *low)
 {
     if (high->items < ITEMS_MIN || low->items < ITEMS_MIN ||
         !is_contended(WINDOWS / 2 * WINDOW_NS, high->ran_ns, high->delayed_ns))
         return false;
-    /* of an item, in 1/256 ns */
+    /* the cost of an item, in 1/256 ns */
     uint64_t high_cost = (high->cpu_ns << 8) / high->items;
     uint64_t low_cost = (low->cpu_ns << 8) / low->items;
     return low_cost * GAIN < high_cost * (GAIN - 1);
@@ -90,7 +92,7 @@ void teffi_contention_update(teffi_contention *c, const teffi_contention_sample 
         begin_trial(c, is_contended(WATCH_NS, sample->ran_ns, sample->delayed_ns));
     }
     if (c->window)
-        c->limit = c->window % 2 ? c->low : c->high;
+        c->limit = c->window % 2 ? c->low : c->high; /* the windows alternate */
     c->items_seen = sample->items;
     c->cpu_seen_ns = sample->cpu_ns;
     c->due_ns = sample->now_ns + (c->window ? WINDOW_NS : WATCH_NS);

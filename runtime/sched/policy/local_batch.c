@@ -31,7 +31,8 @@ static bool update_preemptions(uint64_t *preemptions)
     return *preemptions != before;
 }
 
-/* Count this sample. out: true: it was slow, and the batch is to be shared. */
+/* Is the batch so slow that it is to be shared? After SLOW_MAX slow samples in a row, or one very
+ * slow sample. Counts this sample if it is slow. */
 static bool batch_is_slow(teffi_local_batch *batch, uint32_t turns, uint64_t ns,
                           uint64_t *preemptions)
 {

@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-/* out: the link of a node between a and b; in: a link and one neighbour: the other neighbour. */
+/* Given the two neighbours of a node, returns its link. Given a link and one neighbour, returns the
+ * other neighbour. */
 static teffi_qnode *xor_links(const teffi_qnode *a, const teffi_qnode *b)
 {
     return (teffi_qnode *)((uintptr_t)a ^ (uintptr_t)b);
@@ -21,7 +22,7 @@ static unsigned first_rank(const teffi_priorities *ranks)
     return TEFFI_RANKS;
 }
 
-/* After a change of this rank: update filled and first. */
+/* Update `filled` and `first` after a group was added to or removed from this rank. */
 static void rank_mark(teffi_priorities *ranks, unsigned at)
 {
     uint64_t bit = (uint64_t)1 << at % 64;
@@ -32,6 +33,7 @@ static void rank_mark(teffi_priorities *ranks, unsigned at)
     atomic_store_explicit(&ranks->first, first_rank(ranks), memory_order_relaxed);
 }
 
+/* Append the group to a rank. A node's `next` is the XOR of both neighbours' addresses. */
 static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group)
 {
     teffi_rank *rank = &ranks->rank[at];
@@ -45,8 +47,8 @@ static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group
     rank_mark(ranks, at);
 }
 
-/* Remove the group at one end of a rank. in: end, other: the rank's head and tail, to remove the
- * oldest group; its tail and head, to remove the newest. */
+/* Remove the group at one end of a rank that is not empty. in: end, other: the rank's head and
+ * tail, to remove the oldest group; its tail and head, to remove the newest. */
 static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_qnode **end,
                               teffi_qnode **other)
 {
@@ -85,7 +87,7 @@ static void evict_one(teffi_priorities *ranks)
 static void priorities_push(teffi_order *order, teffi_group *group)
 {
     teffi_priorities *ranks = (teffi_priorities *)order;
-    if (!group->ops->evict) {
+    if (!group->ops->evict) { /* the runtime's own group, which is never evicted */
         rank_append(ranks, 0, group);
         return;
     }

@@ -27,16 +27,19 @@ static teffi_ring *ring_new(uint32_t room, teffi_ring *older)
     return ring;
 }
 
+/* top is {index, tag}, 32 bits each. */
 static uint32_t top_index(uint64_t top)
 {
     return (uint32_t)(top >> 32);
 }
 
+/* out: top with a higher index and the same tag. */
 static uint64_t top_moved(uint64_t top, uint32_t by)
 {
     return (uint64_t)(top_index(top) + by) << 32 | (uint32_t)top;
 }
 
+/* out: top with the same index and the next tag. */
 static uint64_t top_retagged(uint64_t top)
 {
     return (uint64_t)top_index(top) << 32 | (uint32_t)(top + 1);
@@ -100,7 +103,7 @@ bool teffi_deque_push(teffi_deque *deque, void *item)
     return true;
 }
 
-/* Can no thief that has loaded this top claim item i? */
+/* Is item i out of reach for all thieves that have loaded this top? */
 static bool is_beyond_steal(uint64_t top, uint32_t i)
 {
     return (int32_t)(i - top_index(top)) >= TEFFI_DEQUE_NEAR;
@@ -126,7 +129,7 @@ void *teffi_deque_pop(teffi_deque *deque)
     uint32_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
     uint64_t top = atomic_load_explicit(&deque->top, memory_order_relaxed);
     if ((int32_t)(bottom - top_index(top)) <= 0)
-        return NULL; /* top only rises: surely empty */
+        return NULL; /* the index of top only rises: surely empty */
     uint32_t i = bottom - 1;
     if (is_beyond_steal(top, i)) {
         /* seq_cst on both: lower bottom before reading top; pairs with steal's top before bottom */

@@ -17,7 +17,7 @@ void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns)
     atomic_init(&wheel->next_due_ns, UINT64_MAX);
 }
 
-/* The lowest level at which tick and now are in the same round of buckets; at most the top
+/* out: the lowest level at which tick and now are in the same round of 64 buckets; at most the top
  * level. */
 static unsigned wheel_level_of(uint64_t now, uint64_t tick)
 {
@@ -53,7 +53,7 @@ static uint64_t bucket_begin(const teffi_wheel *wheel, uint64_t tick, unsigned l
     return begin > wheel->tick ? begin : wheel->tick;
 }
 
-/* out: the tick at which the timer's bucket begins. */
+/* Put the timer into its bucket. out: the tick at which that bucket begins. */
 static uint64_t wheel_insert(teffi_wheel *wheel, teffi_timer *timer)
 {
     uint64_t tick = clamp_tick(wheel->tick, due_tick(timer->due_ns));

@@ -105,7 +105,7 @@ static use *peak(int n)
 static uint32_t held(void)
 {
     uint32_t n = 0, end = teffi_slab_blocks(slab);
-    for (uint32_t b = 0; (b = teffi_slab_committed(slab, b)) < end; b++)
+    for (uint32_t b = 0; (b = teffi_slab_next_committed(slab, b)) < end; b++)
         n++;
     return n;
 }

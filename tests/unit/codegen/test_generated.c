@@ -447,6 +447,7 @@ static void tables(void **state)
     assert_int_equal(TEFF_METHOD_ALWAYS_INTERLEAVE, 2);
     assert_int_equal(TEFF_METHOD_ONE_WAY, 4);
     assert_int_equal(TEFF_METHOD_IDEMPOTENT, 8);
+    assert_int_equal(TEFF_METHOD_TRANSACTIONAL, 16);
     assert_null(method(word, "words.Word.Get")->in);
     assert_ptr_equal(method(word, "words.Word.Get")->out, &words_total_ops);
     assert_int_equal(method(word, "words.Word.Nop")->timeout_ms, 120000);
@@ -467,6 +468,7 @@ static void tables(void **state)
     assert_null(tagged->state);
     assert_int_equal(tagged->methods[0].flags,
                      TEFF_METHOD_ALWAYS_INTERLEAVE | TEFF_METHOD_IDEMPOTENT);
+    assert_int_equal(acme_shop_x_v1_joint_info.methods[0].flags, TEFF_METHOD_TRANSACTIONAL);
     assert_int_equal(tagged->methods[0].timeout_ms, 3600000);
 }
 

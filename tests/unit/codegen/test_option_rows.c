@@ -96,8 +96,21 @@ static void row_05_duration_overflow(void **state)
 
 static void row_06_reentrant_and_transactional(void **state)
 {
-    grain_refused("key: STRING, reentrant: true, transactional: true", "transactional");
-    method_refused("transactional: true", "Seen", "transactional");
+    run_refused(HEAD
+                "service Word {\n  option (teff.grain) = { key: STRING, reentrant: true };\n"
+                "  rpc A (Seen) returns (Seen) { option (teff.method).transactional = true; }\n}\n",
+                "x.proto:7:", "transactional: words.Word.A locks its grain");
+    run_refused(HEAD
+                "service Word {\n  option (teff.grain) = { key: STRING };\n"
+                "  rpc A (Seen) returns (Seen) { option (teff.method).transactional = true; }\n"
+                "  rpc B (Seen) returns (Seen) {\n"
+                "    option (teff.method).always_interleave = true;\n  }\n"
+                "}\n",
+                "x.proto:7:", "transactional: words.Word.A locks its grain");
+    method_refused("transactional: true, read_only: true", "Seen", "locks its grain");
+    method_refused("transactional: true, one_way: true", "teff.Void", "has an outcome");
+    method_refused("transactional: true, idempotent: true", "Seen", "must count once");
+    grain_refused("key: STRING, transactional: true", "transactional");
 }
 
 static void row_07_one_way_with_response(void **state)

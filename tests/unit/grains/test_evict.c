@@ -70,7 +70,7 @@ static void test_priority_of_a_type(void **state)
                                        teffi_key_encode(TEFF_KEY_INT64, &number, key, &why));
     teffi_activation_init(&act, &grains);
     assert_int_equal(atomic_load(&act.group.priority), 0);
-    assert_int_equal(teffi_activation_born(&act, type, &ident), TEFF_OK);
+    assert_int_equal(teffi_activation_give_identity(&act, type, &ident), TEFF_OK);
     assert_int_equal(atomic_load(&act.group.priority), -7);
     teff_grain_type_free(type);
 }

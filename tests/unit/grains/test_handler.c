@@ -14,7 +14,7 @@ static int setup(void **state)
     teffi_ident ident = bare_ident();
     memset(&act, 0, sizeof act);
     teffi_activation_init(&act, &grains);
-    if (teffi_activation_born(&act, type, &ident))
+    if (teffi_activation_give_identity(&act, type, &ident))
         return 1;
     act.phase = TEFFI_VALID;
     return 0;
@@ -72,7 +72,7 @@ static uint8_t reason_after(const situation *s)
     if (s->pending)
         teffi_queue_push(&teffi_activation_more(&act)->pending, &waits.link);
     if (s->asked)
-        teffi_activation_end(&act, s->asked);
+        teffi_activation_ask_to_end(&act, s->asked);
     else
         teffi_activation_nudge(&act);
     run_items();

@@ -146,6 +146,32 @@ static void activations_wait_for_each_other(void **state)
     lab_close(one);
 }
 
+/* The next allocation of a turn fails, and the turn ends. */
+static _Atomic bool no_memory;
+
+void *__real_teff_alloc(teff_ctx *ctx, size_t n);
+void *__wrap_teff_alloc(teff_ctx *ctx, size_t n);
+
+void *__wrap_teff_alloc(teff_ctx *ctx, size_t n)
+{
+    if (!ctx->owner || !atomic_exchange(&no_memory, false))
+        return __real_teff_alloc(ctx, n);
+    (void)teff_fail(ctx, TEFF_E_NOMEM, "as the test says");
+    teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+}
+
+static void a_load_without_memory_holds_no_place(void **state)
+{
+    lab *one = lab_open(1);
+    lab_number *out;
+    no_memory = true;
+    lab_fails(one->ctx[0], lab_account_add(one->ctx[0], "a", lab_number(.n = 1), &out),
+              TEFF_E_NOMEM);
+    assert_int_equal(count_running(one->silos[0]->node.grains->load_limit), 0);
+    lab_ok(one->ctx[0], lab_account_add(one->ctx[0], "a", lab_number(.n = 1), &out));
+    lab_close(one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +180,7 @@ int main(void)
         cmocka_unit_test_setup(a_store_that_is_always_slow_is_not_held_back, begin),
         cmocka_unit_test_setup(the_best_time_is_forgotten, begin),
         cmocka_unit_test(activations_wait_for_each_other),
+        cmocka_unit_test(a_load_without_memory_holds_no_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

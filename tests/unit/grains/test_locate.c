@@ -259,7 +259,7 @@ static void a_silo_that_leaves_waits_for_the_last_active_one(void **state)
 {
     teff_call calls[CALLS];
     teff_ctx_timeout(ctx, 10 * TIMEOUT_MS);
-    lab_ok(ctx, teffi_membership_leaving(ctx));
+    lab_ok(ctx, teffi_membership_begin_leaving(ctx));
     sends = 0;
     start_calls(calls, true);
     lab_until(sends > 0);

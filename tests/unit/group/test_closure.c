@@ -25,7 +25,7 @@ static void on_item(teffi_group *group, teffi_item *item)
 {
     actor *a = teffi_container(group, actor, group);
     if (item->kind == TEFFI_ITEM_CLOSURE) {
-        teffi_closure_arrived(item);
+        teffi_closure_run(item);
         return;
     }
     a->trace[a->n++] = '(';

@@ -399,7 +399,7 @@ static void test_a_claim_whose_turn_yields_is_left(void **state)
         teffi_group_init(*state, &exec, &yield_ops);
         assert_true(teffi_group_claim(*state));
         teffi_group_yield(*state, &turn);
-        assert_int_equal(teffi_group_left(*state), !stays);
+        assert_int_equal(teffi_group_release_yielded(*state), !stays);
         assert_int_equal(teffi_group_state_of(*state),
                          stays ? TEFFI_GROUP_RUNNING : TEFFI_GROUP_READY);
     }

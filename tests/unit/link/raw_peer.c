@@ -84,7 +84,7 @@ bool raw_send(raw_peer *peer, const void *bytes, size_t n)
 bool raw_send_frame(raw_peer *peer, uint8_t kind, const uint8_t *payload, size_t n)
 {
     uint8_t bytes[TEFFI_HELLO_MAX + TEFFI_FRAME_HEAD];
-    teffi_frame_control(kind, payload, n, bytes);
+    teffi_frame_encode_control(kind, payload, n, bytes);
     return raw_send(peer, bytes, n + TEFFI_FRAME_HEAD);
 }
 

@@ -30,6 +30,8 @@ static void a_client_is_what_its_connection_says(void **state)
         msg.hops = 5;
         if (teffi_admit_client(&msg, client) != rows[i].admission)
             fail_msg("%s", rows[i].what);
+        msg.transaction = (const uint8_t *)"of silos only";
+        assert_int_equal(teffi_admit_client(&msg, client), TEFFI_ADMIT_BROKEN);
         assert_true(teffi_node_is(msg.src, client));
         assert_int_equal(msg.flags, 0xffff & ~TEFFI_MSG_PLACED);
         assert_int_equal(msg.hops, 0);

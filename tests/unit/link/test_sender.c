@@ -6,7 +6,7 @@
 #include "test.h"
 #include "used.h"
 
-enum { QUEUE_MAX = 1000, BODY = 32, SIZE = TEFFI_FRAME_FIXED_MAX + BODY };
+enum { QUEUE_MAX = 1000, BODY = 28, SIZE = TEFFI_FRAME_FIXED_MAX + BODY };
 
 static teffi_conns conns;
 static teffi_conn conn, other;

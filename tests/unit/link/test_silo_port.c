@@ -119,7 +119,7 @@ static void half_a_handshake_ends_in_time(void **state)
     uint8_t payload[TEFFI_HELLO_MAX], frame[TEFFI_HELLO_MAX];
     size_t n = teffi_hello_pack(&g, payload);
     uint64_t accepted = test_counters(p->silo->net).accepted;
-    teffi_frame_control(TEFFI_FRAME_HELLO, payload, n, frame);
+    teffi_frame_encode_control(TEFFI_FRAME_HELLO, payload, n, frame);
     raw_peer *silent = raw_connect(p->silo->address), *half = raw_connect(p->silo->address);
     raw_peer *no_ack = raw_connect(p->silo->address);
     raw_send(half, frame, n / 2);
@@ -574,9 +574,9 @@ static void a_control_frame_with_more_is_closed(void **state)
         uint8_t bytes[TEFFI_FRAME_HEAD + 1];
         size_t payload = i == 0;
         raw_peer *raw = joined(p, 975 + i);
-        teffi_frame_control(TEFFI_FRAME_HEARTBEAT, NULL, 0, bytes);
+        teffi_frame_encode_control(TEFFI_FRAME_HEARTBEAT, NULL, 0, bytes);
         assert_true(raw_send(raw, bytes, TEFFI_FRAME_HEAD)); /* a good one */
-        teffi_frame_control(kinds[i], bytes, payload, bytes);
+        teffi_frame_encode_control(kinds[i], bytes, payload, bytes);
         bytes[6] = i == 1; /* flags */
         assert_true(raw_send(raw, bytes, TEFFI_FRAME_HEAD + payload));
         assert_true(raw_ended(raw));
@@ -680,7 +680,7 @@ static void a_large_frame_that_stalls_is_closed(void **state)
     enum { BODY = 280000, HALF = BODY / 2 };
     static uint8_t half[HALF];
     raw_peer *raw = joined(p, 953);
-    teffi_frame_control(TEFFI_MSG_ONEWAY, NULL, 0, half);
+    teffi_frame_encode_control(TEFFI_MSG_ONEWAY, NULL, 0, half);
     half[0] = (uint8_t)BODY;
     half[1] = (uint8_t)(BODY >> 8);
     half[2] = (uint8_t)(BODY >> 16);
@@ -715,7 +715,7 @@ static void a_peer_that_never_reads_is_closed(void **state)
             good_peer_goes_on(p);
     }
     assert_int_equal(p->silo->downs, 0);
-    teffi_frame_control(TEFFI_FRAME_HEARTBEAT, NULL, 0, beat);
+    teffi_frame_encode_control(TEFFI_FRAME_HEARTBEAT, NULL, 0, beat);
     while (p->silo->downs == 0)
         a_beat_passes(p, raw, beat, sizeof beat); /* it is not silent */
     teff_err err = send_response(p, 79);

@@ -115,7 +115,7 @@ static uint32_t used(void)
 
 static bool is_committed(uint32_t block)
 {
-    return teffi_slab_committed(&slab, block) == block;
+    return teffi_slab_next_committed(&slab, block) == block;
 }
 
 static bool is_resident(uint32_t block)

@@ -180,6 +180,40 @@ static void a_key_comes_back_in_a_request_only(void **state)
     }
 }
 
+static void a_transaction_comes_back(void **state)
+{
+    static const uint32_t kinds[] = {TEFFI_MSG_REQUEST, TEFFI_MSG_ONEWAY, TEFFI_MSG_RESPONSE};
+    static const uint8_t key[TEFFI_ONCE_BYTES] = {1};
+    for (unsigned row = 0; row < 3; row++) {
+        size_t size;
+        teffi_msg *m = teffi_msg_new(kinds[row]), *back;
+        bool has_once = kinds[row] == TEFFI_MSG_REQUEST;
+        size_t fields = kinds[row] == TEFFI_MSG_ONEWAY ? 0 : sizeof m->call;
+        fields += has_once ? TEFFI_ONCE_BYTES : 0;
+        m->call.slot = 1;
+        if (has_once)
+            m->once = key;
+        m->transaction = (const uint8_t *)"with whom";
+        m->transaction_len = 9;
+        m->raw = (const uint8_t *)"body";
+        m->raw_len = 4;
+        uint8_t *bytes = encode(m, &size);
+        assert_int_equal(size, TEFFI_FRAME_HEAD + fields + 4 + 9 + 4);
+        assert_int_equal(decode(bytes, size, &back), TEFF_OK);
+        assert_int_equal(back->transaction_len, 9);
+        assert_memory_equal(back->transaction, "with whom", 9);
+        assert_memory_equal(back->raw, "body", 4);
+        teffi_msg_free(back);
+        uint32_t none = 0, more = 14;
+        for (int i = 0; i < 2; i++) {
+            memcpy(bytes + TEFFI_FRAME_HEAD + fields, i ? &more : &none, 4);
+            assert_int_equal(decode(bytes, size, &back), TEFF_E_MALFORMED);
+        }
+        free(bytes);
+        teffi_msg_free(m);
+    }
+}
+
 /* Each prefix of the bytes, with a length that says so, but for a shorter body. */
 static void assert_prefixes_are_malformed(const uint8_t *bytes, size_t size, size_t body_len)
 {
@@ -412,8 +446,8 @@ static void a_frame_around_its_segment_is_the_same(void **state)
     m->type_id = 9;
     assert_int_equal(teffi_frame_room(m, sizeof whole, &room, &body_len), TEFF_OK);
     size_t size = teffi_frame_encode(m, body_len, now, whole);
-    assert_false(teffi_msg_segment(m, sizeof key + 1, &segment));
-    assert_true(teffi_msg_segment(m, sizeof key, &segment));
+    assert_false(teffi_msg_find_segment(m, sizeof key + 1, &segment));
+    assert_true(teffi_msg_find_segment(m, sizeof key, &segment));
     assert_ptr_equal(segment.bytes, key);
     assert_int_equal(segment.len, sizeof key);
     size_t copied = teffi_frame_encode_around(m, body_len, &segment, now, around, &before);
@@ -450,7 +484,7 @@ static void control_frames_have_a_payload_only(void **state)
     teffi_frame frame;
     teffi_msg *msg;
     size_t size, len;
-    teffi_frame_control(TEFFI_FRAME_ACK, (const uint8_t *)"abc", 3, bytes);
+    teffi_frame_encode_control(TEFFI_FRAME_ACK, (const uint8_t *)"abc", 3, bytes);
     assert_int_equal(teffi_frame_peek(bytes, sizeof bytes, 4096, &size, &frame), TEFF_OK);
     assert_int_equal(frame.kind, TEFFI_FRAME_ACK);
     assert_true(teffi_frame_payload(&frame, &payload, &len));
@@ -472,6 +506,7 @@ int main(void)
         cmocka_unit_test(a_frame_has_the_fields_that_are_set),
         cmocka_unit_test(a_call_of_zeros_is_malformed),
         cmocka_unit_test(a_key_comes_back_in_a_request_only),
+        cmocka_unit_test(a_transaction_comes_back),
         cmocka_unit_test(a_deadline_in_the_past_leaves_a_millisecond),
         cmocka_unit_test(every_truncation_is_refused_or_a_shorter_body),
         cmocka_unit_test(every_flipped_bit_is_refused_or_another_message),

@@ -36,9 +36,13 @@ static void what_it_borrows_is_copied_once(void **state)
     msg->key = (const uint8_t *)key;
     msg->key_len = 3;
     msg->text = text;
+    msg->transaction = (const uint8_t *)text;
+    msg->transaction_len = 4;
     msg->borrows = true;
     assert_true(teffi_msg_own(msg));
     assert_false(msg->borrows);
+    assert_ptr_not_equal(msg->transaction, text);
+    assert_memory_equal(msg->transaction, "text", 4);
     const uint8_t *own = msg->key;
     assert_ptr_not_equal(own, key);
     assert_ptr_not_equal(msg->text, text);
@@ -107,8 +111,8 @@ static void packed_bytes_are_one_segment(void **state)
     assert_non_null(msg);
     msg->raw = (const uint8_t *)"12345";
     msg->raw_len = 5;
-    assert_false(teffi_msg_segment(msg, 6, &segment));
-    assert_true(teffi_msg_segment(msg, 5, &segment));
+    assert_false(teffi_msg_find_segment(msg, 6, &segment));
+    assert_true(teffi_msg_find_segment(msg, 5, &segment));
     assert_ptr_equal(segment.bytes, msg->raw);
     assert_int_equal(segment.len, 5);
     assert_int_equal(teffi_msg_pack_around(msg, 5, &segment, out), 0);

@@ -275,7 +275,7 @@ static void a_message_that_was_not_sent_stays_the_callers(void **state)
 static void without_a_gateway_nothing_is_sent_to_one(void **state)
 {
     teffi_msg *msg = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
-    assert_int_equal(teffi_node_to_gateway(&node, msg), TEFF_E_UNREACHABLE);
+    assert_int_equal(teffi_node_send_to_gateway(&node, msg), TEFF_E_UNREACHABLE);
     assert_int_equal(sent.tries, 0);
     assert_int_equal(msg->call.cookie, 56);
     teffi_msg_free(msg);
@@ -286,10 +286,10 @@ static void what_a_gateway_gets_is_signed_if_it_awaits_a_response(void **state)
     teffi_msg *request = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
     uint64_t unsigned_cookie = request->call.cookie;
     teffi_gateways_set(&node.gateways, 0, peer);
-    assert_int_equal(teffi_node_to_gateway(&node, request), TEFF_OK);
+    assert_int_equal(teffi_node_send_to_gateway(&node, request), TEFF_OK);
     assert_true(teffi_node_is(sent.to, peer));
     assert_true(sent.cookie != unsigned_cookie);
-    assert_int_equal(teffi_node_to_gateway(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN)),
+    assert_int_equal(teffi_node_send_to_gateway(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN)),
                      TEFF_OK);
     assert_int_equal(sent.cookie, unsigned_cookie);
 }
@@ -412,7 +412,7 @@ static void a_request_can_become_its_own_response(void **state)
     msg->key = msg->raw = (const uint8_t *)"x";
     msg->key_len = msg->packed_len = 1;
     msg->raw_len = 1;
-    assert_true(teffi_node_is(teffi_node_response_in(&node, msg), peer));
+    assert_true(teffi_node_is(teffi_node_convert_to_response(&node, msg), peer));
     assert_int_equal(msg->item.kind, TEFFI_MSG_RESPONSE);
     assert_true(teffi_node_is(msg->to.node, peer) && teffi_node_is(msg->src, self));
     assert_int_equal(msg->to.slot + msg->flags + msg->hops + msg->type_id + msg->method_id, 0);

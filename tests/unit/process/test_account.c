@@ -81,7 +81,7 @@ static int setup(void **state)
     atomic_store(&worked_ns, 0);
     monitor_hold(&platform);
     exec = exec_new(1, &opt);
-    return (int)teffi_process_system_on(exec, &own, &processes);
+    return (int)teffi_process_system_new_on(exec, &own, &processes);
 }
 
 static int teardown(void **state)

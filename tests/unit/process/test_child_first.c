@@ -42,7 +42,7 @@ static void order_is(teff_sched_policy policy, bool with_yield, const char *orde
     teffi_exec *exec = exec_new(1, &opt);
     forget_notes();
     yields = with_yield;
-    assert_int_equal(teffi_process_system_on(exec, &own, &processes), TEFF_OK);
+    assert_int_equal(teffi_process_system_new_on(exec, &own, &processes), TEFF_OK);
     assert_int_equal(teff_process_spawn(processes, &parent, NULL, NULL, NULL, 0, NULL), TEFF_OK);
     WAIT_FOR(atomic_load(&n_notes) == 3);
     assert_string_equal(notes, order);

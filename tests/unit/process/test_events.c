@@ -85,7 +85,7 @@ static int setup(void **state)
     memset(&responded, 0, sizeof responded);
     taken_by_calls = 0;
     firing = false;
-    if (teffi_process_system_on(&exec, &opt, &system_here))
+    if (teffi_process_system_new_on(&exec, &opt, &system_here))
         return 1;
     system_here->route.respond = on_respond;
     system_here->calls.take_item = on_call_item;

@@ -166,7 +166,7 @@ static long left_by_return(teff_process_system *system, teff_pid from)
     teffi_event *event = teffi_pool_get(sizeof *event);
     assert_non_null(event);
     *event = (teffi_event){.event.from = from};
-    teffi_process_return(system, event, (teff_pid){.slot = 1});
+    teffi_process_return_message(system, event, (teff_pid){.slot = 1});
     return atomic_load(&faults_live) - before;
 }
 

@@ -363,7 +363,7 @@ static void processes_are_named(void **state)
     teff_process_system *system;
     teff_pid pid;
     open_exec(2, (teff_sched_options){.turn_warn_ms = 500, .queue_warn = 10});
-    assert_int_equal(teffi_process_system_on(exec, &opt, &system), TEFF_OK);
+    assert_int_equal(teffi_process_system_new_on(exec, &opt, &system), TEFF_OK);
     assert_int_equal(teff_process_spawn(system, &spinner, NULL, NULL, NULL, 0, &pid), TEFF_OK);
     until(atomic_load(&step_inside));
     pass_until_told("a turn of process spinner", "runs for");

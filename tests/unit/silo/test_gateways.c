@@ -246,7 +246,7 @@ static void start_calls(teff_client *client, teff_ctx *ctx, teffi_call *calls[CA
         msg->call = (teffi_origin){calls[i]->slot, calls[i]->generation, 0};
         msg->deadline_ns = teffi_now(&client->platform) + 60000000000ull;
         through[i] = find_gateway(client, msg->hash);
-        assert_int_equal(teffi_node_to_gateway(&client->node, msg), TEFF_OK);
+        assert_int_equal(teffi_node_send_to_gateway(&client->node, msg), TEFF_OK);
     }
 }
 

@@ -1,0 +1,244 @@
+/* test_lock.c - what meets a grain that a transaction has locked, and how the lock ends: walks the
+ * table of activation/lock.h; each on one silo, between two, and from a client. */
+#include <stdio.h>
+#include <string.h>
+#include "bank.h"
+
+/* Calls a method outside of the transaction at a grain that the transaction has locked. */
+static teff_err steps_out(teff_ctx *turn, bank_balance *none, const bank_act *in, bank_number *out)
+{
+    bank_number *looked;
+    teff_err err = call(turn, in->to, adds, in->n, NULL);
+    if (err)
+        return err;
+    assert_int_equal(bank_vault_look(turn, in->to, &looked), TEFF_E_INVALID);
+    out->n = strstr(teff_error(turn), "has locked the grain") != NULL;
+    return bank_vault_look(turn, "bystander", &looked);
+}
+
+static teff_err touches(teff_ctx *turn, bank_balance *none, const bank_act *in, bank_number *out)
+{
+    return TEFF_OK;
+}
+
+static teff_err holds_narrow(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                             bank_number *out)
+{
+    bank_number *got;
+    teff_err err = bank_narrow_obey(turn, "n", RUN(touches), &got);
+    wait_for_gate(turn);
+    return err;
+}
+
+static teff_err uses_a_key(teff_ctx *turn, bank_balance *none, const bank_act *in, bank_number *out)
+{
+    teff_uuid id = {{1}};
+    teff_call_options opt = {.size = sizeof opt, .once = &id};
+    teff_call one;
+    return bank_vault_obey_async(turn, in->to, ACT(adds, .n = 1), &opt, &one);
+}
+
+static teff_err exits(teff_ctx *turn, bank_balance *state, const bank_act *in, bank_number *out)
+{
+    state->n += in->n;
+    (void)!teff_state_save(turn);
+    (void)teff_alloc(turn, (size_t)TEFF_TURN_MEMORY_MAX + 1);
+    return TEFF_OK;
+}
+
+static teff_err moves_and_meets_an_exit(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                                        bank_number *out)
+{
+    char *a, *b;
+    split(turn, in->to, &a, &b);
+    teff_err err = call(turn, b, adds, in->n, NULL);
+    return err ? err : call(turn, a, exits, -in->n, NULL);
+}
+
+static teff_err pays_and_exits(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                               bank_number *out)
+{
+    teff_err err = pays(turn, state, in, out);
+    return err ? err : exits(turn, state, in, out);
+}
+
+static teff_err adds_and_quits(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                               bank_number *out)
+{
+    teff_deactivate(turn);
+    return adds(turn, state, in, out);
+}
+
+static teff_err moves_and_quits(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                                bank_number *out)
+{
+    char *a, *b;
+    split(turn, in->to, &a, &b);
+    teff_err err = call(turn, a, adds_and_quits, -in->n, NULL);
+    err = err ? err : call(turn, b, quits, 0, NULL);
+    err = err ? err : call(turn, a, adds, -in->n, NULL);
+    return err ? err : call(turn, b, adds, 2 * in->n, &out->n);
+}
+
+/* Reads and changes nothing in many grains, n of them. */
+static teff_err visits_many(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                            bank_number *out)
+{
+    for (int64_t i = 0; i < in->n; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "many %d", (int)i);
+        teff_err err = call(turn, key, adds, 1, NULL);
+        if (err)
+            return err;
+    }
+    return TEFF_OK;
+}
+
+static void test_other_calls_wait(void **state)
+{
+    teff_call move, look;
+    bank_number *out;
+    begin_with(10, 5);
+    lab_ok(ctx, bank_teller_obey_async(ctx, "teller", ACT(moves_and_waits, .n = 3, .to = "a b"),
+                                       NULL, &move));
+    lab_until(bank.held == 1);
+    lab_ok(ctx, bank_vault_look_async(ctx, "a", NULL, &look));
+    for (int i = 0; i < 20; i++)
+        balance("bystander");
+    assert_false(teff_call_ended(ctx, look));
+    bank.gate = true;
+    lab_ok(ctx, bank_vault_look_await(ctx, look, &out));
+    assert_int_equal(out->n, 7);
+    lab_ok(ctx, bank_teller_obey_await(ctx, move, &out));
+}
+
+/* The end of a transaction is taken by a grain whose queue is full. */
+static void test_a_full_queue_takes_the_end(void **state)
+{
+    teff_call hold, looks[3];
+    bank_number *out;
+    lab_ok(ctx, bank_teller_obey_async(ctx, "teller", RUN(holds_narrow), NULL, &hold));
+    lab_until(bank.held == 1);
+    for (int i = 0; i < 3; i++)
+        lab_ok(ctx, bank_narrow_look_async(ctx, "n", NULL, &looks[i]));
+    lab_fails(ctx, bank_narrow_look_await(ctx, looks[2], &out), TEFF_E_OVERLOADED);
+    bank.gate = true;
+    lab_ok(ctx, bank_teller_obey_await(ctx, hold, &out));
+    for (int i = 0; i < 2; i++)
+        lab_ok(ctx, bank_narrow_look_await(ctx, looks[i], &out));
+}
+
+static void test_what_would_wait_for_itself_fails(void **state)
+{
+    int64_t n;
+    begin_with(10, 5);
+    lab_ok(ctx, ask_teller(steps_out, 1, "a", &n));
+    assert_int_equal(n, 1);
+    assert_int_equal(balance("a"), 11);
+    lab_fails(ctx, ask_teller(uses_a_key, 1, "a", NULL), TEFF_E_INVALID);
+    assert_int_equal(balance("a"), 11);
+}
+
+static void test_a_turn_without_memory_changes_nothing(void **state)
+{
+    begin_with(10, 5);
+    lab_fails(ctx, ask_teller(moves_and_meets_an_exit, 3, "a b", NULL), TEFF_E_NOMEM);
+    are_stored(10, 5);
+}
+
+static void test_an_activation_that_ends_waits_for_the_transaction(void **state)
+{
+    begin_with(10, 5);
+    lab_ok(ctx, ask_teller(moves_and_quits, 3, "a b", NULL));
+    are_stored(4, 11);
+}
+
+static void test_a_batch_has_a_limit(void **state)
+{
+    lab_ok(ctx, ask_teller(visits_many, 200, NULL, NULL));
+    assert_int_equal(balance("many 199"), 1);
+    lab_fails(ctx, ask_teller(visits_many, 257, NULL, NULL), TEFF_E_TOO_LARGE);
+    assert_int_equal(balance("many 199"), 1);
+    assert_int_equal(balance("many 256"), 0);
+}
+
+/* ---- a root that says nothing ---- */
+
+static teff_err move_soon(bank_script *fn, int64_t n)
+{
+    teff_call_options opt = {.size = sizeof opt, .timeout_ms = 300};
+    teff_call one;
+    bank_number *out;
+    teff_err err = bank_teller_obey_async(ctx, "teller", ACT(fn, .n = n, .to = "a b"), &opt, &one);
+    return err ? err : bank_teller_obey_await(ctx, one, &out);
+}
+
+static void test_a_silent_root_that_has_written(void **state)
+{
+    begin_with(10, 5);
+    bank.mute = 1;
+    lab_ok(ctx, move_soon(moves, 3));
+    are_stored(7, 8);
+}
+
+static void test_a_silent_root_that_has_not(void **state)
+{
+    begin_with(10, 5);
+    bank.mute = 1;
+    lab_fails(ctx, move_soon(moves, 11), TEFF_E_USER(1));
+    are_stored(10, 5);
+    bank.next_batch = FAILS;
+    bank.mute = 1;
+    lab_fails(ctx, move_soon(moves, 3), TEFF_E_IO);
+    are_stored(10, 5);
+}
+
+static teff_err pay_soon(bank_script *fn)
+{
+    teff_call_options opt = {.size = sizeof opt, .timeout_ms = 300};
+    teff_call one;
+    bank_number *out;
+    teff_err err = bank_vault_obey_async(ctx, "a", ACT(fn, .n = 3, .to = "b"), &opt, &one);
+    return err ? err : bank_vault_obey_await(ctx, one, &out);
+}
+
+static void test_a_root_without_memory(void **state)
+{
+    begin_with(10, 5);
+    lab_fails(ctx, pay_soon(pays_and_exits), TEFF_E_NOMEM);
+    are_stored(10, 5);
+}
+
+/* ---- two silos ---- */
+
+static void test_a_silo_leaves_in_the_middle(void **state)
+{
+    teff_call move;
+    bank_number *out;
+    begin_with(10, 5);
+    lab_ok(ctx, bank_teller_obey_async(ctx, "teller", ACT(moves_and_waits, .n = 3, .to = "a b"),
+                                       NULL, &move));
+    lab_until(bank.held == 1);
+    bank.gate = true;
+    assert_int_equal(lab_remove(l, 1), TEFF_OK);
+    lab_ok(ctx, bank_teller_obey_await(ctx, move, &out));
+    are_stored(7, 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        EACH(test_other_calls_wait),
+        EACH(test_a_full_queue_takes_the_end),
+        EACH(test_what_would_wait_for_itself_fails),
+        EACH(test_a_turn_without_memory_changes_nothing),
+        EACH(test_an_activation_that_ends_waits_for_the_transaction),
+        EACH(test_a_batch_has_a_limit),
+        EACH(test_a_silent_root_that_has_written),
+        EACH(test_a_silent_root_that_has_not),
+        EACH(test_a_root_without_memory),
+        cmocka_unit_test_setup_teardown(test_a_silo_leaves_in_the_middle, bank_setup_two,
+                                        bank_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
