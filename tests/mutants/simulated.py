@@ -117,7 +117,7 @@ SIMULATED = {
         "grains/activation/participants.c", "    if (!one->row.len)\n        return;",
         "    if (!one->row.len || !one->writes)\n        return;"),
     "a participant forgets a silent transaction, and the row stays": (
-        "grains/activation/lock.c", "    if (!lock->writes) {", "    if (true) {"),
+        "grains/activation/lock.c", "    lock->hopeless |= !lock->writes;", "    lock->hopeless = true;"),
     "a participant does not read the row that may have been written": (
         "grains/activation/lock.c", "        teffi_state_lose(act);\n    teffi_lock_release(act);",
         "        teffi_lock_roll_back(act);\n    teffi_lock_release(act);"),
@@ -131,14 +131,14 @@ SIMULATED = {
         " && same_silo(all->list[k], all->list[i])))", "))"),
     "a transaction is written without the answer to its key": (
         "grains/activation/turn.c",
-        "        add_answer(turn, hash, err, *out);\n        lock->writes = true;",
+        "        record_answer(turn, hash, err, *out);\n        lock->writes = true;",
         "        lock->writes = true;"),
     "a batch with an unknown outcome counts as not written": (
-        "grains/activation/participants.c", "        err = read_outcome(ctx, b);",
-        "        err = b->n ? TEFF_E_IO : read_outcome(ctx, b);"),
+        "grains/activation/participants.c", "        err = read_batch_outcome(ctx, b);",
+        "        err = b->n ? TEFF_E_IO : read_batch_outcome(ctx, b);"),
     "an activation ends in the middle of a transaction": (
-        "grains/hosting/handler.c", "act->running == 0 && !teffi_lock_of(act)) {",
-        "act->running == 0) {"),
+        "grains/hosting/handler.c",
+        "act->running == 0 &&\n        !(act->busy & TEFFI_BUSY_LOCKED)) {", "act->running == 0) {"),
     "an activation that ends keeps what its transaction has queued": (
         "grains/hosting/handler.c", "(!act->reason || teffi_lock_of(act)))", "!act->reason)"),
     "a call that could not begin does not end its transaction": (
