@@ -117,7 +117,8 @@ SIMULATED = {
         "grains/activation/participants.c", "    if (!one->row.len)\n        return;",
         "    if (!one->row.len || !one->writes)\n        return;"),
     "a participant forgets a silent transaction, and the row stays": (
-        "grains/activation/lock.c", "    lock->hopeless |= !lock->writes;", "    lock->hopeless = true;"),
+        "grains/activation/lock.c", "    lock->hopeless |= !lock->writes;",
+        "    lock->hopeless = true;"),
     "a participant does not read the row that may have been written": (
         "grains/activation/lock.c", "        teffi_state_lose(act);\n    teffi_lock_release(act);",
         "        teffi_lock_roll_back(act);\n    teffi_lock_release(act);"),
@@ -138,7 +139,8 @@ SIMULATED = {
         "        err = b->n ? TEFF_E_IO : read_batch_outcome(ctx, b);"),
     "an activation ends in the middle of a transaction": (
         "grains/hosting/handler.c",
-        "act->running == 0 &&\n        !(act->busy & TEFFI_BUSY_LOCKED)) {", "act->running == 0) {"),
+        "act->running == 0 &&\n        !(act->busy & TEFFI_BUSY_LOCKED)) {",
+        "act->running == 0) {"),
     "an activation that ends keeps what its transaction has queued": (
         "grains/hosting/handler.c", "(!act->reason || teffi_lock_of(act)))", "!act->reason)"),
     "a call that could not begin does not end its transaction": (
