@@ -99,12 +99,65 @@ SIMULATED = {
     "a cancelled request runs": (
         "grains/hosting/handler.c",
         "return teffi_cancel_any(&node->home) && drop_if_cancelled(act, msg);", "return false;"),
+    # ---- transactions ----
+    "a transaction waits for an older one": (
+        "grains/activation/lock.c",
+        "    return dies || (is_new && older_one_waits(act, transaction)) ? TEFFI_DIE",
+        "    return false && (dies || (is_new && older_one_waits(act, transaction))) ? TEFFI_DIE"),
+    "the end of a transaction counts for each of its attempts": (
+        "grains/activation/lock.c", " || lock->owner.attempt != end->attempt)", ")"),
+    "a transaction that fails leaves the state as it is": (
+        "grains/activation/lock.c",
+        "        teffi_state_restore(act, (teffi_bytes){lock->before, lock->before_len});",
+        "        (void)0;"),
+    "a locked grain serves requests outside of the transaction": (
+        "grains/activation/activation.h", "!act->reason && !act->busy &&",
+        "!act->reason && !(act->busy & ~TEFFI_BUSY_LOCKED) &&"),
+    "a transaction does not compare the rows that it has only read": (
+        "grains/activation/participants.c", "    if (!one->row.len)\n        return;",
+        "    if (!one->row.len || !one->writes)\n        return;"),
+    "a participant forgets a silent transaction, and the row stays": (
+        "grains/activation/lock.c", "    lock->hopeless |= !lock->writes;",
+        "    lock->hopeless = true;"),
+    "a participant does not read the row that may have been written": (
+        "grains/activation/lock.c", "        teffi_state_lose(act);\n    teffi_lock_release(act);",
+        "        teffi_lock_roll_back(act);\n    teffi_lock_release(act);"),
+    "a transaction begins again as the same attempt": (
+        "grains/activation/transaction.c", "    transaction.attempt++;\n", ""),
+    "the participants of a call that has failed are not told": (
+        "grains/activation/turn.c", "    if (ctx->transaction)\n        attach_participants",
+        "    if (ctx->transaction && !err)\n        attach_participants"),
+    "only one of two activations of a grain is told": (
+        "grains/activation/participants.c",
+        " && same_silo(all->list[k], all->list[i])))", "))"),
+    "a transaction is written without the answer to its key": (
+        "grains/activation/turn.c",
+        "        record_answer(turn, hash, err, *out);\n        lock->writes = true;",
+        "        lock->writes = true;"),
+    "a batch with an unknown outcome counts as not written": (
+        "grains/activation/participants.c", "        err = read_batch_outcome(ctx, b);",
+        "        err = b->n ? TEFF_E_IO : read_batch_outcome(ctx, b);"),
+    "an activation ends in the middle of a transaction": (
+        "grains/hosting/handler.c",
+        "act->running == 0 &&\n        !(act->busy & TEFFI_BUSY_LOCKED)) {",
+        "act->running == 0) {"),
+    "an activation that ends keeps what its transaction has queued": (
+        "grains/hosting/handler.c", "(!act->reason || teffi_lock_of(act)))", "!act->reason)"),
+    "a call that could not begin does not end its transaction": (
+        "grains/request/reference.c", "    if (err && ctx->transaction)",
+        "    if (false && ctx->transaction)"),
+    "a silo that leaves does not wait for transactions that begin again": (
+        "grains/silo/lifecycle.c", "           !teffi_transactions_pause(node->grains) && ",
+        "           "),
     # ---- last, as they need several faults at once; some need thousands of seeds ----
     "the lease counts from the store's response": (
         "runtime/cluster/rows.c", "teffi_lease_renew(&ctx->home->lease, since_ns);",
         "teffi_lease_renew(&ctx->home->lease, teffi_now(ctx->node->platform));"),
     "a save without the fence": (
         "grains/activation/state.c", ".n_rows = rows[1].etag ? 2 : 1,", ".n_rows = 1,"),
+    "a transaction is written without fences": (
+        "grains/activation/participants.c", "    if (fence)\n        add_row(b, NULL, row);",
+        "    if (fence && !b)\n        add_row(b, NULL, row);"),
     "a silo that leaves does not tell those that left before": (
         "runtime/cluster/join.c", "teffi_membership_push_view(ctx, true);",
         "teffi_membership_push_view(ctx, false);"),

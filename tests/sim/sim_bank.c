@@ -33,6 +33,11 @@ uint64_t sim_bank_call(sim_world *w)
     return call;
 }
 
+uint64_t sim_bank_calls(const sim_world *w)
+{
+    return w->bank ? w->bank->n_calls : 0;
+}
+
 uint64_t sim_bank_run(sim_world *w, uint64_t call, unsigned expected)
 {
     sim_bank *bank = w->bank;

@@ -28,7 +28,7 @@ typedef struct options {
 } options;
 
 typedef struct totals {
-    uint64_t op_failures, runs, calls, failed, unknown, asks, moves, sim_ns, events;
+    uint64_t op_failures, runs, calls, failed, unknown, transactions, asks, moves, sim_ns, events;
 } totals;
 
 static options opt = {.first = 1, .seeds = 100};
@@ -92,6 +92,7 @@ static uint64_t run_seed(uint64_t seed)
     total.calls += world.calls;
     total.failed += world.failed;
     total.unknown += world.unknown;
+    total.transactions += sim_bank_calls(&world);
     total.asks += sim_processes_asks(&world);
     total.moves += world.moves;
     total.sim_ns += world.s.now_ns;
@@ -161,11 +162,11 @@ static void print_totals(double seconds)
     if (opt.each_op)
         printf("sim: %" PRIu64 " operations of the store failed\n", total.op_failures);
     printf("sim: ok: %" PRIu64 " runs, %" PRIu64 " calls (%" PRIu64 " failed, %" PRIu64
-           " unknown), %" PRIu64 " requests to processes, %" PRIu64 " joins and leaves, %" PRIu64
-           " events, %.0f s simulated in %.1f s: "
+           " unknown), %" PRIu64 " transactions, %" PRIu64 " requests to processes, %" PRIu64
+           " joins and leaves, %" PRIu64 " events, %.0f s simulated in %.1f s: "
            "%.0f times real time\n",
-           total.runs, total.calls, total.failed, total.unknown, total.asks, total.moves,
-           total.events, simulated, seconds, simulated / seconds);
+           total.runs, total.calls, total.failed, total.unknown, total.transactions, total.asks,
+           total.moves, total.events, simulated, seconds, simulated / seconds);
 }
 
 static sim_plant plant_of(const char *name)

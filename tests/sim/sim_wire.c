@@ -238,18 +238,20 @@ teff_err sim_wire_wait(sim_conn *conn, teffi_msg *msg)
     return TEFF_OK;
 }
 
+/* It may break the connection: then the rest is dropped with that. */
 void sim_wire_flush(sim_conn *conn)
 {
-    for (teffi_qnode *at; (at = teffi_queue_pop(&conn->unopened));) {
+    const sim_side *dialler = &conn->side[SIM_DIALLER];
+    for (teffi_qnode *at; dialler->up && (at = teffi_queue_pop(&conn->unopened));) {
         teffi_msg *msg = teffi_container(at, teffi_msg, link);
-        uint64_t now_ns = sim_node_now(conn->side[SIM_DIALLER].net->node);
+        uint64_t now_ns = sim_node_now(dialler->net->node);
         bool late = msg->deadline_ns && now_ns >= msg->deadline_ns;
         if (late)
             teffi_msg_free(msg);
         else
             teffi_bug_if(sim_wire_put(conn, SIM_DIALLER, msg));
     }
-    for (sim_frame *f; (f = sim_frames_take(&conn->fill));)
+    for (sim_frame *f; dialler->up && (f = sim_frames_take(&conn->fill));)
         sim_wire_send(conn, SIM_ACCEPTOR, f);
 }
 

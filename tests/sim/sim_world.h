@@ -166,6 +166,8 @@ void sim_bank_init(sim_world *w);
 void sim_bank_fini(sim_world *w);
 void sim_bank_plan(sim_world *w);
 void sim_bank_host(sim_silo *place);
+/* sim_bank_calls - transactions and plain reads of accounts so far. */
+uint64_t sim_bank_calls(const sim_world *w);
 /* sim_bank_ask - the audit's reads. sim_bank_check - when all have gone. */
 void sim_bank_ask(sim_world *w, teff_ctx *ctx);
 void sim_bank_check(sim_world *w);
