@@ -144,6 +144,14 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
     return dies || (is_new && older_one_waits(act, transaction)) ? TEFFI_DIE : TEFFI_SET_ASIDE;
 }
 
+teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction *transaction)
+{
+    const teffi_lock *lock = teffi_lock_of(act);
+    bool own = lock && teffi_transaction_is(&lock->owner, transaction) &&
+               lock->owner.attempt == transaction->attempt;
+    return own && lock->fate ? lock->fate : TEFF_E_ABORTED;
+}
+
 /* Is msg a request of the lock's transaction? */
 static bool is_of_owner(const teffi_lock *lock, const teffi_msg *msg)
 {

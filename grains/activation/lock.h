@@ -12,8 +12,8 @@
  *     no lock, no running turn                    locks the grain and starts
  *     T's lock, no running turn                   starts
  *     T's lock of an earlier attempt              rolls that back, then as without a lock
- *     T's lock of a later attempt, or one that    fails: TEFF_E_ABORTED
- *       cannot be committed any more
+ *     T's lock of a later attempt                 fails: TEFF_E_ABORTED
+ *     T's lock, at which a turn has failed        fails as that did
  *     the lock of an older transaction, or an     fails: TEFF_E_ABORTED; T's root begins again.
  *       older transaction that waits                A root itself holds nothing, and waits
  *     anything else                               waits
@@ -61,6 +61,7 @@ typedef struct teffi_lock {
     bool removes;      /* it was cleared last */
     bool hopeless;     /* cannot be committed any more: a turn has failed, or ABORT has come */
     bool reloads;      /* RELOAD has come */
+    teff_err fate;     /* the error of the turn that made it hopeless; TEFF_OK: none did */
     bool must_resolve; /* a life turn must end it, or one runs */
     /* of the turn that runs, or ran last (transaction.c) */
     uint32_t begun, heard; /* calls in the transaction: begun; whose participants are in list */
@@ -101,6 +102,10 @@ TEFF_MUST_USE bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *r
  * requests set aside. */
 teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
                                bool is_new);
+
+/* teffi_lock_refusal - the error of a request that must die: that of the turn which made the lock of
+ * its transaction and attempt hopeless, since it would fail again; else TEFF_E_ABORTED. */
+teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction *transaction);
 
 /* teffi_lock_count_waiting - msg joins (more) or leaves the requests set aside: count those of the
  * lock's transaction. */

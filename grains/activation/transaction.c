@@ -124,6 +124,8 @@ teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err 
     }
     if (!teffi_participants_add(ctx, lock, &own) && !err)
         err = teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the transaction");
+    if (err && !lock->hopeless)
+        lock->fate = err;
     lock->hopeless |= err != TEFF_OK;
     return err;
 }

@@ -151,6 +151,18 @@ __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, tef
     act->reason = act->reason ? act->reason : TEFF_REASON_VERSION;
 }
 
+/* Ends a request that must not run. in: transaction, NULL: it does not decode. */
+static void refuse_in_transaction(teffi_activation *act, teffi_msg *msg,
+                                  const teffi_transaction *transaction)
+{
+    teff_err err = transaction ? teffi_lock_refusal(act, transaction) : TEFF_E_MALFORMED;
+    refuse_queued(act, msg, err,
+                  err == TEFF_E_ABORTED ? "an older transaction has the grain, or this one was "
+                                          "rolled back"
+                  : transaction         ? "another call of the transaction to the grain has failed"
+                                        : "its transaction does not decode");
+}
+
 /* Starts a request of a transaction, sets it aside, or ends it. in: is_new, it was not set aside.
  * out: false: it stays set aside. */
 static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_method *method,
@@ -168,9 +180,7 @@ static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const te
     else if (verdict == TEFFI_START)
         start_request(act, msg, method);
     else
-        refuse_queued(act, msg, decodes ? TEFF_E_ABORTED : TEFF_E_MALFORMED,
-                      decodes ? "an older transaction has the grain, or this one was rolled back"
-                              : "its transaction does not decode");
+        refuse_in_transaction(act, msg, decodes ? &transaction : NULL);
     return true;
 }
 

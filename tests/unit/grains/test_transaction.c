@@ -84,6 +84,18 @@ static teff_err delegates(teff_ctx *turn, bank_balance *state, const bank_act *i
     return call(turn, in->to, adds, in->n, &out->n);
 }
 
+/* Two calls at once to the same grain, of which the first fails. */
+static teff_err overdraws_beside(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                                 bank_number *out)
+{
+    teff_call calls[2];
+    teff_err err =
+        bank_vault_obey_async(turn, in->to, ACT(adds_if_covered, .n = -in->n), NULL, &calls[0]);
+    err = err ? err : bank_vault_obey_async(turn, in->to, ACT(adds, .n = 1), NULL, &calls[1]);
+    bank_number *got;
+    return err ? err : bank_vault_obey_await(turn, calls[1], &got);
+}
+
 /* Ignores that a call failed. */
 static teff_err shrugs(teff_ctx *turn, bank_balance *none, const bank_act *in, bank_number *out)
 {
@@ -116,6 +128,7 @@ static void test_an_error_rolls_all_back(void **state)
     lab_fails(ctx, ask_vault("a", pays, 11, "b"), TEFF_E_USER(1));
     are_stored(10, 5);
     assert_int_equal(bank.batches, 0);
+    lab_fails(ctx, ask_teller(overdraws_beside, 11, "a", NULL), TEFF_E_USER(1));
     lab_fails(ctx, ask_teller(shrugs, 11, "a b", NULL), TEFF_E_USER(1));
     assert_non_null(strstr(teff_error(ctx), "as a call in it failed: not covered"));
     are_stored(10, 5);
