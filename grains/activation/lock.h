@@ -103,7 +103,7 @@ TEFF_MUST_USE bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *r
 teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
                                bool is_new);
 
-/* teffi_lock_refusal - the error of a request that must die: that of the turn which made the lock of
+/* teffi_lock_refusal - the error of a request that must die: that of the turn that made the lock of
  * its transaction and attempt hopeless, since it would fail again; else TEFF_E_ABORTED. */
 teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction *transaction);
 
