@@ -80,6 +80,9 @@ static void draw_plan(sim_world *w, task *t, int own)
         draw_deed(w, &t->deeds[i], own);
         t->list[i] = &t->deeds[i];
     }
+    for (size_t i = 0; i + 1 < t->plan.n_deeds; i++)
+        t->deeds[i].with_next = t->deeds[i].via && !(i > 0 && t->deeds[i - 1].with_next) &&
+                                (int)t->deeds[i + 1].account != own && drawn(w, 500);
     draw_amounts(w, t);
 }
 

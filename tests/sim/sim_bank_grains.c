@@ -60,19 +60,33 @@ static void teller_name(unsigned via, unsigned account, char name[16])
     sim_key_name(via * 2 + account % 2, name);
 }
 
-static teff_err begin_deed(const doing *d, const world_deed *deed, begun *b)
+/* Lets a teller do the deed, and maybe the next one. */
+static teff_err pass_deeds(const doing *d, size_t i, teff_call *call)
 {
     char name[16];
+    const world_deed *deed = d->plan->deeds[i];
+    world_deed deeds[2] = {*deed, *deed}, *list[2] = {&deeds[0], &deeds[1]};
+    if (deed->with_next)
+        deeds[1] = *d->plan->deeds[i + 1];
+    deeds[0].via = deeds[1].via = deed->via - 1;
+    deeds[0].with_next = deed->with_next && deeds[0].via;
+    deeds[1].with_next = false;
+    teller_name(deed->via, deed->account, name);
+    return world_teller_run_async(d->ctx, name,
+                                  world_plan(.n_deeds = deed->with_next ? 2 : 1, .deeds = list,
+                                             .run = d->run, .at_once = d->plan->at_once),
+                                  NULL, call);
+}
+
+static teff_err begin_deed(const doing *d, size_t i, begun *b)
+{
+    char name[16];
+    const world_deed *deed = d->plan->deeds[i];
     world_deed this = *deed;
-    world_deed *only = &this;
     this.run = d->run;
     *b = (begun){.is_plan = deed->via > 0, .waits = true};
-    if (deed->via) {
-        teller_name(deed->via, deed->account, name);
-        this.via--;
-        return world_teller_run_async(
-            d->ctx, name, world_plan(.n_deeds = 1, .deeds = &only, .run = d->run), NULL, &b->call);
-    }
+    if (deed->via)
+        return pass_deeds(d, i, &b->call);
     sim_key_name(deed->account, name);
     return deed->writes ? world_account_change_async(d->ctx, name, &this, NULL, &b->call)
                         : world_account_read_async(d->ctx, name, &this, NULL, &b->call);
@@ -87,13 +101,16 @@ static teff_err end_deed(const doing *d, const world_deed *deed, const begun *b)
 }
 
 /* Does a deed, or begins it. */
-static teff_err do_deed(const doing *d, const world_deed *deed, begun *b)
+static teff_err do_deed(const doing *d, size_t i, begun *b)
 {
     world_seen seen = WORLD__SEEN__INIT;
+    const world_deed *deed = d->plan->deeds[i];
     *b = (begun){0};
+    if (i > 0 && d->plan->deeds[i - 1]->with_next)
+        return TEFF_OK; /* a teller does it */
     if (d->own && sim_key_of(d->own->key) == deed->account)
         return apply_deed(d->own, deed, d->run, &seen);
-    return begin_deed(d, deed, b);
+    return begin_deed(d, i, b);
 }
 
 static teff_err do_one_by_one(const doing *d)
@@ -101,7 +118,7 @@ static teff_err do_one_by_one(const doing *d)
     teff_err first = TEFF_OK;
     for (size_t i = 0; i < d->plan->n_deeds && (!first || d->plan->shrugs); i++) {
         begun b;
-        teff_err err = do_deed(d, d->plan->deeds[i], &b);
+        teff_err err = do_deed(d, i, &b);
         if (!err && b.waits)
             err = end_deed(d, d->plan->deeds[i], &b);
         first = first ? first : err;
@@ -114,7 +131,7 @@ static teff_err do_at_once(const doing *d)
     begun b[SIM_DEEDS];
     teff_err first = TEFF_OK;
     for (size_t i = 0; i < d->plan->n_deeds; i++) {
-        teff_err err = do_deed(d, d->plan->deeds[i], &b[i]);
+        teff_err err = do_deed(d, i, &b[i]);
         first = first ? first : err;
         b[i].waits &= !err;
     }
