@@ -50,7 +50,7 @@ static uint32_t draw_pause(sim_world *w)
 static void draw_deed(sim_world *w, world_deed *deed, int own)
 {
     *deed = *world_deed(.account = (uint32_t)below(w, SIM_KEYS), .writes = drawn(w, 600),
-                        .pause_ms = draw_pause(w), .fails = drawn(w, 20), .ends = drawn(w, 20));
+                        .pause_ms = draw_pause(w), .fails = drawn(w, 20), .ends = drawn(w, 60));
     if ((int)deed->account != own && drawn(w, 250))
         deed->via = 1 + (uint32_t)below(w, 2);
 }
