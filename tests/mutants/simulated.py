@@ -104,8 +104,6 @@ SIMULATED = {
         "grains/activation/lock.c",
         "    return dies || (is_new && older_one_waits(act, transaction)) ? TEFFI_DIE",
         "    return false && (dies || (is_new && older_one_waits(act, transaction))) ? TEFFI_DIE"),
-    "the end of a transaction counts for each of its attempts": (
-        "grains/activation/lock.c", " || lock->owner.attempt != end->attempt)", ")"),
     "a transaction that fails leaves the state as it is": (
         "grains/activation/lock.c",
         "        teffi_state_restore(act, (teffi_bytes){lock->before, lock->before_len});",
@@ -116,9 +114,6 @@ SIMULATED = {
     "a transaction does not compare the rows that it has only read": (
         "grains/activation/participants.c", "    if (!one->row.len)\n        return;",
         "    if (!one->row.len || !one->writes)\n        return;"),
-    "a participant forgets a silent transaction, and the row stays": (
-        "grains/activation/lock.c", "    lock->hopeless |= !lock->writes;",
-        "    lock->hopeless = true;"),
     "a participant does not read the row that may have been written": (
         "grains/activation/lock.c", "        teffi_state_lose(act);\n    teffi_lock_release(act);",
         "        teffi_lock_roll_back(act);\n    teffi_lock_release(act);"),
@@ -156,6 +151,11 @@ SIMULATED = {
         "teffi_lease_renew(&ctx->home->lease, teffi_now(ctx->node->platform));"),
     "a save without the fence": (
         "grains/activation/state.c", ".n_rows = rows[1].etag ? 2 : 1,", ".n_rows = 1,"),
+    "the end of a transaction counts for each of its attempts": (
+        "grains/activation/lock.c", " || lock->owner.attempt != end->attempt)", ")"),
+    "a participant forgets a silent transaction, and the row stays": (
+        "grains/activation/lock.c", "    lock->hopeless |= !lock->writes;",
+        "    lock->hopeless = true;"),
     "a transaction is written without fences": (
         "grains/activation/participants.c", "    if (fence)\n        add_row(b, NULL, row);",
         "    if (fence && !b)\n        add_row(b, NULL, row);"),
