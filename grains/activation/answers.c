@@ -248,7 +248,7 @@ teff_err teffi_answers_take(teffi_activation *act, ProtobufCMessage *state, teff
     for (unsigned i = 0; i < state->n_unknown_fields && !err; i++)
         if (is_answer(&state->unknown_fields[i]))
             err = take_answer(act, &state->unknown_fields[i], scratch);
-        else
+        else if (state->unknown_fields[i].tag != TEFFI_MARK_FIELD)
             state->unknown_fields[n++] = state->unknown_fields[i];
     state->n_unknown_fields = n;
     return err;

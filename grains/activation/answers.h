@@ -26,6 +26,9 @@
 
 #include "activation/activation.h"
 
+/* The field of a row that says which transaction wrote it (participants.c). */
+enum { TEFFI_MARK_FIELD = 19871 };
+
 /* One answer, on the heap. */
 typedef struct teffi_answer {
     teffi_qnode link;
@@ -78,7 +81,8 @@ TEFF_MUST_USE teff_err teffi_answers_read(teff_ctx *ctx, const teffi_answer *ans
 ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *act,
                                          const ProtobufCMessage *state);
 
-/* teffi_answers_take - move the answers of a row from the unknown fields of its state to act.
+/* teffi_answers_take - move the answers of a row from the unknown fields of its state to act, and
+ * drop the mark of a transaction.
  * in:   scratch, for decoding. runs: on a worker's own stack.
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_answers_take(teffi_activation *act, ProtobufCMessage *state,

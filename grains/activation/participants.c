@@ -178,6 +178,28 @@ teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock, particip
 
 /* ---- the batch ---- */
 
+/* Each value that a transaction writes ends with the field TEFFI_MARK_FIELD of the transaction's
+ * age, root and attempt, so that a batch of unknown outcome is not taken for another that would
+ * have written the same. It is dropped when the row is loaded. */
+enum { MARK_HEAD = 4, MARK_BYTES = MARK_HEAD + 20 };
+
+/* out: value and mark, in ctx's memory. */
+static ProtobufCBinaryData add_mark(teff_ctx *ctx, ProtobufCBinaryData value,
+                                    const teffi_transaction *transaction)
+{
+    static const uint8_t head[MARK_HEAD] = {0xfa, 0xd9, 0x09, MARK_BYTES - MARK_HEAD};
+    uint8_t *all = teff_alloc(ctx, value.len + MARK_BYTES), *mark = all + value.len;
+    if (value.len)
+        memcpy(all, value.data, value.len);
+    memcpy(mark, head, MARK_HEAD);
+    memcpy(mark + MARK_HEAD, transaction, MARK_BYTES - MARK_HEAD); /* age, root, attempt */
+    return (ProtobufCBinaryData){value.len + MARK_BYTES, all};
+}
+
+_Static_assert(TEFFI_MARK_FIELD == ((0x09 << 14 | 0x59 << 7 | 0x7a) >> 3) &&
+                   offsetof(teffi_transaction, step) == MARK_BYTES - MARK_HEAD,
+               "the field's tag, for a field with a length; what the mark holds");
+
 typedef struct batch {
     teffi_row rows[TEFFI_STORE_BATCH_MAX];
     participant *of[TEFFI_STORE_BATCH_MAX]; /* whose row it is; NULL: a fence */
@@ -194,11 +216,14 @@ static void add_row(batch *b, participant *of, teffi_row row)
     b->rows[b->n++] = row;
 }
 
-static void add_state(batch *b, participant *one)
+static void add_state(teff_ctx *ctx, batch *b, participant *one,
+                      const teffi_transaction *transaction)
 {
     if (!one->row.len)
         return;
     b->n_writes += one->writes ? 1 : 0;
+    if (one->writes && !one->removes)
+        one->value = add_mark(ctx, one->value, transaction);
     add_row(b, one,
             (teffi_row){.table = "state",
                         .key = {one->row.data, one->row.len},
@@ -221,11 +246,12 @@ static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, u
 }
 
 /* The rows of own, all, and the fences of their silos and of the root's. */
-static void fill_batch(teff_ctx *ctx, batch *b, participant *own, participants *all)
+static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transaction,
+                       participant *own, participants *all)
 {
-    add_state(b, own);
+    add_state(ctx, b, own, transaction);
     for (size_t i = 0; i < all->n_list; i++)
-        add_state(b, all->list[i]);
+        add_state(ctx, b, all->list[i], transaction);
     size_t n_states = b->n;
     add_fence(ctx, b, n_states, ctx->node->id.silo, teffi_rows_own_fence(ctx).etag);
     for (size_t i = 0; i < all->n_list; i++)
@@ -287,11 +313,12 @@ static teff_err submit_batch(teff_ctx *ctx, batch *b)
 }
 
 /* A single row that was only read needs no check: it was read under the lock. */
-teff_err teffi_participants_write(teff_ctx *ctx, participant *own, participants *all)
+teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transaction,
+                                  participant *own, participants *all)
 {
     batch *b = teff_alloc(ctx, sizeof *b);
     memset(b, 0, sizeof *b);
-    fill_batch(ctx, b, own, all);
+    fill_batch(ctx, b, transaction, own, all);
     if (b->too_large)
         return teff_fail(ctx, TEFF_E_TOO_LARGE,
                          "a transaction may have at most %d rows: one of each grain with state, "

@@ -29,7 +29,8 @@ TEFF_MUST_USE teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *
 /* teffi_participants_write - write own and all in one batch, or find out that nothing needs to be
  * written. On TEFF_OK, etags of the entries that were written are the new ones.
  * errs: the store's; TEFF_E_UNKNOWN only if a read cannot tell either. */
-TEFF_MUST_USE teff_err teffi_participants_write(teff_ctx *ctx, Teff__Transaction__Participant *own,
+TEFF_MUST_USE teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transaction,
+                                                Teff__Transaction__Participant *own,
                                                 Teff__Transaction__Participants *all);
 
 /* teffi_participants_tell - send each its COMMIT, ABORT, RELOAD or RESOLVE. A message that is lost

@@ -177,7 +177,7 @@ teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
         teffi_transaction_abort(ctx, act);
         return err;
     }
-    err = teffi_participants_write(ctx, &own, all);
+    err = teffi_participants_write(ctx, &transaction, &own, all);
     teffi_step step = step_after(err);
     teffi_participants_tell(act->grains, all, &transaction, step);
     end_own(act, lock, step, own.etag);

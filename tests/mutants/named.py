@@ -191,4 +191,7 @@ NAMED = {
     "a batch of unknown outcome was not written": (
         "grains/activation/participants.c", "return all_written ? TEFF_OK : TEFF_E_UNKNOWN;",
         "return TEFF_E_IO;"),
+    "a transaction takes the same of another for its own": (
+        "grains/activation/participants.c", "one->writes && !one->removes)",
+        "one->writes && !one->removes && !one->row.len)"),
 }

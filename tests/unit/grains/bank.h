@@ -17,6 +17,7 @@ typedef enum fault {
     FAILS,           /* nothing is written */
     UNKNOWN_BEFORE,  /* nothing is written, and that is not known */
     UNKNOWN_WRITTEN, /* it is written, and that is not known */
+    UNKNOWN_OTHER,   /* others have written the same states, and that is not known */
 } fault;
 
 extern struct bank {

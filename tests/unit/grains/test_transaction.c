@@ -248,6 +248,22 @@ static void test_a_batch_that_fails_changes_nothing(void **state)
     are_stored(4, 11);
 }
 
+/* Others have written what the transaction would have: it is not taken for its own batch. */
+static void test_the_same_of_another_is_not_its_own(void **state)
+{
+    begin_with(10, 5);
+    bank.next_batch = UNKNOWN_OTHER;
+    lab_fails(ctx, ask_teller(moves, 3, "a b", NULL), TEFF_E_UNKNOWN);
+    balances_are(7, 8);
+    assert_int_equal(find_row_of_a().value.len, 2);
+    lab_ok(ctx, ask_teller(moves, 3, "a b", NULL));
+    assert_int_equal(find_row_of_a().value.len, 2 + 24);
+    are_stored(4, 11);
+    bank_number *out;
+    lab_ok(ctx, bank_vault_plain(ctx, "a", ACT(adds, .n = 1), &out));
+    assert_int_equal(find_row_of_a().value.len, 2);
+}
+
 static void test_a_row_that_has_changed_is_read_again(void **state)
 {
     int64_t n;
@@ -323,6 +339,7 @@ int main(void)
         EACH(test_only_what_was_saved_is_written),
         EACH(test_opposite_transfers_end),
         EACH(test_a_batch_that_fails_changes_nothing),
+        EACH(test_the_same_of_another_is_not_its_own),
         EACH(test_a_row_that_has_changed_is_read_again),
         EACH(test_a_key_counts_once),
     };
