@@ -76,17 +76,28 @@ static uint32_t parse_silo_key(const teffi_row *row, size_t prefix)
     return memcmp(rest, expected, 9) == 0 ? silo : 0;
 }
 
-/* Reads a silo's row. out: false: the row is unreadable. The content must name the key's silo, or
- * the row would count as another silo's. */
-static bool read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo, teffi_member_row *out)
+/* Reads a silo's row. The content must name the key's silo, or the row would count as another
+ * silo's. errs: TEFF_E_MALFORMED: the row is unreadable; TEFF_E_NOMEM. */
+static teff_err read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo,
+                            teffi_member_row *out)
 {
     ProtobufCMessage *msg;
-    if (!silo || !row->etag ||
-        teffi_unpack(&teff__cluster__member__descriptor, row->value.data, row->value.len,
-                     &ctx->arena, &msg))
-        return false;
+    teff_err err = !silo || !row->etag
+                       ? TEFF_E_MALFORMED
+                       : teffi_unpack(&teff__cluster__member__descriptor, row->value.data,
+                                      row->value.len, &ctx->arena, &msg);
+    if (err)
+        return err == TEFF_E_NOMEM ? err : TEFF_E_MALFORMED;
     const Teff__Cluster__Member *member = (Teff__Cluster__Member *)msg;
-    return member->node && member->node->silo == silo && convert_member(member, row->etag, out);
+    return member->node && member->node->silo == silo && convert_member(member, row->etag, out)
+               ? TEFF_OK
+               : TEFF_E_MALFORMED;
+}
+
+/* The row may be well: it must not be taken for an unreadable one. */
+static teff_err fail_without_memory(teff_ctx *ctx)
+{
+    return teff_fail(ctx, TEFF_E_NOMEM, "store: out of memory to read table %s", members_table);
 }
 
 /* Reads the version row. errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
@@ -96,6 +107,8 @@ static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *ro
     teff_err err = !row->etag ? TEFF_E_MALFORMED
                               : teffi_unpack(&teff__cluster__version_row__descriptor,
                                              row->value.data, row->value.len, &ctx->arena, &msg);
+    if (err == TEFF_E_NOMEM)
+        return fail_without_memory(ctx);
     if (err)
         return teff_fail(
             ctx, err,
@@ -120,7 +133,10 @@ static teff_err read_row(teff_ctx *ctx, const teffi_row *row, size_t prefix, tef
     if (row->key.len == prefix + 1 && ((const char *)row->key.data)[prefix] == 'v')
         return read_version(ctx, row, rows);
     teffi_member_row *out = &rows->rows[rows->n];
-    if (read_member(ctx, row, silo, out)) {
+    teff_err err = read_member(ctx, row, silo, out);
+    if (err == TEFF_E_NOMEM)
+        return fail_without_memory(ctx);
+    if (!err) {
         rows->n++;
         return TEFF_OK;
     }

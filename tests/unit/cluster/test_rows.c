@@ -13,6 +13,23 @@
 #include "node/ask.h"
 #include "lab.h"
 
+teff_err __real_teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+                             size_t len, teff_arena *arena, ProtobufCMessage **msg);
+teff_err __wrap_teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+                             size_t len, teff_arena *arena, ProtobufCMessage **msg);
+
+/* The arena that lacks memory for such messages; atomic as the silo's threads unpack, too. */
+static teff_arena *_Atomic scarce;
+static const ProtobufCMessageDescriptor *lacking;
+
+teff_err __wrap_teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+                             size_t len, teff_arena *arena, ProtobufCMessage **msg)
+{
+    return arena == atomic_load(&scarce) && desc == lacking
+               ? TEFF_E_NOMEM
+               : __real_teffi_unpack(desc, data, len, arena, msg);
+}
+
 /* A running silo gives a node with a store; the rows of cluster "dev" are its own. */
 static lab *l;
 static teff_ctx *ctx;
@@ -235,6 +252,33 @@ static void rows_that_are_no_members_are_skipped(void **state)
 }
 
 /* A row under another silo's key would let one silo speak for another. */
+static void expect_rows(size_t n, size_t junk)
+{
+    teffi_rows rows;
+    lab_ok(ctx, teffi_rows_read(ctx, &rows));
+    assert_int_equal(rows.n, n);
+    assert_int_equal(rows.junk, junk);
+}
+
+static void expect_no_memory_for(const ProtobufCMessageDescriptor *desc)
+{
+    teffi_rows rows;
+    lacking = desc;
+    atomic_store(&scarce, &ctx->arena);
+    teff_err err = teffi_rows_read(ctx, &rows);
+    atomic_store(&scarce, NULL);
+    assert_int_equal(err, TEFF_E_NOMEM);
+    assert_string_equal(teff_error(ctx), "store: out of memory to read table membership");
+}
+
+/* Or the reader would take a live silo for a dead one, and perhaps itself. */
+static void a_row_without_memory_to_read_it_is_not_skipped(void **state)
+{
+    expect_no_memory_for(&teff__cluster__member__descriptor);
+    expect_no_memory_for(&teff__cluster__version_row__descriptor);
+    expect_rows(1, 0);
+}
+
 static void a_row_under_a_foreign_key_is_skipped(void **state)
 {
     static const char *const keys[] = {"m00000002", "x", "", "m0000001", "m0000000g"};
@@ -543,14 +587,6 @@ static teff_silo *start_second(teff_silo *first, const char *store, const char *
     return start_with(&opt);
 }
 
-static void expect_rows(size_t n, size_t junk)
-{
-    teffi_rows rows;
-    lab_ok(ctx, teffi_rows_read(ctx, &rows));
-    assert_int_equal(rows.n, n);
-    assert_int_equal(rows.junk, junk);
-}
-
 /* Others' rows and its own, in both tables. */
 static void starts_among_damaged_rows(bool lent)
 {
@@ -658,6 +694,7 @@ int main(void)
         ROWS(a_look_finds_a_change),
         ROWS(a_read_of_the_table_is_a_change),
         ROWS(rows_that_are_no_members_are_skipped),
+        ROWS(a_row_without_memory_to_read_it_is_not_skipped),
         ROWS(a_row_under_a_foreign_key_is_skipped),
         ROWS(rows_that_are_skipped_are_logged_once),
         ROWS(a_damaged_version_row_is_told),
