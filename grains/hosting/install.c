@@ -3,9 +3,7 @@
  * Source:  Orleans' src/Orleans.Runtime/Catalog/ActivationCollector.cs */
 #include "hosting/install.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include "activation/type.h"
 #include "base/error.h"
 #include "call/wait.h"
@@ -104,7 +102,7 @@ teff_err teffi_grains_install(teffi_node *node, teff_grain_type **types, size_t 
 {
     node->grains = new_grains(node, types, n);
     if (!node->grains)
-        return teffi_fail(text, TEFF_E_NOMEM, "memory for activations: %s", strerror(errno));
+        return teffi_fail(text, TEFF_E_NOMEM, "out of memory for activations");
     node->upcalls = upcalls;
     node->home.exit_turn = teffi_life_exit_turn;
     teffi_node_set_target(node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle);
