@@ -79,7 +79,7 @@ static void run_lookup(void *arg)
     lookup->over = true;
     bool wanted = lookup->side;
     if (wanted)
-        teffi_reactor_edge(lookup->reactor, lookup->side);
+        teffi_reactor_report_edge(lookup->reactor, lookup->side);
     pthread_mutex_unlock(&lookup->lock);
     if (!wanted)
         free_socket_lookup(lookup);

@@ -67,7 +67,7 @@ static bool attempt_accept(reactor_side *side)
     } while (fd < 0 && !closed && should_accept_again(e));
     if (fd < 0 && !closed && e == EAGAIN)
         return false;
-    teffi_reactor_more(
+    teffi_side_set_ready(
         side); /* other connections may be queued; later accepts of a closed one end */
     if (fd >= 0)
         door->accepted = adopt_socket(door->transport, fd);
@@ -174,7 +174,7 @@ static void close_door(socket_door *door)
         return;
     remove_socket_file(fd);
     (void)shutdown(fd, SHUT_RDWR);
-    teffi_reactor_edge(door->transport->reactor, &door->accepts);
+    teffi_reactor_report_edge(door->transport->reactor, &door->accepts);
 }
 
 static void close_listening(teffi_transport *transport)

@@ -148,7 +148,7 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
 
 void teffi_socket_dial_start(teffi_stream_dial *dial)
 {
-    teffi_reactor_edge(dial->reactor, &dial->side); /* so that the first attempt runs at once */
+    teffi_reactor_report_edge(dial->reactor, &dial->side); /* so that the first attempt runs at once */
     teffi_reactor_begin_wait(dial->reactor, &dial->side);
 }
 
@@ -156,7 +156,7 @@ void teffi_socket_dial_cancel(teffi_stream_dial *dial)
 {
     /* pairs with attempt_dial(), which the edge below runs: so the attempt sees the flag */
     atomic_store_explicit(&dial->cancelled, true, memory_order_seq_cst);
-    teffi_reactor_edge(dial->reactor, &dial->side);
+    teffi_reactor_report_edge(dial->reactor, &dial->side);
 }
 
 void teffi_socket_dial_free(teffi_stream_dial *dial)

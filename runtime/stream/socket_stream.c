@@ -65,7 +65,7 @@ static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
         errno = ESHUTDOWN;
     bool hung_up = atomic_load_explicit(&s->source.hung_up, memory_order_relaxed);
     if (got > 0 ? (size_t)got == n || hung_up : errno != EAGAIN)
-        teffi_reactor_more(&s->in);
+        teffi_side_set_ready(&s->in);
     return got ? got : -1;
 }
 
@@ -87,7 +87,7 @@ static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigne
         sent = sendmsg(s->source.fd, &msg, MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     if (sent < 0 ? errno != EAGAIN : (size_t)sent == bytes_of(pieces, n))
-        teffi_reactor_more(&s->out);
+        teffi_side_set_ready(&s->out);
     return sent;
 }
 
@@ -111,7 +111,7 @@ static bool end_if_closed(const socket_stream *s, reactor_side *side, teffi_stre
     if (!is_closed_here(s))
         return false;
     *result = closed_here;
-    teffi_reactor_more(side);
+    teffi_side_set_ready(side);
     return true;
 }
 
@@ -127,7 +127,7 @@ static bool attempt_write(reactor_side *side)
     socket_stream *s = teffi_container(side, socket_stream, out);
     s->written = (teffi_stream_result){0};
     if (s->n_pieces == 0) {
-        teffi_reactor_more(side); /* nothing was sent: the next write need not wait for an edge */
+        teffi_side_set_ready(side); /* nothing was sent: the next write need not wait for an edge */
         return true;
     }
     return end_if_closed(s, side, &s->written) ||
@@ -170,7 +170,7 @@ static bool begin_write(teffi_stream *stream, const struct iovec *pieces, unsign
 static size_t receive_at_once(teffi_stream *stream, void *to, size_t n)
 {
     socket_stream *s = (socket_stream *)stream;
-    teffi_reactor_used(&s->in);
+    teffi_side_clear_ready(&s->in);
     ssize_t got = receive_bytes(s, to, n);
     return got > 0 ? (size_t)got : 0;
 }
@@ -178,7 +178,7 @@ static size_t receive_at_once(teffi_stream *stream, void *to, size_t n)
 static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, unsigned n)
 {
     socket_stream *s = (socket_stream *)stream;
-    teffi_reactor_used(&s->out);
+    teffi_side_clear_ready(&s->out);
     ssize_t sent = write_bytes(s, pieces, n);
     return sent > 0 ? (size_t)sent : 0;
 }
@@ -188,7 +188,7 @@ static void report_empty_write(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
     s->n_pieces = 0;
-    teffi_reactor_edge(s->reactor, &s->out);
+    teffi_reactor_report_edge(s->reactor, &s->out);
     teffi_reactor_begin_wait(s->reactor,
                              &s->out); /* last: the callback may have the stream freed */
 }
@@ -209,8 +209,8 @@ static void close_socket_stream(teffi_stream *stream)
     if (atomic_exchange_explicit(&s->closed, true, memory_order_seq_cst))
         return;
     (void)shutdown(s->source.fd, SHUT_RDWR);
-    teffi_reactor_edge(s->reactor, &s->in);
-    teffi_reactor_edge(s->reactor, &s->out);
+    teffi_reactor_report_edge(s->reactor, &s->in);
+    teffi_reactor_report_edge(s->reactor, &s->out);
 }
 
 /* Frees the stream, later: the thread that polls may still have events of it. */
