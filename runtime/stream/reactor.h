@@ -34,7 +34,7 @@ typedef struct reactor_source {
     struct reactor_source *next_dead;
 } reactor_source;
 
-enum { REACTOR_EVENTS = 64 }; /* at most, of one wait */
+enum { REACTOR_EVENTS = 64 }; /* per wait, at most */
 
 typedef struct teffi_reactor {
     teffi_poller poller; /* first */
