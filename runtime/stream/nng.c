@@ -34,8 +34,8 @@ struct teffi_stream_dial {
 
 enum { URL_MAX = 320 };
 
-/* Writes nng's URL of the address. out: false: the address is not valid; or it is a path and there is
- * TLS, which nng has over TCP only. */
+/* Writes nng's URL of the address. out: false: the address is not valid; or it is a path and TLS is
+ * on, which nng has over TCP only. */
 static bool make_url(const nng_transport *t, const char *address, char *url)
 {
     const char *path = teffi_address_path(address);
@@ -179,7 +179,7 @@ static void stop_nng_listeners(teffi_transport *transport)
 
 /* ---- TLS ---- */
 
-/* Makes a TLS configuration. Both sides must present a certificate; `authority` must have signed the
+/* Makes a TLS configuration. Both sides must present a certificate; authority must have signed the
  * peer's. Host names are not checked, because silos move between addresses.
  * errs: TEFF_E_INVALID: a file, named in text. */
 static teff_err make_tls_config(const char *certificate, const char *authority, nng_tls_mode mode,

@@ -67,8 +67,8 @@ static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream
 }
 
 /* Transfers what the socket can take or give at once. nng completes such an operation before
- * start() returns, so no thread is woken. Result 0 with count 0 means that it is pending: aborts it.
- * As it may complete before the abort, waits for its end, then uses its result.
+ * start() returns, so no thread is woken. Result 0 with count 0 means that it is pending:
+ * then aborts it, but it may complete before that; so waits for its end and uses its result.
  * out: bytes transferred; 0: none, or an error. */
 static size_t transfer_at_once(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
 {
