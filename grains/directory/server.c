@@ -63,7 +63,7 @@ static bool refuse_stranger(teffi_node *node, teffi_msg *msg)
 static bool park_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
 {
     teffi_shards *shards = node->grains->shards;
-    /* acquire: pairs with teffi_partitions_view() */
+    /* acquire: pairs with teffi_partitions_adopt_view() */
     if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
         return false;
     start_catching_up(node);

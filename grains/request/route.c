@@ -400,7 +400,7 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
 {
     teffi_pid holder;
     teffi_node_id placed = {0};
-    teff_err err = teffi_partition_begin(grains, ident, msg, &placed);
+    teff_err err = teffi_partition_push_first(grains, ident, msg, &placed);
     if (err == TEFF_OK) /* activated here, and msg was pushed */
         return;
     if (err == TEFF_E_UNAVAILABLE)
