@@ -121,7 +121,7 @@ static void send_to_placed_silo(teffi_grains *grains, const teffi_ident *ident, 
     if (teffi_node_none(*placed))
         *placed = teffi_place(grains, ident, msg->flags);
     if (teffi_node_none(*placed)) {
-        teffi_place_fail(grains, msg, teffi_place_newest(grains, ident->type));
+        teffi_place_fail(grains, msg, teffi_newest_version(grains, ident->type));
         return;
     }
     msg->flags |= TEFFI_MSG_PLACED;
