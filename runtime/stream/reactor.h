@@ -28,7 +28,7 @@ enum { SIDE_READY = 1, SIDE_WAITS = 2, SIDE_QUEUED = 4 };
 /* A socket in the epoll set. */
 typedef struct reactor_source {
     int fd;
-    _Atomic bool hung_up;   /* the peer has closed, or the socket failed: no more edges may come */
+    _Atomic bool hung_up;   /* the peer has closed, or the socket failed: perhaps no edge follows */
     reactor_side *in, *out; /* NULL: edges of this direction are ignored */
     void (*free)(struct reactor_source *source);
     struct reactor_source *next_dead;
