@@ -2,8 +2,8 @@
  * consistent: a new owner serves only when it knows all registered activations (recover.c).
  * Way:     route, direct, client (here), server (other silos) -> [partition] -> shard
  * States:  NOT_MINE --a view makes this silo the owner--> LOCKED --all responded--> SERVING
- *              ^-------------a view makes another silo the owner------------------------'
- * Threads: under the shard's lock.
+ *              ^------------a view makes another silo the owner------------------------'
+ * Threads: partitions are used under the shard's lock, which these functions take.
  * Source:  Orleans' src/Orleans.Runtime/GrainDirectory/GrainDirectoryPartition.cs */
 #pragma once
 
@@ -33,8 +33,8 @@ TEFF_MUST_USE teff_err teffi_partition_apply(teffi_grains *grains, uint32_t meth
                                              const teffi_ident *ident, teffi_pid pid,
                                              teffi_pid *holder, teffi_msg *msg);
 
-/* teffi_partition_set_registered - set act->registered, under the shard's lock. in: registered: the
- * partition's owner has confirmed that act holds the grain. out: the previous value. */
+/* teffi_partition_set_registered - take the shard's lock and set act->registered. in: registered:
+ * the partition's owner has confirmed that act holds the grain. out: the previous value. */
 bool teffi_partition_set_registered(teffi_activation *act, bool registered);
 
 /* teffi_partition_push_first - push a grain's first request without a look-up. If this silo serves

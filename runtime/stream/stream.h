@@ -132,8 +132,8 @@ struct teffi_transport {
 /* The PEM files of TLS; all NULL: no TLS. */
 typedef struct teffi_tls_files {
     const char *certificate;      /* this side's, with its key; shown at every connection */
-    const char *authority;        /* has signed dialled peers, and those at TEFFI_DOOR_SILOS */
-    const char *client_authority; /* has signed peers at TEFFI_DOOR_GATEWAY; NULL: no gateway */
+    const char *authority;        /* CA that signs dialled peers, and those at TEFFI_DOOR_SILOS */
+    const char *client_authority; /* CA that signs peers at TEFFI_DOOR_GATEWAY; NULL: no gateway */
 } teffi_tls_files;
 
 /* teffi_transport_nng - in: files, borrowed during the call.
