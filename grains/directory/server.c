@@ -44,8 +44,8 @@ static void start_catching_up(teffi_node *node)
 {
     teffi_shards *shards = node->grains->shards;
     if (!atomic_exchange(&shards->catching_up, true) &&
-        teffi_task_start(&node->home, adopt_newest_view, shards,
-                         "directory: catch up with a view", true))
+        teffi_task_start(&node->home, adopt_newest_view, shards, "directory: catch up with a view",
+                         true))
         shards->catching_up = false;
 }
 

@@ -37,10 +37,10 @@ typedef struct reactor_source {
 enum { REACTOR_EVENTS = 64 }; /* per wait, at most */
 
 typedef struct teffi_reactor {
-    teffi_poller poller; /* first */
-    int epoll, wakes;    /* wakes: an eventfd */
-    bool in_ms;          /* Linux before 5.11 and valgrind 3.19 wait for whole ms only */
-    _Atomic bool asleep; /* the thread that polls is in epoll, or on its way there */
+    teffi_poller poller;          /* first */
+    int epoll, wakes;             /* wakes: an eventfd */
+    bool in_ms;                   /* Linux before 5.11 and valgrind 3.19 wait for whole ms only */
+    _Atomic bool asleep;          /* the thread that polls is in epoll, or on its way there */
     reactor_side *_Atomic due;    /* list of sides to try, newest first */
     reactor_source *_Atomic dead; /* list of sources to close and free */
     /* used only by the thread that polls */
