@@ -16,11 +16,11 @@ typedef struct ask {
     teffi_node_id owner; /* out: the silo that was asked */
     uint64_t view;       /* out: version of the view that named the owner */
     bool none_active;    /* out: this silo has joined, but no silo of that view is ACTIVE */
-    const _Atomic uint64_t *until_ns; /* a look-up's latest deadline; NULL: none */
+    const _Atomic uint64_t *until_ns; /* latest deadline of a look-up's requests; NULL: none */
 } ask;
 
-/* Has the latest deadline of the look-up's requests passed? If a request with a later one joins
- * just after this, look_up() asks again. */
+/* Has the latest deadline of the look-up's requests passed? relaxed: if a request with a later
+ * deadline joins just after the load, send_located() in route.c looks up its grain again. */
 static bool ask_is_late(const ask *a, uint64_t now_ns)
 {
     return a->until_ns && now_ns >= atomic_load_explicit(a->until_ns, memory_order_relaxed);
@@ -35,6 +35,7 @@ static uint32_t get_ask_timeout_ms(const ask *a, uint64_t now_ns)
     return left_ms < ASK_TIMEOUT_MS ? (uint32_t)left_ms : ASK_TIMEOUT_MS;
 }
 
+/* Sends a DirectoryAsk to silo `to` and waits for the response. */
 static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const teffi_ident *ident,
                          teffi_pid pid, uint64_t version, uint32_t timeout_ms,
                          const Teff__Cluster__DirectoryResponse **response)
@@ -55,8 +56,8 @@ static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const
 }
 
 /* Asks the silo a->owner. out: a->holder. errs: TEFF_E_NOT_FOUND: none; TEFF_E_UNAVAILABLE: try
- * again after a change; TEFF_E_OVERLOADED: its directory is full, do not try again (an
- * unregistration gets TEFF_E_UNAVAILABLE instead, as it must be done). */
+ * again after a change; TEFF_E_OVERLOADED: its directory is full, do not try again. UNREGISTER gets
+ * TEFF_E_UNAVAILABLE instead of that, because it must succeed in the end. */
 static teff_err ask_remote(teff_ctx *ctx, ask *a)
 {
     const Teff__Cluster__DirectoryResponse *response;
@@ -64,7 +65,7 @@ static teff_err ask_remote(teff_ctx *ctx, ask *a)
                             get_ask_timeout_ms(a, teffi_now(ctx->node->platform)), &response);
     if (err == TEFF_E_OVERLOADED && a->method != TEFFI_METHOD_UNREGISTER)
         return err;
-    if (err) { /* the owner may have died: look for a view without it */
+    if (err) { /* the owner may have died, and a newer view may have another owner */
         teffi_membership_refresh_soon(ctx->node->membership);
         return TEFF_E_UNAVAILABLE;
     }
@@ -80,7 +81,7 @@ static teff_err ask_remote(teff_ctx *ctx, ask *a)
 }
 
 /* Finds the partition's owner in the current view. out: a->owner (zero: none); a->view, the view's
- * version; a->none_active: this silo has joined, and no silo is active. */
+ * version; a->none_active: this silo has joined, and the view has no ACTIVE silo. */
 static void find_owner(teffi_node *node, ask *a)
 {
     /* Read before the view: if true, the view is that of the join or a later one. */
@@ -92,9 +93,9 @@ static void find_owner(teffi_node *node, ask *a)
     teffi_view_unref(view);
 }
 
-/* Asks the partition's owner, this silo or another one. Holds no reference to a view while it waits
- * for the response: if the silo closes meanwhile, this turn is never resumed and would leak the
- * view. errs: TEFF_E_UNAVAILABLE: try again when the view has changed. */
+/* Asks the partition's owner, which is this silo or another one. Holds no reference to a view while
+ * it waits for the response: if the silo closes meanwhile, this turn is never resumed, and the view
+ * would leak. errs: TEFF_E_UNAVAILABLE: try again when the view has changed. */
 static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
 {
     teffi_node *node = ctx->node;
@@ -103,12 +104,12 @@ static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
         return teffi_partition_apply(node->grains, a->method, a->ident, a->pid, &a->holder, NULL);
     if (!teffi_node_none(a->owner))
         return ask_remote(ctx, a);
-    /* There is no owner, so that there is no entry to remove. */
+    /* Without an owner there is no entry to remove. */
     return a->method == TEFFI_METHOD_UNREGISTER ? TEFF_E_NOT_FOUND : TEFF_E_UNAVAILABLE;
 }
 
-/* Asks until the owner has responded, the look-up's deadline or ASK_DEADLINE_MS has passed, or this
- * silo or the whole cluster stops serving. */
+/* Asks again and again until the owner has responded, or the look-up's deadline or ASK_DEADLINE_MS
+ * has passed, or this silo closes, its lease is over, or no silo is ACTIVE. */
 static teff_err ask_owner_with_retries(teff_ctx *ctx, ask *a)
 {
     uint64_t deadline = teffi_now(ctx->node->platform) + ASK_DEADLINE_MS * 1000000ull;
@@ -133,8 +134,8 @@ static teff_err ask_owner_with_retries(teff_ctx *ctx, ask *a)
     }
 }
 
-/* Is version still that of the view? Compares versions, not owners: an owner that lost the
- * partition and got it back no longer has its entries. */
+/* Is version still that of the current view? Compares versions, not owners, because an owner that
+ * lost the partition and got it back no longer has its entries. */
 static bool view_is_current(teffi_node *node, uint64_t version)
 {
     const teffi_view *view = teffi_view_get(node);
@@ -143,9 +144,9 @@ static bool view_is_current(teffi_node *node, uint64_t version)
     return same;
 }
 
-/* Order: set registered, which recovery reads, then compare the view. So either the recovery of a
- * new owner lists the activation, or view_is_current() sees the view that made that owner and the
- * loop asks it. */
+/* Order: sets `registered`, which recovery reads, then compares the view. So either the recovery of
+ * a new owner lists the activation, or view_is_current() sees the view with the new owner and the
+ * loop asks that owner. */
 teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act, teffi_pid *holder)
 {
     teffi_ident ident = teffi_activation_ident(act);

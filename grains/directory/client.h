@@ -9,14 +9,15 @@
 /* teffi_directory_register - register act as the grain's activation.
  * out:  TEFF_OK: *holder is act, and later owners of the partition will know it;
  *       TEFF_E_EXISTS: *holder is another activation.
- * errs: TEFF_E_UNAVAILABLE, TEFF_E_OVERLOADED. */
+ * errs: TEFF_E_UNAVAILABLE, TEFF_E_OVERLOADED, TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act,
                                                 teffi_pid *holder);
 
 /* teffi_directory_lookup - which activation holds the grain?
- * in:   until_ns, the deadline (monotonic clock), which other threads may raise meanwhile.
- * out:  *holder; TEFF_E_NOT_FOUND: none. errs: as above; TEFF_E_TIMEOUT: the deadline has
- *       passed. */
+ * in:   until_ns, the deadline (monotonic clock), which other threads may raise meanwhile; NULL:
+ *       none.
+ * out:  *holder; TEFF_E_NOT_FOUND: none.
+ * errs: TEFF_E_UNAVAILABLE, TEFF_E_OVERLOADED; TEFF_E_TIMEOUT: the deadline has passed. */
 TEFF_MUST_USE teff_err teffi_directory_lookup(teff_ctx *ctx, const teffi_ident *ident,
                                               const _Atomic uint64_t *until_ns, teffi_pid *holder);
 
@@ -26,14 +27,14 @@ TEFF_MUST_USE teff_err teffi_directory_unregister(teff_ctx *ctx, const teffi_ide
                                                   teffi_pid pid);
 
 /* teffi_directory_deactivate - ask pid's silo to end the activation pid, which lost the grain, and
- * wait for the response. in: version, of the view in which it lost. errs: of a request to that
- * silo. */
+ * wait for the response; pid may end later than that (END_WAIT_MS in server.c).
+ * in:   version, of the view in which it lost. errs: of a request to that silo. */
 TEFF_MUST_USE teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ident *ident,
                                                   teffi_pid pid, uint64_t version,
                                                   uint32_t timeout_ms);
 
-/* teffi_directory_tell_moved - tell silo `to` that the grain is not here, so that silo `to` drops
- * its cached location. One-way; does nothing for a client or this silo. runs: any thread. */
+/* teffi_directory_tell_moved - tell silo `to` that the grain is not here, so that it drops its
+ * cached location. One-way. Does nothing if `to` is a client or this silo. runs: on any thread. */
 void teffi_directory_tell_moved(teffi_grains *grains, const teffi_ident *ident, teffi_node_id to);
 
 /* ---- a PID as a message of cluster.proto, and back; for server.c too ---- */

@@ -1,8 +1,8 @@
 /* location_cache.c - lines of 8 entries, the newest first; a table of silos by number.
- * Threads: any; if puts and drops race in a line, an entry may be lost or be there twice. */
+ * Threads: any. If puts and drops race in a line, an entry may be lost, or may be there twice. */
 #include "directory/location_cache.h"
 
-/* relaxed, in this whole file: no other data depends on these words; stale ones are wrong hints */
+/* relaxed, in this whole file: no other data depends on these words; a stale one is a wrong hint */
 static uint64_t load_entry(const _Atomic uint64_t *word)
 {
     return atomic_load_explicit(word, memory_order_relaxed);
@@ -67,8 +67,8 @@ void teffi_locations_adopt_view(teffi_location_cache *cache, const teffi_view *v
 
 /* ---- entries ---- */
 
-/* out: index in the line of the entry that a grain's new entry replaces: the grain's older entry,
- * else the first empty one, else the last. The caller moves the entries before it down by one. */
+/* out: index in the line of the entry to replace by a new entry of the grain: the grain's older
+ * entry, else the first empty one, else the last. The caller then moves the entries before it. */
 static unsigned find_cache_place(_Atomic uint64_t *line, uint64_t hash)
 {
     unsigned empty = TEFFI_LOCATION_WAYS - 1;

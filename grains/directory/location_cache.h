@@ -1,5 +1,5 @@
 /* location_cache.h - to which other silo was the last request for a grain sent? A hint: a wrong one
- * costs a hop and is dropped.
+ * costs one hop and is then dropped.
  * Way:     route, directory (MOVED) -> [location_cache] -> the silo to send to
  * Threads: any, without a lock: an entry is one word. teffi_locations_adopt_view: one thread at a
  *          time.
@@ -17,13 +17,14 @@ enum { TEFFI_LOCATION_LINES = 1 << 13, TEFFI_LOCATION_WAYS = 8, TEFFI_LOCATION_S
 
 typedef struct teffi_location_cache {
     _Atomic uint64_t words[TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS];
-    /* teffi_node_word by number, of silos in the view; 0: none. Further silos are not cached. */
+    /* by number: teffi_node_word of a silo in the view; 0: no silo. Silos without a number are not
+     * cached. */
     _Atomic uint64_t silos[TEFFI_LOCATION_SILOS];
-    _Atomic uint32_t n_silos; /* numbers over this were never used */
+    _Atomic uint32_t n_silos; /* the highest number that was ever used */
 } teffi_location_cache; /* zeroed memory is an empty cache; its untouched pages cost nothing */
 
-/* teffi_locations_adopt_view - give numbers to the view's members but self; drop the entries of
- * silos that left the view. */
+/* teffi_locations_adopt_view - give numbers to the members of the view, except self; drop the
+ * entries of silos that have left the view. */
 void teffi_locations_adopt_view(teffi_location_cache *cache, const teffi_view *view,
                                 teffi_node_id self);
 
@@ -39,7 +40,7 @@ static inline size_t teffi_location_line(uint64_t hash)
     return hash % TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS;
 }
 
-/* teffi_location_get - the cached silo of a grain, a member of the view; zero: not cached. */
+/* teffi_location_get - the cached silo of a grain, which is a member of the view; zero: none. */
 static inline teffi_node_id teffi_location_get(const teffi_location_cache *cache, uint64_t hash)
 {
     const _Atomic uint64_t *line = &cache->words[teffi_location_line(hash)];
@@ -56,7 +57,7 @@ static inline teffi_node_id teffi_location_get(const teffi_location_cache *cache
     return (teffi_node_id){0};
 }
 
-/* teffi_location_put - cache the silo of a grain, by the grain's hash, if it is in the view. */
+/* teffi_location_put - cache the silo of a grain, by the grain's hash, if the silo has a number. */
 void teffi_location_put(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo);
 
 /* teffi_location_drop - drop the entry of a grain if it names silo. */

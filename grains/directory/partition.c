@@ -77,9 +77,9 @@ static teffi_activation *find_registered(teffi_grains *grains, const teffi_ident
     return act && act->registered ? act : NULL;
 }
 
-/* Does method (REGISTER, LOOKUP, UNREGISTER) for pid. For an activation of this silo, sets or
- * clears `registered`; for another silo's, adds an entry, or lets find_or_drop_entry() remove it.
- * An entry overrides this silo's activation. out: as teffi_partition_apply(). */
+/* Does method (REGISTER, LOOKUP, UNREGISTER) for pid. If pid is of this silo, sets or clears its
+ * `registered`; if not, adds an entry, or lets find_or_drop_entry() remove it. An entry overrides
+ * this silo's activation. out: as teffi_partition_apply(). */
 static teff_err apply_locked(teffi_grains *grains, teffi_shard *shard, uint32_t method,
                              const teffi_ident *ident, teffi_pid pid, teffi_pid *holder)
 {
@@ -153,7 +153,7 @@ teff_err teffi_partition_apply(teffi_grains *grains, uint32_t method, const teff
     pthread_mutex_lock(&shard->lock);
     if (shard->phase == TEFFI_SERVING)
         err = apply_locked(grains, shard, method, ident, pid, holder);
-    else if (shard->phase == TEFFI_LOCKED && msg)
+    else if (shard->phase == TEFFI_LOCKED && msg) /* parked under the lock: see parked_lock */
         err = teffi_partitions_park(grains->shards, msg) ? TEFF_E_CLOSED : TEFF_E_OVERLOADED;
     pthread_mutex_unlock(&shard->lock);
     return err;
@@ -171,8 +171,8 @@ bool teffi_partition_set_registered(teffi_activation *act, bool registered)
 
 /* ---- making a registered activation ---- */
 
-/* Does this silo serve the grain's partition, and does no other silo hold the grain? Valid while
- * the shard's lock is held; drops an outdated entry. */
+/* Does this silo serve the grain's partition, and does no other silo hold the grain? Drops an entry
+ * whose silo has left the view. The shard's lock is held. */
 static bool grain_is_free(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
@@ -180,9 +180,9 @@ static bool grain_is_free(teffi_grains *grains, const teffi_ident *ident)
            !find_or_drop_entry(grains, shard, TEFFI_METHOD_REGISTER, ident, (teffi_pid){0});
 }
 
-/* Finds this silo's activation of the grain; else chooses a silo for the grain, and makes the
- * activation if that is this silo. Shard's lock held. out: as teffi_partition_begin(), without the
- * push. */
+/* Finds this silo's activation of the grain. If there is none, chooses a silo for the grain, and
+ * makes the activation if that is this silo. The shard's lock is held. out: as
+ * teffi_partition_push_first(), without the push. */
 static teff_err find_or_create_locked(teffi_grains *grains, const teffi_ident *ident,
                                       teffi_msg *msg, teffi_node_id *placed, teffi_activation **act)
 {
@@ -198,8 +198,8 @@ static teff_err find_or_create_locked(teffi_grains *grains, const teffi_ident *i
     return teffi_shard_create(grains, ident, true, NULL, act);
 }
 
-teff_err teffi_partition_begin(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                               teffi_node_id *placed)
+teff_err teffi_partition_push_first(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                                    teffi_node_id *placed)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teffi_activation *act;
@@ -229,16 +229,16 @@ teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_id
         teffi_shard_create(grains, ident, true, &claimed, &act) != TEFF_OK)
         act = NULL;
     pthread_mutex_unlock(lock);
-    /* Not claimed: a sender that had found this memory's previous grain has pushed to the group.
-     * The caller must queue its call. */
+    /* The claim fails if a late push for the previous grain of this memory has come first. Then the
+     * activation exists, and the caller must queue its request. */
     return claimed ? act : NULL;
 }
 
 /* ---- phases ---- */
 
-/* Adapts a partition to view version. in: mine, this silo owns the partition in that view. An owner
- * that missed a view with another owner keeps its entries: the other one never served, as it needs
- * a response of this silo in that view. out: true: the partition is LOCKED. */
+/* Changes a partition's phase for view version. in: mine: this silo is the owner in that view. If
+ * this silo missed a view with another owner, it keeps its entries: that owner never served, as it
+ * needed a response of this silo for that view. out: true: the partition is LOCKED. */
 static bool change_phase(teffi_shard *shard, bool mine, uint64_t version)
 {
     pthread_mutex_lock(&shard->lock);
@@ -255,7 +255,7 @@ static bool change_phase(teffi_shard *shard, bool mine, uint64_t version)
     return locked;
 }
 
-bool teffi_partitions_view(teffi_grains *grains, const teffi_view *now)
+bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now)
 {
     teffi_shards *shards = grains->shards;
     bool locked = false;
@@ -263,7 +263,8 @@ bool teffi_partitions_view(teffi_grains *grains, const teffi_view *now)
         bool mine = teffi_node_is(teffi_view_owner(now, i), grains->node->id);
         locked |= change_phase(&shards->at[i], mine, now->version);
     }
-    /* release: pairs with park_if_behind() in server.c, which reads the phases after the version */
+    /* release: pairs with park_if_behind() in server.c: a request that it lets through finds the
+     * phases of this view or a newer one */
     atomic_store_explicit(&shards->version, now->version, memory_order_release);
     teffi_partitions_deliver(grains);
     return locked;
@@ -290,7 +291,7 @@ bool teffi_partitions_list_locked(teffi_grains *grains, uint8_t *set)
     return any;
 }
 
-/* A fixed order of PIDs, so that all silos that compare two activations get the same result. */
+/* Is a before b in the order of PIDs? All silos that compare two PIDs get the same result. */
 static bool pid_is_lower(teffi_pid a, teffi_pid b)
 {
     uint64_t x = teffi_node_word(a.node), y = teffi_node_word(b.node);
@@ -299,8 +300,9 @@ static bool pid_is_lower(teffi_pid a, teffi_pid b)
     return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;
 }
 
-/* Of the present holder and pid, the lower PID holds the grain. An entry overrides a registered
- * activation of this silo, which stays in the index. out: as teffi_partition_merge(). */
+/* Compares the present holder with pid: the lower PID holds the grain from now on. A registered
+ * activation of this silo stays in the index; an entry overrides it. out: as
+ * teffi_partition_merge(). */
 static teff_err merge_locked(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
                              teffi_pid pid, teffi_pid *loser)
 {

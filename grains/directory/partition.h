@@ -1,9 +1,9 @@
-/* partition.h - which activation holds a grain, for the partitions that this silo owns. Strongly
- * consistent: a new owner serves only when it knows all confirmed activations (recover.c).
+/* partition.h - which activation holds a grain? For the partitions that this silo owns. Strongly
+ * consistent: a new owner serves only when it knows all registered activations (recover.c).
  * Way:     route, direct, client (here), server (other silos) -> [partition] -> shard
- * States:  NOT_MINE --a view gives it to this silo--> LOCKED --all responded--> SERVING
- *              ^--------------a view gives it to another silo--------------------'
- * Threads: under the shard's lock.
+ * States:  NOT_MINE --a view makes this silo the owner--> LOCKED --all responded--> SERVING
+ *              ^------------a view makes another silo the owner------------------------'
+ * Threads: partitions are used under the shard's lock, which these functions take.
  * Source:  Orleans' src/Orleans.Runtime/GrainDirectory/GrainDirectoryPartition.cs */
 #pragma once
 
@@ -19,61 +19,67 @@ enum {
     TEFFI_METHOD_DEACTIVATE = 6
 };
 
-/* limits of the requests that are parked in a silo's directory: number and memory */
+/* limits of the parked requests of a silo: their number and their memory */
 enum { TEFFI_PARKED_MAX = 10000, TEFFI_PARKED_BYTES_MAX = 16 * 1024 * 1024 };
 
-/* teffi_partition_apply - do a REGISTER, LOOKUP or UNREGISTER. No lock held; does not block.
- * in:   msg, the request of another silo, or NULL.
+/* teffi_partition_apply - do a REGISTER, LOOKUP or UNREGISTER, if this silo serves the partition.
+ * in:   pid, the activation to register or unregister. msg, the request of another silo, or NULL.
  * out:  TEFF_OK: *holder holds the grain. TEFF_E_NOT_FOUND: no activation holds it.
  *       TEFF_E_UNAVAILABLE: this silo does not serve the partition, use client.h. TEFF_E_NOMEM.
  *       If msg is not NULL and the partition is LOCKED: TEFF_E_CLOSED: msg was parked;
- *       TEFF_E_OVERLOADED: too many requests are parked. */
+ *       TEFF_E_OVERLOADED: too many requests are parked.
+ * runs: without the shard's lock; does not block. */
 TEFF_MUST_USE teff_err teffi_partition_apply(teffi_grains *grains, uint32_t method,
                                              const teffi_ident *ident, teffi_pid pid,
                                              teffi_pid *holder, teffi_msg *msg);
 
-/* teffi_partition_set_registered - set act->registered: the partition's owner has confirmed the
- * activation, or no longer does. out: the previous value. */
+/* teffi_partition_set_registered - take the shard's lock and set act->registered. in: registered:
+ * the partition's owner has confirmed that act holds the grain. out: the previous value. */
 bool teffi_partition_set_registered(teffi_activation *act, bool registered);
 
-/* teffi_partition_begin - fast path of a grain's first request: if this silo serves the partition
- * and no activation holds the grain, place the grain; if it is placed here, make its activation,
- * registered, and push msg.
+/* teffi_partition_push_first - push a grain's first request without a look-up. If this silo serves
+ * the partition and no activation holds the grain, chooses a silo for it. If that is this silo,
+ * makes the activation, registered. Pushes msg to the activation of this silo.
  * out:  as teffi_shard_push; TEFF_E_NOT_FOUND: send msg to silo *placed (zero: no silo hosts the
- *       type), which activates the grain; TEFF_E_UNAVAILABLE: take the slow path, a look-up. */
-TEFF_MUST_USE teff_err teffi_partition_begin(teffi_grains *grains, const teffi_ident *ident,
-                                             teffi_msg *msg, teffi_node_id *placed);
+ *       type), which activates the grain; TEFF_E_UNAVAILABLE: a look-up is needed. */
+TEFF_MUST_USE teff_err teffi_partition_push_first(teffi_grains *grains, const teffi_ident *ident,
+                                                  teffi_msg *msg, teffi_node_id *placed);
 
-/* teffi_partition_claim_new - the same for a bare type and a caller that runs the request itself.
- * out:  the new activation: registered, VALID, its group claimed. NULL: take the slow path. */
+/* teffi_partition_claim_new - make a grain's activation in the same case, if its type is bare; for
+ * a caller that runs the request itself.
+ * out:  the new activation: registered, VALID, its group claimed. NULL: queue the request. */
 teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_ident *ident);
 
-/* teffi_partitions_view - change the phases for a new view. Called for one view at a time.
+/* teffi_partitions_adopt_view - change the phases for a new view, and deliver the parked requests.
+ * in:   now, the new view; the call for the previous view has returned.
  * out:  true: some partitions are LOCKED and need recovery. */
-bool teffi_partitions_view(teffi_grains *grains, const teffi_view *now);
+bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now);
 
 /* ---- recovery ---- */
 
 /* teffi_partitions_list_locked - begin a round of recovery: fill set with the LOCKED partitions,
- * and drop their entries of earlier rounds. in: set, NULL: only ask. out: false: none is LOCKED. */
+ * and drop their entries, which come from earlier rounds. in: set, NULL: only tell whether any
+ * partition is LOCKED. out: false: none is. */
 bool teffi_partitions_list_locked(teffi_grains *grains, uint8_t *set);
 
-/* teffi_partition_merge - put an activation of another silo, found by recovery in view version,
- * into its LOCKED partition.
+/* teffi_partition_merge - put an activation of another silo into its LOCKED partition.
+ * in:   version, of the view for which recovery found pid.
  * out:  TEFF_OK; TEFF_E_EXISTS: two activations hold the grain; *loser, the one with the higher
  *       PID, must be deactivated before the partition serves.
  * errs: TEFF_E_CLOSED: not LOCKED, or locked by a newer view; TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_partition_merge(teffi_grains *grains, const teffi_ident *ident,
                                              teffi_pid pid, uint64_t version, teffi_pid *loser);
 
-/* teffi_partitions_unlock - make those partitions of set SERVING that were locked by view version
- * or an older view, and deliver the parked requests. */
+/* teffi_partitions_unlock - make the LOCKED partitions of set SERVING, except those that a view
+ * newer than version has locked. Then deliver the parked requests, and wake the callers of
+ * teffi_membership_wait(). */
 void teffi_partitions_unlock(teffi_grains *grains, const uint8_t *set, uint64_t version);
 
 /* ---- requests of other silos that wait until a view is adopted or partitions are served ---- */
 
 /* teffi_partitions_park - park msg. out: false: too many requests are parked; the caller owns msg.
- * teffi_partitions_deliver - deliver all parked requests to this node; each may be parked again. */
+ * teffi_partitions_deliver - deliver all parked requests to this node, where each is handled anew
+ *       and may be parked again. */
 bool teffi_partitions_park(teffi_shards *shards, teffi_msg *msg);
 void teffi_partitions_deliver(teffi_grains *grains);
 

@@ -1,4 +1,4 @@
-/* placement.c - the strategies: random, prefer local, by hash; the versions of the silos. */
+/* placement.c - the strategies: random, prefer local, by hash; the versions that silos host. */
 #include "directory/placement.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 /* What a silo must host. */
 typedef struct wanted {
     uint32_t type;
-    uint32_t version; /* this or a newer one: each version serves the callers of older ones */
+    uint32_t version; /* or a newer one, since each version serves callers of older ones */
 } wanted;
 
 static bool can_host(const teffi_member *member, wanted want)
@@ -16,7 +16,8 @@ static bool can_host(const teffi_member *member, wanted want)
            teffi_member_version(member, want.type) >= (int64_t)want.version;
 }
 
-/* Reservoir sampling: chooses in one pass, each candidate with the same chance. out: zero: none. */
+/* Chooses a silo in one pass, each with the same chance (reservoir sampling). out: zero: none can
+ * host the type. */
 static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, wanted want)
 {
     const teffi_platform *platform = grains->node->platform;
@@ -28,9 +29,9 @@ static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, w
     return chosen;
 }
 
-/* Rendezvous hashing: the silo with the highest hash of {grain, silo}. When a silo joins or leaves,
- * only its own grains get another place. out: zero: none can host the type. */
-static teffi_node_id pick_hash(const teffi_view *view, const teffi_ident *ident, wanted want)
+/* Chooses the silo with the highest hash of {grain, silo} (rendezvous hashing): if a silo joins or
+ * leaves, only the grains of that silo get another place. out: zero: none can host the type. */
+static teffi_node_id pick_by_hash(const teffi_view *view, const teffi_ident *ident, wanted want)
 {
     uint64_t place = teffi_key_place(ident->type, ident->key, ident->key_len), best = 0;
     teffi_node_id chosen = {0};
@@ -58,14 +59,14 @@ teffi_node_id teffi_place(teffi_grains *grains, const teffi_ident *ident, uint16
     if (how == TEFF_PLACE_PREFER_LOCAL && self && can_host(self, want))
         chosen = self->node;
     else if (how == TEFF_PLACE_HASH)
-        chosen = pick_hash(view, ident, want);
+        chosen = pick_by_hash(view, ident, want);
     else
         chosen = pick_random(grains, view, want);
     teffi_view_unref(view);
     return chosen;
 }
 
-int64_t teffi_place_newest(teffi_grains *grains, uint32_t type)
+int64_t teffi_newest_version(teffi_grains *grains, uint32_t type)
 {
     const teffi_view *view = teffi_view_get(grains->node);
     int64_t newest = -1;

@@ -11,7 +11,7 @@
 /* A request carries the caller's strategy and version of the type in its flags (bits 8 and 9, bits
  * 10 to 15), because the silo that places the grain may not host the type.
  * teffi_placement_flags - the flags for the caller's type.
- * teffi_placement_of - the strategy in flags; random if they have none that is known.
+ * teffi_placement_of - the strategy in flags; random if flags have no known strategy.
  * teffi_version_of - the version in flags; 0: none.
  * teffi_version_raise - the flags with at least this version. */
 enum { TEFFI_VERSION_MAX = 63 };
@@ -32,15 +32,16 @@ static inline uint16_t teffi_version_raise(uint16_t flags, uint32_t version)
                                               : (uint16_t)((flags & 0x3ffu) | version << 10);
 }
 
-/* teffi_place - choose an ACTIVE silo that hosts the type in the version of flags, or a newer one.
- * in: flags, of a request. out: zero: there is none. */
+/* teffi_place - choose an ACTIVE silo that hosts the type, in the version of flags or a newer one,
+ * by the strategy of flags. in: flags, of a request. out: zero: there is none. */
 teffi_node_id teffi_place(teffi_grains *grains, const teffi_ident *ident, uint16_t flags);
 
-/* teffi_place_newest - the newest version of the type on the ACTIVE silos. out: -1: none has it. */
-int64_t teffi_place_newest(teffi_grains *grains, uint32_t type);
+/* teffi_newest_version - find the newest version of the type on the ACTIVE silos. out: -1: no silo
+ * hosts the type. */
+int64_t teffi_newest_version(teffi_grains *grains, uint32_t type);
 
-/* teffi_place_fail - end msg, because no silo can run it: with TEFF_E_NOT_FOUND if newest is -1,
- * else with TEFF_E_VERSION. in: newest, from teffi_place_newest(). */
+/* teffi_place_fail - respond to msg with an error, because no silo can run it: TEFF_E_NOT_FOUND if
+ * newest is -1, else TEFF_E_VERSION. in: newest, from teffi_newest_version(). Owns msg. */
 void teffi_place_fail(teffi_grains *grains, teffi_msg *msg, int64_t newest);
 
 static inline teff_placement teffi_placement_of(uint16_t flags)

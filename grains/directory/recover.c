@@ -1,4 +1,5 @@
-/* recover.c - ask all silos in rounds, and respond to other silos that recover. */
+/* recover.c - recovers LOCKED partitions: asks all silos for their activations, in rounds; and
+ * responds to other silos that recover. */
 #include "directory/server.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 enum {
     RECOVER_TIMEOUT_MS = 10000,
-    TRIES_BEFORE = 2, /* added to the tries of teffi_membership_wait(): its first pause is 8 ms */
+    TRIES_BEFORE = 2, /* added to the tries of teffi_membership_wait(): the first pause is 8 ms */
     RESPONSE_BYTES = 256 * 1024,
     RESPONSE_ENTRIES = 4000
 };
@@ -22,15 +23,15 @@ typedef struct recovery {
     const teffi_view *view;
     uint8_t set[TEFFI_PARTITION_SET_BYTES];
     bool outdated;   /* there is a newer view to recover for */
-    unsigned losers; /* activations ended because another one holds their grain */
+    unsigned losers; /* in this round: activations that lost their grain to another one */
     unsigned failed; /* consecutive failed rounds */
 } recovery;
 
 /* ---- asking ---- */
 
-/* Merges the activations of silo `from` that response lists. If a grain is held twice, waits until
- * the loser has ended. errs: the partitions stay LOCKED; r->outdated: a newer view has changed one
- * of them. */
+/* Merges the activations of silo `from` that response lists. If a grain is held twice, asks the
+ * loser's silo to end the loser, and waits for the response. errs: the partitions must stay LOCKED;
+ * r->outdated: a newer view has changed one of them. */
 static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
                                const Teff__Cluster__Recovered *response)
 {
@@ -54,9 +55,9 @@ static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
     return err;
 }
 
-/* Adopts the view for which a silo responded instead of r->view, if it is newer. errs: always one,
- * as the round cannot succeed; r->outdated: the newer view was adopted. */
-static teff_err follow_view(teff_ctx *ctx, recovery *r, uint64_t view)
+/* A silo has responded for another view than r->view: adopts that view if it is newer. errs: always
+ * one, as the round cannot succeed; r->outdated: the newer view was adopted. */
+static teff_err adopt_newer_view(teff_ctx *ctx, recovery *r, uint64_t view)
 {
     if (view <= r->view->version)
         return teff_fail(ctx, TEFF_E_MALFORMED, "a response for view %llu",
@@ -66,8 +67,8 @@ static teff_err follow_view(teff_ctx *ctx, recovery *r, uint64_t view)
     return err ? err : TEFF_E_UNAVAILABLE;
 }
 
-/* Asks silo `from` for the next part of its activations. out: ask->cursor, for the request after
- * this; 0: this was the last part. */
+/* Asks silo `from` for the next part of its activations. out: ask->cursor, for the next request; 0:
+ * this was the last part. */
 static teff_err recover_part(teff_ctx *ctx, recovery *r, teffi_node_id from,
                              Teff__Cluster__Recover *ask)
 {
@@ -78,13 +79,13 @@ static teff_err recover_part(teff_ctx *ctx, recovery *r, teffi_node_id from,
         return err;
     const Teff__Cluster__Recovered *response = (const Teff__Cluster__Recovered *)body;
     if (response->view != ask->view)
-        return follow_view(ctx, r, response->view);
+        return adopt_newer_view(ctx, r, response->view);
     ask->cursor = response->cursor;
     return merge_response(ctx, r, from, response);
 }
 
-/* Asks silo `from` for all its activations, in parts. Frees each response before the next request:
- * all together could exceed message_bytes_max. */
+/* Asks silo `from` for all its activations, in parts. Frees each response before the next request,
+ * because all responses together could exceed message_bytes_max. */
 static teff_err recover_from(teff_ctx *ctx, recovery *r, teffi_node_id from)
 {
     Teff__Cluster__Recover ask = TEFF__CLUSTER__RECOVER__INIT;
@@ -100,7 +101,7 @@ static teff_err recover_from(teff_ctx *ctx, recovery *r, teffi_node_id from)
     return err;
 }
 
-/* Asks all silos of the view but this one, whose own activations are in its index. */
+/* Asks all silos of the view except this one, whose activations are in its own index. */
 static teff_err recover_all(teff_ctx *ctx, recovery *r)
 {
     teff_err err = TEFF_OK;
@@ -112,16 +113,16 @@ static teff_err recover_all(teff_ctx *ctx, recovery *r)
     return err;
 }
 
-/* Refreshes the view. out: true: there is a newer one. The next round is for that view, and asks no
- * silo that has left it. */
+/* Refreshes the view. out: true: there is a newer view, for which the next round will ask. A silo
+ * that has left the cluster is not in it, so it is not asked again. */
 static bool refresh_to_newer_view(teff_ctx *ctx, const recovery *r)
 {
     return teffi_membership_refresh(ctx, 0) == TEFF_OK &&
            teffi_membership_version(ctx->node) > r->view->version;
 }
 
-/* Asks all silos once; if all responded, makes the partitions SERVING. After a failure, if the view
- * is still the newest, waits for a change or a pause that grows with each failure. */
+/* Asks all silos once. If all responded, makes the partitions SERVING. If not, and if there is no
+ * newer view, waits for a change, or for a pause that grows with each failure. */
 static void recover_round(teff_ctx *ctx, recovery *r)
 {
     teffi_grains *grains = ctx->node->grains;
@@ -150,24 +151,26 @@ static void recover_round(teff_ctx *ctx, recovery *r)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* Are there partitions to recover? in: set, as teffi_partitions_list_locked(). A silo that is
- * closing or was declared dead does not serve partitions. */
+/* Are there partitions to recover? No if this silo is closing or its lease is over: it then serves
+ * none. in: set, as in teffi_partitions_list_locked(). */
 static bool recovery_is_wanted(teffi_grains *grains, uint8_t *set)
 {
     return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&
            teffi_partitions_list_locked(grains, set);
 }
 
-/* in: a task or a timer has set recovering, and now clears it. */
+/* Clears `recovering`, at the end of the task or when the timer fires. Starts the task again if
+ * partitions are LOCKED. */
 static void end_recovering(teffi_grains *grains)
 {
     grains->shards->recovering = false;
-    /* A view adopted after the last round may have locked more, and found `recovering` set. */
+    /* A view that was adopted after the last round may have locked more; teffi_recover_start() did
+     * nothing then, as `recovering` was set. */
     if (recovery_is_wanted(grains, NULL))
         teffi_recover_start(grains);
 }
 
-/* Makes rounds until no partition is LOCKED. */
+/* The task: makes rounds until no partition is LOCKED. */
 static void recover_task(teff_ctx *ctx, void *arg)
 {
     teffi_grains *grains = arg;
@@ -189,9 +192,9 @@ static void on_recover_timer(teffi_timer *timer)
     end_recovering(shards->grains);
 }
 
-/* Sets the timer, as no later view need come, and nobody else would start the task. out: false: the
- * silo closes. */
-static bool start_later(teffi_grains *grains)
+/* Sets a timer that starts the task again. Without it, only a new view would do so, and might never
+ * come. out: false: not set, because the silo is closing. */
+static bool start_recovery_later(teffi_grains *grains)
 {
     enum { PAUSE_MS = 100 };
     teffi_shards *shards = grains->shards;
@@ -213,7 +216,7 @@ void teffi_recover_start(teffi_grains *grains)
     if (!teffi_task_start(&grains->node->home, recover_task, grains, "directory: recover", true))
         return;
     teffi_logf(&grains->node->platform->log, TEFF_LOG_ERROR, "directory: out of memory to recover");
-    if (!start_later(grains))
+    if (!start_recovery_later(grains))
         grains->shards->recovering = false;
 }
 
@@ -221,7 +224,8 @@ void teffi_recover_stop(teffi_grains *grains)
 {
     teffi_shards *shards = grains->shards;
     teffi_exec *exec = grains->node->home.exec;
-    pthread_mutex_lock(&shards->parked_lock); /* after closed: start_later() reads it */
+    /* start_recovery_later() reads `closed` under this lock: after this it sets no timer */
+    pthread_mutex_lock(&shards->parked_lock);
     exec->ops->timer_cancel(exec, &shards->recover_timer);
     pthread_mutex_unlock(&shards->parked_lock);
 }
@@ -235,7 +239,8 @@ typedef struct listing {
     bool failed;
 } listing;
 
-/* Lists act if it is registered. out: false: the response is full, or memory is out (failed). */
+/* Lists act if it is registered. out: false, which ends the walk: the response is full, or there is
+ * no memory (failed is set). */
 static bool list_activation(void *arg, teffi_activation *act)
 {
     listing *l = arg;

@@ -7,8 +7,8 @@
 #include "directory/client.h"
 #include "node/deliver.h"
 
-/* Responds with a result of teffi_partition_apply(): HELD by holder, ABSENT, or for
- * TEFF_E_UNAVAILABLE REFRESH: the sender refreshes its view and asks again. */
+/* Responds with a result of teffi_partition_apply(). TEFF_OK: HELD, by holder. TEFF_E_NOT_FOUND:
+ * ABSENT. TEFF_E_UNAVAILABLE: REFRESH; the sender then refreshes its view and asks again. */
 static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi_pid holder)
 {
     Teff__Cluster__DirectoryResponse a = TEFF__CLUSTER__DIRECTORY_RESPONSE__INIT;
@@ -28,27 +28,29 @@ static void refuse_to_park(teffi_node *node, teffi_msg *msg)
                        "too many requests wait for the silo's part of the directory");
 }
 
-/* Adopts the newest view. Clears catching_up before the refresh begins, so that a later request
- * starts a later refresh. If the refresh fails, the parked requests wait for the next one. */
-static void catch_up(teff_ctx *ctx, void *arg)
+/* The task: adopts the newest view. Clears catching_up before the refresh, so that a request that
+ * comes during it starts another one. If the refresh fails, the parked requests stay until a later
+ * one succeeds. */
+static void adopt_newest_view(teff_ctx *ctx, void *arg)
 {
     teffi_shards *shards = arg;
     shards->catching_up = false;
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* Starts the task that adopts the newest view, unless it is queued: one task for all requests, as
- * system tasks have few stacks. */
+/* Starts the task that adopts the newest view, unless it is queued. One task serves all requests,
+ * because system tasks have few stacks. */
 static void start_catching_up(teffi_node *node)
 {
     teffi_shards *shards = node->grains->shards;
     if (!atomic_exchange(&shards->catching_up, true) &&
-        teffi_task_start(&node->home, catch_up, shards, "directory: catch up with a view", true))
+        teffi_task_start(&node->home, adopt_newest_view, shards, "directory: catch up with a view",
+                         true))
         shards->catching_up = false;
 }
 
-/* Refuses the request of a silo that is not in this silo's view, which is as new as the sender's.
- * out: true: refused. */
+/* Refuses msg if its sender is not in this silo's view. in: that view is not older than the
+ * sender's. out: true: refused. */
 static bool refuse_stranger(teffi_node *node, teffi_msg *msg)
 {
     if (!teffi_outsiders_have_stranger(node->membership, msg->src))
@@ -58,12 +60,12 @@ static bool refuse_stranger(teffi_node *node, teffi_msg *msg)
     return true;
 }
 
-/* Parks msg if this silo has not yet adopted view, which its sender has seen. out: true: msg is
- * parked until a newer view is adopted, or was refused. */
+/* Parks msg if this silo has not adopted view yet, which the sender of msg has seen. out: true: msg
+ * was parked until another view is adopted, or was refused. */
 static bool park_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
 {
     teffi_shards *shards = node->grains->shards;
-    /* acquire: pairs with teffi_partitions_view() */
+    /* acquire: pairs with teffi_partitions_adopt_view() */
     if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
         return false;
     start_catching_up(node);
@@ -96,8 +98,8 @@ static void handle_ask(teffi_node *node, teffi_msg *msg)
 
 enum { END_WAIT_MS = 5000, END_PAUSE_MAX_MS = 50 };
 
-/* The task of a DEACTIVATE: ends the activation that lost the grain, waits until it has ended, and
- * responds. Waits END_WAIT_MS at most, as the sender's partitions are LOCKED meanwhile. */
+/* The task of a DEACTIVATE: asks the activation that lost the grain to end, waits for its end, and
+ * responds. Waits at most END_WAIT_MS, because the sender's partitions are LOCKED meanwhile. */
 static void end_loser(teff_ctx *ctx, void *arg)
 {
     teffi_msg *msg = arg;
@@ -130,7 +132,7 @@ static void handle_moved(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* out: the sender's view; 0 in a message without one. */
+/* out: version of the sender's view; 0: the message has none. */
 static uint64_t read_view(const teffi_msg *msg)
 {
     return msg->method_id == TEFFI_METHOD_MOVED ? 0

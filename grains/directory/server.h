@@ -1,9 +1,9 @@
-/* server.h - handle other silos' requests to this silo's part of the directory; rebuild newly owned
- * partitions by asking every silo of the view for its activations (recover.c).
+/* server.h - handle other silos' requests to this silo's part of the directory; recover partitions
+ * that this silo newly owns: ask every silo of the view for its activations (recover.c).
  * Way:     node's system target -> [server] -> partition, recover, location cache
  *          partition (LOCKED) -> [recover] -> each silo's shards -> partition (SERVING)
- * Threads: on the system target's group; a request whose sender has seen a newer view is parked
- *          until this silo has adopted it. One task at a time recovers.
+ * Threads: on the system target's group. A request whose sender has seen a newer view is parked
+ *          until this silo has adopted that view. One task at a time recovers.
  * Source:  Orleans' src/Orleans.Runtime/GrainDirectory/GrainDirectoryPartition.cs: recovery */
 #pragma once
 
@@ -12,9 +12,9 @@
 /* teffi_directory_handle - the handler of the system target TEFFI_SLOT_DIRECTORY. Owns msg. */
 void teffi_directory_handle(teffi_node *node, teffi_msg *msg);
 
-/* teffi_recover_start - start the task that recovers all LOCKED partitions, unless it runs; without
- * memory, some time later.
- * teffi_recover_stop - it will not start by itself any more. in: grains->closed is set. */
+/* teffi_recover_start - start the task that recovers all LOCKED partitions, unless it runs. If no
+ * memory is left, a timer tries again.
+ * teffi_recover_stop - cancel that timer for good. in: grains->closed is set. */
 void teffi_recover_start(teffi_grains *grains);
 void teffi_recover_stop(teffi_grains *grains);
 

@@ -72,8 +72,8 @@ void teffi_shard_reclaim(teffi_activation *act)
 {
     teffi_shards *shards = act->grains->shards;
     teffi_slab_put(&shards->memory, act); /* may be reused for another grain from here on */
-    /* release: pairs with count_activations(). When that returns 0, the requests that were left
-     * have been routed again, and the leaving silo sees it. */
+    /* release: pairs with count_activations() in install.c. If that returns 0, the requests that
+     * were left in the activations have been routed again, and the leaving silo sees that. */
     atomic_fetch_sub_explicit(&shards->activations, 1, memory_order_release);
 }
 
@@ -137,8 +137,8 @@ bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi
 
 /* ---- making, pushing, removing ---- */
 
-/* Takes memory and gives it the identity. Reserves a place in the index, so that the later
- * teffi_index_add() succeeds. out: *out. errs: TEFF_E_NOMEM, TEFF_E_INVALID. */
+/* Takes memory and gives it the identity. Reserves a place in the index first, so that the later
+ * teffi_index_add() cannot fail. errs: TEFF_E_NOMEM, TEFF_E_INVALID. */
 static teff_err make_activation(teffi_grains *grains, const teff_grain_type *type,
                                 const teffi_ident *ident, teffi_activation **out)
 {
@@ -161,8 +161,8 @@ teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     if (!type)
         return TEFF_E_NOT_FOUND;
-    /* seq_cst: pairs with teffi_grains_leave(), which clears accepting, then reads the number: so
-     * it counts this activation, or this reads false and makes none. */
+    /* seq_cst: pairs with teffi_grains_leave(), which clears `accepting`, then loads the number: it
+     * counts this activation, or the load below returns false and no activation is made. */
     atomic_fetch_add_explicit(&grains->shards->activations, 1, memory_order_seq_cst);
     teff_err err = atomic_load_explicit(&grains->accepting, memory_order_seq_cst)
                        ? make_activation(grains, type, ident, out)
@@ -181,8 +181,8 @@ teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool
     return TEFF_OK;
 }
 
-/* Finds or makes the activation and pushes msg, all under the shard's lock: so a new activation
- * gets its first request before it can end. out: *act; errs: as teffi_shard_push(). */
+/* Finds or makes the activation and pushes msg, all under the shard's lock, so that a new one gets
+ * its first request before it can end. out: *act. errs: as teffi_shard_push(). */
 static teff_err push_under_lock(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                                 bool may_create, teffi_activation **act, uint32_t *deep)
 {
@@ -247,8 +247,8 @@ static uint64_t make_cursor(unsigned part, uint32_t moves, uint32_t cell)
     return (uint64_t)part << 48 | (uint64_t)(moves & 0xffff) << 32 | cell;
 }
 
-/* Visits the shard's activations from *cursor on, or all of them if that is for another shard or an
- * older index. out: true: the walk has reached the end of the shard. */
+/* Visits the shard's activations from *cursor on; all of them if *cursor is for another shard, or
+ * the index was rebuilt since. out: true: the walk has reached the end of the shard. */
 static bool walk_shard(teffi_grains *grains, unsigned part, uint64_t *cursor,
                        bool (*visit)(void *arg, teffi_activation *act), void *arg)
 {

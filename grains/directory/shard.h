@@ -16,13 +16,13 @@ typedef enum teffi_part_phase { TEFFI_NOT_MINE = 0, TEFFI_LOCKED, TEFFI_SERVING 
 typedef struct teffi_shard {
     pthread_mutex_t lock; /* guards the rest; index and hash_collision are also read without it */
     teffi_index index;    /* slots of the activations here, by hash */
-    /* Two grains had the same hash: from then on, find by identity under the lock. */
+    /* Two grains had the same hash: since then, find by identity under the lock. */
     _Atomic bool hash_collision;
-    /* The directory's partition. Grains held by activations of this silo have no entry here: those
-     * activations have registered set. */
+    /* The directory's partition. A grain that an activation of this silo holds has no entry: that
+     * activation has `registered` set. */
     teffi_part_phase phase;
     uint64_t since;      /* if LOCKED: version of the view that locked it */
-    teffi_table entries; /* activations of other silos; an entry overrides the index */
+    teffi_table entries; /* grains that other silos hold; an entry overrides the index */
     teffi_table lookups; /* look-ups of grains under way, request/route.c */
 } teffi_shard;
 
@@ -35,15 +35,17 @@ typedef struct teffi_shards {
      * pushes because its group is COMPLETE; so does decommitted memory, which reads as the image.
      */
     teffi_slab memory;
-    _Atomic uint64_t activations; /* number of those that have not ended */
+    _Atomic uint64_t activations; /* number of those that were not reclaimed yet */
     _Atomic uint64_t version;     /* of the view to which the phases correspond */
     _Atomic bool recovering;      /* the recovery task runs, or recover_timer is set */
-    _Atomic bool catching_up;     /* the task that adopts a newer view is queued */
-    /* Number of look-ups, by bits of the grain's hash; written under the shard's lock with release,
-     * pairs with teffi_lookup_may_exist(). Mostly 0, so that one load is enough. */
+    _Atomic bool catching_up;     /* a task that will adopt the newest view is queued */
+    /* Numbers of look-ups under way, by bits of the grain's hash. Written under the shard's lock;
+     * release: pairs with teffi_lookup_may_exist(), for which one load is enough in most cases. */
     _Atomic uint32_t looking[TEFFI_LOOKING];
-    pthread_mutex_t parked_lock; /* guards the rest */
-    teffi_timer recover_timer;   /* the task could not start */
+    /* Guards the rest. A request to a LOCKED partition is parked under the shard's lock, too. So it
+     * is parked before teffi_partitions_unlock() delivers, or it finds the partition SERVING. */
+    pthread_mutex_t parked_lock;
+    teffi_timer recover_timer; /* starts the task again that could not start */
     teffi_queue parked; /* other silos' requests that wait for a partition or a view: partition.h */
     size_t parked_bytes;
 } teffi_shards;
@@ -76,24 +78,24 @@ static inline teffi_activation *teffi_activation_at(teffi_slab *memory, uint32_t
     return teffi_slab_at(memory, slot - TEFFI_SLOT_SYSTEM_END);
 }
 
-/* teffi_shard_push - push msg to the grain's activation; with create, make one if there is none.
- * out:  TEFF_OK: the activation owns msg; TEFF_E_NOT_FOUND: there is none and create is false, or
+/* teffi_shard_push - push msg to the grain's activation; if there is none, make one if may_create.
+ * out:  TEFF_OK: the activation owns msg; TEFF_E_NOT_FOUND: there is none, and may_create is false,
  *       the type is not hosted or the silo leaves; TEFF_E_OVERLOADED: the queue or the silo's
  *       memory is full; TEFF_E_NOMEM, TEFF_E_INVALID. msg moves on TEFF_OK only. */
 TEFF_MUST_USE teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident,
-                                        teffi_msg *msg, bool create);
+                                        teffi_msg *msg, bool may_create);
 
 /* teffi_shard_create - make the grain's activation, under the shard's lock.
  * in:   registered, the value of act->registered. claimed, NULL: do not claim the group.
- * out:  *claimed: true: *act is VALID and its group claimed; false: a late push for the previous
- *       grain of this memory came first.
+ * out:  *act. *claimed: true: *act is VALID and its group claimed; false: a late push for the
+ *       previous grain of this memory came before the claim.
  * errs: TEFF_E_NOT_FOUND: not hosted here, or the silo leaves; TEFF_E_NOMEM, TEFF_E_INVALID. */
 TEFF_MUST_USE teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident,
                                           bool registered, bool *claimed, teffi_activation **act);
 
 /* teffi_shard_find - find the grain's activation without a lock. Its memory may have been reused
  * for another grain since: only push to it, or claim its group and then compare the identity.
- * out:  NULL: not found; *certain: there is none (else only a search under the lock can tell). */
+ * out:  NULL: not found; *certain: true: there is none; false: search again under the lock. */
 teffi_activation *teffi_shard_find(teffi_grains *grains, const teffi_ident *ident, bool *certain);
 
 /* teffi_shard_find_locked - find the grain's activation, under the shard's lock. out: NULL: none.
@@ -105,18 +107,20 @@ teffi_activation *teffi_shard_find_pid(teffi_grains *grains, const teffi_ident *
 /* teffi_shard_has - does this silo have an activation of the grain? in: pid, NULL: any. */
 bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi_pid *pid);
 
-/* teffi_shard_note_collision - two grains have this hash: find by identity from now on. */
+/* teffi_shard_note_collision - record that two grains have this hash: from now on, the shard's
+ * activations are found by identity only. */
 void teffi_shard_note_collision(teffi_grains *grains, uint64_t hash);
 
 /* teffi_shard_remove - take act out of the index, so that later pushes make another activation, and
  * clear `registered`. On its group. */
 void teffi_shard_remove(teffi_activation *act);
 
-/* teffi_shard_reclaim - return act to the slab; its group is COMPLETE and has no items. */
+/* teffi_shard_reclaim - return act to the slab. in: its group is COMPLETE and has no items. */
 void teffi_shard_reclaim(teffi_activation *act);
 
-/* teffi_shard_end_duplicate - mark pid as not registered and ask it to end, because another silo
- * holds the grain. out: false: pid has ended, is not registered yet, or was asked before. */
+/* teffi_shard_end_duplicate - clear `registered` of activation pid and ask it to end, because
+ * another one holds the grain.
+ * out: false: pid has ended, is not registered yet, or was asked before. */
 bool teffi_shard_end_duplicate(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid);
 
 /* teffi_shards_walk - visit the activations of all shards, each under its shard's lock; visit must

@@ -136,7 +136,7 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, teffi_msg *msg)
 {
     uint32_t version = teffi_version_of(msg->flags);
-    int64_t newest = teffi_place_newest(act->grains, msg->type_id);
+    int64_t newest = teffi_newest_version(act->grains, msg->type_id);
     if (end_if_unwanted(act, msg))
         return;
     if (newest < (int64_t)version) {

@@ -33,7 +33,7 @@ static void on_view(teffi_node *node, const teffi_view *old, const teffi_view *n
 {
     (void)old;
     teffi_locations_adopt_view(node->grains->location_cache, now, node->id);
-    if (teffi_partitions_view(node->grains, now))
+    if (teffi_partitions_adopt_view(node->grains, now))
         teffi_recover_start(node->grains);
 }
 

@@ -121,7 +121,7 @@ static void send_to_placed_silo(teffi_grains *grains, const teffi_ident *ident, 
     if (teffi_node_none(*placed))
         *placed = teffi_place(grains, ident, msg->flags);
     if (teffi_node_none(*placed)) {
-        teffi_place_fail(grains, msg, teffi_place_newest(grains, ident->type));
+        teffi_place_fail(grains, msg, teffi_newest_version(grains, ident->type));
         return;
     }
     msg->flags |= TEFFI_MSG_PLACED;
@@ -400,7 +400,7 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
 {
     teffi_pid holder;
     teffi_node_id placed = {0};
-    teff_err err = teffi_partition_begin(grains, ident, msg, &placed);
+    teff_err err = teffi_partition_push_first(grains, ident, msg, &placed);
     if (err == TEFF_OK) /* activated here, and msg was pushed */
         return;
     if (err == TEFF_E_UNAVAILABLE)

@@ -1,4 +1,4 @@
-/* address.c - checks addresses. */
+/* address.c - checks the form of an address; does not resolve it. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>

@@ -1,5 +1,6 @@
-/* nng.c - the transport over nng: dials, listener, TLS. nng has 14 threads on two cores (tasks,
- * resolver, timers, poll), shared by all transports of the process; only its streams are used. */
+/* nng.c - the transport over nng: dials, listeners, TLS. Uses only nng's streams, not its
+ * protocols. On two cores nng runs 14 threads (tasks, resolver, timers, poll), which all transports
+ * of the process share. */
 #include "stream/nng.h"
 
 #include <nng/supplemental/tls/tls.h>
@@ -14,7 +15,7 @@ typedef struct nng_door {
     teffi_door door;
     nng_tls_config *tls;           /* NULL: no TLS */
     nng_stream_listener *listener; /* NULL: none */
-    nng_aio *aio;                  /* of its accept */
+    nng_aio *aio;                  /* of the accept */
 } nng_door;
 
 typedef struct nng_transport {
@@ -25,7 +26,7 @@ typedef struct nng_transport {
 
 struct teffi_stream_dial {
     nng_transport *transport;
-    nng_stream_dialer *dialer; /* NULL: the address is not one */
+    nng_stream_dialer *dialer; /* NULL: the address is not valid, or there was no memory */
     nng_aio *aio;
     teffi_stream_done *done;
     void *arg;
@@ -33,8 +34,8 @@ struct teffi_stream_dial {
 
 enum { URL_MAX = 320 };
 
-/* Writes nng's URL of the address. out: false: not an address; or a path with TLS, which nng offers
- * over TCP only. */
+/* Writes nng's URL of the address. out: false: the address is not valid; or it is a path and TLS is
+ * on, which nng has over TCP only. */
 static bool make_url(const nng_transport *t, const char *address, char *url)
 {
     const char *path = teffi_address_path(address);
@@ -43,7 +44,7 @@ static bool make_url(const nng_transport *t, const char *address, char *url)
     return teffi_address_ok(address) && !(path && t->transport.tls);
 }
 
-/* out: the result of a dial or accept that has ended, with its new stream if it is OK. */
+/* Makes the result of a dial or an accept that has ended. out: if OK, with the new stream. */
 static teffi_stream_result take_nng_stream(const nng_transport *t, nng_aio *aio)
 {
     teffi_stream_result result = teffi_nng_result(aio);
@@ -58,7 +59,7 @@ static teffi_stream_result take_nng_stream(const nng_transport *t, nng_aio *aio)
 
 /* ---- dials ---- */
 
-/* The callback of the dial, or of the sleep in place of a dial to an invalid address. */
+/* The callback of the dial, or of the sleep that replaces it if there is no dialer. */
 static void on_nng_dialled(void *arg)
 {
     teffi_stream_dial *dial = arg;
@@ -131,7 +132,8 @@ static teff_err open_nng_listener(teffi_transport *transport, teffi_door which, 
     nng_stream_listener *listener = NULL;
     const char *path = teffi_address_path(address);
     int rv = NNG_EADDRINVAL;
-    if (make_url(t, address, url)) /* nng itself would replace any file at the path */
+    /* checks the path first, because nng would replace any file there */
+    if (make_url(t, address, url))
         rv = path && !teffi_path_is_free(path) ? NNG_EADDRINUSE
                                                : nng_stream_listener_alloc(&listener, url);
     if (rv == 0) {
@@ -177,8 +179,9 @@ static void stop_nng_listeners(teffi_transport *transport)
 
 /* ---- TLS ---- */
 
-/* Both sides present a certificate signed by the cluster's own authority. Host names are not
- * checked, because silos move between addresses. */
+/* Makes a TLS configuration. Both sides must present a certificate; authority must have signed the
+ * peer's. Host names are not checked, because silos move between addresses.
+ * errs: TEFF_E_INVALID: a file, named in text. */
 static teff_err make_tls_config(const char *certificate, const char *authority, nng_tls_mode mode,
                                 nng_tls_config **out, char *text)
 {
@@ -203,7 +206,7 @@ static teff_err make_tls_config(const char *certificate, const char *authority, 
     return TEFF_OK;
 }
 
-/* Makes the TLS configurations of dials and of the listeners; none without files. */
+/* Makes the TLS configurations of dials and of each listener; none if there are no files. */
 static teff_err set_tls(nng_transport *t, const teffi_tls_files *files, char *text)
 {
     const char *certificate = files->certificate, *authority = files->authority;

@@ -4,9 +4,11 @@
 #include <nng/nng.h>
 #include "stream/stream.h"
 
-/* teffi_nng_result - make a result of how the operation has ended. It has bytes, but no stream. */
+/* teffi_nng_result - make the result of an operation that has ended: with bytes, without stream. */
 teffi_stream_result teffi_nng_result(nng_aio *aio);
 
-/* teffi_nng_stream_new - in: stream, taken over; plain: not TLS, so operations can be aborted,
- * which receive_now and write_now need. out: NULL: no memory, stream is still the caller's. */
+/* teffi_nng_stream_new - make a stream of nng's.
+ * in:   stream, taken over. plain: not TLS; receive_now and write_now abort operations,
+ *       which is not possible with TLS.
+ * out:  NULL: no memory, stream is still the caller's. */
 teffi_stream *teffi_nng_stream_new(nng_stream *stream, bool plain);

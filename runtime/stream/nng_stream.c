@@ -1,6 +1,7 @@
-/* nng_stream.c - a stream of nng. nng never completes an operation that is submitted after the
- * close, and with TLS it cannot be cancelled either; so a gate for each direction orders the close
- * and the submissions. */
+/* nng_stream.c - a stream over nng's. nng never completes an operation that is submitted after the
+ * close, and with TLS such an operation cannot be cancelled either. So each direction has a lock,
+ * `gate`: an operation is submitted under it, unless `shut` is set; the close takes both gates to
+ * set `shut`. */
 #include "stream/nng.h"
 
 #include <arpa/inet.h>
@@ -11,8 +12,8 @@
 /* One direction. */
 typedef struct nng_side {
     pthread_mutex_t gate;
-    nng_aio *aio;
-    nng_aio *now_aio; /* without a callback; NULL with TLS */
+    nng_aio *aio;     /* of receive or write; has a callback */
+    nng_aio *now_aio; /* of receive_now or write_now; no callback; NULL with TLS */
 } nng_side;
 
 typedef struct nng_bytes {
@@ -66,9 +67,9 @@ static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream
 }
 
 /* Transfers what the socket can take or give at once. nng completes such an operation before
- * start() returns, so no thread is woken. Result 0 and count 0 mean that it is still pending: then
- * it is aborted, but may complete before the abort, so its result counts. out: bytes transferred;
- * 0: none, or an error. */
+ * start() returns, so no thread is woken. Result 0 with count 0 means that it is pending:
+ * then aborts it, but it may complete before that; so waits for its end and uses its result.
+ * out: bytes transferred; 0: none, or an error. */
 static size_t transfer_at_once(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
 {
     nng_aio *aio = side->now_aio;
@@ -80,7 +81,7 @@ static size_t transfer_at_once(nng_bytes *b, nng_side *side, void (*start)(nng_s
     return nng_aio_result(aio) == 0 ? nng_aio_count(aio) : 0;
 }
 
-/* Sets the memory of the next operation. */
+/* Sets the memory from which, or to which, the next operation of aio transfers. */
 static void offer_pieces(nng_aio *aio, const struct iovec *pieces, unsigned n)
 {
     nng_iov iov[TEFFI_STREAM_PIECES];
@@ -201,7 +202,7 @@ teffi_stream *teffi_nng_stream_new(nng_stream *stream, bool plain)
         return NULL;
     b->stream.ops = &stream_ops;
     b->stream.tries = plain;
-    /* both in any case: free_nng_stream() ends both */
+    /* init both, also if the first fails: free_nng_stream() ends both */
     bool in = init_nng_side(&b->in, on_nng_received, b);
     if (!init_nng_side(&b->out, on_nng_written, b) || !in) {
         free_nng_stream(&b->stream);

@@ -1,7 +1,7 @@
 /* reactor.c - waits for edges, and tries the operations that wait for them.
  *
- * No wake-up is lost, because both threads store, then load (all seq_cst): a thread queues a side,
- * then loads asleep; the thread that polls stores asleep, then loads due. */
+ * No wake-up is lost, because both threads store, then load (all seq_cst): a thread pushes a side
+ * to `due`, then loads `asleep`; the thread that polls stores `asleep`, then loads `due`. */
 #include "stream/reactor.h"
 
 #include <errno.h>
@@ -15,13 +15,13 @@
 
 /* ---- sides ---- */
 
-/* in: side, which the caller has made QUEUED. */
+/* Pushes side to `due`. in: side, which this thread has made QUEUED. */
 static void push_due(teffi_reactor *r, reactor_side *side)
 {
     reactor_side *head = atomic_load_explicit(&r->due, memory_order_relaxed);
     do
         side->next = head;
-    /* release: the operation, pairs with take_due. seq_cst: before the load of asleep */
+    /* release: side->next; pairs with take_due(). seq_cst: before the load of asleep */
     while (!atomic_compare_exchange_weak_explicit(&r->due, &head, side, memory_order_seq_cst,
                                                   memory_order_relaxed));
 }
@@ -29,7 +29,7 @@ static void push_due(teffi_reactor *r, reactor_side *side)
 /* Empties `due`. out: its sides, oldest first. */
 static reactor_side *take_due(teffi_reactor *r)
 {
-    /* acquire: pairs with push_due */
+    /* acquire: pairs with push_due() */
     reactor_side *newest = atomic_exchange_explicit(&r->due, NULL, memory_order_acquire);
     reactor_side *oldest = NULL;
     for (reactor_side *older; newest; newest = older) {
@@ -40,15 +40,15 @@ static reactor_side *take_due(teffi_reactor *r)
     return oldest;
 }
 
-/* Sets bit. A side that has READY and WAITS becomes QUEUED in the same step.
- * out:  true: this call made it QUEUED, and the caller pushes it. */
+/* Sets bit, and also QUEUED if the side then has READY and WAITS.
+ * out:  true: this call has set QUEUED, so the caller must push the side. */
 static bool set_side_bit(reactor_side *side, uint32_t bit)
 {
     const uint32_t both = SIDE_READY | SIDE_WAITS;
     uint32_t word = atomic_load_explicit(&side->word, memory_order_relaxed), want;
     do
         want = ((word | bit) & both) == both ? word | bit | SIDE_QUEUED : word | bit;
-    /* acq_rel: the operation's fields pass from begin to attempt */
+    /* acq_rel: the operation's fields pass from its begin, by the thread that pushes, to attempt */
     while (!atomic_compare_exchange_weak_explicit(&side->word, &word, want, memory_order_acq_rel,
                                                   memory_order_relaxed));
     return want & ~word & SIDE_QUEUED;
@@ -58,7 +58,7 @@ static void wake_poller(teffi_poller *poller)
 {
     const teffi_reactor *r = (const teffi_reactor *)poller;
     uint64_t one = 1;
-    /* it fails only if 2^64 - 2 wake-ups are unread */
+    /* the write fails only if 2^64 - 2 wake-ups are unread */
     (void)!write(r->wakes, &one, sizeof one);
 }
 
@@ -68,7 +68,8 @@ static void set_bit_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit
     if (!set_side_bit(side, bit))
         return;
     push_due(r, side);
-    if (atomic_load_explicit(&r->asleep, memory_order_seq_cst)) /* after the push */
+    /* seq_cst: after the push; pairs with wait_for_events() */
+    if (atomic_load_explicit(&r->asleep, memory_order_seq_cst))
         wake_poller(&r->poller);
 }
 
@@ -77,33 +78,33 @@ void teffi_reactor_begin_wait(teffi_reactor *r, reactor_side *side)
     set_bit_and_queue(r, side, SIDE_WAITS);
 }
 
-void teffi_reactor_edge(teffi_reactor *r, reactor_side *side)
+void teffi_reactor_report_edge(teffi_reactor *r, reactor_side *side)
 {
     set_bit_and_queue(r, side, SIDE_READY);
 }
 
-/* Clears QUEUED, unless there was an edge since the attempt began.
- * out:  true: there was: the side stays QUEUED, try again. */
+/* Clears QUEUED, unless READY was set since the attempt began.
+ * out:  true: READY was set, and the side stays QUEUED: try again. */
 static bool keep_queued_if_ready(reactor_side *side)
 {
     uint32_t word = SIDE_WAITS | SIDE_QUEUED;
-    /* release: the attempt's fields, pairs with the next set_side_bit */
+    /* release: what the attempt wrote; pairs with the next set_side_bit() */
     return !atomic_compare_exchange_strong_explicit(&side->word, &word, SIDE_WAITS,
                                                     memory_order_release, memory_order_relaxed);
 }
 
-/* Tries the operation until it ends or waits for an edge. in: side, QUEUED; its ended() may free
- * it. */
+/* Tries the operation until it has ended or must wait for an edge. in: side, QUEUED; ended() may
+ * free it. */
 static void try_side(reactor_side *side)
 {
     bool ended;
     do {
-        teffi_reactor_used(side);
+        teffi_side_clear_ready(side);
         ended = side->attempt(side);
     } while (!ended && keep_queued_if_ready(side));
     if (!ended)
         return;
-    /* READY stays for the next operation; release: pairs with the next set_side_bit */
+    /* Keeps READY for the next operation. release: pairs with the next set_side_bit() */
     atomic_fetch_and_explicit(&side->word, (uint32_t)SIDE_READY, memory_order_release);
     side->ended(side);
 }
@@ -123,19 +124,21 @@ void teffi_reactor_bury(teffi_reactor *r, reactor_source *source)
     reactor_source *head = atomic_load_explicit(&r->dead, memory_order_relaxed);
     do
         source->next_dead = head;
+    /* release: pairs with free_dead() */
     while (!atomic_compare_exchange_weak_explicit(&r->dead, &head, source, memory_order_release,
                                                   memory_order_relaxed));
 }
 
-/* Closes and frees buried sources. in: no thread holds events. */
+/* Closes and frees the buried sources. in: no events are kept. */
 static void free_dead(teffi_reactor *r)
 {
     if (!atomic_load_explicit(&r->dead, memory_order_relaxed))
         return;
+    /* acquire: pairs with teffi_reactor_bury() */
     reactor_source *dead = atomic_exchange_explicit(&r->dead, NULL, memory_order_acquire);
     for (reactor_source *next; dead; dead = next) {
         next = dead->next_dead;
-        /* close() does not remove it if a forked process has the descriptor, too */
+        /* close() alone does not remove it if a forked process has the descriptor, too */
         (void)epoll_ctl(r->epoll, EPOLL_CTL_DEL, dead->fd, NULL);
         close(dead->fd);
         dead->free(dead);
@@ -144,7 +147,7 @@ static void free_dead(teffi_reactor *r)
 
 /* ---- the poller ---- */
 
-/* in: timeout_ns, UINT64_MAX: none. out: number of events; -1: see errno. */
+/* Waits for events. in: timeout_ns, UINT64_MAX: no limit. out: number of events; -1: see errno. */
 static int get_events(teffi_reactor *r, uint64_t timeout_ns)
 {
     if (r->in_ms) {
@@ -156,13 +159,13 @@ static int get_events(teffi_reactor *r, uint64_t timeout_ns)
                         NULL);
 }
 
-/* Waits, and keeps the events for run_events(). in: the poller, claimed; the events of the last
- * wait were handled, so none of them points to a source that free_dead() frees. */
+/* Waits, and keeps the events for run_events(). in: the poller, claimed. The events of the last
+ * wait were handled, so no kept event points to a source that free_dead() frees. */
 static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
 {
     teffi_reactor *r = (teffi_reactor *)poller;
     free_dead(r);
-    /* seq_cst: before the load of due; pairs with push_due(), and the load of asleep after it */
+    /* seq_cst: before the load of due; pairs with set_bit_and_queue() */
     atomic_store_explicit(&r->asleep, true, memory_order_seq_cst);
     if (atomic_load_explicit(&r->due, memory_order_seq_cst))
         timeout_ns = 0;
@@ -171,7 +174,7 @@ static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
     atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
 }
 
-/* Reports the edges of one event; of an event without source, which is a wake-up, clears it. */
+/* Reports the edges of one event. An event without a source is a wake-up: clears that. */
 static void report_edges(teffi_reactor *r, const struct epoll_event *event)
 {
     const uint32_t ends = EPOLLERR | EPOLLHUP;
@@ -182,12 +185,12 @@ static void report_edges(teffi_reactor *r, const struct epoll_event *event)
         return;
     }
     if (event->events & (EPOLLRDHUP | ends))
-        /* relaxed: teffi_reactor_edge() below orders it */
+        /* relaxed: teffi_reactor_report_edge() below orders it */
         atomic_store_explicit(&source->hung_up, true, memory_order_relaxed);
     if (event->events & (EPOLLIN | EPOLLRDHUP | ends) && source->in)
-        teffi_reactor_edge(r, source->in);
+        teffi_reactor_report_edge(r, source->in);
     if (event->events & (EPOLLOUT | ends) && source->out)
-        teffi_reactor_edge(r, source->out);
+        teffi_reactor_report_edge(r, source->out);
 }
 
 /* Reports the kept events, and tries the sides that are due. out: true: a side was due. */
@@ -214,6 +217,7 @@ static bool open_descriptors(teffi_reactor *r)
     const struct timespec none = {0};
     r->epoll = epoll_create1(EPOLL_CLOEXEC);
     r->wakes = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    /* with a timeout of 0, this fails only if the system call does not exist */
     r->in_ms = epoll_pwait2(r->epoll, &event, 1, &none, NULL) < 0;
     return r->epoll >= 0 && r->wakes >= 0 &&
            epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wakes, &event) == 0;

@@ -1,8 +1,8 @@
-/* reactor.h - one epoll set, and operations that wait until their socket is ready. Events are
- * edges: a socket is reported once when bytes or room come. So an operation must use up all of them
- * before it may wait for the next edge.
- * Way:     socket.c -> [begin] ... epoll -> whoever polls -> [run] -> attempt, ended
- * Threads: begin, edge, bury: any. attempt, ended: the thread that polls.
+/* reactor.h - one epoll set, and operations that wait until their socket is ready. epoll is
+ * edge-triggered: it reports a socket once when it becomes readable or writable. So an operation
+ * must read or write all that is possible before it waits for the next edge.
+ * Way:     socket.c -> [begin_wait] ... epoll -> the thread that polls -> [run] -> attempt, ended
+ * Threads: begin_wait, report_edge, bury: any. attempt, ended: the thread that polls.
  * Model:   tests/model/side.pml */
 #pragma once
 
@@ -12,37 +12,38 @@
 
 /* One direction of a socket, or another thing to wait for: at most one operation waits for it. */
 typedef struct reactor_side {
-    /* Try the operation. out: false: not ready, so it waits for the next edge. */
+    /* Try the operation. out: true: it has ended; false: it must wait for the next edge. */
     bool (*attempt)(struct reactor_side *side);
     /* The operation has ended. It may begin the next one, or free the side. */
     void (*ended)(struct reactor_side *side);
     struct reactor_side *next; /* in teffi_reactor.due */
-    _Atomic uint32_t word;
+    _Atomic uint32_t word;     /* SIDE_* */
 } reactor_side;
 
-/* Bits of a side's word. QUEUED: it is in `due`, or tried now. A side with READY and WAITS is
- * QUEUED by the step that makes it so. */
+/* Bits of a side's word. READY: an edge was reported, or a system call may have left something.
+ * WAITS: an operation has begun and has not ended. QUEUED: the side is in `due`, or is tried now.
+ * The atomic operation that makes a side READY and WAITS also sets QUEUED. */
 enum { SIDE_READY = 1, SIDE_WAITS = 2, SIDE_QUEUED = 4 };
 
 /* A socket in the epoll set. */
 typedef struct reactor_source {
     int fd;
-    _Atomic bool hung_up;   /* the peer has ended it, or it failed: no other edge may come */
+    _Atomic bool hung_up;   /* the peer has closed, or the socket failed: perhaps no edge follows */
     reactor_side *in, *out; /* NULL: edges of this direction are ignored */
     void (*free)(struct reactor_source *source);
     struct reactor_source *next_dead;
 } reactor_source;
 
-enum { REACTOR_EVENTS = 64 }; /* of one wait */
+enum { REACTOR_EVENTS = 64 }; /* per wait, at most */
 
 typedef struct teffi_reactor {
-    teffi_poller poller; /* first */
-    int epoll, wakes;    /* wakes: an eventfd */
-    bool in_ms;          /* Linux before 5.11 and valgrind 3.19 wait for whole ms only */
-    _Atomic bool asleep; /* the thread that polls is in epoll, or on its way there */
-    reactor_side *_Atomic due;
-    reactor_source *_Atomic dead;
-    /* the poller's */
+    teffi_poller poller;          /* first */
+    int epoll, wakes;             /* wakes: an eventfd */
+    bool in_ms;                   /* Linux before 5.11 and valgrind 3.19 wait for whole ms only */
+    _Atomic bool asleep;          /* the thread that polls is in epoll, or on its way there */
+    reactor_side *_Atomic due;    /* list of sides to try, newest first */
+    reactor_source *_Atomic dead; /* list of sources to close and free */
+    /* used only by the thread that polls */
     struct epoll_event *events; /* kept by wait, for run */
     int n_events;
 } teffi_reactor;
@@ -53,29 +54,30 @@ teffi_reactor *teffi_reactor_new(void);
 void teffi_reactor_free(teffi_reactor *reactor);
 
 /* teffi_reactor_add - add a socket to the epoll set.
- * in:   reads: report bytes as well as room. again: it is in the set: apply `reads`, and report
- *       what is there now as new edges. out: false: no memory in the kernel. */
+ * in:   reads: report readable as well as writable. again: the socket is in the set already: change
+ *       `reads`, and report its present state as new edges.
+ * out:  false: see errno. */
 bool teffi_reactor_add(teffi_reactor *reactor, reactor_source *source, bool reads, bool again);
 
-/* teffi_reactor_bury - have a source closed and freed once no thread can still hold an event of it.
- * in: no operation waits for its sides. */
+/* teffi_reactor_bury - have a source closed and freed later, when no kept event points to it any
+ * more. in: no operation waits for its sides. */
 void teffi_reactor_bury(teffi_reactor *reactor, reactor_source *source);
 
 /* teffi_reactor_begin_wait - begin an operation: attempt is called when side may be ready.
- * teffi_reactor_edge - report that side may be ready now. */
+ * teffi_reactor_report_edge - report that side may be ready now. */
 void teffi_reactor_begin_wait(teffi_reactor *reactor, reactor_side *side);
-void teffi_reactor_edge(teffi_reactor *reactor, reactor_side *side);
+void teffi_reactor_report_edge(teffi_reactor *reactor, reactor_side *side);
 
-/* teffi_reactor_used - clear READY, before a system call that uses up what an edge has reported.
- * teffi_reactor_more - set READY again, after a system call that may have left something. runs: in
- * attempt, or while no operation waits for the side. */
-static inline void teffi_reactor_used(reactor_side *side)
+/* teffi_side_clear_ready - clear READY, before a system call that may use up what was reported.
+ * teffi_side_set_ready - set READY again, after a system call that may have left something.
+ * runs: in attempt, or while no operation waits for the side. */
+static inline void teffi_side_clear_ready(reactor_side *side)
 {
-    /* acq_rel: before the system call */
+    /* acquire: pairs with set_side_bit(): the system call sees what the cleared edge reported */
     atomic_fetch_and_explicit(&side->word, ~(uint32_t)SIDE_READY, memory_order_acq_rel);
 }
 
-static inline void teffi_reactor_more(reactor_side *side)
+static inline void teffi_side_set_ready(reactor_side *side)
 {
     atomic_fetch_or_explicit(&side->word, SIDE_READY, memory_order_relaxed);
 }

@@ -1,5 +1,5 @@
-/* resolve.c - the addresses of a host. getaddrinfo waits for a server, and has no time limit of its
- * own, so a name is resolved on a thread; nobody waits for that thread. */
+/* resolve.c - finds the addresses of a host. getaddrinfo() may wait long for a server, so a name is
+ * resolved on a thread of its own, which is detached: no other thread waits for its end. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +47,7 @@ bool teffi_socket_resolve(const char *address, int flags, socket_addresses *foun
         add_path(found, teffi_address_path(address));
         return true;
     }
+    /* a v6 address is copied without its brackets */
     snprintf(host, sizeof host, "%.*s", (int)(colon - address) - 2 * v6, address + v6);
     int failed = getaddrinfo(host, colon + 1, &hints, &list);
     if (failed) {
@@ -79,7 +80,7 @@ static void run_lookup(void *arg)
     lookup->over = true;
     bool wanted = lookup->side;
     if (wanted)
-        teffi_reactor_edge(lookup->reactor, lookup->side);
+        teffi_reactor_report_edge(lookup->reactor, lookup->side);
     pthread_mutex_unlock(&lookup->lock);
     if (!wanted)
         free_socket_lookup(lookup);
@@ -94,7 +95,7 @@ socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, co
     lookup->side = side;
     snprintf(lookup->address, sizeof lookup->address, "%s", address);
     pthread_mutex_init(&lookup->lock, NULL);
-    pthread_mutex_lock(&lookup->lock); /* so that thread.id is written before that thread can end */
+    pthread_mutex_lock(&lookup->lock); /* so that the thread cannot end before it is detached */
     teff_err err = teffi_thread_start(&lookup->thread, "teff-resolve", run_lookup, lookup);
     if (!err)
         (void)pthread_detach(lookup->thread.id);

@@ -1,4 +1,4 @@
-/* socket.c - the transport over sockets: its listeners. */
+/* socket.c - the reactor transport, over sockets: its listeners. */
 #include "stream/socket.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@ typedef struct socket_door {
     teffi_door door;
     reactor_source listener; /* fd -1: none */
     reactor_side accepts;
-    _Atomic bool closed;
-    teffi_stream_result accepted;
+    _Atomic bool closed;          /* set before the socket is shut down */
+    teffi_stream_result accepted; /* passes from attempt_accept() to report_accepted() */
 } socket_door;
 
 typedef struct socket_transport {
@@ -34,7 +34,7 @@ typedef struct socket_transport {
 
 /* ---- accepting ---- */
 
-/* in: errno of accept. Did it fail only for one connection, or because of a signal? */
+/* Did accept() fail for one connection only, or because of a signal? in: e, its errno. */
 static bool should_accept_again(int e)
 {
     return e == ECONNABORTED || e == EPROTO || e == EINTR || e == EPERM;
@@ -48,7 +48,7 @@ static teffi_stream_result adopt_socket(socket_transport *t, int fd)
         close(fd);
         return teffi_socket_failure(ENOMEM);
     }
-    if (teffi_socket_stream_connected(s))
+    if (teffi_socket_stream_watch(s))
         return (teffi_stream_result){.stream = &s->stream};
     s->stream.ops->free(&s->stream);
     return teffi_socket_failure(ENOMEM);
@@ -62,13 +62,14 @@ static bool attempt_accept(reactor_side *side)
     do {
         fd = accept4(door->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         e = errno;
-        /* read last: accept fails because the listener is closed */
+        /* loaded after accept(): if that failed because of close_door(), closed is true. seq_cst:
+         * pairs with close_door() */
         closed = atomic_load_explicit(&door->closed, memory_order_seq_cst);
     } while (fd < 0 && !closed && should_accept_again(e));
     if (fd < 0 && !closed && e == EAGAIN)
         return false;
-    teffi_reactor_more(
-        side); /* other connections may be queued; later accepts of a closed one end */
+    /* More connections may be queued; and each later accept of a closed listener must end. */
+    teffi_side_set_ready(side);
     if (fd >= 0)
         door->accepted = adopt_socket(door->transport, fd);
     else if (closed)
@@ -78,8 +79,8 @@ static bool attempt_accept(reactor_side *side)
     return true;
 }
 
-/* Reports the accept, unless the listeners were stopped. stop_listening() takes the lock, too, so
- * it waits for the callback. */
+/* Reports the accept, unless the listeners were stopped. Holds the lock, which stop_listening()
+ * takes, so that stop_listening() waits for the callback. */
 static void report_accepted(reactor_side *side)
 {
     socket_door *door = teffi_container(side, socket_door, accepts);
@@ -101,7 +102,7 @@ static void begin_accept(teffi_transport *transport, teffi_door which)
 
 /* ---- the listeners ---- */
 
-/* Binds, and replaces the socket file of a listener that has ended. out: false: see errno. */
+/* Binds fd; first removes the socket file of a listener that has ended. out: false: see errno. */
 static bool bind_socket(int fd, const struct socket_address *address)
 {
     const struct sockaddr *to = (const struct sockaddr *)&address->to;
@@ -128,13 +129,13 @@ static int bind_listener(const struct socket_address *address)
 }
 
 /* out: the port that the socket is bound to; 0: a path. */
-static int port_of(int fd)
+static int get_bound_port(int fd)
 {
     struct sockaddr_in6 address = {0};
     socklen_t len = sizeof address;
     (void)getsockname(fd, (struct sockaddr *)&address, &len);
     bool tcp = address.sin6_family != AF_UNIX;
-    return tcp ? ntohs(address.sin6_port) : 0; /* at the same place in sockaddr_in */
+    return tcp ? ntohs(address.sin6_port) : 0; /* sockaddr_in has it at the same offset */
 }
 
 static teff_err listen_on(teffi_transport *transport, teffi_door which, const char *address,
@@ -150,7 +151,7 @@ static teff_err listen_on(teffi_transport *transport, teffi_door which, const ch
     bool ok = listener->fd >= 0 && teffi_reactor_add(t->reactor, listener, true, false);
     int e = ok ? 0 : errno;
     if (ok)
-        *port = port_of(listener->fd);
+        *port = get_bound_port(listener->fd);
     else
         *why = teffi_socket_failure(e).text;
     return ok ? TEFF_OK : e == EADDRNOTAVAIL ? TEFF_E_INVALID : TEFF_E_IO;
@@ -165,8 +166,8 @@ static void remove_socket_file(int fd)
         (void)unlink(address.sun_path);
 }
 
-/* Stops listening, and ends the accept under way by an edge. The descriptor stays open until the
- * transport is freed, because the thread that polls may still use its number. */
+/* Stops listening. Reports an edge, so that the accept under way ends. The descriptor stays open
+ * until the transport is freed, because the thread that polls may still use its number. */
 static void close_door(socket_door *door)
 {
     int fd = door->listener.fd;
@@ -174,7 +175,7 @@ static void close_door(socket_door *door)
         return;
     remove_socket_file(fd);
     (void)shutdown(fd, SHUT_RDWR);
-    teffi_reactor_edge(door->transport->reactor, &door->accepts);
+    teffi_reactor_report_edge(door->transport->reactor, &door->accepts);
 }
 
 static void close_listening(teffi_transport *transport)

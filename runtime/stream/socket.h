@@ -1,4 +1,4 @@
-/* socket.h - the parts of the transport over sockets: streams, names, dials. */
+/* socket.h - the parts of the reactor transport, over sockets: streams, names, dials. */
 #pragma once
 
 #include <netdb.h>
@@ -15,35 +15,38 @@ typedef struct socket_stream {
     reactor_side in, out;
     _Atomic bool closed; /* by this side */
     /* the operation of each direction, and its result */
-    struct iovec room, pieces[TEFFI_STREAM_PIECES];
-    unsigned n_pieces; /* 0: call_written */
+    struct iovec room; /* where to receive */
+    struct iovec pieces[TEFFI_STREAM_PIECES];
+    unsigned n_pieces; /* 0: no write, but call_written */
     teffi_stream_result received, written;
 } socket_stream;
 
-/* teffi_socket_stream_new - in: fd, nonblocking, taken over. connects: NULL; or, if the caller adds
- * the source to the reactor, the side that gets its edges until teffi_socket_stream_connected().
+/* teffi_socket_stream_new - make a stream of a socket; no edges are reported to it yet.
+ * in:   fd, nonblocking, taken over. connects, NULL: fd is connected; else the side that gets the
+ *       edges while fd connects, from when the caller has added the source to the reactor.
  * out:  NULL: no memory, fd is still the caller's. */
 socket_stream *teffi_socket_stream_new(teffi_reactor *reactor, int fd, reactor_side *connects);
 
-/* teffi_socket_stream_connected - have edges reported to the stream's own sides from now on.
- * out: false: no memory in the kernel. */
-bool teffi_socket_stream_connected(socket_stream *stream);
+/* teffi_socket_stream_watch - have edges reported to the stream's own sides from now on.
+ * in: stream, whose socket is connected. out: false: no memory in the kernel. */
+bool teffi_socket_stream_watch(socket_stream *stream);
 
-/* teffi_socket_failure - make the result of an operation that failed with errno e. */
+/* teffi_socket_failure - make the result of an operation that failed. in: e, its errno. */
 teffi_stream_result teffi_socket_failure(int e);
 
-/* teffi_socket_text - write an address as "host:port", "[v6]:port" or "unix:/path"; just "unix:"
- * for a socket without a path. */
-void teffi_socket_text(const struct sockaddr *address, socklen_t len, char *text, size_t n);
+/* teffi_socket_write_address - write an address as "host:port", "[v6]:port" or "unix:/path"; as
+ * "unix:" if the socket has no path; as "peer" if it cannot be read. */
+void teffi_socket_write_address(const struct sockaddr *address, socklen_t len, char *text,
+                                size_t n);
 
-/* teffi_socket_open - open a nonblocking socket that sends without delay. out: -1: see errno. */
+/* teffi_socket_open - open a nonblocking socket, with TCP_NODELAY. out: -1: see errno. */
 int teffi_socket_open(int family);
 
 /* ---- resolve.c: the addresses of a name, found on a thread that ends afterwards ---- */
 
 enum { SOCKET_ADDRESSES = 8 };
 
-typedef struct socket_addresses { /* the first ones of a name */
+typedef struct socket_addresses { /* the first addresses of a name */
     unsigned n;
     struct socket_address {
         struct sockaddr_storage to;
@@ -53,21 +56,22 @@ typedef struct socket_addresses { /* the first ones of a name */
 
 typedef struct socket_lookup socket_lookup;
 
-/* teffi_socket_resolve - find the addresses of a host, or of a path. in: address, valid; flags, of
- * getaddrinfo: with AI_NUMERICHOST a name fails, and the call does not block. out: false: none were
- * found, *why: the reason. */
+/* teffi_socket_resolve - find the addresses of a host, or of a path; may block.
+ * in:   address, valid. flags, for getaddrinfo(): with AI_NUMERICHOST the call does not block, and
+ *       fails for a name.
+ * out:  false: found->n is 0, *why the reason. */
 bool teffi_socket_resolve(const char *address, int flags, socket_addresses *found,
                           const char **why);
 
-/* teffi_lookup_start - resolve address on a thread, then report an edge to side.
+/* teffi_lookup_start - resolve address on another thread, which then reports an edge to side.
  * out: NULL: no memory, or no thread. */
 socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, const char *address);
 
 /* teffi_lookup_take - get the result. out: false: the lookup is not over yet. true: *found; if it
- * is empty, *why: the reason. */
+ * has no address, *why is the reason. */
 bool teffi_lookup_take(socket_lookup *lookup, socket_addresses *found, const char **why);
 
-/* teffi_lookup_end - free the lookup, now or when its thread ends; side gets no edge any more.
+/* teffi_lookup_end - free the lookup: now, or when its thread ends. Its side gets no edge any more.
  * in: may be NULL. */
 void teffi_lookup_end(socket_lookup *lookup);
 

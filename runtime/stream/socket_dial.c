@@ -1,6 +1,6 @@
 /* socket_dial.c - a dial: resolve the name, then connect to one address after the other.
  * Way:     start -> [attempt: resolve -> connect -> ... ] -> done
- * Threads: attempts by the thread that polls; cancel by any. */
+ * Threads: attempts run on the thread that polls; cancel on any thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,24 +18,24 @@ struct teffi_stream_dial {
     void *arg;
     char address[TEFFI_ADDRESS_MAX + 1];
     _Atomic bool cancelled;
-    /* the attempt's */
-    bool resolved;
-    socket_lookup *lookup;
+    /* while the dial runs, used only by attempts */
+    bool resolved;         /* found is final; without an address, result is a failure */
+    socket_lookup *lookup; /* NULL: none was needed so far */
     socket_addresses found;
-    unsigned next; /* of them, to be tried */
-    socket_stream *connecting;
+    unsigned next;             /* index in found of the address to try next */
+    socket_stream *connecting; /* NULL: none */
     teffi_stream_result result;
 };
 
-/* Sets a failure as the result. out: true, always: the dial has ended. */
+/* Sets the result to a failure. out: always true: the dial has ended. */
 static bool fail_dial(teffi_stream_dial *dial, const char *why)
 {
     dial->result = (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = why};
     return true;
 }
 
-/* Finds the addresses, by a lookup if the host is a name. out: false: the lookup is not over, and
- * will report an edge. true: over; if nothing was found, the result is a failure. */
+/* Finds the addresses; by a lookup if the host is a name. out: false: the lookup is not over yet;
+ * it will report an edge. true: done; if there is no address, the result is a failure. */
 static bool find_addresses(teffi_stream_dial *dial)
 {
     const char *why = "out of memory";
@@ -51,8 +51,8 @@ static bool find_addresses(teffi_stream_dial *dial)
     return dial->resolved = true;
 }
 
-/* Frees the stream that is connecting, if any. in: e, an errno: the dial's result, unless a later
- * address connects. */
+/* Frees the stream that is connecting, if any, and sets the result to failure e, an errno. That is
+ * the dial's result unless a later address connects. */
 static void give_up_address(teffi_stream_dial *dial, int e)
 {
     dial->result = teffi_socket_failure(e);
@@ -61,7 +61,7 @@ static void give_up_address(teffi_stream_dial *dial, int e)
     dial->connecting = NULL;
 }
 
-/* Begins to connect to the next address. On a failure dial->connecting is NULL. */
+/* Begins to connect to the next address. If that fails, dial->connecting is NULL afterwards. */
 static void connect_next(teffi_stream_dial *dial)
 {
     const struct socket_address *address = &dial->found.at[dial->next++];
@@ -79,8 +79,8 @@ static void connect_next(teffi_stream_dial *dial)
     }
 }
 
-/* Looks how the connect has ended. out: false: it goes on. true: connected, and the stream is the
- * result; or this address has failed. */
+/* Checks whether the connect has ended. out: false: not yet. true: the socket is connected and the
+ * stream is the result, or this address has failed. */
 static bool check_connecting(teffi_stream_dial *dial)
 {
     struct sockaddr_storage peer;
@@ -89,7 +89,7 @@ static bool check_connecting(teffi_stream_dial *dial)
     (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &error_len);
     if (!e && getpeername(fd, (struct sockaddr *)&peer, &len) != 0)
         return false;
-    if (!e && !teffi_socket_stream_connected(dial->connecting))
+    if (!e && !teffi_socket_stream_watch(dial->connecting))
         e = ENOMEM;
     if (e) {
         give_up_address(dial, e);
@@ -139,8 +139,8 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
     dial->done = done;
     dial->arg = arg;
     snprintf(dial->address, sizeof dial->address, "%s", address);
-    /* an invalid address counts as resolved to nothing, so this failure is reported; otherwise the
-     * result is set again */
+    /* An invalid address counts as resolved, without addresses: the dial then reports this failure.
+     * For a valid address the result is set again later. */
     dial->resolved = !teffi_address_ok(address);
     (void)fail_dial(dial, "not an address of the form " TEFFI_ADDRESS_EXPECTED);
     return dial;
@@ -148,15 +148,16 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
 
 void teffi_socket_dial_start(teffi_stream_dial *dial)
 {
-    teffi_reactor_edge(dial->reactor, &dial->side); /* so that the first attempt runs at once */
+    /* the edge makes the first attempt run at once */
+    teffi_reactor_report_edge(dial->reactor, &dial->side);
     teffi_reactor_begin_wait(dial->reactor, &dial->side);
 }
 
 void teffi_socket_dial_cancel(teffi_stream_dial *dial)
 {
-    /* pairs with attempt_dial(), which the edge below runs: so the attempt sees the flag */
+    /* seq_cst: pairs with attempt_dial(), which runs after the edge below and sees the flag */
     atomic_store_explicit(&dial->cancelled, true, memory_order_seq_cst);
-    teffi_reactor_edge(dial->reactor, &dial->side);
+    teffi_reactor_report_edge(dial->reactor, &dial->side);
 }
 
 void teffi_socket_dial_free(teffi_stream_dial *dial)

@@ -1,6 +1,7 @@
-/* socket_path.c - whether a listener may have a path. The file of a socket stays when its process
- * is killed, so it is replaced; but no other file is, nor a socket on which somebody listens. If
- * two listeners start at once, both may find the path free; the later one has it. */
+/* socket_path.c - decides whether a new listener may take a path. A process that is killed leaves
+ * its socket file behind, so that file is replaced. Other files, and sockets on which a process
+ * listens, are not replaced. If two listeners start at once, both may find the path free; then the
+ * second one replaces the socket of the first. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -9,8 +10,8 @@
 #include <unistd.h>
 #include "stream/stream.h"
 
-/* Does a connect to the socket reach a listener? out: true also if this cannot be found out, so
- * that a socket in use is never replaced. */
+/* Does a connect to the socket reach a listener? out: true also if the attempt fails for another
+ * reason than a missing listener, so that a socket in use is not replaced. */
 static bool is_listened_on(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};

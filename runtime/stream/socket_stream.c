@@ -1,4 +1,4 @@
-/* socket_stream.c - a stream over a socket. */
+/* socket_stream.c - a stream over a socket. Its texts of an end are the same as nng's. */
 #include "stream/socket.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ teffi_stream_result teffi_socket_failure(int e)
     return (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = text};
 }
 
-void teffi_socket_text(const struct sockaddr *address, socklen_t len, char *text, size_t n)
+void teffi_socket_write_address(const struct sockaddr *address, socklen_t len, char *text, size_t n)
 {
     char host[NI_MAXHOST], port[NI_MAXSERV];
     const int numbers = NI_NUMERICHOST | NI_NUMERICSERV;
@@ -48,13 +48,13 @@ static const teffi_stream_result closed_here = {.end = TEFFI_STREAM_CLOSED,
 /* Has this side closed the stream? */
 static bool is_closed_here(const socket_stream *s)
 {
-    /* seq_cst: pairs with close_socket_stream(), which stores it before it reports edges */
+    /* seq_cst: pairs with close_socket_stream(), which sets it before it reports edges */
     return atomic_load_explicit(&s->closed, memory_order_seq_cst);
 }
 
-/* The side becomes READY again if the next read need not wait for an edge: this one filled the
- * room, failed or found the end, or the peer has hung up, after which no edge comes.
- * out: as recv(), but -1 with ESHUTDOWN when the peer has ended the stream. */
+/* Receives up to n bytes. Makes the side READY again if the next read need not wait for an edge:
+ * this one got n bytes, failed or found the end; or the peer has hung up, so no edge may come.
+ * out: as recv(), but at the end of the peer's bytes -1 with ESHUTDOWN. */
 static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
 {
     ssize_t got;
@@ -65,7 +65,7 @@ static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
         errno = ESHUTDOWN;
     bool hung_up = atomic_load_explicit(&s->source.hung_up, memory_order_relaxed);
     if (got > 0 ? (size_t)got == n || hung_up : errno != EAGAIN)
-        teffi_reactor_more(&s->in);
+        teffi_side_set_ready(&s->in);
     return got ? got : -1;
 }
 
@@ -77,8 +77,8 @@ static size_t bytes_of(const struct iovec *pieces, unsigned n)
     return bytes;
 }
 
-/* The side becomes READY again if the next write need not wait for an edge: this one wrote all
- * bytes, or failed. out: as sendmsg(). */
+/* Writes pieces. Makes the side READY again if the next write need not wait for an edge: this one
+ * wrote all bytes, or failed. out: as sendmsg(). */
 static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigned n)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = n};
@@ -87,12 +87,12 @@ static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigne
         sent = sendmsg(s->source.fd, &msg, MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     if (sent < 0 ? errno != EAGAIN : (size_t)sent == bytes_of(pieces, n))
-        teffi_reactor_more(&s->out);
+        teffi_side_set_ready(&s->out);
     return sent;
 }
 
-/* Makes the result of an operation. in: bytes, as the system call returned it; errno. out: false:
- * no result, because the operation must wait for an edge. */
+/* Makes the result of an operation. in: bytes, as the system call returned it; errno.
+ * out: false: no result, because the operation must wait for an edge. */
 static bool set_result_if_over(const socket_stream *s, teffi_stream_result *result, ssize_t bytes)
 {
     if (bytes < 0 && errno == EAGAIN)
@@ -104,14 +104,14 @@ static bool set_result_if_over(const socket_stream *s, teffi_stream_result *resu
     return true;
 }
 
-/* Ends the operation if this side has closed the stream. out: true: it has; *result is CLOSED, and
- * the side stays READY, so that later operations end, too. */
+/* Ends the operation if this process has closed the stream. out: true: it has: *result is CLOSED,
+ * and side becomes READY again, so that later operations end, too. */
 static bool end_if_closed(const socket_stream *s, reactor_side *side, teffi_stream_result *result)
 {
     if (!is_closed_here(s))
         return false;
     *result = closed_here;
-    teffi_reactor_more(side);
+    teffi_side_set_ready(side);
     return true;
 }
 
@@ -127,7 +127,8 @@ static bool attempt_write(reactor_side *side)
     socket_stream *s = teffi_container(side, socket_stream, out);
     s->written = (teffi_stream_result){0};
     if (s->n_pieces == 0) {
-        teffi_reactor_more(side); /* nothing was sent: the next write need not wait for an edge */
+        /* no bytes were written, so the next write need not wait for an edge */
+        teffi_side_set_ready(side);
         return true;
     }
     return end_if_closed(s, side, &s->written) ||
@@ -170,7 +171,7 @@ static bool begin_write(teffi_stream *stream, const struct iovec *pieces, unsign
 static size_t receive_at_once(teffi_stream *stream, void *to, size_t n)
 {
     socket_stream *s = (socket_stream *)stream;
-    teffi_reactor_used(&s->in);
+    teffi_side_clear_ready(&s->in);
     ssize_t got = receive_bytes(s, to, n);
     return got > 0 ? (size_t)got : 0;
 }
@@ -178,19 +179,19 @@ static size_t receive_at_once(teffi_stream *stream, void *to, size_t n)
 static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, unsigned n)
 {
     socket_stream *s = (socket_stream *)stream;
-    teffi_reactor_used(&s->out);
+    teffi_side_clear_ready(&s->out);
     ssize_t sent = write_bytes(s, pieces, n);
     return sent > 0 ? (size_t)sent : 0;
 }
 
-/* Begins a write of no pieces and makes its side READY, so attempt_write() ends it at once. */
+/* Begins a write of no pieces and makes its side READY, so attempt_write() ends it at once. Begins
+ * last, because the callback may run at once and let another thread free the stream. */
 static void report_empty_write(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
     s->n_pieces = 0;
-    teffi_reactor_edge(s->reactor, &s->out);
-    teffi_reactor_begin_wait(s->reactor,
-                             &s->out); /* last: the callback may have the stream freed */
+    teffi_reactor_report_edge(s->reactor, &s->out);
+    teffi_reactor_begin_wait(s->reactor, &s->out);
 }
 
 static void write_peer_address(teffi_stream *stream, char *text, size_t n)
@@ -198,22 +199,22 @@ static void write_peer_address(teffi_stream *stream, char *text, size_t n)
     struct sockaddr_storage address = {0};
     socklen_t len = sizeof address;
     (void)getpeername(((socket_stream *)stream)->source.fd, (struct sockaddr *)&address, &len);
-    teffi_socket_text((struct sockaddr *)&address, len, text, n);
+    teffi_socket_write_address((struct sockaddr *)&address, len, text, n);
 }
 
-/* Shuts the socket down and ends the operations by edges. The descriptor stays open until the
- * stream is freed, because other threads may still use its number. */
+/* Shuts the socket down, and reports edges, so that the operations under way end. The descriptor
+ * stays open until the stream is freed, because other threads may still use its number. */
 static void close_socket_stream(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
     if (atomic_exchange_explicit(&s->closed, true, memory_order_seq_cst))
         return;
     (void)shutdown(s->source.fd, SHUT_RDWR);
-    teffi_reactor_edge(s->reactor, &s->in);
-    teffi_reactor_edge(s->reactor, &s->out);
+    teffi_reactor_report_edge(s->reactor, &s->in);
+    teffi_reactor_report_edge(s->reactor, &s->out);
 }
 
-/* Frees the stream, later: the thread that polls may still have events of it. */
+/* Frees the stream, but later, because the thread that polls may still have events of it. */
 static void bury_socket_stream(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
@@ -251,9 +252,9 @@ socket_stream *teffi_socket_stream_new(teffi_reactor *reactor, int fd, reactor_s
     return s;
 }
 
-bool teffi_socket_stream_connected(socket_stream *s)
+bool teffi_socket_stream_watch(socket_stream *s)
 {
-    bool again = s->source.out != NULL;
+    bool again = s->source.out != NULL; /* the dial has added the source */
     s->source.in = &s->in;
     s->source.out = &s->out;
     return teffi_reactor_add(s->reactor, &s->source, true, again);

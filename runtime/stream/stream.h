@@ -2,9 +2,10 @@
  * two: nng (TCP, Unix sockets, and TLS), and the reactor (TCP and Unix sockets that idle workers
  * wait on).
  * Way:     link -> [stream] -> nng, reactor -> sockets
- * Threads: functions from any thread, but a stream has one receive and one write at a time. A
- *          callback runs on nng's threads, or on the thread that polls; never inside the function
- *          that began its operation. It must not block, and must not free what it is called for. */
+ * Threads: functions: any thread, but a stream has at most one receive and one write at a time.
+ *          Callbacks: a thread of nng, or the thread that polls the reactor; never inside the
+ *          function that began the operation. A callback must not block, and must not free the
+ *          stream, dial or transport that it is called for. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +22,7 @@ typedef enum teffi_stream_end {
     TEFFI_STREAM_OK,
     TEFFI_STREAM_CLOSED,         /* this side closed it */
     TEFFI_STREAM_NO_CERTIFICATE, /* TLS: the peer showed none */
-    TEFFI_STREAM_NO_TLS,         /* the handshake of TLS failed for another reason */
+    TEFFI_STREAM_NO_TLS,         /* the TLS handshake failed for another reason */
     TEFFI_STREAM_FAILED          /* another reason */
 } teffi_stream_end;
 
@@ -29,33 +30,34 @@ typedef struct teffi_stream teffi_stream;
 
 typedef struct teffi_stream_result {
     teffi_stream_end end;
-    const char *text;     /* why; constant */
-    size_t bytes;         /* OK: received or written, at least 1 */
-    teffi_stream *stream; /* OK: dialled or accepted; the callback's */
+    const char *text;     /* if not OK: the reason; a constant string */
+    size_t bytes;         /* OK: received or written, at least 1; 0 after call_written */
+    teffi_stream *stream; /* OK, of a dial or an accept: the new stream; the callback owns it */
 } teffi_stream_result;
 
 typedef void teffi_stream_done(void *arg, const teffi_stream_result *result);
 
 typedef struct teffi_stream_ops {
-    /* Receive up to n bytes, n > 0, to memory that stays until done. out: false: the stream is
-     * closed and there will be no callback. */
+    /* Begin to receive 1 to n bytes; `received` is called at the end. in: to, memory that stays
+     * valid until then. out: false: the stream is closed, and there will be no callback. */
     bool (*receive)(teffi_stream *stream, void *to, size_t n);
-    /* Write from pieces, at most TEFFI_STREAM_PIECES, whose bytes stay until done; some of them or
-     * all are written. out: as receive. */
+    /* Begin to write the bytes of n pieces, at most TEFFI_STREAM_PIECES; `written` is called at the
+     * end, perhaps after a part of them. in: pieces, copied; their bytes stay valid until then.
+     * out: as receive. */
     bool (*write)(teffi_stream *stream, const struct iovec *pieces, unsigned n);
-    /* The same without waiting and without a callback. out: how many bytes; 0: none,
-     * because the operation would wait or has failed; then receive or write reports which. Only if
-     * stream->tries. */
+    /* Receive or write what is possible at once, without a callback. in: stream->tries is true; no
+     * operation of this direction is under way. out: number of bytes; 0: the operation would wait,
+     * or has failed; receive or write then reports which. */
     size_t (*receive_now)(teffi_stream *stream, void *to, size_t n);
     size_t (*write_now)(teffi_stream *stream, const struct iovec *pieces, unsigned n);
-    /* Have written called soon, with OK and 0 bytes. in: no write is under way. */
+    /* Have `written` called soon, with OK and 0 bytes. in: no write is under way. */
     void (*call_written)(teffi_stream *stream);
-    /* The peer's address; one that dialled a path has "unix:". */
+    /* Write the peer's address to text, which has n bytes; "unix:" if the peer dialled a path. */
     void (*remote)(teffi_stream *stream, char *text, size_t n);
-    /* End the operations under way: their callbacks report CLOSED. Once or more. */
+    /* End the operations under way: their callbacks report CLOSED. May be called again. */
     void (*close)(teffi_stream *stream);
-    /* Close and free. in: the callback of each operation was called, and may still run without
-     * using the stream; none is begun any more. */
+    /* Close and free. in: no operation is under way, and none is begun any more. The last callback
+     * may still run, but must not use the stream any more. */
     void (*free)(teffi_stream *stream);
 } teffi_stream_ops;
 
@@ -64,7 +66,7 @@ struct teffi_stream {
     const teffi_stream_ops *ops;
     teffi_stream_done *received, *written;
     void *arg;
-    bool tries; /* immutable: receive_now and write_now may be called */
+    bool tries; /* immutable; true: receive_now and write_now may be called */
 };
 
 /* teffi_address_ok - address.c: is it "name:port", "1.2.3.4:port" or "[v6]:port", with a port of
@@ -76,14 +78,15 @@ bool teffi_address_ok(const char *address);
 /* teffi_address_path - in: any text. out: the path behind "unix:"; NULL: it has no "unix:". */
 const char *teffi_address_path(const char *address);
 
-/* teffi_path_is_free - socket_path.c: may a listener have this path? out: true: no file is there,
- * or only the socket file of a listener that has ended, which the caller replaces. */
+/* teffi_path_is_free - socket_path.c: may a new listener take this path? out: true: no file is
+ * there, or the socket file of a listener that has ended; the caller replaces that file. */
 bool teffi_path_is_free(const char *path);
 
 typedef struct teffi_stream_dial teffi_stream_dial;
 typedef struct teffi_transport teffi_transport;
 
-/* The listeners of a transport. With TLS, each accepts certificates of its own authority. */
+/* The listeners of a transport. With TLS, each has its own authority, which must have signed the
+ * certificates of its peers. */
 typedef enum teffi_door {
     TEFFI_DOOR_SILOS,   /* clients connect here, too, if there is no gateway */
     TEFFI_DOOR_GATEWAY, /* clients only */
@@ -91,29 +94,29 @@ typedef enum teffi_door {
 } teffi_door;
 
 typedef struct teffi_transport_ops {
-    /* Prepare a dial, which will call done(arg) once after dial_start, also if the address is not
-     * valid. out: NULL: no memory. */
+    /* Prepare a dial. After dial_start, it calls done(arg) once, also if the address is not valid.
+     * out: NULL: no memory. */
     teffi_stream_dial *(*dial_new)(teffi_transport *transport, const char *address,
                                    teffi_stream_done *done, void *arg);
     void (*dial_start)(teffi_stream_dial *dial);
-    /* End a dial that was started: done reports CLOSED, unless the dial has ended already or its
-     * address is not valid. Once or more. */
+    /* End a dial that was started: done reports CLOSED, unless the dial has ended before or its
+     * address is not valid. May be called again. */
     void (*dial_cancel)(teffi_stream_dial *dial);
     /* Free a dial that was not started, or whose done was called; done may still be running. */
     void (*dial_free)(teffi_stream_dial *dial);
-    /* Bind; the system queues connections until accept. Once for each door. A socket file on which
-     * nobody listens is replaced. out: port; of a path 0. errs: TEFF_E_INVALID (the address),
-     * TEFF_E_IO, with *why. */
+    /* Bind the door to address and listen; the kernel queues connections until accept. Once for
+     * each door. Replaces a socket file whose listener has ended. out: *port; 0 for a path.
+     * errs: TEFF_E_INVALID (the address), TEFF_E_IO, with *why. */
     teff_err (*listen)(teffi_transport *transport, teffi_door door, const char *address, int *port,
                        const char **why);
-    /* Accept one connection: accepted(door_arg[door]) is called once. CLOSED: after
-     * close_listeners; FAILED: no descriptor or no memory. in: after listen; the previous accept of
-     * this door was reported. */
+    /* Accept one connection: accepted(door_arg[door]) is called once. It reports CLOSED after
+     * close_listeners, FAILED without a descriptor or memory. in: listen has succeeded, and the
+     * previous accept of this door was reported. */
     void (*accept)(teffi_transport *transport, teffi_door door);
     void (*close_listeners)(teffi_transport *transport);
-    /* After it has returned, accepted is not called any more. */
+    /* Close the listeners, and wait for a running `accepted`; it is not called any more. */
     void (*stop_listeners)(teffi_transport *transport);
-    /* in: dials and streams were freed. */
+    /* in: all dials and streams were freed. */
     void (*free)(teffi_transport *transport);
 } teffi_transport_ops;
 
@@ -129,8 +132,8 @@ struct teffi_transport {
 /* The PEM files of TLS; all NULL: no TLS. */
 typedef struct teffi_tls_files {
     const char *certificate;      /* this side's, with its key; shown at every connection */
-    const char *authority;        /* of the peers that are dialled, and at TEFFI_DOOR_SILOS */
-    const char *client_authority; /* of the peers at TEFFI_DOOR_GATEWAY; NULL: no gateway */
+    const char *authority;        /* CA that signs dialled peers, and those at TEFFI_DOOR_SILOS */
+    const char *client_authority; /* CA that signs peers at TEFFI_DOOR_GATEWAY; NULL: no gateway */
 } teffi_tls_files;
 
 /* teffi_transport_nng - in: files, borrowed during the call.

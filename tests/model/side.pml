@@ -3,8 +3,8 @@
  * Two sides. Each has an owner, which takes at once what is there or begins an operation and waits
  * for its end, and a kernel, which makes an item readable and reports an edge later: that of side 0
  * through epoll, which ends the poller's wait, that of side 1 by another thread (a lookup, a
- * cancel). An attempt takes one item; it says `more` if it took one, since it does not know
- * whether it was the last. One step per atomic operation or system call. */
+ * cancel). An attempt takes one item; it sets READY again if it took one, since it does not
+ * know whether that was the last. One step per atomic operation or system call. */
 
 #define SIDES 2
 #define ITEMS 2 /* of each side */
@@ -159,7 +159,7 @@ inline try_side(s)
 #endif
         if
         :: took ->
-            word[s] = word[s] | READY; /* more */
+            word[s] = word[s] | READY; /* teffi_side_set_ready */
             break
         :: else
         fi;

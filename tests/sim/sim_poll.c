@@ -119,7 +119,7 @@ static bool run_edges(teffi_poller *poller)
 {
     sim_net *net = net_of(poller);
     for (sim_edge *edge; (edge = take_edge(&net->found));)
-        teffi_reactor_edge(net->reactor, &edge->side);
+        teffi_reactor_report_edge(net->reactor, &edge->side);
     bool any = net->run_sides(poller);
     if (is_due(net))
         call_ticker(net);
@@ -222,7 +222,7 @@ static bool attempt_read(reactor_side *in)
     bool some = sim_draw_chance(draw, SHORT_READ_OF_1000);
     read_frames(side, some ? sim_draw_between(draw, 1, READ_MAX) : UINT64_MAX);
     if (side->arrived.head)
-        teffi_reactor_more(in);
+        teffi_side_set_ready(in);
     return side->received.head;
 }
 
@@ -262,7 +262,7 @@ static void run_deferred_read(teffi_deferred *work)
     if (side->ended || side->net->freed)
         return;
     if (sim_exec_on_worker(side->net->exec)) {
-        teffi_reactor_used(&side->in.side);
+        teffi_side_clear_ready(&side->in.side);
         read_frames(side, UINT64_MAX);
     }
     if (side->received.head) {

@@ -203,7 +203,7 @@ static inline void bare_view(uint64_t version, const teffi_node_id *members, siz
     assert_non_null(node.view);
     teffi_view_unref(old);
     teffi_locations_adopt_view(grains.location_cache, node.view, bare_self);
-    (void)teffi_partitions_view(&grains, node.view);
+    (void)teffi_partitions_adopt_view(&grains, node.view);
 }
 
 /* ---- messages ---- */

@@ -181,7 +181,7 @@ static void follow_view(teffi_node *node, uint64_t version, teffi_node_id member
 {
     teffi_member m = {.node = member, .status = TEFFI_ACTIVE, .address = "h:1"};
     teffi_view *view = teffi_view_new(version, &m, 1);
-    teffi_partitions_view(node->grains, view);
+    teffi_partitions_adopt_view(node->grains, view);
     teffi_view_unref(view);
 }
 

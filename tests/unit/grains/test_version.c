@@ -167,7 +167,7 @@ static const char *name_key(char *key, int i)
 
 static bool sees_newest(teff_ctx *ctx, int64_t version)
 {
-    return teffi_place_newest(ctx->node->grains, version_tally_info.id) == version;
+    return teffi_newest_version(ctx->node->grains, version_tally_info.id) == version;
 }
 
 /* One more silo, with this build; every silo knows. */

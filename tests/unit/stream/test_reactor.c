@@ -41,11 +41,11 @@ static bool attempt_probe(reactor_side *side)
     bool took = take_item(p);
     if (p->edge_during && p->attempts == 0) {
         p->items++;
-        teffi_reactor_edge(p->reactor, side);
+        teffi_reactor_report_edge(p->reactor, side);
     }
     p->attempts++;
     if (took && p->leaves_more)
-        teffi_reactor_more(side);
+        teffi_side_set_ready(side);
     p->inside--;
     return took;
 }
@@ -78,7 +78,7 @@ static int free_reactor(void **state)
 static void add_item(probe *p)
 {
     p->items++;
-    teffi_reactor_edge(p->reactor, &p->side);
+    teffi_reactor_report_edge(p->reactor, &p->side);
 }
 
 static void look_once(teffi_reactor *r)
@@ -120,7 +120,7 @@ static void an_edge_without_an_item_goes_on_waiting(void **state)
     init_probe(&p, *state);
     teffi_reactor_begin_wait(*state, &p.side);
     for (unsigned i = 1; i <= 3; i++) {
-        teffi_reactor_edge(*state, &p.side);
+        teffi_reactor_report_edge(*state, &p.side);
         look_once(*state);
         look_once(*state);
         assert_int_equal(p.attempts, i);
@@ -137,7 +137,7 @@ static void an_edge_during_the_attempt_is_tried_again(void **state)
     init_probe(&p, *state);
     p.edge_during = true;
     teffi_reactor_begin_wait(*state, &p.side);
-    teffi_reactor_edge(*state, &p.side);
+    teffi_reactor_report_edge(*state, &p.side);
     look_once(*state);
     assert_int_equal(p.attempts, 2);
     assert_int_equal(p.ended, 1);
@@ -170,8 +170,8 @@ static void an_edge_is_used_once(void **state)
     add_item(&p);
     look_once(*state);
     assert_int_equal(p.ended, 2);
-    teffi_reactor_edge(*state, &p.side);
-    teffi_reactor_used(&p.side);
+    teffi_reactor_report_edge(*state, &p.side);
+    teffi_side_clear_ready(&p.side);
     teffi_reactor_begin_wait(*state, &p.side);
     look_once(*state);
     assert_int_equal(p.ended, 2);
@@ -187,7 +187,7 @@ static void a_side_with_more_shares_the_poller(void **state)
     flood.again = 1000;
     flood.items = 1000;
     teffi_reactor_begin_wait(*state, &flood.side);
-    teffi_reactor_edge(*state, &flood.side);
+    teffi_reactor_report_edge(*state, &flood.side);
     teffi_reactor_begin_wait(*state, &other.side);
     look_once(*state);
     assert_int_equal(flood.ended, 1);
@@ -215,7 +215,7 @@ static void only_a_sleeping_poller_is_woken(void **state)
     assert_false(has_wake(r));
     look_once(r);
     r->asleep = true;
-    teffi_reactor_edge(r, &p.side);
+    teffi_reactor_report_edge(r, &p.side);
     assert_false(has_wake(r)); /* nothing waits for it */
     teffi_reactor_begin_wait(r, &p.side);
     assert_true(has_wake(r));
@@ -368,9 +368,9 @@ static void *consume_items(void *arg)
     probe *p = &me->probe;
     uint64_t random = me->random + PAIRS;
     for (unsigned taken = 0, waits = 0; taken < ITEMS && !me->failed; taken++) {
-        teffi_reactor_used(&p->side);
+        teffi_side_clear_ready(&p->side);
         if (take_item(p)) {
-            teffi_reactor_more(&p->side);
+            teffi_side_set_ready(&p->side);
         } else {
             teffi_reactor_begin_wait(p->reactor, &p->side);
             me->failed = !await_count(&p->ended, ++waits);
@@ -453,8 +453,8 @@ static int add_source(teffi_reactor *r, test_source *s)
 static void end_source(teffi_reactor *r, test_source *s, int peer)
 {
     s->in.again = s->out.again = 0;
-    teffi_reactor_edge(r, &s->in.side);
-    teffi_reactor_edge(r, &s->out.side);
+    teffi_reactor_report_edge(r, &s->in.side);
+    teffi_reactor_report_edge(r, &s->out.side);
     look_once(r);
     teffi_reactor_bury(r, &s->source);
     close(peer);
