@@ -72,8 +72,8 @@ static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f
     teffi_values v = {{NULL}};
     teffi_field_values(model, f, &v);
     v.values['n'] = f->has_oneof_index ? "        " : "    ";
-    v.values['k'] = teffi_is_repeated(f) ? teffi_by_type(f, "texts", "bytes_list", "", "")
-                                         : teffi_by_type(f, "text", "bytes", "", "");
+    v.values['k'] = teffi_is_repeated(f) ? teffi_choose_by_type(f, "texts", "bytes_list", "", "")
+                                         : teffi_choose_by_type(f, "text", "bytes", "", "");
     return v;
 }
 
@@ -90,7 +90,7 @@ static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_v
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;
     const char *message = required ? copy_required : copy_message;
-    teffi_text_expand(out, teffi_by_type(f, copy_one, copy_one, message, ""), v);
+    teffi_text_expand(out, teffi_choose_by_type(f, copy_one, copy_one, message, ""), v);
     if (f->type == PROTOC__FIELD__TYPE__MESSAGE)
         teffi_text_expand(out, f->has_oneof_index ? forget_member : "\n", v);
 }
@@ -144,7 +144,9 @@ static void emit_fields(teffi_text *out, const teffi_model *model, const teffi_m
         teffi_values v = copy_values(model, f);
         if (teffi_is_repeated(f)) {
             teffi_text_expand(
-                out, teffi_by_type(f, copy_list, copy_list, list_of_messages, list_of_numbers), &v);
+                out,
+                teffi_choose_by_type(f, copy_list, copy_list, list_of_messages, list_of_numbers),
+                &v);
         } else if (reads_default_if_absent(m, f)) {
             emit_optional(out, f, &v);
         } else if (text_is_own(m, f)) {

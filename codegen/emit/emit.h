@@ -36,6 +36,7 @@ teffi_values teffi_message_values(const teffi_message *m);
  * message type, $E the type of an element in a list. */
 void teffi_field_values(const teffi_model *model, const Protoc__Field *f, teffi_values *v);
 
-/* teffi_by_type - choose one of four templates by a field's type. in: number, also for enums. */
-const char *teffi_by_type(const Protoc__Field *f, const char *text, const char *bytes,
+/* teffi_choose_by_type - choose one of four templates by a field's type.
+ * in:   number, also the one for enums. */
+const char *teffi_choose_by_type(const Protoc__Field *f, const char *text, const char *bytes,
                           const char *message, const char *number);

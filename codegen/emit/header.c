@@ -58,11 +58,11 @@ static const char one_way_call[] =
 static void declare_grain(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     teffi_text_expand(out, "\n/* ---- $N ---- */\n\n", v);
-    teffi_text_comment(out, "", teffi_comment(s->file, &s->path));
+    teffi_text_add_comment(out, "", teffi_find_comment(s->file, &s->path));
     teffi_text_expand(out, grain, v);
     for (size_t i = 0; i < s->n_methods; i++) {
         teffi_method_values(out->pool, &s->methods[i], v);
-        teffi_text_comment(out, "    ", teffi_comment(s->file, &s->methods[i].path));
+        teffi_text_add_comment(out, "    ", teffi_find_comment(s->file, &s->methods[i].path));
         teffi_text_expand(out, "    teff_err (*$m)($S *self$I$o);\n", v);
     }
     teffi_text_expand(out, grain_end, v);
@@ -79,7 +79,7 @@ static void declare_calls(teffi_text *out, const teffi_service *s, teffi_values 
         const teffi_method *m = &s->methods[i];
         teffi_method_values(out->pool, m, v);
         teffi_text_printf(out, "\n");
-        teffi_text_comment(out, "", teffi_comment(s->file, &m->path));
+        teffi_text_add_comment(out, "", teffi_find_comment(s->file, &m->path));
         teffi_text_expand(out, m->options->one_way ? one_way_call : call, v);
     }
 }

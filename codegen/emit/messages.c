@@ -65,7 +65,7 @@ static void emit_types(teffi_text *out, const teffi_file *file)
     for (const teffi_message *m = file->messages; m; m = m->next) {
         const teffi_values v = teffi_message_values(m);
         teffi_text_printf(out, "\n");
-        teffi_text_comment(out, "", teffi_comment(file, &m->path));
+        teffi_text_add_comment(out, "", teffi_find_comment(file, &m->path));
         teffi_text_expand(out, type, &v);
     }
 }
@@ -79,11 +79,12 @@ static void emit_state_copies(teffi_text *out, const teffi_model *model, const t
         teffi_text_expand(out, keep, &v);
         for (size_t i = 0; i < m->desc->n_field; i++) {
             const Protoc__Field *f = m->desc->field[i];
-            if (!teffi_appends(f))
+            if (!teffi_has_append(f))
                 continue;
             teffi_field_values(model, f, &v);
             teffi_text_expand(
-                out, teffi_by_type(f, append_text, append_bytes, append_message, append_number),
+                out,
+                teffi_choose_by_type(f, append_text, append_bytes, append_message, append_number),
                 &v);
         }
     }

@@ -86,7 +86,7 @@ void teffi_field_values(const teffi_model *model, const Protoc__Field *f, teffi_
         v->values['E'] = elements[f->type];
 }
 
-const char *teffi_by_type(const Protoc__Field *f, const char *text, const char *bytes,
+const char *teffi_choose_by_type(const Protoc__Field *f, const char *text, const char *bytes,
                           const char *message, const char *number)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING    ? text

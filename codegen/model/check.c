@@ -193,7 +193,7 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
         if (name_companion(m, f))
             claim_name(model, m->full, teffi_pool_printf(pool, "%s%s", name_companion(m, f), name),
                        owner);
-        if (teffi_appends(f))
+        if (teffi_has_append(f))
             claim_global(model, teffi_pool_printf(pool, "%s_append_%s", m->c, name), owner);
     }
 }

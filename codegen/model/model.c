@@ -38,7 +38,7 @@ bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f)
 
 /* Deprecated fields have no append function, which would cause a warning in every file that
  * includes the header. */
-bool teffi_appends(const Protoc__Field *f)
+bool teffi_has_append(const Protoc__Field *f)
 {
     return teffi_is_repeated(f) && (!f->options || !f->options->deprecated);
 }
@@ -165,7 +165,7 @@ static void load_methods(teffi_model *model, teffi_service *service)
         m->path = (teffi_path){&service->path, SERVICE_METHODS, (int32_t)i};
         if (teffi_check_name(model, service->file, NULL, m->desc->name)) {
             m->full = join_names(model->pool, service->full, m->desc->name);
-            m->slot = teffi_slot(model->pool, m->desc->name);
+            m->slot = teffi_slot_name(model->pool, m->desc->name);
         }
     }
 }
@@ -309,7 +309,7 @@ const teffi_message *teffi_find_message(const teffi_model *model, const char *pa
     return teffi_map_get(&model->messages, name);
 }
 
-bool teffi_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other)
+bool teffi_file_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other)
 {
     return other <= file && file->sees[other - model->files];
 }

@@ -107,7 +107,7 @@ void teffi_model_check(teffi_model *model);
 const teffi_path *teffi_path_new(teffi_pool *pool, const teffi_path *up, int32_t field,
                                  int32_t index);
 
-/* teffi_places_load - make a file's places ready for teffi_places_find_line and teffi_comment.
+/* teffi_places_load - make a file's places ready for teffi_places_find_line and teffi_find_comment.
  * Defuses the comments of its description, which protobuf-c writes into its header, too. */
 void teffi_places_load(teffi_file *file);
 
@@ -115,8 +115,8 @@ void teffi_places_load(teffi_file *file);
  * enclosing element. */
 int teffi_places_find_line(const teffi_file *file, const teffi_path *path);
 
-/* teffi_comment - the defused comment before an element, else the one after it; NULL: none. */
-const char *teffi_comment(const teffi_file *file, const teffi_path *path);
+/* teffi_find_comment - the defused comment before an element, else the one after it; NULL: none. */
+const char *teffi_find_comment(const teffi_file *file, const teffi_path *path);
 
 /* teffi_add_problem - note that a file cannot be used: "file:line: what, what was expected".
  * in:   path, or NULL for the file as a whole. */
@@ -137,8 +137,8 @@ bool teffi_check_name(teffi_model *model, const teffi_file *file, const teffi_pa
 const teffi_message *teffi_find_message(const teffi_model *model, const char *package,
                                         const char *name);
 
-/* teffi_sees - does a file see what another one defines, by its imports? */
-bool teffi_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other);
+/* teffi_file_sees - does a file see what another one defines, by its imports? */
+bool teffi_file_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other);
 
 /* teffi_is_options_file - does a file only define options? Those of teff are read by their numbers;
  * those of protobuf-c are refused where they are used. Neither becomes C. */
@@ -150,8 +150,8 @@ bool teffi_is_options_file(const char *name);
 bool teffi_is_repeated(const Protoc__Field *f);
 bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f);
 
-/* teffi_appends - does the generated code have an append function for the field? */
-bool teffi_appends(const Protoc__Field *f);
+/* teffi_has_append - does the generated code have an append function for the field? */
+bool teffi_has_append(const Protoc__Field *f);
 
 /* teffi_is_void - is a type ".teff.Void" (with its dot), the empty request or response? */
 bool teffi_is_void(const char *type_name);

@@ -95,7 +95,7 @@ static void read_state(teffi_model *model, teffi_service *s, const char *name)
         teffi_add_problem(
             model, s->file, path,
             "state: there is no message \"%s\", expected one of this file or its imports", name);
-    } else if (!teffi_sees(model, s->file, m->file)) {
+    } else if (!teffi_file_sees(model, s->file, m->file)) {
         teffi_add_problem(model, s->file, path,
                           "state: %s is in %s, expected an import of that file", m->full,
                           m->file->name);
@@ -229,7 +229,7 @@ static const teffi_message *read_type(teffi_model *model, const teffi_service *s
         return NULL;
     if (type && type[0] == '.')
         found = teffi_find_message(model, "", type);
-    if (!found || is_map_entry(found) || !teffi_sees(model, s->file, found->file)) {
+    if (!found || is_map_entry(found) || !teffi_file_sees(model, s->file, found->file)) {
         teffi_add_problem(model, s->file, &m->path, "malformed request: %s has an unknown type",
                           m->full);
         return NULL;
