@@ -116,7 +116,8 @@ void teffi_places_load(teffi_file *file);
  * the nearest enclosing element, or else 1. */
 int teffi_places_find_line(const teffi_file *file, const teffi_path *path);
 
-/* teffi_find_comment - the sanitized comment before an element, else the one behind; NULL: none. */
+/* teffi_find_comment - find the sanitized comment before an element, else the one after it.
+ * out:  NULL: there is none. */
 const char *teffi_find_comment(const teffi_file *file, const teffi_path *path);
 
 /* teffi_add_problem - note a problem in a .proto file: "file:line: what, what was expected".

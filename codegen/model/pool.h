@@ -11,8 +11,8 @@
 struct teffi_pool_block;
 
 typedef struct teffi_pool {
-    ProtobufCAllocator allocator; /* allocates from this pool; its free does nothing */
-    struct teffi_pool_block *last;   /* the list of all blocks, newest first */
+    ProtobufCAllocator allocator;  /* allocates from this pool; its free does nothing */
+    struct teffi_pool_block *last; /* the list of all blocks, newest first */
 } teffi_pool;
 
 typedef struct teffi_bytes {
