@@ -258,7 +258,8 @@ static teffi_bytes pack_in_pool(teffi_pool *pool, const ProtobufCMessage *messag
 }
 
 /* Packs the request without options files, their imports, services and the parameter. Strings of
- * the files to generate become const char *. Changes the request, so it must run after all checks. */
+ * the files to generate become const char *.
+ * Changes the request, so it must run after all checks. */
 static teffi_bytes strip_and_pack(const teffi_model *model, Protoc__Request *request)
 {
     size_t kept = 0;
