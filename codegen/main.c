@@ -36,7 +36,7 @@ static const char usage[] =
     "             is an error when a method is gone or has another id\n"
     "  emit_lock  write that list too, as words.teff.lock, to be committed\n";
 
-/* Reads a stream to its end. out: *out, in the pool, before a zero byte; false: a read failed. */
+/* Reads a stream to its end. out: false: a read failed; else *out, with a zero byte after it. */
 static bool read_stream(teffi_pool *pool, FILE *in, teffi_bytes *out)
 {
     char part[64 * 1024];
