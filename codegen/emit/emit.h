@@ -32,10 +32,10 @@ teffi_values teffi_service_values(teffi_pool *pool, const teffi_service *s);
  * $I, $a, $O, $o and $r begin with a comma. Without a message they and $R are empty, $i is NULL. */
 void teffi_method_values(teffi_pool *pool, const teffi_method *m, teffi_values *v);
 
-/* teffi_message_values - the letters of a message: $M words_seen, $P Words__Seen, $d words__seen. */
+/* teffi_message_values - letters of a message: $M words_seen, $P Words__Seen, $d words__seen. */
 teffi_values teffi_message_values(const teffi_message *m);
 
-/* teffi_field_values - add the letters of one of its fields: $f member; for messages $C, the type of
+/* teffi_field_values - add letters of one of its fields: $f member; for messages $C, the type of
  * the message; for enums and numbers $E, the type of one value. */
 void teffi_field_values(const teffi_model *model, const Protoc__Field *f, teffi_values *v);
 
