@@ -7,16 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Numbers of google/protobuf/compiler/plugin.proto and google/protobuf/descriptor.proto. */
 enum { FEATURE_PROTO3_OPTIONAL = 1, FILE_SERVICES = 6 };
 
 /* ---- parameters ---- */
 
 typedef struct parameters {
-    const char *lock; /* NULL: none */
+    const char *lock; /* the path of the lock file; NULL: none */
     bool emit_lock;
 } parameters;
 
-/* in: word, between two commas; it lives as long as the model. */
+/* Parses one parameter into *p, or notes a problem. in: word, borrowed: p->lock points into it. */
 static void parse_parameter(teffi_model *model, char *word, parameters *p)
 {
     if (strncmp(word, "lock=", 5) == 0 && word[5] && !p->lock) {
@@ -43,7 +44,7 @@ static parameters parse_parameters(teffi_model *model, const char *parameter)
     return p;
 }
 
-/* ---- the lock: a list of the methods once published ---- */
+/* ---- the lock file: a list of the methods published earlier ---- */
 
 typedef struct method_list {
     teffi_method **methods;
@@ -62,7 +63,7 @@ static int compare_full_names(const void *a, const void *b)
     return strcmp((*(const teffi_method *const *)a)->full, (*(const teffi_method *const *)b)->full);
 }
 
-/* out: the methods of those services that are grains, sorted, and NULL after the last. */
+/* out: the methods of all services that are grains, sorted, with NULL after the last. */
 static method_list sort_methods(teffi_pool *pool, const teffi_service *services, size_t n,
                                 int (*compare)(const void *a, const void *b))
 {
@@ -99,8 +100,8 @@ static uint32_t parse_lock_line(char *line)
     return (uint32_t)strtoul(space + 3, NULL, 16);
 }
 
-/* Compares a line "words.Word version 2" of the lock with the grain type that it names. out: false:
- * it is another line. in: where, "FILE:number". */
+/* Checks the grain type named in a line "words.Word version 2" of the lock file: it must exist and
+ * have at least that version. in: where, "FILE:number". out: false: it is no such line. */
 static bool check_version_line(teffi_model *model, const teffi_file *file, const char *line,
                                const char *where)
 {
@@ -125,7 +126,8 @@ static bool check_version_line(teffi_model *model, const teffi_file *file, const
     return true;
 }
 
-/* Compares a line of the lock with what it names. in: where, "FILE:number". */
+/* Checks the grain type or method that a line of the lock file names. in: list, all methods sorted
+ * by full name; where, "FILE:number". */
 static void check_lock_line(teffi_model *model, const teffi_file *file, const method_list *list,
                             char *line, const char *where)
 {
@@ -147,12 +149,12 @@ static void check_lock_line(teffi_model *model, const teffi_file *file, const me
     }
 }
 
-/* Compares the file's methods with the lock file at path, which lists the methods published
- * earlier: each must still exist and have the same id. A version must not fall. */
+/* Compares the file to generate with the lock file at path: each method of the lock file must still
+ * exist with the same id, and each grain type with at least the same version. */
 static void check_lock(teffi_model *model, const teffi_codegen_env *env, const char *path,
                        const Protoc__Request *request)
 {
-    char *line, *rest = env->read ? env->read(model->pool, path) : NULL;
+    char *line, *rest = env->read_file ? env->read_file(model->pool, path) : NULL;
     if (request->n_file_to_generate != 1) {
         teffi_add_problem_at(model, "parameter",
                              "lock=FILE is for one file, expected one file to generate");
@@ -173,8 +175,7 @@ static void check_lock(teffi_model *model, const teffi_codegen_env *env, const c
     }
 }
 
-/* Writes the list that lock=FILE is compared with. in: model, not used: the type is that of
- * outputs. */
+/* Writes the lock file. in: model, not used: outputs[].emit has this parameter. */
 static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     (void)model;
@@ -193,7 +194,7 @@ static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_fil
                               file->services[i].grain->version);
 }
 
-/* ---- what protobuf-c's generator must not see ---- */
+/* ---- the request to protobuf-c's generator ---- */
 
 /* Updates a list of n indices of imports after import `gone` was removed: removes that index and
  * decrements the larger ones. */
@@ -206,8 +207,8 @@ static void drop_index(int32_t *list, size_t *n, size_t gone)
     *n = kept;
 }
 
-/* Removes the imports of options files, which protobuf-c's generator does not get. `kept` is the
- * index of import i after the removals before it. */
+/* Removes the imports of options files: the request to protobuf-c's generator lacks those files.
+ * In the loop, `kept` is the index of import i after the removals so far. */
 static void drop_options_imports(Protoc__File *file)
 {
     size_t kept = 0;
@@ -222,8 +223,8 @@ static void drop_options_imports(Protoc__File *file)
     file->n_dependency = kept;
 }
 
-/* Removes the services and their comments, since protobuf-c's own service code is of no use for
- * grains, and does not compile for methods such as Do or Delete. */
+/* Removes the services and their comments, because grains do not use protobuf-c's service code, and
+ * it does not compile for methods such as Do or Delete. */
 static void drop_services(Protoc__File *file)
 {
     Protoc__SourceInfo *info = file->source_code_info;
@@ -237,7 +238,7 @@ static void drop_services(Protoc__File *file)
 }
 
 /* Sets protobuf-c's option that makes string members const char *. */
-static void ask_const_strings(teffi_pool *pool, Protoc__File *file)
+static void set_const_strings(teffi_pool *pool, Protoc__File *file)
 {
     Protoc__NamesOptions *names = teffi_pool_alloc(pool, sizeof *names);
     protoc__names_options__init(names);
@@ -256,9 +257,9 @@ static teffi_bytes pack_in_pool(teffi_pool *pool, const ProtobufCMessage *messag
     return (teffi_bytes){data, protobuf_c_message_pack(message, data)};
 }
 
-/* Removes options files, their imports, services and the parameter from the request, and packs it.
- * Strings of the files to generate become const char *. Changes the files, so it comes after all
- * checks. */
+/* Packs the request without options files, their imports, services and the parameter. Strings of
+ * the files to generate become const char *.
+ * Changes the request, so it must run after all checks. */
 static teffi_bytes strip_and_pack(const teffi_model *model, Protoc__Request *request)
 {
     size_t kept = 0;
@@ -271,7 +272,7 @@ static teffi_bytes strip_and_pack(const teffi_model *model, Protoc__Request *req
         drop_options_imports(file);
         drop_services(file);
         if (known->generate)
-            ask_const_strings(model->pool, file);
+            set_const_strings(model->pool, file);
     }
     request->n_proto_file = kept;
     request->parameter = NULL;
@@ -280,8 +281,8 @@ static teffi_bytes strip_and_pack(const teffi_model *model, Protoc__Request *req
 
 /* ---- the response ---- */
 
-/* The files that are generated for one .proto file; the lock is last, so that emit_file() can leave
- * it out. */
+/* The files that are generated for one .proto file. The lock file must be last: emit_file() skips
+ * the last one without emit_lock. */
 static const struct {
     const char *end;
     void (*emit)(teffi_text *out, const teffi_model *model, const teffi_file *file);
@@ -312,16 +313,16 @@ static void emit_file(Protoc__Response *response, const teffi_model *model, teff
     }
 }
 
-/* Adds the output of protobuf-c's generator for the same files, before our own.
- * out: NULL, or what went wrong. */
-static const char *emit_messages(Protoc__Response *response, const teffi_model *model,
-                                 const teffi_codegen_env *env, Protoc__Request *request)
+/* Adds the files of protobuf-c's generator to the response, before teff's own files.
+ * out: NULL, or an error text. */
+static const char *add_message_files(Protoc__Response *response, const teffi_model *model,
+                                     const teffi_codegen_env *env, Protoc__Request *request)
 {
     const Protoc__Response *theirs;
     teffi_bytes bytes;
-    if (!env->messages)
+    if (!env->generate_messages)
         return NULL;
-    const char *wrong = env->messages(model->pool, strip_and_pack(model, request), &bytes);
+    const char *wrong = env->generate_messages(model->pool, strip_and_pack(model, request), &bytes);
     if (wrong)
         return wrong;
     theirs = protoc__response__unpack(&model->pool->allocator, bytes.n, bytes.data);
@@ -341,7 +342,7 @@ static void emit_all(Protoc__Response *response, const teffi_model *model,
 {
     response->file =
         teffi_pool_alloc(model->pool, OUTPUTS * model->n_files * sizeof *response->file);
-    const char *wrong = emit_messages(response, model, env, request);
+    const char *wrong = add_message_files(response, model, env, request);
     if (wrong) {
         response->error = teffi_pool_printf(model->pool, "%s", wrong);
         return;
@@ -351,7 +352,7 @@ static void emit_all(Protoc__Response *response, const teffi_model *model,
             emit_file(response, model, &model->files[i], p);
 }
 
-/* Reads the parameters, then loads and checks the files; each step only if there is no problem yet.
+/* Reads the parameters, then loads and checks the files. Stops after a step that found problems.
  * out: *p, and model->n_problems. */
 static void load_and_check(teffi_model *model, const teffi_codegen_env *env,
                            const Protoc__Request *request, parameters *p)
@@ -367,7 +368,7 @@ static void load_and_check(teffi_model *model, const teffi_codegen_env *env,
         check_lock(model, env, p->lock, request);
 }
 
-/* out: the text of all problems; those over TEFFI_PROBLEMS_MAX are counted only. */
+/* out: the text of the first TEFFI_PROBLEMS_MAX problems, and the number of further ones. */
 static char *finish_problems(teffi_model *model)
 {
     if (model->n_problems > TEFFI_PROBLEMS_MAX) {

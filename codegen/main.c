@@ -1,7 +1,7 @@
-/* main.c - protoc-gen-teff, a protoc plugin: stdin, stdout, and protobuf-c's generator beside it.
+/* main.c - protoc-gen-teff, a protoc plugin: reads a request from stdin, writes a response.
  * Way:     protoc -> [main] -> codegen -> protoc-gen-c (a process) -> protoc
- * Exit:    0: a response was written (errors in .proto files are part of it: protoc prints them and
- *          fails); 1: no response; 2: wrong usage. */
+ * Exit:    0: a response was written (also for errors in .proto files: they are in the response,
+ *          protoc prints them and fails); 1: no response; 2: wrong usage. */
 #include "codegen.h"
 
 #include "model/text.h"
@@ -36,13 +36,13 @@ static const char usage[] =
     "             is an error when a method is gone or has another id\n"
     "  emit_lock  write that list too, as words.teff.lock, to be committed\n";
 
-/* Reads all of a stream into the pool. out: false: a read failed. */
+/* Reads a stream to its end. out: false: a read failed; else *out, with a zero byte after it. */
 static bool read_stream(teffi_pool *pool, FILE *in, teffi_bytes *out)
 {
     char part[64 * 1024];
     teffi_text text = {.pool = pool};
     size_t n;
-    teffi_text_add(&text, "", 0); /* an empty file is an empty text */
+    teffi_text_add(&text, "", 0); /* so that data is not NULL if the stream is empty */
     while ((n = fread(part, 1, sizeof part, in)) > 0)
         teffi_text_add(&text, part, n);
     *out = (teffi_bytes){(uint8_t *)text.data, text.len};
@@ -57,33 +57,34 @@ static char *read_file(teffi_pool *pool, const char *path)
         return NULL;
     bool ok = read_stream(pool, f, &bytes);
     fclose(f);
-    return ok ? (char *)(uintptr_t)bytes.data : NULL; /* a teffi_text ends with 0 */
+    return ok ? (char *)(uintptr_t)bytes.data : NULL; /* ends with a zero byte */
 }
 
-/* Starts protoc-gen-c with in and out as its stdin and stdout. out: 0, or an errno. */
-static int spawn_generator(FILE *in, FILE *out, pid_t *pid)
+/* Starts protoc-gen-c with these files as its stdin and stdout. out: 0 or an errno value. */
+static int spawn_generator(FILE *to_stdin, FILE *to_stdout, pid_t *pid)
 {
     char name[] = "protoc-gen-c";
     char *argv[] = {name, NULL};
     posix_spawn_file_actions_t actions;
     int err = posix_spawn_file_actions_init(&actions);
     if (err == 0) {
-        posix_spawn_file_actions_adddup2(&actions, fileno(in), STDIN_FILENO);
-        posix_spawn_file_actions_adddup2(&actions, fileno(out), STDOUT_FILENO);
+        posix_spawn_file_actions_adddup2(&actions, fileno(to_stdin), STDIN_FILENO);
+        posix_spawn_file_actions_adddup2(&actions, fileno(to_stdout), STDOUT_FILENO);
         err = posix_spawnp(pid, name, &actions, NULL, argv, environ);
         posix_spawn_file_actions_destroy(&actions);
     }
     return err;
 }
 
-/* Runs protoc-gen-c and waits for its end. in: in, the request; out, empty. out: NULL and
- * *response, or what went wrong. */
-static const char *run_generator(teffi_pool *pool, FILE *in, FILE *out, teffi_bytes *response)
+/* Runs protoc-gen-c and waits for its end. in: to_stdin, with the request; to_stdout, empty.
+ * out: NULL: *response is set; otherwise an error text. */
+static const char *run_generator(teffi_pool *pool, FILE *to_stdin, FILE *to_stdout,
+                                 teffi_bytes *response)
 {
     int status = -1;
     pid_t pid;
-    rewind(in);
-    int err = spawn_generator(in, out, &pid);
+    rewind(to_stdin);
+    int err = spawn_generator(to_stdin, to_stdout, &pid);
     if (err != 0) {
         return teffi_pool_printf(pool,
                                  "protoc-gen-c cannot be run: %s; expected it on PATH (Debian: "
@@ -92,8 +93,8 @@ static const char *run_generator(teffi_pool *pool, FILE *in, FILE *out, teffi_by
     }
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
-    rewind(out);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !read_stream(pool, out, response))
+    rewind(to_stdout);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !read_stream(pool, to_stdout, response))
         return "protoc-gen-c failed";
     return NULL;
 }
@@ -122,7 +123,7 @@ static const char *generate_messages(teffi_pool *pool, teffi_bytes request, teff
     return wrong;
 }
 
-/* out: the exit status. */
+/* Prints an error. out: the exit status, 1. */
 static int print_failure(const char *what)
 {
     fprintf(stderr, "protoc-gen-teff: %s\n", what);

@@ -1,12 +1,12 @@
 /* copy.c - generates deep copies, from a caller's memory into a message's arena.
- * A copy begins as a bitwise copy of the struct, in one block with the message's own texts; then
- * each pointer is set to a copy. The result equals a message that was packed and unpacked. */
+ * A copy begins as a bitwise copy of the struct, in one block with the message's inline strings.
+ * Then each pointer is set to a copy. The result equals a message that was packed and unpacked. */
 #include "emit/emit.h"
 
 #include "model/names.h"
 
-/* Is it an optional field of proto2 of another type than a message: one with a has_ flag, or a
- * text? While it is absent, it reads as its default. */
+/* Is f an optional proto2 field other than a message? It has a has_ flag or is a string. While it
+ * is absent, its member must have the default. */
 static bool reads_default_if_absent(const teffi_message *m, const Protoc__Field *f)
 {
     return teffi_has_flag(m, f) ||
@@ -14,19 +14,20 @@ static bool reads_default_if_absent(const teffi_message *m, const Protoc__Field 
             f->label == PROTOC__FIELD__LABEL__OPTIONAL);
 }
 
-/* Is the field a single text that is never absent? Such texts are stored after the struct. */
-static bool text_is_own(const teffi_message *m, const Protoc__Field *f)
+/* Is f a single string that is never absent? The copy of such a string is inline: stored after the
+ * struct, in the same block. */
+static bool text_is_inline(const teffi_message *m, const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING && !teffi_is_repeated(f) && !f->has_oneof_index &&
            !reads_default_if_absent(m, f);
 }
 
-static const char own_text[] =
+static const char copy_inline_text[] =
     "    dst->$f = teff_copy_text_to(&texts, src->$f != NULL ? src->$f : \"\", n_$f);\n";
 static const char copy_list[] = "    if (!teff_copy_$k(arena, dst->n_$f, &dst->$f)) {\n"
                                 "        return NULL;\n"
                                 "    }\n";
-static const char list_of_messages[] =
+static const char copy_messages[] =
     "    dst->$f = NULL;\n"
     "    if (src->n_$f > 0) {\n"
     "        dst->$f = ($C **)teff_arena_take(arena, src->n_$f * sizeof *dst->$f);\n"
@@ -40,7 +41,7 @@ static const char list_of_messages[] =
     "            return NULL;\n"
     "        }\n"
     "    }\n";
-static const char list_of_numbers[] =
+static const char copy_numbers[] =
     "    dst->$f = NULL;\n"
     "    if (src->n_$f > 0) {\n"
     "        dst->$f = ($E *)teff_arena_copy(arena, src->$f, src->n_$f * sizeof *src->$f);\n"
@@ -61,19 +62,19 @@ static const char copy_required[] = "$ndst->$f = $C_copy_levels(arena, src->$f, 
                                     "$nif (dst->$f == NULL) {\n"
                                     "$n    return NULL;\n"
                                     "$n}";
-static const char forget_member[] = " else {\n"
-                                    "            memset(&dst->$o_case, 0, sizeof dst->$o_case);\n"
-                                    "        }\n";
+static const char clear_case[] = " else {\n"
+                                 "            memset(&dst->$o_case, 0, sizeof dst->$o_case);\n"
+                                 "        }\n";
 
-/* out: the values of teffi_field_values(), with two more. $n: the indentation. $k: the end of the
- * name of the runtime's function, teff_copy_$k; "" for types that have none. */
+/* out: the letters of teffi_field_values() and two more. $n: indentation. $k: end of the name of
+ * the runtime function teff_copy_$k; empty for types without one. */
 static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f)
 {
     teffi_values v = {{NULL}};
     teffi_field_values(model, f, &v);
     v.values['n'] = f->has_oneof_index ? "        " : "    ";
-    v.values['k'] = teffi_is_repeated(f) ? teffi_by_type(f, "texts", "bytes_list", "", "")
-                                         : teffi_by_type(f, "text", "bytes", "", "");
+    v.values['k'] = teffi_is_repeated(f) ? teffi_choose_by_type(f, "texts", "bytes_list", "", "")
+                                         : teffi_choose_by_type(f, "text", "bytes", "", "");
     return v;
 }
 
@@ -84,18 +85,18 @@ static bool field_is_pointer(const Protoc__Field *f)
            f->type == PROTOC__FIELD__TYPE__MESSAGE;
 }
 
-/* Writes the statement that copies one field; nothing for a number. A oneof whose message is NULL
- * becomes a oneof without a set member, as on the wire. */
+/* Writes the statement that copies one field; nothing for a number. If a oneof's message is NULL,
+ * the copy has no member set, as on the wire. */
 static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;
     const char *message = required ? copy_required : copy_message;
-    teffi_text_expand(out, teffi_by_type(f, copy_one, copy_one, message, ""), v);
+    teffi_text_expand(out, teffi_choose_by_type(f, copy_one, copy_one, message, ""), v);
     if (f->type == PROTOC__FIELD__TYPE__MESSAGE)
-        teffi_text_expand(out, f->has_oneof_index ? forget_member : "\n", v);
+        teffi_text_expand(out, f->has_oneof_index ? clear_case : "\n", v);
 }
 
-/* Writes the statement that copies an optional field of proto2; an absent one gets its default. */
+/* Writes the statement that copies an optional proto2 field, or its default if it is absent. */
 static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values *v)
 {
     v->values['n'] = "        ";
@@ -144,11 +145,12 @@ static void emit_fields(teffi_text *out, const teffi_model *model, const teffi_m
         teffi_values v = copy_values(model, f);
         if (teffi_is_repeated(f)) {
             teffi_text_expand(
-                out, teffi_by_type(f, copy_list, copy_list, list_of_messages, list_of_numbers), &v);
+                out, teffi_choose_by_type(f, copy_list, copy_list, copy_messages, copy_numbers),
+                &v);
         } else if (reads_default_if_absent(m, f)) {
             emit_optional(out, f, &v);
-        } else if (text_is_own(m, f)) {
-            teffi_text_expand(out, own_text, &v);
+        } else if (text_is_inline(m, f)) {
+            teffi_text_expand(out, copy_inline_text, &v);
         } else if (!f->has_oneof_index) {
             emit_singular(out, f, &v);
         }
@@ -165,13 +167,13 @@ static bool has_defaults(const teffi_message *m)
     return false;
 }
 
-/* Appends template for each text that is stored after the struct. out: false: there is none. */
-static bool emit_own_texts(teffi_text *out, const teffi_model *model, const teffi_message *m,
-                           const char *template)
+/* Appends template for each inline string of m. out: false: there is none. */
+static bool emit_inline_texts(teffi_text *out, const teffi_model *model, const teffi_message *m,
+                              const char *template)
 {
     bool any = false;
     for (size_t i = 0; i < m->desc->n_field; i++) {
-        if (text_is_own(m, m->desc->field[i])) {
+        if (text_is_inline(m, m->desc->field[i])) {
             const teffi_values v = copy_values(model, m->desc->field[i]);
             teffi_text_expand(out, template, &v);
             any = true;
@@ -217,8 +219,8 @@ static const char end_copy[] =
     "\n"
     "const teff_message_ops $M_ops = {&$d__descriptor, teffi_$M_copy};\n";
 
-/* Writes the copy functions of a message: they copy the struct, with room for its texts, then each
- * field. */
+/* Writes the copy functions of a message: they allocate the struct and its inline strings as one
+ * block, copy the struct, then each field. */
 static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
     teffi_values v = teffi_message_values(m);
@@ -228,18 +230,18 @@ static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_mes
     v.values['I'] =
         *initial ? teffi_pool_printf(model->pool, "    %s__init(&initial);\n", m->pbc_lower) : "";
     teffi_text_expand(out, head, &v);
-    bool texts = emit_own_texts(out, model, m, "    size_t n_$f;\n");
+    bool texts = emit_inline_texts(out, model, m, "    size_t n_$f;\n");
     teffi_text_printf(out, "%s%s", texts ? "    char *texts;\n" : "", begin_copy);
-    emit_own_texts(out, model, m,
-                   "    n_$f = teff_copy_text_size(arena, src->$f);\n"
-                   "    size += n_$f;\n");
+    emit_inline_texts(out, model, m,
+                      "    n_$f = teff_copy_text_size(arena, src->$f);\n"
+                      "    size += n_$f;\n");
     teffi_text_expand(out, take_struct, &v);
     teffi_text_printf(out, "%s", texts ? "    texts = (char *)(dst + 1);\n" : "");
     emit_fields(out, model, m);
     teffi_text_expand(out, end_copy, &v);
 }
 
-/* Does a copy use memset()? See forget_member. */
+/* Does a copy use memset()? See clear_case. */
 static bool needs_memset(const teffi_file *file)
 {
     for (const teffi_message *m = file->messages; m; m = m->next)

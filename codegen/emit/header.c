@@ -21,8 +21,8 @@ static const char grain[] =
     "    void *user; /* as given to $S_type */\n"
     "} $S;\n"
     "\n"
-    "/* What $N does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except\n"
-    " * on_activate and on_deactivate, which need not be there. */\n"
+    "/* The methods of $N. A call to a method whose slot is NULL fails with\n"
+    " * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */\n"
     "typedef struct $S_methods {\n";
 static const char grain_end[] =
     "    teff_err (*on_activate)($S *self);\n"
@@ -31,20 +31,21 @@ static const char grain_end[] =
     "\n"
     "extern const teff_type_info $S_info;\n"
     "\n"
-    "/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a\n"
-    " * silo refuses a type that was made without memory. */\n"
+    "/* Make the grain type, to give to a silo. in: methods and user, borrowed. out: never NULL:\n"
+    " * if memory is out, every silo refuses the type with TEFF_E_NOMEM. */\n"
     "teff_grain_type *$S_type(const $S_methods *methods, void *user);\n";
 static const char state[] =
     "\n"
-    "/* Write the state to the store; remove it there and empty it here. */\n"
+    "/* _save writes the state to the store; _clear removes it there and empties it here. */\n"
     "TEFF_MUST_USE teff_err $S_save($S *self);\n"
     "TEFF_MUST_USE teff_err $S_clear($S *self);\n";
 static const char calls[] =
     "\n"
-    "/* Calling $N. Each method waits for its response: a grain's turn is\n"
-    " * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or\n"
-    " * _any for many calls; options may be NULL. _send wants no response. A response lives until\n"
-    " * the turn ends, or until teff_ctx_reset on a thread's context. */\n";
+    "/* Calls to $N. The function of a method waits for the response: it suspends a\n"
+    " * turn, and blocks a thread. _async begins a call without waiting; options may be NULL.\n"
+    " * _await waits for that call and takes its response; to wait for many calls, first use\n"
+    " * teff_await_all or teff_await_any. _send gets no response. A response lives until the turn\n"
+    " * ends, or until teff_ctx_reset on a thread's context. */\n";
 static const char call[] =
     "TEFF_MUST_USE teff_err $S_$m(teff_ctx *ctx, $K$I$O);\n"
     "TEFF_MUST_USE teff_err $S_$m_async(teff_ctx *ctx, $K$I, const teff_call_options *options, "
@@ -58,11 +59,11 @@ static const char one_way_call[] =
 static void declare_grain(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     teffi_text_expand(out, "\n/* ---- $N ---- */\n\n", v);
-    teffi_text_comment(out, "", teffi_comment(s->file, &s->path));
+    teffi_text_add_comment(out, "", teffi_find_comment(s->file, &s->path));
     teffi_text_expand(out, grain, v);
     for (size_t i = 0; i < s->n_methods; i++) {
         teffi_method_values(out->pool, &s->methods[i], v);
-        teffi_text_comment(out, "    ", teffi_comment(s->file, &s->methods[i].path));
+        teffi_text_add_comment(out, "    ", teffi_find_comment(s->file, &s->methods[i].path));
         teffi_text_expand(out, "    teff_err (*$m)($S *self$I$o);\n", v);
     }
     teffi_text_expand(out, grain_end, v);
@@ -79,14 +80,14 @@ static void declare_calls(teffi_text *out, const teffi_service *s, teffi_values 
         const teffi_method *m = &s->methods[i];
         teffi_method_values(out->pool, m, v);
         teffi_text_printf(out, "\n");
-        teffi_text_comment(out, "", teffi_comment(s->file, &m->path));
+        teffi_text_add_comment(out, "", teffi_find_comment(s->file, &m->path));
         teffi_text_expand(out, m->options->one_way ? one_way_call : call, v);
     }
 }
 
-/* out: the header's guard: "sub/a-b.proto" -> "sub_2fa_2db_2eproto". Different files have different
- * guards. */
-static const char *name_guard(teffi_pool *pool, const char *name)
+/* out: the header's guard: "sub/a-b.proto" -> "sub_2fa_2db_2eproto". An underscore is not escaped,
+ * so "a_2fb.proto" and "a/b.proto" have the same guard. */
+static const char *make_guard(teffi_pool *pool, const char *name)
 {
     teffi_text text = {.pool = pool};
     for (; *name; name++) {
@@ -101,7 +102,7 @@ void teffi_emit_header(teffi_text *out, const teffi_model *model, const teffi_fi
     teffi_values v = {{NULL}};
     v.values['n'] = file->name;
     v.values['s'] = file->stem;
-    v.values['g'] = name_guard(out->pool, file->name);
+    v.values['g'] = make_guard(out->pool, file->name);
     teffi_text_expand(out, head, &v);
     for (size_t i = 0; i < file->n_imports; i++)
         teffi_text_printf(out, "#include \"%s.teff.h\"\n", file->imports[i]->stem);

@@ -1,7 +1,7 @@
-/* messages.c - generates types of messages, and functions that copy messages, and elements of their
- * lists, into a state.
- * The functions are static inline, so unused ones cost nothing. Their parameters have names that no
- * message may have. */
+/* messages.c - generates the part of x.teff.h about messages: their types, functions that copy
+ * messages and elements of lists into a state, builders for C++.
+ * The functions are static inline, so unused ones cost nothing. names.c reserves the names of their
+ * parameters, so no message has such a name. */
 #include "emit/emit.h"
 
 #include "model/names.h"
@@ -9,11 +9,13 @@
 static const char types[] =
     "\n"
     "/* ---- messages ---------------------------------------------------------------------------\n"
-    " * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long\n"
-    " * as the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or\n"
-    " * the message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth "
-    "of\n"
-    " * one's own; name_ops, what the runtime needs. A string that is NULL is copied as \"\". */\n";
+    " * For each message: name, its type, and\n"
+    " * - name(.field = value, ...): a pointer to a new message that lives as long as the block\n"
+    " *   around it;\n"
+    " * - name_copy(): a deep copy in an arena, with \"\" for a NULL string; NULL if memory\n"
+    " *   is out or the message nests deeper than TEFF_DEPTH_MAX;\n"
+    " * - name_copy_levels(): the same with another maximum depth;\n"
+    " * - name_ops: for the runtime. */\n";
 static const char type[] =
     "typedef $P $M;\n"
     "#ifndef __cplusplus\n"
@@ -26,11 +28,12 @@ static const char type[] =
 static const char keeps[] =
     "\n"
     "/* ---- states -----------------------------------------------------------------------------\n"
-    " * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the\n"
-    " * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a\n"
-    " * list, which moves now and then, an empty one for NULL. Over the state's limit of memory\n"
-    " * the turn ends: teff_state_alloc. A map is a list of entries: keys are not compared. "
-    "*/\n";
+    " * In a turn of a grain with state:\n"
+    " * - name_keep(): a deep copy that lives as long as the state; NULL for NULL;\n"
+    " * - name_append_field(): appends a copy of an element to a list, an empty one for NULL. The\n"
+    " *   list may move.\n"
+    " * If they exceed the state's memory limit, the turn ends, see teff_state_alloc. A map is a\n"
+    " * list of entries; keys are not compared. */\n";
 static const char keep[] =
     "\n"
     "static inline $M *$M_keep(teff_ctx *ctx, const $M *src)\n"
@@ -65,7 +68,7 @@ static void emit_types(teffi_text *out, const teffi_file *file)
     for (const teffi_message *m = file->messages; m; m = m->next) {
         const teffi_values v = teffi_message_values(m);
         teffi_text_printf(out, "\n");
-        teffi_text_comment(out, "", teffi_comment(file, &m->path));
+        teffi_text_add_comment(out, "", teffi_find_comment(file, &m->path));
         teffi_text_expand(out, type, &v);
     }
 }
@@ -79,41 +82,42 @@ static void emit_state_copies(teffi_text *out, const teffi_model *model, const t
         teffi_text_expand(out, keep, &v);
         for (size_t i = 0; i < m->desc->n_field; i++) {
             const Protoc__Field *f = m->desc->field[i];
-            if (!teffi_appends(f))
+            if (!teffi_has_append(f))
                 continue;
             teffi_field_values(model, f, &v);
             teffi_text_expand(
-                out, teffi_by_type(f, append_text, append_bytes, append_message, append_number),
+                out,
+                teffi_choose_by_type(f, append_text, append_bytes, append_message, append_number),
                 &v);
         }
     }
 }
 
 /* ---- builders for C++ ----
- * M, V and N do not clash with field names, which have no capital letters. */
+ * M, V and N do not clash with the members of fields, whose names have no capital letters. */
 
-static const char withs[] =
+static const char builders[] =
     "\n"
     "/* ---- C++ --------------------------------------------------------------------------------\n"
     " * name_with().field(value).list(values, n): a pointer to a new message that lives as long\n"
-    " * as the expression, with each of these set, and what says that it is set. */\n";
-static const char with[] = "\n"
-                           "struct $M_with {\n"
-                           "    $P M;\n"
-                           "    $M_with() { $d__init(&M); }\n"
-                           "    operator $P *() { return &M; }\n";
-static const char with_list[] = "    $M_with &$f(decltype($P::$f) V, decltype($P::n_$f) N)\n"
-                                "    {\n"
-                                "        M.$f = V;\n"
-                                "        M.n_$f = N;\n"
-                                "        return *this;\n"
-                                "    }\n";
-static const char with_one[] = "    $M_with &$f(decltype($P::$f) V)\n"
+    " * as the expression. Each setter also sets the field's has_ flag or its oneof's case. */\n";
+static const char builder[] = "\n"
+                              "struct $M_with {\n"
+                              "    $P M;\n"
+                              "    $M_with() { $d__init(&M); }\n"
+                              "    operator $P *() { return &M; }\n";
+static const char set_list[] = "    $M_with &$f(decltype($P::$f) V, decltype($P::n_$f) N)\n"
                                "    {\n"
                                "        M.$f = V;\n"
-                               "$S"
+                               "        M.n_$f = N;\n"
                                "        return *this;\n"
                                "    }\n";
+static const char set_one[] = "    $M_with &$f(decltype($P::$f) V)\n"
+                              "    {\n"
+                              "        M.$f = V;\n"
+                              "$S"
+                              "        return *this;\n"
+                              "    }\n";
 
 /* out: the C++ statement that marks a field as set; "" if the field has no such mark. */
 static const char *print_presence(teffi_pool *pool, const teffi_message *m, const Protoc__Field *f)
@@ -129,31 +133,31 @@ static const char *print_presence(teffi_pool *pool, const teffi_message *m, cons
     return "";
 }
 
-/* Writes the builder name_with of one message. */
-static void emit_with(teffi_text *out, const teffi_model *model, const teffi_message *m)
+/* Writes the builder of one message, the C++ type name_with. */
+static void emit_builder(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
     teffi_values v = teffi_message_values(m);
-    teffi_text_expand(out, with, &v);
+    teffi_text_expand(out, builder, &v);
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
         if (f->options && f->options->deprecated)
             continue; /* its setter would cause a warning in each file that includes the header */
         teffi_field_values(model, f, &v);
         if (teffi_is_repeated(f)) {
-            teffi_text_expand(out, with_list, &v);
+            teffi_text_expand(out, set_list, &v);
         } else {
             v.values['S'] = print_presence(out->pool, m, f);
-            teffi_text_expand(out, with_one, &v);
+            teffi_text_expand(out, set_one, &v);
         }
     }
     teffi_text_printf(out, "};\n");
 }
 
-static void emit_withs(teffi_text *out, const teffi_model *model, const teffi_file *file)
+static void emit_builders(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
-    teffi_text_printf(out, "%s#ifdef __cplusplus\n", withs);
+    teffi_text_printf(out, "%s#ifdef __cplusplus\n", builders);
     for (const teffi_message *m = file->messages; m; m = m->next)
-        emit_with(out, model, m);
+        emit_builder(out, model, m);
     teffi_text_printf(out, "#endif\n");
 }
 
@@ -163,5 +167,5 @@ void teffi_emit_messages(teffi_text *out, const teffi_model *model, const teffi_
         return;
     emit_types(out, file);
     emit_state_copies(out, model, file);
-    emit_withs(out, model, file);
+    emit_builders(out, model, file);
 }

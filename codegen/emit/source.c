@@ -1,7 +1,7 @@
-/* source.c - generates x.teff.c: thunks that call a grain's slots, and the callers' functions.
- * The text is C11 and C++ at once: tables have no designated initialisers, pointers are cast.
- * Statics begin with teffi_, which no user's name may. Slots are called as (slots->add)(...): a
- * message of the same name, in a file without a package, is a macro. */
+/* source.c - generates x.teff.c: thunks that call a grain's slots, and functions for callers.
+ * The text must be valid C11 and C++: tables have no designated initialisers, pointers are cast.
+ * Names of statics begin with teffi_; check.c refuses such names in .proto files. Slots are called
+ * as (slots->add)(...), because a message `add` of a file without a package is a macro add(). */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 static const char *const placements[] = {
     [PLACE_RANDOM] = "RANDOM", [PLACE_PREFER_LOCAL] = "PREFER_LOCAL", [PLACE_HASH] = "HASH"};
 
-static const char grain_side[] =
+static const char grain_functions[] =
     "\n"
     "/* ---- $N ---- */\n"
     "\n"
@@ -68,18 +68,18 @@ static const char type_info[] =
     "{\n"
     "    return teff_grain_type_new(&$S_info, methods, user);\n"
     "}\n";
-static const char state_side[] = "\n"
-                                 "teff_err $S_save($S *self)\n"
-                                 "{\n"
-                                 "    return teff_state_save(self->ctx);\n"
-                                 "}\n"
-                                 "\n"
-                                 "teff_err $S_clear($S *self)\n"
-                                 "{\n"
-                                 "    return teff_state_clear(self->ctx);\n"
-                                 "}\n";
+static const char state_functions[] = "\n"
+                                      "teff_err $S_save($S *self)\n"
+                                      "{\n"
+                                      "    return teff_state_save(self->ctx);\n"
+                                      "}\n"
+                                      "\n"
+                                      "teff_err $S_clear($S *self)\n"
+                                      "{\n"
+                                      "    return teff_state_clear(self->ctx);\n"
+                                      "}\n";
 
-/* out: a method's flags as a C expression. */
+/* out: the C expression for a method's flags. */
 static const char *print_flags(teffi_pool *pool, const Protoc__GrainMethodOptions *o)
 {
     const char *all =
@@ -105,7 +105,7 @@ static const char *name_ops(teffi_pool *pool, const teffi_message *m)
 /* Writes the thunks that call a grain's slots. */
 static void define_grain(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
-    teffi_text_expand(out, grain_side, v);
+    teffi_text_expand(out, grain_functions, v);
     for (size_t i = 0; i < s->n_methods; i++) {
         teffi_method_values(out->pool, &s->methods[i], v);
         v->values['u'] = s->methods[i].in ? "" : "    (void)in;\n";
@@ -114,7 +114,7 @@ static void define_grain(teffi_text *out, const teffi_service *s, teffi_values *
     }
 }
 
-/* Writes the table of a grain's methods, by id. */
+/* Writes the table of a grain's methods, sorted by id. */
 static void define_method_table(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     if (s->n_methods == 0)
@@ -133,7 +133,7 @@ static void define_method_table(teffi_text *out, const teffi_service *s, teffi_v
     teffi_text_printf(out, "};\n");
 }
 
-/* Writes the description of a grain's type, its constructor, and save and clear. */
+/* Writes a grain's type info, the constructor of its type, and _save and _clear. */
 static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     v->values['h'] = print_id(out->pool, s->id);
@@ -153,10 +153,10 @@ static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v
                          : "NULL, 0";
     teffi_text_expand(out, type_info, v);
     if (s->state)
-        teffi_text_expand(out, state_side, v);
+        teffi_text_expand(out, state_functions, v);
 }
 
-/* ask and await end in the same way, see set_response_values(). */
+/* set_response_values() has the letters $g, $l, $p, $q and $u of ask and await. */
 static const char ask[] = "\n"
                           "teff_err $S_$m(teff_ctx *ctx, $K$I$O)\n"
                           "{\n"
@@ -192,8 +192,9 @@ static const char cast_response[] = "\n"
                                     "    }\n"
                                     "    return err;\n";
 
-/* Sets the code around the call in a function that waits: $u before it, $p the same after a
- * declaration, $g its begin, $l the argument for the response, $q the cast after it. */
+/* Sets the code around the runtime's call in ask and await. Before it: $u declares the response; $p
+ * too, or is an empty line. The call: $g its start, $l its argument for the response. After it: $q
+ * casts the response and returns. */
 static void set_response_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
 {
     teffi_text cast = {.pool = pool};
@@ -222,8 +223,8 @@ static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *
     }
 }
 
-/* Is a field of a message deprecated? Then the compiler's warning must be off, since protobuf-c
- * marks such members, and a copy uses them. */
+/* Does a message have a deprecated field? Then the compiler's warning must be off: protobuf-c marks
+ * the field's member as deprecated, and the copy functions use it. */
 static bool uses_deprecated_fields(const teffi_file *file)
 {
     for (const teffi_message *m = file->messages; m; m = m->next)
@@ -237,7 +238,7 @@ void teffi_emit_source(teffi_text *out, const teffi_model *model, const teffi_fi
 {
     teffi_text_printf(out, "/* Generated by protoc-gen-teff from %s. Do not edit. */\n",
                       file->name);
-    /* Before the header, since C++ compilers report the warning at the struct. */
+    /* The pragma must precede the header: C++ compilers report the warning at the struct. */
     if (uses_deprecated_fields(file))
         teffi_text_printf(out, "#pragma GCC diagnostic ignored \"-Wdeprecated-declarations\"\n");
     teffi_text_printf(out, "#include \"%s.teff.h\"\n", file->stem);

@@ -3,7 +3,8 @@
 
 #include "model/names.h"
 
-/* The C code of each kind of key. A compound key also has key_text. */
+/* The C code for each kind of key: its parameter's type, the members text, number and uuid of a
+ * teff_key, and the member of a teff_key that has the key. A compound key also has key_text. */
 static const struct {
     const char *kind, *type, *text, *number, *uuid, *member;
 } keys[] = {
@@ -14,6 +15,7 @@ static const struct {
     [KEY_UUID_STRING] = {"UUID_STRING", "teff_uuid ", "key_text", "0", "key", "uuid"},
 };
 
+/* The C types of numbers, by field type. */
 static const char *const elements[] = {
     [PROTOC__FIELD__TYPE__DOUBLE] = "double",           [PROTOC__FIELD__TYPE__FLOAT] = "float",
     [PROTOC__FIELD__TYPE__INT64] = "int64_t",           [PROTOC__FIELD__TYPE__SINT64] = "int64_t",
@@ -24,11 +26,11 @@ static const char *const elements[] = {
     [PROTOC__FIELD__TYPE__BOOL] = "protobuf_c_boolean",
 };
 
-/* out: the C type of m with the texts before and behind; "" if m is NULL. */
+/* out: before, the C type of m, after; "" if m is NULL. */
 static const char *print_type(teffi_pool *pool, const teffi_message *m, const char *before,
-                              const char *behind)
+                              const char *after)
 {
-    return m ? teffi_pool_printf(pool, "%s%s%s", before, m->c, behind) : "";
+    return m ? teffi_pool_printf(pool, "%s%s%s", before, m->c, after) : "";
 }
 
 teffi_values teffi_service_values(teffi_pool *pool, const teffi_service *s)
@@ -86,8 +88,8 @@ void teffi_field_values(const teffi_model *model, const Protoc__Field *f, teffi_
         v->values['E'] = elements[f->type];
 }
 
-const char *teffi_by_type(const Protoc__Field *f, const char *text, const char *bytes,
-                          const char *message, const char *number)
+const char *teffi_choose_by_type(const Protoc__Field *f, const char *text, const char *bytes,
+                                 const char *message, const char *number)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING    ? text
            : f->type == PROTOC__FIELD__TYPE__BYTES   ? bytes

@@ -5,18 +5,20 @@
 
 #include <string.h>
 
+/* Field numbers of google/protobuf/descriptor.proto, for paths. */
 enum { FILE_ENUMS = 5, FILE_EXTENSIONS = 7, FILE_OPTIONS = 8 };
 enum { MESSAGE_FIELDS = 2, MESSAGE_ENUMS = 4, MESSAGE_EXTENSIONS = 6, MESSAGE_ONEOFS = 8 };
 
-/* The origin of a generated name. */
+/* The origin of a generated name. model->claims keeps copies, so what a claimed symbol points to
+ * must live as long as the model. */
 typedef struct symbol {
-    const char *owner; /* as the .proto file calls it */
+    const char *owner; /* its name in the .proto file */
     const teffi_file *file;
     const teffi_path *path;
 } symbol;
 
-/* Registers a key for an owner; a second owner is a problem: "A and B (file:line) wrong".
- * out: false: the key has an owner already. */
+/* Registers a key for an owner. A second owner is a problem, "A and B (file:line) wrong", if one of
+ * the two is in a file to generate. out: false: the key had an owner already. */
 static bool claim_key(teffi_model *model, const char *key, symbol owner, const char *wrong)
 {
     symbol *kept = teffi_pool_alloc(model->pool, sizeof *kept);
@@ -30,7 +32,7 @@ static bool claim_key(teffi_model *model, const char *key, symbol owner, const c
     return !first;
 }
 
-/* Claims a name in a scope ("" = the whole program). out: false: it has an owner already. */
+/* Claims a name in a scope; "" is the whole program. out: false: the name had an owner already. */
 static bool claim_name(teffi_model *model, const char *scope, const char *name, symbol owner)
 {
     teffi_pool *pool = model->pool;
@@ -39,7 +41,7 @@ static bool claim_name(teffi_model *model, const char *scope, const char *name, 
         teffi_pool_printf(pool, "both become %s in C, expected names that stay different", name));
 }
 
-/* Claims an id in a scope. in: expected, what the user should change. */
+/* Claims an id in a scope. in: expected, what must differ: the end of "expected another ...". */
 static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol owner,
                      const char *expected)
 {
@@ -49,8 +51,8 @@ static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol 
         teffi_pool_printf(pool, "have the same id 0x%08x, expected another %s", id, expected));
 }
 
-/* Notes a problem if a name of a file to generate is reserved in C, in every scope. out: true: it
- * is. */
+/* Notes a problem if C reserves the name in every scope. Names of files that are not generated are
+ * not checked. out: true: a problem was noted. */
 static bool refuse_reserved_name(teffi_model *model, const char *name, symbol owner)
 {
     if (!owner.file->generate || !teffi_is_keyword(name))
@@ -61,12 +63,13 @@ static bool refuse_reserved_name(teffi_model *model, const char *name, symbol ow
     return true;
 }
 
-/* Claims a name at file scope in C, unless it is reserved there, which is a problem. */
+/* Claims a name at file scope in C, or notes a problem if it is reserved there. */
 static void claim_global(teffi_model *model, const char *name, symbol owner)
 {
     if (refuse_reserved_name(model, name, owner))
         return;
-    bool is_own = strcmp(owner.file->name, TEFFI_PROCESS_FILE) == 0; /* teff's names are its own */
+    /* teff's own .proto file may use names that are reserved for teff. */
+    bool is_own = strcmp(owner.file->name, TEFFI_PROCESS_FILE) == 0;
     if (owner.file->generate && !is_own && teffi_is_taken(name)) {
         teffi_add_problem(
             model, owner.file, owner.path,
@@ -78,7 +81,7 @@ static void claim_global(teffi_model *model, const char *name, symbol owner)
     claim_name(model, "", name, owner);
 }
 
-/* Claims stem with each of the ends, a list with NULL after the last. */
+/* Claims the name stem + end at file scope for each of the ends. in: ends, NULL after the last. */
 static void claim_globals(teffi_model *model, const char *stem, const char *const *ends,
                           symbol owner)
 {
@@ -86,7 +89,8 @@ static void claim_globals(teffi_model *model, const char *stem, const char *cons
         claim_global(model, teffi_pool_printf(model->pool, "%s%s", stem, *ends), owner);
 }
 
-/* Claims the names of an enum and its values in C. in: scope, of the enum. */
+/* Claims the names of an enum and its values in C. in: scope, the full name of the package or
+ * message that contains it. */
 static void check_enum(teffi_model *model, const teffi_file *file, const char *scope,
                        const Protoc__Enum *e, const teffi_path *path)
 {
@@ -111,8 +115,8 @@ static void check_enums(teffi_model *model, const teffi_file *file, const char *
         check_enum(model, file, scope, list[i], teffi_path_new(model->pool, up, field, (int32_t)i));
 }
 
-/* Notes a problem if the field cannot be generated; groups would crash protobuf-c's generator.
- * out: can it? */
+/* Notes a problem if the field cannot be generated. Groups would crash protobuf-c's generator.
+ * out: true: it can be generated. */
 static bool check_type(teffi_model *model, const teffi_file *file, const Protoc__Field *f,
                        const teffi_path *path)
 {
@@ -133,7 +137,7 @@ static bool check_type(teffi_model *model, const teffi_file *file, const Protoc_
     return false;
 }
 
-/* Checks the types of extensions. in: up and field, the place of the list. */
+/* Checks the types of extensions. in: up and field, the path of their list. */
 static void check_extensions(teffi_model *model, const teffi_file *file, Protoc__Field *const *list,
                              size_t n, const teffi_path *up, int32_t field)
 {
@@ -141,14 +145,15 @@ static void check_extensions(teffi_model *model, const teffi_file *file, Protoc_
         check_type(model, file, list[i], &(teffi_path){up, field, (int32_t)i});
 }
 
-/* out: the prefix of the member that protobuf-c adds for a field: has_ or n_; NULL: none. */
-static const char *name_companion(const teffi_message *m, const Protoc__Field *f)
+/* out: the prefix of the second member that protobuf-c adds for a field, has_ or n_; NULL: it adds
+ * none. */
+static const char *find_second_prefix(const teffi_message *m, const Protoc__Field *f)
 {
     return teffi_is_repeated(f) ? "n_" : teffi_has_flag(m, f) ? "has_" : NULL;
 }
 
-/* Refuses what protobuf-c accepts in a .proto file but writes as C that does not compile.
- * in: name, the field's in C. out: false: refused. */
+/* Notes a problem for a field that protobuf-c accepts but writes as C that does not compile.
+ * in: name, the field's name in C. out: false: a problem was noted. */
 static bool check_compiles(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
                            const char *name, const teffi_path *path)
 {
@@ -170,7 +175,7 @@ static bool check_compiles(teffi_model *model, const teffi_message *m, const Pro
     return true;
 }
 
-/* Checks a field, and claims its members in the struct and its append function. */
+/* Checks a field; claims the names of its struct members and of its append function. */
 static void check_field(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
                         const teffi_path *path)
 {
@@ -190,15 +195,16 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, f->name);
     if (check_compiles(model, m, f, name, path) && !refuse_reserved_name(model, name, owner) &&
         claim_name(model, m->full, name, owner)) {
-        if (name_companion(m, f))
-            claim_name(model, m->full, teffi_pool_printf(pool, "%s%s", name_companion(m, f), name),
-                       owner);
-        if (teffi_appends(f))
+        const char *prefix = find_second_prefix(m, f);
+        if (prefix)
+            claim_name(model, m->full, teffi_pool_printf(pool, "%s%s", prefix, name), owner);
+        if (teffi_has_append(f))
             claim_global(model, teffi_pool_printf(pool, "%s_append_%s", m->c, name), owner);
     }
 }
 
-/* Claims the constants of the enum that says which member of a oneof is set. in: oneof, owner. */
+/* Claims the constants of the enum that says which member of a oneof is set. in: index, of the
+ * oneof in m; oneof, the owner of the constant for "not set". */
 static void check_cases(teffi_model *model, const teffi_message *m, int32_t index, symbol oneof)
 {
     teffi_pool *pool = model->pool;
@@ -215,7 +221,7 @@ static void check_cases(teffi_model *model, const teffi_message *m, int32_t inde
     }
 }
 
-/* Claims the names of a oneof: its case member, the type of that, and its constants. */
+/* Claims the names of a oneof: its case member, the enum type of that member, and its constants. */
 static void check_oneof(teffi_model *model, const teffi_message *m, int32_t index,
                         const teffi_path *path)
 {
@@ -232,7 +238,7 @@ static void check_oneof(teffi_model *model, const teffi_message *m, int32_t inde
     check_cases(model, m, index, owner);
 }
 
-/* Claims the names in a message's struct, and checks its fields. */
+/* Checks a message's fields; claims the names in its struct. */
 static void check_members(teffi_model *model, const teffi_message *m)
 {
     teffi_pool *pool = model->pool;
@@ -245,7 +251,7 @@ static void check_members(teffi_model *model, const teffi_message *m)
         check_oneof(model, m, i, teffi_path_new(pool, &m->path, MESSAGE_ONEOFS, i));
 }
 
-/* Claims the names of a message at file scope; checks its members if it is generated. */
+/* Claims the names of a message at file scope; checks its members if its file is generated. */
 static void check_message(teffi_model *model, const teffi_message *m)
 {
     static const char *const ends[] = {"", "_copy", "_copy_levels", "_ops", "_keep", "_with", NULL};
@@ -267,7 +273,7 @@ static void check_message(teffi_model *model, const teffi_message *m)
     check_members(model, m);
 }
 
-/* Claims a method's name in its grain, the names of its functions, and its id. */
+/* Claims the name of a method's slot, the names of its functions, and its id. */
 static void check_method(teffi_model *model, const teffi_service *s, const teffi_method *m)
 {
     static const char *const ends[] = {"", "_async", "_await", "_send", NULL};
@@ -282,7 +288,7 @@ static void check_method(teffi_model *model, const teffi_service *s, const teffi
     }
     claim_globals(model, teffi_pool_printf(pool, "%s_%s", s->c, m->slot), ends, owner);
     if (!s->file->generate)
-        return; /* its options were not read */
+        return; /* the options, which may set the id, were not read */
     claim_id(model, s->full, m->id, owner, "id for one");
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 typedef struct teffi_map_entry {
-    struct teffi_map_entry *children[4]; /* by the hash's next two bits; 0 after the last bit */
+    struct teffi_map_entry *children[4]; /* index: the next two bits of the hash; 0 after all 32 */
     const char *name;
     void *value;
 } entry;
@@ -17,7 +17,7 @@ uint32_t teffi_fnv32(const char *s)
     return h != 0 ? h : 1;
 }
 
-/* out: the link to the name's entry; if there is none, the NULL link where it is to be added. */
+/* out: the link to the name's entry; without an entry, the NULL link where one must be added. */
 static entry **find_link(entry **link, const char *name)
 {
     for (uint32_t hash = teffi_fnv32(name); *link && strcmp((*link)->name, name) != 0; hash <<= 2)

@@ -5,18 +5,19 @@
 
 #include "model/pool.h"
 
-typedef struct teffi_map { /* zeroed = empty, after pool is set */
+typedef struct teffi_map { /* empty: all zero except pool */
     teffi_pool *pool;
     struct teffi_map_entry *root;
 } teffi_map;
 
-/* teffi_map_get - the value put under name; NULL when there is none. */
+/* teffi_map_get - the value stored under name; NULL: there is none. */
 void *teffi_map_get(const teffi_map *map, const char *name);
 
-/* teffi_map_put - put a value under a name that is still free.
+/* teffi_map_put - store a value under a name, if the name has none yet.
  * in:   name and value, borrowed for the map's life.
- * out:  NULL: done. Otherwise the value under that name; the map is unchanged. */
+ * out:  NULL: stored. Otherwise the earlier value of that name; the map is unchanged. */
 void *teffi_map_put(teffi_map *map, const char *name, void *value);
 
-/* teffi_fnv32 - FNV-1a with 32 bits, 0 mapped to 1: the ids of types and methods. */
+/* teffi_fnv32 - hash a string with 32-bit FNV-1a; a hash of 0 becomes 1. Hashes of full names are
+ * the ids of grain types and the default ids of methods. */
 uint32_t teffi_fnv32(const char *s);

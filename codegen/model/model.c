@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+/* Field numbers of google/protobuf/descriptor.proto, for paths; and a limit. */
 enum {
     FILE_MESSAGES = 4,
     FILE_SERVICES = 6,
@@ -38,14 +39,13 @@ bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f)
 
 /* Deprecated fields have no append function, which would cause a warning in every file that
  * includes the header. */
-bool teffi_appends(const Protoc__Field *f)
+bool teffi_has_append(const Protoc__Field *f)
 {
     return teffi_is_repeated(f) && (!f->options || !f->options->deprecated);
 }
 
-/* Checks a file's name, because it is written into #include lines and comments, and is the path of
- * the output.
- * out:  what is wrong; NULL: nothing. */
+/* Checks a file's name: it is written into #include lines and comments, and is the path of the
+ * output. out: NULL: it is valid; otherwise an error text. */
 static const char *check_file_name(const char *name)
 {
     const char *part = name;
@@ -108,8 +108,8 @@ static bool package_is_valid(const char *package)
            (n == 0 || package[n - 1] != '.');
 }
 
-/* Unpacks the messages in a message. in: levels, of nesting that are left. out: a list, with NULL
- * for an invalid message; all are NULL if levels is 0. */
+/* Unpacks the messages nested directly in a message. in: levels, the levels of nesting still
+ * allowed. out: a list with NULL for each invalid message, or with NULL only if levels is 0. */
 static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *desc,
                                        unsigned levels)
 {
@@ -122,8 +122,8 @@ static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *
 }
 
 /* Adds the messages of a list, and those nested in them, to the file and to the map.
- * in: scope, the name of the package or outer message; place, the path of the list; levels, of
- * nesting that are left. */
+ * in: scope, the full name of the package or outer message; place, the path of the list with any
+ * index; levels, the levels of nesting still allowed. */
 static void load_messages(teffi_model *model, teffi_file *file, const char *scope,
                           Protoc__Message *const *list, size_t n, teffi_path place, unsigned levels)
 {
@@ -165,7 +165,7 @@ static void load_methods(teffi_model *model, teffi_service *service)
         m->path = (teffi_path){&service->path, SERVICE_METHODS, (int32_t)i};
         if (teffi_check_name(model, service->file, NULL, m->desc->name)) {
             m->full = join_names(model->pool, service->full, m->desc->name);
-            m->slot = teffi_slot(model->pool, m->desc->name);
+            m->slot = teffi_slot_name(model->pool, m->desc->name);
         }
     }
 }
@@ -189,8 +189,8 @@ static void load_services(teffi_model *model, teffi_file *file)
     }
 }
 
-/* Adds to set the files whose definitions are visible through an import of `import`. They are at or
- * before it in model->files, because imported files come first. */
+/* Adds to set the files whose definitions are visible through an import of `import`. None of them
+ * is after `import` in model->files, because imported files come first. */
 static void add_exports(const teffi_model *model, bool *set, const teffi_file *import)
 {
     for (const teffi_file *other = model->files; other <= import; other++)
@@ -226,8 +226,8 @@ static void load_imports(teffi_model *model, teffi_file *file)
     }
 }
 
-/* Adds a file, its messages and its services. out: false: a problem is noted, and the rest of the
- * request cannot be read. */
+/* Adds a file, its messages and its services. out: false: a problem was noted, and the remaining
+ * files must not be loaded. */
 static bool load_file(teffi_model *model, const Protoc__File *desc)
 {
     teffi_file *file = &model->files[model->n_files];
@@ -251,7 +251,7 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
         teffi_add_problem(model, file, &(teffi_path){&file->path, FILE_SYNTAX, -1},
                           "syntax \"%s\", expected proto2 or proto3", desc->syntax);
     }
-    load_imports(model, file); /* before it is in by_name, as it cannot import itself */
+    load_imports(model, file); /* before by_name has this file, so that it cannot import itself */
     if (teffi_map_put(&model->by_name, file->name, file)) {
         teffi_add_problem(model, file, NULL, "malformed request: the file is listed twice");
         return false;
@@ -264,8 +264,8 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
     return true;
 }
 
-/* Marks a file that protoc wants generated. */
-static void mark_output(teffi_model *model, const char *name)
+/* Marks a file to generate, or notes a problem. */
+static void mark_to_generate(teffi_model *model, const char *name)
 {
     teffi_file *file = teffi_map_get(&model->by_name, name);
     if (file) {
@@ -289,7 +289,7 @@ void teffi_model_load(teffi_model *model, const Protoc__Request *request)
             return;
     }
     for (size_t i = 0; i < request->n_file_to_generate; i++)
-        mark_output(model, request->file_to_generate[i]);
+        mark_to_generate(model, request->file_to_generate[i]);
 }
 
 const teffi_message *teffi_find_message(const teffi_model *model, const char *package,
@@ -309,7 +309,7 @@ const teffi_message *teffi_find_message(const teffi_model *model, const char *pa
     return teffi_map_get(&model->messages, name);
 }
 
-bool teffi_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other)
+bool teffi_file_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other)
 {
     return other <= file && file->sees[other - model->files];
 }

@@ -1,5 +1,5 @@
-/* names.c - how names of a .proto file are written in C: ours, and protobuf-c's; the names that C,
- * C++, their headers and the runtime keep for themselves. */
+/* names.c - how names of a .proto file are written in C: teff's names and protobuf-c's names;
+ * the names that C, C++, their headers and the runtime reserve. */
 #include "model/names.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 
 /* Each list is sorted by strcmp. */
 /* clang-format off */
-/* Without those that pbc_keywords has. */
+/* Keywords and macros that pbc_keywords lacks. */
 static const char *const keywords[] = {
     "BUFSIZ", "CHAR_BIT", "CHAR_MAX", "CHAR_MIN", "EDOM", "EILSEQ", "EOF", "ERANGE", "FILENAME_MAX",
     "FOPEN_MAX", "INT_MAX", "INT_MIN", "LONG_MAX", "LONG_MIN", "NAN", "NDEBUG", "NULL", "PATH_MAX",
@@ -28,6 +28,7 @@ static const char *const keywords[] = {
     "toascii", "typeof", "typeof_unqual", "unix", "va_arg", "va_copy", "va_end", "va_start",
 };
 
+/* Names reserved at file scope: of the C library, and of variables in generated functions. */
 static const char *const taken[] = {
     "DIR", "FILE", "abort", "abs", "accept", "access", "alarm", "arena", "atexit", "base", "bind",
     "brk", "call", "calloc", "chdir", "clearenv", "clock", "clock_t", "close", "connect", "cos",
@@ -45,7 +46,7 @@ static const char *const taken[] = {
     "types", "uid_t", "uint16_t", "uint32_t", "uint64_t", "uint8_t", "uintmax_t", "uintptr_t",
     "unlink", "user", "va_list", "vfork", "wait", "warn", "warnx", "why", "write", "yn",
 };
-/* protobuf-c 1.4.1, c_helpers.cc. */
+/* Names to which protobuf-c adds an underscore; from protobuf-c 1.4.1, c_helpers.cc. */
 static const char *const pbc_keywords[] = {
     "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
     "class", "compl", "const", "const_cast", "continue", "default", "delete", "do", "double",
@@ -59,6 +60,7 @@ static const char *const pbc_keywords[] = {
 static const char *const pbc_types[] = {
     "int32_t", "int64_t", "protobuf_c_boolean", "size_t", "uint32_t", "uint64_t",
 };
+/* Names that each grain has already: ends of C names, and slots of its lifecycle. */
 static const char *const grain_names[] = {
     "clear", "info", "methods", "on_activate", "on_deactivate", "save", "type",
 };
@@ -106,8 +108,9 @@ bool teffi_is_taken(const char *name)
 
 /* ---- names in C ---- */
 
-/* Does a word begin at s[i], as at U in "getURL", R in "HTTPReply", N in "Add2Numbers"? */
-static bool word_begins(const unsigned char *s, size_t i)
+/* Must an underscore separate s[i] from the character before it? Yes at U in "getURL", at R
+ * in "HTTPReply" and at N in "Add2Numbers". */
+static bool needs_underscore(const unsigned char *s, size_t i)
 {
     if (i == 0 || !isupper(s[i]))
         return false;
@@ -121,7 +124,7 @@ char *teffi_snake(teffi_pool *pool, const char *full)
     size_t n = 0;
     for (size_t i = 0; s[i]; i++) {
         char c = s[i] == '.' ? '_' : (char)tolower(s[i]);
-        if (word_begins(s, i) && n > 0 && out[n - 1] != '_')
+        if (needs_underscore(s, i) && n > 0 && out[n - 1] != '_')
             out[n++] = '_';
         if (c != '_' || n == 0 || out[n - 1] != '_')
             out[n++] = c;
@@ -176,7 +179,7 @@ char *teffi_pbc_upper(teffi_pool *pool, const char *full)
     return out;
 }
 
-char *teffi_slot(teffi_pool *pool, const char *name)
+char *teffi_slot_name(teffi_pool *pool, const char *name)
 {
     char *snake = teffi_snake(pool, name);
     bool needs = teffi_is_keyword(snake) || LIST_HAS(grain_names, snake);

@@ -1,23 +1,24 @@
-/* names.h - how names of a .proto file are written in C, and which ones are reserved there.
+/* names.h - how names of a .proto file are written in C, and which ones C reserves.
  * Way:     model -> [names] -> check, emit */
 #pragma once
 
 #include "model/pool.h"
 
-/* The characters of names. */
+/* The characters that a name may have. */
 #define TEFFI_WORD_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 /* teffi_snake - "words.v1.HTTPReply" -> "words_v1_http_reply". */
 char *teffi_snake(teffi_pool *pool, const char *full);
 
-/* teffi_slot - a grain's name of a method: "GetIt" -> "get_it". A name that C reserves, or that
- * each grain has already, gets an underscore: "Delete" -> "delete_". */
-char *teffi_slot(teffi_pool *pool, const char *name);
+/* teffi_slot_name - the name of a method's slot, a member of the grain's struct of methods: "GetIt"
+ * -> "get_it". A name that C reserves, or that each grain has already, gets an underscore:
+ * "Delete" -> "delete_". */
+char *teffi_slot_name(teffi_pool *pool, const char *name);
 
 /* teffi_pbc_type - protobuf-c's name of a type: "words.HTTPReply" -> "Words__HTTPReply". */
 char *teffi_pbc_type(teffi_pool *pool, const char *full);
 
-/* teffi_pbc_lower, teffi_pbc_upper - the beginning of protobuf-c's functions and macros:
+/* teffi_pbc_lower, teffi_pbc_upper - the prefix of a type's functions and macros by protobuf-c:
  * "words.HTTPReply" -> "words__httpreply", "WORDS__HTTPREPLY". */
 char *teffi_pbc_lower(teffi_pool *pool, const char *full);
 char *teffi_pbc_upper(teffi_pool *pool, const char *full);
@@ -30,12 +31,12 @@ char *teffi_pbc_field(teffi_pool *pool, const char *name);
 bool teffi_is_identifier(const char *name);
 
 /* teffi_is_keyword - is a name a keyword of C or C++, or a macro of a standard header or of a
- * compiler, so that nothing in C can bear it? */
+ * compiler, so that no C identifier may have this name? */
 bool teffi_is_keyword(const char *name);
 
-/* teffi_is_pbc_type - is a name that of a type that the structs of protobuf-c use? */
+/* teffi_is_pbc_type - is it the name of a type that protobuf-c's structs use for their members? */
 bool teffi_is_pbc_type(const char *name);
 
-/* teffi_is_taken - is a name reserved at file scope: one of the C library, of the runtime, or
- * one that generated functions use inside? */
+/* teffi_is_taken - is a name reserved at file scope: by the C library, by the runtime, or as a
+ * variable of generated functions that names.c lists? */
 bool teffi_is_taken(const char *name);

@@ -6,16 +6,17 @@
 #include <string.h>
 
 #define MESSAGE_BYTES_MAX 1048576u /* the cluster's limit for one packed message */
-#define ANSWERS_MAX 1024u          /* stored with the state at each save */
-#define QUEUE_MAX 1000000u         /* more waiting requests than this is memory, not a queue */
-#define VERSION_MAX 63u            /* a request carries it in six bits */
+#define ANSWERS_MAX 1024u          /* each save writes all of them beside the state */
+#define QUEUE_MAX 1000000u         /* a longer queue would use up memory before it is full */
+#define VERSION_MAX 63u            /* TEFFI_VERSION_MAX: requests have six bits for it */
 
+/* Field numbers of google/protobuf/descriptor.proto and teff/grain.proto, for paths. */
 enum { SERVICE_OPTIONS = 3, METHOD_OPTIONS = 4, OPTION_TEFF = 51870 };
 
-/* out: the place of one option of a service or method; with name NULL, of all its teff options. */
+/* out: the path of one option of a service or method; if name is NULL, of all its teff options. */
 static const teffi_path *find_option(teffi_pool *pool, const teffi_path *owner, const char *name)
 {
-    bool service = !owner->up->up; /* else a method of one */
+    bool service = !owner->up->up; /* false: owner is a method */
     const teffi_path *options =
         teffi_path_new(pool, owner, service ? SERVICE_OPTIONS : METHOD_OPTIONS, -1);
     const teffi_path *teff = teffi_path_new(pool, options, OPTION_TEFF, -1);
@@ -27,7 +28,7 @@ static const teffi_path *find_option(teffi_pool *pool, const teffi_path *owner, 
     return teffi_path_new(pool, teff, (int32_t)field->id, -1);
 }
 
-/* out: the unit in milliseconds; 0: not a unit. */
+/* out: one unit in milliseconds; 0: not a unit. */
 static uint64_t find_unit_ms(const char *unit)
 {
     static const struct {
@@ -41,12 +42,12 @@ static uint64_t find_unit_ms(const char *unit)
     return 0;
 }
 
-/* "60s" -> 60000. out: NULL, or an error text. */
+/* Converts a time to milliseconds: "60s" -> 60000. out: NULL, or an error text. */
 static const char *parse_time(const char *s, uint32_t *ms)
 {
     size_t digits = strspn(s, "0123456789");
     uint64_t unit = find_unit_ms(s + digits);
-    uint64_t value = strtoull(s, NULL, 10); /* the largest number if it is out of range */
+    uint64_t value = strtoull(s, NULL, 10); /* ULLONG_MAX if it is out of range */
     if (digits == 0 || unit == 0)
         return "is not a time";
     if (value > UINT32_MAX / unit)
@@ -68,7 +69,7 @@ static void read_time(teffi_model *model, const teffi_file *file, const teffi_pa
     }
 }
 
-/* Refuses fields of an option that only a newer teff/grain.proto has. */
+/* Notes a problem for each field of an option that only a newer teff/grain.proto has. */
 static void refuse_unknown_fields(teffi_model *model, const teffi_file *file,
                                   const teffi_path *owner, const char *option,
                                   const ProtobufCMessage *message)
@@ -95,7 +96,7 @@ static void read_state(teffi_model *model, teffi_service *s, const char *name)
         teffi_add_problem(
             model, s->file, path,
             "state: there is no message \"%s\", expected one of this file or its imports", name);
-    } else if (!teffi_sees(model, s->file, m->file)) {
+    } else if (!teffi_file_sees(model, s->file, m->file)) {
         teffi_add_problem(model, s->file, path,
                           "state: %s is in %s, expected an import of that file", m->full,
                           m->file->name);
@@ -120,18 +121,18 @@ static void check_key(teffi_model *model, const teffi_service *s)
     }
 }
 
-/* in: whose, a text about max for the problem; may be "". */
+/* Notes a problem unless value is 1 to max. in: note, a text to print after max; may be "". */
 static void check_limit(teffi_model *model, const teffi_service *s, const char *option,
-                        uint32_t value, uint32_t max, const char *whose)
+                        uint32_t value, uint32_t max, const char *note)
 {
     if (value == 0 || value > max) {
         teffi_add_problem(model, s->file, find_option(model->pool, &s->path, option),
-                          "%s: %u, expected 1 to %u%s", option, value, max, whose);
+                          "%s: %u, expected 1 to %u%s", option, value, max, note);
     }
 }
 
-/* Checks the options of a grain; converts the state and the idle time. */
-static void read_grain(teffi_model *model, teffi_service *s)
+/* Checks the options of a grain; sets its state and idle time. */
+static void read_grain_options(teffi_model *model, teffi_service *s)
 {
     const Protoc__GrainOptions *o = s->grain;
     refuse_unknown_fields(model, s->file, &s->path, "teff.grain", &o->base);
@@ -162,7 +163,8 @@ static void read_grain(teffi_model *model, teffi_service *s)
     }
 }
 
-/* May requests to a grain of s interleave with all others? */
+/* Does s allow a request to interleave with all others: is s reentrant, or a method of it
+ * always_interleave? */
 static bool requests_interleave(const teffi_service *s)
 {
     bool any = s->grain->reentrant;
@@ -171,13 +173,13 @@ static bool requests_interleave(const teffi_service *s)
     return any;
 }
 
-/* Refuses options that contradict each other or would have no effect. */
+/* Notes a problem for options that contradict each other or would have no effect. */
 static void check_conflicts(teffi_model *model, const teffi_service *s, const teffi_method *m)
 {
     const Protoc__GrainMethodOptions *o = m->options;
     const struct {
         bool wrong;
-        const char *option, *before, *behind; /* text before and behind the method's name */
+        const char *option, *before, *after; /* texts around the method's name */
     } conflicts[] = {
         {o->one_way && !teffi_is_void(m->desc->output_type), "one_way", "",
          " has a response, expected returns (teff.Void)"},
@@ -200,13 +202,13 @@ static void check_conflicts(teffi_model *model, const teffi_service *s, const te
             teffi_add_problem(model, s->file,
                               find_option(model->pool, &m->path, conflicts[i].option), "%s: %s%s%s",
                               conflicts[i].option, conflicts[i].before, m->full,
-                              conflicts[i].behind);
+                              conflicts[i].after);
         }
     }
 }
 
 /* Checks the options of a method; sets its id and timeout. */
-static void read_method(teffi_model *model, const teffi_service *s, teffi_method *m)
+static void read_method_options(teffi_model *model, const teffi_service *s, teffi_method *m)
 {
     const Protoc__GrainMethodOptions *o = m->options;
     refuse_unknown_fields(model, s->file, &m->path, "teff.method", &o->base);
@@ -220,7 +222,7 @@ static void read_method(teffi_model *model, const teffi_service *s, teffi_method
     check_conflicts(model, s, m);
 }
 
-/* out: the message of a request or response; NULL: teff.Void, or a problem was noted. */
+/* Finds the message type of a request or response. out: NULL: teff.Void, or a problem was noted. */
 static const teffi_message *read_type(teffi_model *model, const teffi_service *s,
                                       const teffi_method *m, const char *type)
 {
@@ -229,7 +231,7 @@ static const teffi_message *read_type(teffi_model *model, const teffi_service *s
         return NULL;
     if (type && type[0] == '.')
         found = teffi_find_message(model, "", type);
-    if (!found || is_map_entry(found) || !teffi_sees(model, s->file, found->file)) {
+    if (!found || is_map_entry(found) || !teffi_file_sees(model, s->file, found->file)) {
         teffi_add_problem(model, s->file, &m->path, "malformed request: %s has an unknown type",
                           m->full);
         return NULL;
@@ -253,11 +255,11 @@ static void read_methods(teffi_model *model, teffi_service *s)
         }
         if (!m->options)
             m->options = &none;
-        read_method(model, s, m);
+        read_method_options(model, s, m);
     }
 }
 
-/* Refuses the options and types of grain methods in a service that is not a grain. */
+/* Notes a problem for options and types of grain methods in a service that is not a grain. */
 static void check_plain_methods(teffi_model *model, const teffi_service *s)
 {
     for (size_t i = 0; i < s->n_methods; i++) {
@@ -283,7 +285,7 @@ void teffi_model_options(teffi_model *model)
         for (size_t k = 0; file->generate && k < file->n_services; k++) {
             teffi_service *s = &file->services[k];
             if (s->grain) {
-                read_grain(model, s);
+                read_grain_options(model, s);
                 read_methods(model, s);
             } else {
                 check_plain_methods(model, s);

@@ -13,7 +13,7 @@ const teffi_path *teffi_path_new(teffi_pool *pool, const teffi_path *up, int32_t
     return path;
 }
 
-/* out: "/4/0/2/1", the key of a path in file->places; "" for the file itself. */
+/* out: the key of a path in file->places, such as "/4/0/2/1"; "" for the file itself. */
 static char *print_path(teffi_pool *pool, const teffi_path *path)
 {
     if (!path || !path->up)
@@ -29,8 +29,8 @@ void teffi_places_load(teffi_file *file)
     for (size_t i = 0; info && i < info->n_location; i++) {
         location *l = info->location[i];
         teffi_text key = {.pool = file->places.pool};
-        l->leading_comments = teffi_text_defuse(key.pool, l->leading_comments);
-        l->trailing_comments = teffi_text_defuse(key.pool, l->trailing_comments);
+        l->leading_comments = teffi_text_sanitize(key.pool, l->leading_comments);
+        l->trailing_comments = teffi_text_sanitize(key.pool, l->trailing_comments);
         for (size_t k = 0; k < l->n_path; k++)
             teffi_text_printf(&key, "/%d", l->path[k]);
         if (key.data)
@@ -48,7 +48,7 @@ int teffi_places_find_line(const teffi_file *file, const teffi_path *path)
     return 1;
 }
 
-const char *teffi_comment(const teffi_file *file, const teffi_path *path)
+const char *teffi_find_comment(const teffi_file *file, const teffi_path *path)
 {
     const location *l = teffi_map_get(&file->places, print_path(file->places.pool, path));
     if (!l)

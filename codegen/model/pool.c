@@ -10,13 +10,13 @@ typedef struct teffi_pool_block {
     _Alignas(max_align_t) unsigned char bytes[];
 } block;
 
-/* protobuf-c's allocator: data is the pool. */
+/* The alloc function of protobuf-c's allocator; data is the pool. */
 static void *pool_alloc(void *data, size_t n)
 {
     return teffi_pool_alloc(data, n);
 }
 
-/* protobuf-c's free. Does nothing: the pool frees all memory at once. */
+/* The free function of protobuf-c's allocator. Does nothing: the pool frees all memory at once. */
 static void pool_free(void *data, void *p)
 {
     (void)data;
@@ -54,7 +54,7 @@ void *teffi_pool_alloc(teffi_pool *pool, size_t n)
 char *teffi_pool_vprintf(teffi_pool *pool, const char *fmt, va_list args)
 {
     va_list again;
-    assert(fmt); /* also tells gcc's sanitized build, which warns otherwise */
+    assert(fmt); /* without it gcc warns in the sanitized build */
     va_copy(again, args);
     size_t size = (size_t)vsnprintf(NULL, 0, fmt, args) + 1;
     char *s = teffi_pool_alloc(pool, size);

@@ -1,4 +1,5 @@
-/* pool.h - memory of one run of the generator: freed all at once, also protobuf-c's allocator.
+/* pool.h - memory of one run of the generator: freed all at once. It is also protobuf-c's
+ * allocator.
  * Way:     codegen -> [pool] -> everything the run builds */
 #pragma once
 
@@ -10,8 +11,8 @@
 struct teffi_pool_block;
 
 typedef struct teffi_pool {
-    ProtobufCAllocator allocator; /* hands out the pool's memory; its free does nothing */
-    struct teffi_pool_block *last;
+    ProtobufCAllocator allocator;  /* allocates from this pool; its free does nothing */
+    struct teffi_pool_block *last; /* the list of all blocks, newest first */
 } teffi_pool;
 
 typedef struct teffi_bytes {
@@ -22,11 +23,11 @@ typedef struct teffi_bytes {
 void teffi_pool_init(teffi_pool *pool);
 void teffi_pool_fini(teffi_pool *pool);
 
-/* teffi_pool_alloc - n zeroed bytes, aligned for any type.
- * out:  never NULL: a generator that is out of memory says so and exits. */
+/* teffi_pool_alloc - allocate n zeroed bytes, aligned for any type.
+ * out:  never NULL: without memory it prints an error and exits the process. */
 void *teffi_pool_alloc(teffi_pool *pool, size_t n);
 
-/* teffi_pool_printf, teffi_pool_vprintf - a string made as printf makes it.
+/* teffi_pool_printf, teffi_pool_vprintf - format a string as printf does.
  * out:  in the pool; lives until teffi_pool_fini. */
 char *teffi_pool_printf(teffi_pool *pool, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

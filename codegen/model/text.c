@@ -1,4 +1,4 @@
-/* text.c - a text that grows. */
+/* text.c - a growing string, for generated code and error messages. */
 #include "model/text.h"
 
 #include <assert.h>
@@ -53,15 +53,16 @@ void teffi_text_wrap(teffi_text *text)
         if (comma)
             n = (size_t)(comma - line) + 1;
         teffi_text_add(&out, line, n);
-        /* 7 spaces, and the one behind the comma */
+        /* Indents by 8 columns: 7 spaces, and the space that followed the comma. */
         teffi_text_add(&out, "\n       ", comma ? 8 : 0);
         line += n;
     }
     *text = out;
 }
 
-/* out: the length of a UTF-8 sequence that may stand in a C comment; 0 for stray bytes, and for
- * marks that change the direction of text, because compilers warn of them. */
+/* out: the length of a UTF-8 sequence that may be in a C comment; 0 for invalid bytes, and for the
+ * ranges of the marks that change the direction of text, because compilers warn about those marks.
+ * The first range, U+200E to U+202E, also has dashes, curly quotes and the ellipsis. */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : 2;
@@ -76,7 +77,8 @@ static size_t utf8_length(const unsigned char *s)
     return n;
 }
 
-/* Appends one character of a comment, defused. out: where the next character starts. */
+/* Appends one sanitized character of a comment. Each byte that may not be in a comment becomes '?'.
+ * out: the next character. */
 static const char *add_comment_char(teffi_text *text, const char *s)
 {
     unsigned char c = (unsigned char)*s;
@@ -91,7 +93,7 @@ static const char *add_comment_char(teffi_text *text, const char *s)
     return s + n;
 }
 
-char *teffi_text_defuse(teffi_pool *pool, const char *comment)
+char *teffi_text_sanitize(teffi_pool *pool, const char *comment)
 {
     teffi_text text = {.pool = pool};
     if (!comment)
@@ -111,7 +113,7 @@ char *teffi_text_defuse(teffi_pool *pool, const char *comment)
     return text.data;
 }
 
-void teffi_text_comment(teffi_text *text, const char *indent, const char *comment)
+void teffi_text_add_comment(teffi_text *text, const char *indent, const char *comment)
 {
     const char *opening = "/*";
     const char *line = comment ? comment : "";

@@ -6,9 +6,9 @@
 
 typedef struct teffi_text {
     teffi_pool *pool;
-    char *data; /* with a zero byte after len bytes; NULL while empty */
+    char *data; /* len bytes and a zero byte; NULL before the first append */
     size_t len;
-    size_t size;
+    size_t size; /* allocated bytes */
 } teffi_text;
 
 /* The values of a template's letters: values['S'] replaces $S. */
@@ -21,18 +21,19 @@ void teffi_text_printf(teffi_text *text, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void teffi_text_add(teffi_text *text, const char *s, size_t n);
 
-/* teffi_text_expand - append a template; each $ and letter is replaced by the letter's value, which
- * must be set. */
+/* teffi_text_expand - append a template, with "$" and a letter replaced by the letter's value.
+ * in: v, with a value for each letter that the template uses. */
 void teffi_text_expand(teffi_text *text, const char *template, const teffi_values *v);
 
-/* teffi_text_wrap - break lines of code that are longer than 100 columns after a comma; comments
- * and macros stay. in: text, ending with a newline. */
+/* teffi_text_wrap - break each code line of more than 100 columns after a comma. Lines of
+ * comments and macros are not changed. in: text, ending with a newline. */
 void teffi_text_wrap(teffi_text *text);
 
-/* teffi_text_comment - append a defused comment as an indented C comment; nothing for NULL or
- * blank. */
-void teffi_text_comment(teffi_text *text, const char *indent, const char *comment);
+/* teffi_text_add_comment - append a sanitized comment as an indented C comment, without empty
+ * lines at its start and end. Appends nothing if comment is NULL or has empty lines only. */
+void teffi_text_add_comment(teffi_text *text, const char *indent, const char *comment);
 
-/* teffi_text_defuse - change what would end or nest a C comment, or make a compiler warn.
- * out:  a text in the pool with the same lines; NULL for NULL. */
-char *teffi_text_defuse(teffi_pool *pool, const char *comment);
+/* teffi_text_sanitize - replace what would end or nest a C comment, or cause a compiler
+ * warning; remove spaces at the ends of lines.
+ * out:  a text in the pool with the same number of lines; NULL for NULL. */
+char *teffi_text_sanitize(teffi_pool *pool, const char *comment);

@@ -14,10 +14,13 @@ extern "C" {
 #endif
 
 /* ---- messages ---------------------------------------------------------------------------
- * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long
- * as the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or
- * the message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of
- * one's own; name_ops, what the runtime needs. A string that is NULL is copied as "". */
+ * For each message: name, its type, and
+ * - name(.field = value, ...): a pointer to a new message that lives as long as the block
+ *   around it;
+ * - name_copy(): a deep copy in an arena, with "" for a NULL string; NULL if memory
+ *   is out or the message nests deeper than TEFF_DEPTH_MAX;
+ * - name_copy_levels(): the same with another maximum depth;
+ * - name_ops: for the runtime. */
 
 /* not here * / nor there / * and no trigraph ? ?/ */
 typedef Acme__ShopX__V1__HTTPReply acme_shop_x_v1_http_reply;
@@ -86,10 +89,12 @@ acme_shop_x_v1_empty *acme_shop_x_v1_empty_copy_levels(teff_arena *arena,
         const acme_shop_x_v1_empty *src, unsigned levels);
 
 /* ---- states -----------------------------------------------------------------------------
- * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the
- * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a
- * list, which moves now and then, an empty one for NULL. Over the state's limit of memory
- * the turn ends: teff_state_alloc. A map is a list of entries: keys are not compared. */
+ * In a turn of a grain with state:
+ * - name_keep(): a deep copy that lives as long as the state; NULL for NULL;
+ * - name_append_field(): appends a copy of an element to a list, an empty one for NULL. The
+ *   list may move.
+ * If they exceed the state's memory limit, the turn ends, see teff_state_alloc. A map is a
+ * list of entries; keys are not compared. */
 
 static inline acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_keep(teff_ctx *ctx,
         const acme_shop_x_v1_http_reply *src)
@@ -200,7 +205,7 @@ static inline acme_shop_x_v1_empty *acme_shop_x_v1_empty_keep(teff_ctx *ctx,
 
 /* ---- C++ --------------------------------------------------------------------------------
  * name_with().field(value).list(values, n): a pointer to a new message that lives as long
- * as the expression, with each of these set, and what says that it is set. */
+ * as the expression. Each setter also sets the field's has_ flag or its oneof's case. */
 #ifdef __cplusplus
 
 struct acme_shop_x_v1_http_reply_with {
@@ -453,8 +458,8 @@ typedef struct acme_shop_x_v1_everything {
     void *user; /* as given to acme_shop_x_v1_everything_type */
 } acme_shop_x_v1_everything;
 
-/* What acme.shopX.v1.Everything does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
- * on_activate and on_deactivate, which need not be there. */
+/* The methods of acme.shopX.v1.Everything. A call to a method whose slot is NULL fails with
+ * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
 typedef struct acme_shop_x_v1_everything_methods {
     /* Its response is imported. */
     teff_err (*find)(acme_shop_x_v1_everything *self, const acme_shop_x_v1_http_reply *in,
@@ -470,19 +475,20 @@ typedef struct acme_shop_x_v1_everything_methods {
 
 extern const teff_type_info acme_shop_x_v1_everything_info;
 
-/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
- * silo refuses a type that was made without memory. */
+/* Make the grain type, to give to a silo. in: methods and user, borrowed. out: never NULL:
+ * if memory is out, every silo refuses the type with TEFF_E_NOMEM. */
 teff_grain_type *acme_shop_x_v1_everything_type(const acme_shop_x_v1_everything_methods *methods,
         void *user);
 
-/* Write the state to the store; remove it there and empty it here. */
+/* _save writes the state to the store; _clear removes it there and empties it here. */
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_save(acme_shop_x_v1_everything *self);
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_clear(acme_shop_x_v1_everything *self);
 
-/* Calling acme.shopX.v1.Everything. Each method waits for its response: a grain's turn is
- * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or
- * _any for many calls; options may be NULL. _send wants no response. A response lives until
- * the turn ends, or until teff_ctx_reset on a thread's context. */
+/* Calls to acme.shopX.v1.Everything. The function of a method waits for the response: it suspends a
+ * turn, and blocks a thread. _async begins a call without waiting; options may be NULL.
+ * _await waits for that call and takes its response; to wait for many calls, first use
+ * teff_await_all or teff_await_any. _send gets no response. A response lives until the turn
+ * ends, or until teff_ctx_reset on a thread's context. */
 
 /* Its response is imported. */
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find(teff_ctx *ctx, teff_uuid key,
@@ -526,8 +532,8 @@ typedef struct acme_shop_x_v1_bare {
     void *user; /* as given to acme_shop_x_v1_bare_type */
 } acme_shop_x_v1_bare;
 
-/* What acme.shopX.v1.Bare does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
- * on_activate and on_deactivate, which need not be there. */
+/* The methods of acme.shopX.v1.Bare. A call to a method whose slot is NULL fails with
+ * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
 typedef struct acme_shop_x_v1_bare_methods {
     teff_err (*on_activate)(acme_shop_x_v1_bare *self);
     teff_err (*on_deactivate)(acme_shop_x_v1_bare *self, teff_reason why);
@@ -535,8 +541,8 @@ typedef struct acme_shop_x_v1_bare_methods {
 
 extern const teff_type_info acme_shop_x_v1_bare_info;
 
-/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
- * silo refuses a type that was made without memory. */
+/* Make the grain type, to give to a silo. in: methods and user, borrowed. out: never NULL:
+ * if memory is out, every silo refuses the type with TEFF_E_NOMEM. */
 teff_grain_type *acme_shop_x_v1_bare_type(const acme_shop_x_v1_bare_methods *methods, void *user);
 
 /* ---- acme.shopX.v1.Tagged ---- */
@@ -547,8 +553,8 @@ typedef struct acme_shop_x_v1_tagged {
     void *user; /* as given to acme_shop_x_v1_tagged_type */
 } acme_shop_x_v1_tagged;
 
-/* What acme.shopX.v1.Tagged does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
- * on_activate and on_deactivate, which need not be there. */
+/* The methods of acme.shopX.v1.Tagged. A call to a method whose slot is NULL fails with
+ * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
 typedef struct acme_shop_x_v1_tagged_methods {
     teff_err (*twice)(acme_shop_x_v1_tagged *self, const acme_shop_x_v1_empty *in,
         acme_shop_x_v1_empty *out);
@@ -558,15 +564,16 @@ typedef struct acme_shop_x_v1_tagged_methods {
 
 extern const teff_type_info acme_shop_x_v1_tagged_info;
 
-/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
- * silo refuses a type that was made without memory. */
+/* Make the grain type, to give to a silo. in: methods and user, borrowed. out: never NULL:
+ * if memory is out, every silo refuses the type with TEFF_E_NOMEM. */
 teff_grain_type *acme_shop_x_v1_tagged_type(const acme_shop_x_v1_tagged_methods *methods,
         void *user);
 
-/* Calling acme.shopX.v1.Tagged. Each method waits for its response: a grain's turn is
- * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or
- * _any for many calls; options may be NULL. _send wants no response. A response lives until
- * the turn ends, or until teff_ctx_reset on a thread's context. */
+/* Calls to acme.shopX.v1.Tagged. The function of a method waits for the response: it suspends a
+ * turn, and blocks a thread. _async begins a call without waiting; options may be NULL.
+ * _await waits for that call and takes its response; to wait for many calls, first use
+ * teff_await_all or teff_await_any. _send gets no response. A response lives until the turn
+ * ends, or until teff_ctx_reset on a thread's context. */
 
 TEFF_MUST_USE teff_err acme_shop_x_v1_tagged_twice(teff_ctx *ctx, teff_uuid key,
         const acme_shop_x_v1_empty *in, acme_shop_x_v1_empty **out);
@@ -585,8 +592,8 @@ typedef struct acme_shop_x_v1_joint {
     void *user; /* as given to acme_shop_x_v1_joint_type */
 } acme_shop_x_v1_joint;
 
-/* What acme.shopX.v1.Joint does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
- * on_activate and on_deactivate, which need not be there. */
+/* The methods of acme.shopX.v1.Joint. A call to a method whose slot is NULL fails with
+ * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
 typedef struct acme_shop_x_v1_joint_methods {
     teff_err (*move)(acme_shop_x_v1_joint *self, const acme_shop_x_v1_empty *in,
         acme_shop_x_v1_empty *out);
@@ -596,14 +603,15 @@ typedef struct acme_shop_x_v1_joint_methods {
 
 extern const teff_type_info acme_shop_x_v1_joint_info;
 
-/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
- * silo refuses a type that was made without memory. */
+/* Make the grain type, to give to a silo. in: methods and user, borrowed. out: never NULL:
+ * if memory is out, every silo refuses the type with TEFF_E_NOMEM. */
 teff_grain_type *acme_shop_x_v1_joint_type(const acme_shop_x_v1_joint_methods *methods, void *user);
 
-/* Calling acme.shopX.v1.Joint. Each method waits for its response: a grain's turn is
- * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or
- * _any for many calls; options may be NULL. _send wants no response. A response lives until
- * the turn ends, or until teff_ctx_reset on a thread's context. */
+/* Calls to acme.shopX.v1.Joint. The function of a method waits for the response: it suspends a
+ * turn, and blocks a thread. _async begins a call without waiting; options may be NULL.
+ * _await waits for that call and takes its response; to wait for many calls, first use
+ * teff_await_all or teff_await_any. _send gets no response. A response lives until the turn
+ * ends, or until teff_ctx_reset on a thread's context. */
 
 TEFF_MUST_USE teff_err acme_shop_x_v1_joint_move(teff_ctx *ctx, const char *key,
         const acme_shop_x_v1_empty *in, acme_shop_x_v1_empty **out);

@@ -13,10 +13,13 @@ extern "C" {
 #endif
 
 /* ---- messages ---------------------------------------------------------------------------
- * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long
- * as the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or
- * the message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of
- * one's own; name_ops, what the runtime needs. A string that is NULL is copied as "". */
+ * For each message: name, its type, and
+ * - name(.field = value, ...): a pointer to a new message that lives as long as the block
+ *   around it;
+ * - name_copy(): a deep copy in an arena, with "" for a NULL string; NULL if memory
+ *   is out or the message nests deeper than TEFF_DEPTH_MAX;
+ * - name_copy_levels(): the same with another maximum depth;
+ * - name_ops: for the runtime. */
 
 typedef Old__Part old_part;
 #ifndef __cplusplus
@@ -28,10 +31,12 @@ old_part *old_part_copy(teff_arena *arena, const old_part *src);
 old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned levels);
 
 /* ---- states -----------------------------------------------------------------------------
- * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the
- * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a
- * list, which moves now and then, an empty one for NULL. Over the state's limit of memory
- * the turn ends: teff_state_alloc. A map is a list of entries: keys are not compared. */
+ * In a turn of a grain with state:
+ * - name_keep(): a deep copy that lives as long as the state; NULL for NULL;
+ * - name_append_field(): appends a copy of an element to a list, an empty one for NULL. The
+ *   list may move.
+ * If they exceed the state's memory limit, the turn ends, see teff_state_alloc. A map is a
+ * list of entries; keys are not compared. */
 
 static inline old_part *old_part_keep(teff_ctx *ctx, const old_part *src)
 {
@@ -44,7 +49,7 @@ static inline void old_part_append_numbers(teff_ctx *ctx, old_part *dst, int32_t
 
 /* ---- C++ --------------------------------------------------------------------------------
  * name_with().field(value).list(values, n): a pointer to a new message that lives as long
- * as the expression, with each of these set, and what says that it is set. */
+ * as the expression. Each setter also sets the field's has_ flag or its oneof's case. */
 #ifdef __cplusplus
 
 struct old_part_with {

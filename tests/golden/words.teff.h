@@ -13,10 +13,13 @@ extern "C" {
 #endif
 
 /* ---- messages ---------------------------------------------------------------------------
- * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long
- * as the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or
- * the message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of
- * one's own; name_ops, what the runtime needs. A string that is NULL is copied as "". */
+ * For each message: name, its type, and
+ * - name(.field = value, ...): a pointer to a new message that lives as long as the block
+ *   around it;
+ * - name_copy(): a deep copy in an arena, with "" for a NULL string; NULL if memory
+ *   is out or the message nests deeper than TEFF_DEPTH_MAX;
+ * - name_copy_levels(): the same with another maximum depth;
+ * - name_ops: for the runtime. */
 
 /* The grain's state. */
 typedef Words__Count words_count;
@@ -47,10 +50,12 @@ words_total *words_total_copy(teff_arena *arena, const words_total *src);
 words_total *words_total_copy_levels(teff_arena *arena, const words_total *src, unsigned levels);
 
 /* ---- states -----------------------------------------------------------------------------
- * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the
- * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a
- * list, which moves now and then, an empty one for NULL. Over the state's limit of memory
- * the turn ends: teff_state_alloc. A map is a list of entries: keys are not compared. */
+ * In a turn of a grain with state:
+ * - name_keep(): a deep copy that lives as long as the state; NULL for NULL;
+ * - name_append_field(): appends a copy of an element to a list, an empty one for NULL. The
+ *   list may move.
+ * If they exceed the state's memory limit, the turn ends, see teff_state_alloc. A map is a
+ * list of entries; keys are not compared. */
 
 static inline words_count *words_count_keep(teff_ctx *ctx, const words_count *src)
 {
@@ -69,7 +74,7 @@ static inline words_total *words_total_keep(teff_ctx *ctx, const words_total *sr
 
 /* ---- C++ --------------------------------------------------------------------------------
  * name_with().field(value).list(values, n): a pointer to a new message that lives as long
- * as the expression, with each of these set, and what says that it is set. */
+ * as the expression. Each setter also sets the field's has_ flag or its oneof's case. */
 #ifdef __cplusplus
 
 struct words_count_with {
@@ -116,8 +121,8 @@ typedef struct words_word {
     void *user; /* as given to words_word_type */
 } words_word;
 
-/* What words.Word does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
- * on_activate and on_deactivate, which need not be there. */
+/* The methods of words.Word. A call to a method whose slot is NULL fails with
+ * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
 typedef struct words_word_methods {
     /* Adds to the count.
      * Two lines. */
@@ -131,18 +136,19 @@ typedef struct words_word_methods {
 
 extern const teff_type_info words_word_info;
 
-/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
- * silo refuses a type that was made without memory. */
+/* Make the grain type, to give to a silo. in: methods and user, borrowed. out: never NULL:
+ * if memory is out, every silo refuses the type with TEFF_E_NOMEM. */
 teff_grain_type *words_word_type(const words_word_methods *methods, void *user);
 
-/* Write the state to the store; remove it there and empty it here. */
+/* _save writes the state to the store; _clear removes it there and empties it here. */
 TEFF_MUST_USE teff_err words_word_save(words_word *self);
 TEFF_MUST_USE teff_err words_word_clear(words_word *self);
 
-/* Calling words.Word. Each method waits for its response: a grain's turn is
- * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or
- * _any for many calls; options may be NULL. _send wants no response. A response lives until
- * the turn ends, or until teff_ctx_reset on a thread's context. */
+/* Calls to words.Word. The function of a method waits for the response: it suspends a
+ * turn, and blocks a thread. _async begins a call without waiting; options may be NULL.
+ * _await waits for that call and takes its response; to wait for many calls, first use
+ * teff_await_all or teff_await_any. _send gets no response. A response lives until the turn
+ * ends, or until teff_ctx_reset on a thread's context. */
 
 /* Adds to the count.
  * Two lines. */

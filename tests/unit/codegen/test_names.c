@@ -99,7 +99,7 @@ static const char *commented(const char *comment)
     teffi_text text = {.pool = &pool};
 
     teffi_text_printf(&text, ">");
-    teffi_text_comment(&text, "  ", teffi_text_defuse(&pool, comment));
+    teffi_text_add_comment(&text, "  ", teffi_text_sanitize(&pool, comment));
     return text.data;
 }
 
