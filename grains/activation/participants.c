@@ -39,7 +39,7 @@ static teff_err describe_row(teff_ctx *ctx, teffi_activation *act, participant *
     return err;
 }
 
-teff_err teffi_participant_of(teff_ctx *ctx, teffi_activation *act, bool with_state,
+teff_err teffi_participant_describe(teff_ctx *ctx, teffi_activation *act, bool with_state,
                               participant *own)
 {
     teffi_ident ident = teffi_activation_ident(act);
@@ -121,7 +121,7 @@ static bool entry_is_newer(const participant *a, const participant *b)
 }
 
 /* Merges entries of the same grain on the same silo. out: false: one was read in two versions. */
-static bool merge_on_silos(teffi_grains *grains, participants *all)
+static bool merge_same_silo(teffi_grains *grains, participants *all)
 {
     size_t n = 0;
     bool fits = true;
@@ -144,7 +144,7 @@ static bool merge_on_silos(teffi_grains *grains, participants *all)
 
 /* Entries of the same grain on two silos stay, as both are told; only one has a row. If both write,
  * the silo of one was lost, and with it what it would write. */
-static bool merge_rows(const participants *all)
+static bool keep_one_row_each(const participants *all)
 {
     for (size_t i = 0; i < all->n_list; i++)
         for (size_t k = i + 1; k < all->n_list; k++) {
@@ -161,7 +161,7 @@ static bool merge_rows(const participants *all)
 /* errs: TEFF_E_ABORTED: a row was read in two versions, or its change was lost. */
 static teff_err merge_entries(teff_ctx *ctx, participants *all)
 {
-    return merge_on_silos(ctx->node->grains, all) && merge_rows(all)
+    return merge_same_silo(ctx->node->grains, all) && keep_one_row_each(all)
                ? TEFF_OK
                : teff_fail(ctx, TEFF_E_ABORTED, "a grain has changed during the transaction");
 }
@@ -335,7 +335,7 @@ teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transa
 
 /* ---- its end ---- */
 
-static void tell_one(teffi_grains *grains, const participant *one,
+static void send_end(teffi_grains *grains, const participant *one,
                      const teffi_transaction *transaction)
 {
     teffi_node *node = grains->node;
@@ -359,6 +359,6 @@ void teffi_participants_tell(teffi_grains *grains, const participants *all,
     end.step = step;
     for (size_t i = 0; i < all->n_list; i++) {
         end.etag = step == TEFFI_STEP_COMMIT ? all->list[i]->etag : 0;
-        tell_one(grains, all->list[i], &end);
+        send_end(grains, all->list[i], &end);
     }
 }

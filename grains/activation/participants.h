@@ -8,10 +8,10 @@
 #include "store/store.h"
 #include "transaction.pb-c.h"
 
-/* teffi_participant_of - act's own entry. Its members point into act, lock and ctx's memory.
+/* teffi_participant_describe - act's own entry. Its members point into act, lock and ctx's memory.
  * in:   with_state: false: only who it is, as the transaction cannot be committed.
  * errs: TEFF_E_TOO_LARGE: the state is over a limit; text in ctx. */
-TEFF_MUST_USE teff_err teffi_participant_of(teff_ctx *ctx, teffi_activation *act, bool with_state,
+TEFF_MUST_USE teff_err teffi_participant_describe(teff_ctx *ctx, teffi_activation *act, bool with_state,
                                             Teff__Transaction__Participant *own);
 
 /* teffi_participants_append - add packed entries to lock->list. out: false: no memory. */

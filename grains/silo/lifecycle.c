@@ -348,7 +348,7 @@ static bool silo_is_quiet(teffi_node *node)
     bool alone = silo->n_clients == 0;
     pthread_mutex_unlock(&silo->lock);
     return alone && !teffi_outsiders_hold_any(node->membership) &&
-           !teffi_transactions_pause(node->grains) && !teffi_lookups_any(node->grains) &&
+           !teffi_transaction_retries_pending(node->grains) && !teffi_lookups_any(node->grains) &&
            teffi_calls_relays(&node->home) == 0 && teffi_calls_pending(&node->home) == 0;
 }
 
@@ -408,7 +408,7 @@ void teffi_silo_wait_for_tasks(teffi_node *node)
     teff_ctx *ctx = teffi_ctx_new(&node->home);
     /* acquire, pairs with the release in call/task.c */
     while (ctx && (teffi_tasks_running(&node->home) > 0 ||
-                   (node->grains && teffi_transactions_pause(node->grains))))
+                   (node->grains && teffi_transaction_retries_pending(node->grains))))
         teffi_ctx_sleep(ctx, 1);
     teff_ctx_free(ctx);
 }
