@@ -1,4 +1,4 @@
-/* args.c - see args.h: the table of options, a value for each, --help.
+/* args.c - the table of options; parse and store their values; print --help.
  * Way:     main -> [args] -> getopt_long
  * Threads: main's. */
 #include "silo/args.h"
@@ -15,13 +15,13 @@ enum { MIB = 1024 * 1024, MIB_MAX = TEFFI_QUEUE_BYTES_MAX / MIB, KIB = 1024, DIG
 /* What an option does with its value. */
 typedef enum take { TEXT, SEED, NUMBER, MIBS, MIBS_LONG, KIBS, CHOICE, FLAG, HELP } take;
 
-/* teff's options. Their members of teffi_silo_args: TEXT: const char *; NUMBER and MIBS: uint32_t,
- * MIBS in bytes; MIBS_LONG: the same as uint64_t; KIBS: size_t, in bytes; CHOICE: an
- * enum, whose names are in value from min on; FLAG: int. */
+/* One of teff's options. The type of its member of teffi_silo_args: TEXT: const char *; NUMBER:
+ * uint32_t; MIBS: uint32_t, in bytes; MIBS_LONG: uint64_t, in bytes; KIBS: size_t, in bytes;
+ * CHOICE: an enum; `value` lists its names, the first of which has the number min; FLAG: int. */
 typedef struct silo_option {
     const char *name, *value, *help; /* as in teff_silo_option */
     take take;
-    size_t at; /* offset of the member */
+    size_t at; /* offset of the member in teffi_silo_args */
     uint32_t min, max;
 } silo_option;
 
@@ -97,10 +97,12 @@ static const silo_option options[] = {
     {"help", NULL, "list the options", HELP, 0, 0, 0},
 };
 
-/* FIRST: the value that getopt returns for options[0]; above its own values '?' and ':'. */
+/* FIRST: getopt_long() returns this for options[0]. It is higher than all characters, as '?' and ':'
+ * report errors. */
 enum { N_OPTIONS = sizeof options / sizeof options[0], FIRST = 256 };
 
-/* out: false: invalid; the error was printed. The same for the take_...() functions below. */
+/* This and the take_...() functions below return false if value is invalid; then the error was
+ * printed. */
 static bool parse_number(const silo_option *option, const char *value, uint32_t *n)
 {
     size_t digits = strspn(value, "0123456789");

@@ -183,7 +183,7 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
         silo->node.grain_bytes_max = silo->opt.grain_bytes_max;
     silo->node.home.lease.length_ms = teffi_or(silo->opt.lease_ms, TEFFI_LEASE_MS);
     silo->node.lost = on_lease_lost;
-    teffi_silo_authorize(silo);
+    teffi_silo_set_authorize(silo);
     silo->node.net_up = on_connection_up;
     silo->node.net_down = on_connection_down;
     err = open_silo_net(silo, text);

@@ -26,7 +26,7 @@ static teff_err check_sched(const teff_silo_options *opt, char *text)
 static teff_err check_reach(const teff_silo_options *opt, const char *option, const char *address,
                             char *text)
 {
-    if (teffi_address_loopback(address) || opt->tls_cert || opt->insecure)
+    if (teffi_address_is_loopback(address) || opt->tls_cert || opt->insecure)
         return TEFF_OK;
     return teffi_option_refuse(
         text, option, address,
@@ -62,19 +62,19 @@ static teff_err check_gateway(const teff_silo_options *opt, char *text)
     teff_err err = check_client_ca(opt, text);
     if (err || !opt->gateway)
         return err;
-    err = teffi_option_address(text, "gateway", opt->gateway, opt->tls_cert);
+    err = teffi_option_check_address(text, "gateway", opt->gateway, opt->tls_cert);
     return err ? err : check_reach(opt, "gateway", opt->gateway, text);
 }
 
 static teff_err check_listen(const teff_silo_options *opt, char *text)
 {
     const char *listen = opt->listen;
-    teff_err err = teffi_option_address(text, "listen", listen, opt->tls_cert);
+    teff_err err = teffi_option_check_address(text, "listen", listen, opt->tls_cert);
     if (!err && opt->advertise)
-        err = teffi_option_address(text, "advertise", opt->advertise, opt->tls_cert);
+        err = teffi_option_check_address(text, "advertise", opt->advertise, opt->tls_cert);
     if (err)
         return err;
-    if (!opt->advertise && teffi_address_any(listen))
+    if (!opt->advertise && teffi_address_is_any(listen))
         return teffi_option_refuse(
             text, "listen", listen,
             "the option advertise beside it: how do others reach this silo?");
