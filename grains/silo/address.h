@@ -7,7 +7,7 @@
 #include <teff/silo.h>
 #include "call/ctx.h"
 
-/* teffi_address_is_loopback - is address reachable from this machine only: loopback or a unix path? */
+/* teffi_address_is_loopback - can only this machine reach address: loopback or a unix path? */
 bool teffi_address_is_loopback(const char *address);
 
 /* teffi_address_is_any - does address mean all interfaces ("0.0.0.0", "[::]")? */

@@ -44,27 +44,27 @@ static const silo_option options[] = {
      "how long it serves after its last heartbeat (10000); the others\n"
      "                         declare it dead after 1.5 times N (1.05 if its connection broke)",
      NUMBER, AT(silo.lease_ms), TEFFI_LEASE_MIN_MS, TEFFI_LEASE_MAX_MS},
-    {"workers", "N", "worker threads (one a core that affinity and CPU quota leave)", NUMBER,
+    {"workers", "N", "worker threads (one per core that affinity and CPU quota allow)", NUMBER,
      AT(silo.workers), 0, 1024},
-    {"stacks", "N", "of turns that run or wait; over it calls are refused (32768)", NUMBER,
+    {"stacks", "N", "most turns that run or wait; above it calls are refused (32768)", NUMBER,
      AT(sched.stacks_max), 64, 1000000},
-    {"policy", "single|multilevel|priority", "of the scheduler (single)", CHOICE, AT(sched.policy),
+    {"policy", "single|multilevel|priority", "scheduling policy (single)", CHOICE, AT(sched.policy),
      TEFF_SCHED_SINGLE, 0},
     {"level1-us", "N", "multilevel: run time from which a group is in level 1 (5000)", NUMBER,
      AT(sched.level_us[0]), 1, 1000000},
     {"level2-us", "N", "the same for level 2 (100000)", NUMBER, AT(sched.level_us[1]), 1, 1000000},
     {"level0-percent", "N", "multilevel: share of run time of level 0 (80)", NUMBER,
      AT(sched.level0_percent), 50, 98},
-    {"waiting-max", "N", "priority: groups that wait; over it one is evicted (0, no limit)", NUMBER,
+    {"waiting-max", "N", "priority: groups that wait; above it one is evicted (0, no limit)", NUMBER,
      AT(sched.waiting_max), 0, 999999999},
     {"workers-max", "N", "most worker threads that a change may set (as at the start)", NUMBER,
      AT(sched.workers_max), 1, 1024},
-    {"threads-max", "N", "threads, with those in blocking calls (10000)", NUMBER,
+    {"threads-max", "N", "most threads, also those in blocking calls (10000)", NUMBER,
      AT(sched.threads_max), 2, 10000},
     {"stack-kib", "N", "size of each stack (64)", KIBS, AT(sched.stack_bytes), 64, 8192},
     {"slice-ms", "N", "run time after which a turn yields (10)", NUMBER, AT(sched.slice_ms), 1,
      1000},
-    {"repolls-max", "N", "runs of a group at once, before other groups run (5)", NUMBER,
+    {"repolls-max", "N", "runs of a group in a row, before other groups run (5)", NUMBER,
      AT(sched.repolls_max), 1, 1000},
     {"turn-warn-ms", "N", "warn of turns that run this long without suspending (1000)", NUMBER,
      AT(sched.turn_warn_ms), 1, 86400000},
@@ -97,8 +97,8 @@ static const silo_option options[] = {
     {"help", NULL, "list the options", HELP, 0, 0, 0},
 };
 
-/* FIRST: getopt_long() returns this for options[0]. It is higher than all characters, as '?' and ':'
- * report errors. */
+/* FIRST: getopt_long() returns this for options[0]. It is above all characters: '?' and ':' report
+ * errors. */
 enum { N_OPTIONS = sizeof options / sizeof options[0], FIRST = 256 };
 
 /* This and the take_...() functions below return false if value is invalid; then the error was

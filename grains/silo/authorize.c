@@ -20,7 +20,7 @@ static bool read_key(const teff_type_info *info, const teffi_msg *msg, uint8_t *
     return teffi_key_decode(info->key_kind, copy, msg->key_len, key);
 }
 
-/* Adds the names and the key to call, if this silo knows the type. out: false: the key is not of the
+/* Adds the names and the key to call if this silo knows the type. out: false: the key is not of the
  * type's kind. */
 static bool describe_target_grain(const teffi_node *node, const teffi_msg *msg, uint8_t *copy,
                                   teff_key *key, teff_client_call *call)

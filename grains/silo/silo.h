@@ -83,8 +83,8 @@ void teffi_silo_drop_processes(teff_silo *silo);
 /* teffi_silo_close - send goodbye, stop every part, free the executor. Not from a worker. */
 teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);
 
-/* teffi_silo_set_authorize - have the program's function asked before a client's call is delivered, if
- * there is one (authorize.c). in: the silo's node was initialized. */
+/* teffi_silo_set_authorize - make the node ask the program's function, if there is one, before it
+ * delivers a client's call (authorize.c). in: the silo's node was initialized. */
 void teffi_silo_set_authorize(teff_silo *silo);
 
 /* For a client, too: teffi_silo_net_new - make the node's transport. in: opt, those of the user's;
