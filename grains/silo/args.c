@@ -55,7 +55,7 @@ static const silo_option options[] = {
     {"level2-us", "N", "the same for level 2 (100000)", NUMBER, AT(sched.level_us[1]), 1, 1000000},
     {"level0-percent", "N", "multilevel: share of run time of level 0 (80)", NUMBER,
      AT(sched.level0_percent), 50, 98},
-    {"waiting-max", "N", "priority: groups that wait; above it one is evicted (0, no limit)", NUMBER,
+    {"waiting-max", "N", "priority: groups that wait; over it one is evicted (0, no limit)", NUMBER,
      AT(sched.waiting_max), 0, 999999999},
     {"workers-max", "N", "most worker threads that a change may set (as at the start)", NUMBER,
      AT(sched.workers_max), 1, 1024},
