@@ -46,7 +46,7 @@ static bool start_program(teff_silo *silo, const teff_silo_program *program, cha
     return !err;
 }
 
-/* Prints "ready", then serves until a signal comes (out: true) or the lease is lost (out: false). */
+/* Prints "ready" and serves until a signal comes (out: true) or the lease is lost (out: false). */
 static bool serve_once(teff_silo *silo, const teff_silo_program *program, const sigset_t *signals)
 {
     const char *gateway = teff_silo_gateway(silo);
