@@ -45,8 +45,8 @@ typedef struct teffi_transaction {
     uint64_t age;       /* stamp from the root's silo; a lower one is older */
     teffi_node_id root; /* the root's silo; it uses each stamp only once */
     uint32_t attempt;   /* from 1; a transaction that begins again has a higher one */
-    uint32_t step; /* teffi_step */
-    uint64_t etag; /* COMMIT only */
+    uint32_t step;      /* teffi_step */
+    uint64_t etag;      /* COMMIT only */
 } teffi_transaction;
 
 _Static_assert(sizeof(teffi_transaction) == 32, "on the wire as it is in memory, without padding");
@@ -54,8 +54,8 @@ _Static_assert(sizeof(teffi_transaction) == 32, "on the wire as it is in memory,
 /* The lock of an activation, on the heap. */
 typedef struct teffi_lock {
     teffi_transaction owner;
-    uint64_t until_ns;  /* the root counts as silent from then on: resolve the lock */
-    uint8_t *before;    /* the packed state when the lock was taken; NULL: no state */
+    uint64_t until_ns; /* the root counts as silent from then on: resolve the lock */
+    uint8_t *before;   /* the packed state when the lock was taken; NULL: no state */
     size_t before_len;
     uint32_t turns;     /* number of turns that have begun under this lock */
     bool writes;        /* the transaction writes the row: the state was saved or cleared */

@@ -41,7 +41,7 @@ static teff_err describe_row(teff_ctx *ctx, teffi_activation *act, participant *
 }
 
 teff_err teffi_participant_describe(teff_ctx *ctx, teffi_activation *act, bool with_state,
-                              participant *own)
+                                    participant *own)
 {
     teffi_ident ident = teffi_activation_ident(act);
     teff__transaction__participant__init(own);
