@@ -73,7 +73,7 @@ static size_t put_length(uint8_t *at, size_t v)
     return n;
 }
 
-/* out: the offset of the packed Answer in a field: it follows a varint, its length. */
+/* out: the offset of the packed Answer in a field, which begins with its length as a varint. */
 static size_t skip_length(const uint8_t *field)
 {
     size_t n = 0;
@@ -102,7 +102,7 @@ static size_t answers_max(const teffi_activation *act)
     return max ? max : TEFF_ANSWERS_DEFAULT;
 }
 
-/* Packs m to a new answer; drops the oldest ones over the limit. out: false: out of memory. */
+/* Packs m into a new answer; drops the oldest ones over the limit. out: false: out of memory. */
 static bool add_answer(teffi_activation *act, const Teff__Answer__Answer *m)
 {
     uint8_t length[LENGTH_MAX];
@@ -196,8 +196,8 @@ static bool is_answer(const ProtobufCMessageUnknownField *field)
     return field->tag == ANSWER_FIELD;
 }
 
-/* Leaves out the state's own fields that have the number of an answer: a client could have put
- * false answers into a message that the program copied to the state. */
+/* Leaves out the state's own unknown fields with the number of an answer: they may come from a
+ * message of a client that the program copied to the state, and would be false answers. */
 ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *act,
                                          const ProtobufCMessage *state)
 {
@@ -218,7 +218,7 @@ ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *
     return head;
 }
 
-/* Checks one field of a row, which is an answer, and copies it to act's answers. */
+/* Checks an answer, a field of a row, and copies it to act's answers. */
 static teff_err take_answer(teffi_activation *act, const ProtobufCMessageUnknownField *field,
                             teff_arena *scratch)
 {

@@ -8,20 +8,20 @@
  *     its key, but another method    TEFF_E_INVALID; it does not run
  *       or request
  *     an answer that was too large   TEFF_E_TOO_LARGE; it does not run
- *     its key, which is running      the answer, after that turn: by admission, or by the lock of
- *                                    the state if turns overlap
+ *     a running call with its key    its answer, after that turn: admission orders the two, or the
+ *                                    lock of the state (`saving`) if turns overlap
  *     a save that fails              the store's error; the activation ends, and the next one loads
  *                                    the row, which has both state and answer if on_deactivate
  *                                    saved, else neither
- *     a save that is unknown, or a   the store's error; the next activation loads the row, which
- *       conflict                     has both state and answer, or neither
+ *     a save of unknown outcome,     the store's error; the next activation loads the row, which
+ *       or a conflict                has both state and answer, or neither
  *     no memory in its turn          TEFF_E_NOMEM; nothing is stored
  *     the end of the activation,     its answer from the row
  *       a move, a crash
  *     a deadline, a cancel           as any call: not run if it has not begun; a turn that has
  *                                    begun stores its answer
- *     teff_state_clear               its answer: the row stays, with the answers and no state
- *     answers_max newer answers      it runs again */
+ *     teff_state_clear               its answer: the row stays, with the answers and an empty state
+ *     answers_max newer answers      its answer is dropped: it runs again */
 #pragma once
 
 #include "activation/activation.h"
@@ -41,14 +41,15 @@ typedef struct teffi_answer {
 /* The answers of one activation, on the heap. */
 typedef struct teffi_answers {
     teffi_queue list;     /* of teffi_answer.link, oldest first */
-    const teff_ctx *turn; /* of the call with a key that runs now, and holds stored->saving */
+    const teff_ctx *turn; /* the turn of a call with a key, which holds stored->saving; or NULL */
     bool unsaved;         /* the row lacks some of them */
 } teffi_answers;
 
-/* teffi_answers_of - act's answers, made if there are none. out: NULL: out of memory. */
+/* teffi_answers_of - act's answers; makes an empty list if there is none. in: act has a state. out:
+ * NULL: out of memory. */
 teffi_answers *teffi_answers_of(teffi_activation *act);
 
-/* teffi_answers_free - in: may be NULL. */
+/* teffi_answers_free - free answers, which may be NULL. */
 void teffi_answers_free(teffi_answers *answers);
 
 /* teffi_answers_any - has act answers? */
@@ -57,8 +58,8 @@ bool teffi_answers_any(const teffi_activation *act);
 /* teffi_answers_find - the answer to a call with the key once; NULL: none. */
 const teffi_answer *teffi_answers_find(const teffi_answers *answers, const uint8_t *once);
 
-/* teffi_answers_hash - a hash of a request and its method, the same on all silos. Uses ctx's
- * memory for a moment. in: request, NULL: none. */
+/* teffi_answers_hash - hash a request and its method; the hash is the same on all silos. Uses ctx's
+ * memory until it returns. in: request, NULL: none. */
 uint64_t teffi_answers_hash(teff_ctx *ctx, const teff_method *method,
                             const ProtobufCMessage *request);
 
@@ -75,9 +76,9 @@ TEFF_MUST_USE bool teffi_answers_add(teff_ctx *ctx, teffi_activation *act, const
 TEFF_MUST_USE teff_err teffi_answers_read(teff_ctx *ctx, const teffi_answer *answer,
                                           const teff_method *method, ProtobufCMessage **response);
 
-/* teffi_answers_make_head - the head of a state, with the answers among its unknown fields. The
- * caller puts it in the place of the state's own head while it packs the state.
- * out:  its fields are in ctx's memory and in act's answers. */
+/* teffi_answers_make_head - make a head (ProtobufCMessage) for state that lists the answers among
+ * its unknown fields. The caller replaces the state's own head by it while it packs the state.
+ * out:  the head; its fields point into ctx's memory, act's answers and state. */
 ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *act,
                                          const ProtobufCMessage *state);
 

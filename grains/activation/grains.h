@@ -21,7 +21,7 @@ typedef struct teffi_grains {
     struct teffi_load_limit *load_limit;             /* load_limit.h */
     /* atomic */
     _Atomic uint64_t stamp;     /* highest age of a transaction that is known here (lock.h) */
-    _Atomic uint32_t pauses;    /* of transactions that begin again (transaction.c) */
+    _Atomic uint32_t retries;   /* transactions that wait to begin again (transaction.c) */
     _Atomic bool accepting;     /* new activations may be made here */
     _Atomic bool closed;        /* no grain is placed any more; waiting look-ups fail */
     _Atomic uint64_t coarse_ms; /* monotonic clock, updated by each slice of the collector */

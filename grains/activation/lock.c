@@ -7,8 +7,8 @@
 #include "activation/state.h"
 #include "cluster/view.h"
 
-/* A lock is looked after once in so much time, and so long after its request's deadline it is
- * resolved. */
+/* The watch checks a lock at this interval. A lock is resolved this long after the last deadline of
+ * its requests. */
 static const uint64_t watch_ns = 1000000000;
 
 /* ---- transactions ---- */
@@ -28,6 +28,7 @@ bool teffi_transaction_write(teffi_msg *msg, const teffi_transaction *transactio
     return msg->transaction != NULL;
 }
 
+/* All accesses of grains->stamp are relaxed: it orders no other memory. */
 void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp)
 {
     uint64_t known = atomic_load_explicit(&grains->stamp, memory_order_relaxed);
@@ -39,7 +40,6 @@ void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp)
 
 bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *request)
 {
-    /* relaxed, here and below: a stamp stands alone */
     uint64_t age = atomic_fetch_add_explicit(&grains->stamp, 1, memory_order_relaxed) + 1;
     teffi_transaction root = {
         .age = age, .root = grains->node->id, .attempt = 1, .step = TEFFI_STEP_ROOT};
@@ -58,7 +58,7 @@ static bool transaction_is_older(const teffi_transaction *a, const teffi_transac
 
 /* ---- release ---- */
 
-/* Frees the lock, or lets the timer's item free it, which may be on its way. */
+/* Frees the lock. If the timer has fired already, on_watch() frees it instead. */
 void teffi_lock_release(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
@@ -68,10 +68,10 @@ void teffi_lock_release(teffi_activation *act)
     act->more->lock = NULL;
     act->busy &= (uint8_t)~TEFFI_BUSY_LOCKED;
     free(lock->before);
-    free(lock->why);
+    free(lock->failed_text);
     free(lock->list);
     lock->before = lock->list = NULL;
-    lock->why = NULL;
+    lock->failed_text = NULL;
     lock->act = NULL;
     if (!lock->armed || exec->ops->timer_cancel(exec, &lock->timer))
         free(lock);
@@ -85,7 +85,8 @@ void teffi_lock_roll_back(teffi_activation *act)
     teffi_lock_release(act);
 }
 
-/* Releases a lock whose transaction was written, perhaps; the next activation reads the row. */
+/* Releases a lock if the row may differ from the state before the lock and from the state now. A
+ * state is not written any more: act ends, and the next activation reads the row. */
 static void release_and_reload(teffi_activation *act)
 {
     if (act->stored)
@@ -93,15 +94,16 @@ static void release_and_reload(teffi_activation *act)
     teffi_lock_release(act);
 }
 
-/* ---- who may start ---- */
+/* ---- which requests may start ---- */
 
+/* Is act VALID and without any turn, including a life turn, and not in a pause? */
 static bool no_turn_runs(const teffi_activation *act)
 {
     return act->phase == TEFFI_VALID && !(act->busy & ~TEFFI_BUSY_LOCKED) && act->running == 0;
 }
 
-/* Has a request of another transaction, older than this one, been set aside? */
-static bool older_one_waits(const teffi_activation *act, const teffi_transaction *transaction)
+/* Is a request of an older transaction among the requests set aside? */
+static bool older_request_waits(const teffi_activation *act, const teffi_transaction *transaction)
 {
     teffi_transaction other;
     for (teffi_qnode *n = act->more ? act->more->pending.head : NULL; n; n = n->next)
@@ -111,18 +113,19 @@ static bool older_one_waits(const teffi_activation *act, const teffi_transaction
     return false;
 }
 
-/* For a request of the lock's own transaction. */
+/* As teffi_lock_judge(), for a request of the transaction that holds the lock. A later attempt
+ * waits for the running turns of the earlier one, then rolls back its changes. */
 static teffi_verdict judge_owner(teffi_activation *act, teffi_lock *lock,
                                  const teffi_transaction *transaction)
 {
     if (transaction->attempt < lock->owner.attempt)
         return TEFFI_DIE;
-    if (transaction->attempt == lock->owner.attempt && lock->hopeless)
+    if (transaction->attempt == lock->owner.attempt && lock->must_abort)
         return TEFFI_DIE;
-    lock->hopeless |= transaction->attempt > lock->owner.attempt;
+    lock->must_abort |= transaction->attempt > lock->owner.attempt;
     if (!no_turn_runs(act))
         return TEFFI_SET_ASIDE;
-    if (!lock->hopeless)
+    if (!lock->must_abort)
         return TEFFI_START;
     teffi_lock_roll_back(act);
     return act->reason ? TEFFI_SET_ASIDE : TEFFI_START;
@@ -135,13 +138,14 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
     teffi_transaction_note_stamp(act->grains, transaction->age);
     if (lock && teffi_transaction_is(&lock->owner, transaction))
         return judge_owner(act, lock, transaction);
+    /* A new request does not overtake requests that were set aside. */
     if (!lock && no_turn_runs(act) && !act->reason &&
         !(is_new && teffi_activation_waits(act, TEFFI_EXCLUSIVE)))
         return TEFFI_START;
     if (transaction->step == TEFFI_STEP_ROOT)
         return TEFFI_SET_ASIDE;
     bool dies = lock && transaction_is_older(&lock->owner, transaction);
-    return dies || (is_new && older_one_waits(act, transaction)) ? TEFFI_DIE : TEFFI_SET_ASIDE;
+    return dies || (is_new && older_request_waits(act, transaction)) ? TEFFI_DIE : TEFFI_SET_ASIDE;
 }
 
 teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction *transaction)
@@ -149,11 +153,11 @@ teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction
     const teffi_lock *lock = teffi_lock_of(act);
     bool own = lock && teffi_transaction_is(&lock->owner, transaction) &&
                lock->owner.attempt == transaction->attempt;
-    return own && lock->fate ? lock->fate : TEFF_E_ABORTED;
+    return own && lock->abort_err ? lock->abort_err : TEFF_E_ABORTED;
 }
 
 /* Is msg a request of the lock's transaction? */
-static bool is_of_owner(const teffi_lock *lock, const teffi_msg *msg)
+static bool request_is_of_owner(const teffi_lock *lock, const teffi_msg *msg)
 {
     teffi_transaction transaction;
     return teffi_transaction_read(msg, &transaction) &&
@@ -163,7 +167,7 @@ static bool is_of_owner(const teffi_lock *lock, const teffi_msg *msg)
 void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool more)
 {
     teffi_lock *lock = teffi_lock_of(act);
-    if (lock && is_of_owner(lock, msg))
+    if (lock && request_is_of_owner(lock, msg))
         act->more->pending_of_owner += more ? 1 : (uint32_t)-1;
 }
 
@@ -205,23 +209,25 @@ void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
     teff_err err = teffi_state_touch(ctx, act);
     teffi_lock *lock = teffi_lock_of(act);
     if (!lock)
-        return; /* COMMIT has come meanwhile */
+        return; /* a COMMIT has released it during the touch */
     lock->must_resolve = false;
     if (err == TEFF_E_CONFLICT)
         release_and_reload(act);
     else if (!err)
-        lock->hopeless = true;
+        lock->must_abort = true;
 }
 
-/* The root says nothing: a lock that saves nothing needs no more, else the row must be read. */
-static void end_silent(teffi_lock *lock)
+/* Lets the lock of a silent root end: by a roll-back if the transaction does not write this row;
+ * else by reading the row, which may have been written. */
+static void handle_silent_root(teffi_lock *lock)
 {
-    lock->hopeless |= !lock->writes;
+    lock->must_abort |= !lock->writes;
     lock->must_resolve = lock->writes;
 }
 
-/* The item of the watch's timer. The lock may have been released, or act's group have ended, on
- * another thread; teffi_wait's callers make `act` visible here. */
+/* The watch's `arrive`: arms the timer again, and ends the lock of a silent root. Frees a lock that
+ * was released while this call was on its way. If act's group has ended, wait->done is false, and
+ * this may be another thread: then act's fields are not read. */
 static void on_watch(teffi_wait *wait)
 {
     teffi_lock *lock = teffi_container(wait, teffi_lock, wait);
@@ -236,13 +242,13 @@ static void on_watch(teffi_wait *wait)
     teffi_exec *exec = act->grains->node->home.exec;
     arm_watch(lock, exec);
     if (teffi_now(exec->platform) >= lock->until_ns || root_is_gone(act, lock))
-        end_silent(lock);
+        handle_silent_root(lock);
 }
 
 /* ---- take ---- */
 
-/* Keeps the packed state in lock. errs: with text in ctx. */
-static teff_err keep_before(teff_ctx *ctx, teffi_activation *act, teffi_lock *lock)
+/* Stores the packed state in lock->before. errs: with text in ctx. */
+static teff_err save_state_before(teff_ctx *ctx, teffi_activation *act, teffi_lock *lock)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
     teffi_bytes value;
@@ -256,13 +262,15 @@ static teff_err keep_before(teff_ctx *ctx, teffi_activation *act, teffi_lock *lo
     return err;
 }
 
-static teff_err new_lock(teff_ctx *ctx, teffi_activation *act, const teffi_transaction *transaction)
+/* Makes the lock, with the state for a roll-back, and starts its watch. errs: with text in ctx. */
+static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
+                          const teffi_transaction *transaction)
 {
     teffi_more *more = teffi_activation_more(act);
     teffi_lock *lock = more ? calloc(1, sizeof *lock) : NULL;
     if (!lock)
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory to lock the grain");
-    teff_err err = act->stored ? keep_before(ctx, act, lock) : TEFF_OK;
+    teff_err err = act->stored ? save_state_before(ctx, act, lock) : TEFF_OK;
     if (err) {
         free(lock);
         return err;
@@ -271,7 +279,7 @@ static teff_err new_lock(teff_ctx *ctx, teffi_activation *act, const teffi_trans
     lock->act = act;
     more->pending_of_owner = 0;
     for (teffi_qnode *n = more->pending.head; n; n = n->next)
-        more->pending_of_owner += is_of_owner(lock, teffi_container(n, teffi_msg, link));
+        more->pending_of_owner += request_is_of_owner(lock, teffi_container(n, teffi_msg, link));
     more->lock = lock;
     act->busy |= TEFFI_BUSY_LOCKED;
     arm_watch(lock, ctx->home->exec);
@@ -282,8 +290,8 @@ teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act, const teffi_msg *
                          teffi_lock **lock)
 {
     teffi_transaction transaction;
-    (void)teffi_transaction_read(request, &transaction); /* the handler has read it before */
-    teff_err err = teffi_lock_of(act) ? TEFF_OK : new_lock(ctx, act, &transaction);
+    (void)teffi_transaction_read(request, &transaction); /* the handler has checked it */
+    teff_err err = teffi_lock_of(act) ? TEFF_OK : make_lock(ctx, act, &transaction);
     *lock = teffi_lock_of(act);
     if (err)
         return teffi_error_prefix_turn(ctx, err);
@@ -291,7 +299,7 @@ teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act, const teffi_msg *
     uint64_t until_ns = deadline_ns + watch_ns;
     (*lock)->until_ns = (*lock)->until_ns > until_ns ? (*lock)->until_ns : until_ns;
     (*lock)->turns++;
-    (*lock)->begun = (*lock)->heard = 0;
+    (*lock)->calls_begun = (*lock)->calls_collected = 0;
     (*lock)->list_len = 0;
     return TEFF_OK;
 }
@@ -309,9 +317,9 @@ void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end)
         teffi_lock_release(act);
     } else if (end->step == TEFFI_STEP_RESOLVE) {
         lock->until_ns = 0;
-        end_silent(lock);
-    } else {
-        lock->hopeless = true;
+        handle_silent_root(lock);
+    } else { /* also a COMMIT while a turn runs: the batch lacks that turn's changes */
+        lock->must_abort = true;
         lock->reloads = end->step != TEFFI_STEP_ABORT;
     }
 }
@@ -323,7 +331,7 @@ bool teffi_lock_settle(teffi_activation *act)
         return false;
     if (lock->reloads)
         release_and_reload(act);
-    else if (lock->hopeless || (act->reason && !lock->writes))
+    else if (lock->must_abort || (act->reason && !lock->writes))
         teffi_lock_roll_back(act);
     else
         return lock->must_resolve && act->busy == TEFFI_BUSY_LOCKED;

@@ -1,4 +1,4 @@
-/* participants.c - lists of participants, the batch of a transaction, and its end's messages.
+/* participants.c - lists of participants, the batch of a transaction, the messages of its outcome.
  * Threads: in a turn, on its fiber. */
 #include "activation/participants.h"
 
@@ -21,7 +21,8 @@ static ProtobufCBinaryData wire_bytes(const void *data, size_t len)
     return (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)data};
 }
 
-/* Sets what is to be done with act's row. */
+/* Fills the members of own about act's row: its key and etag, and whether to write, remove or only
+ * check it. A row with answers is not removed: it is written with an empty state. */
 static teff_err describe_row(teff_ctx *ctx, teffi_activation *act, participant *own)
 {
     const teffi_lock *lock = teffi_lock_of(act);
@@ -39,8 +40,8 @@ static teff_err describe_row(teff_ctx *ctx, teffi_activation *act, participant *
     return err;
 }
 
-teff_err teffi_participant_of(teff_ctx *ctx, teffi_activation *act, bool with_state,
-                              participant *own)
+teff_err teffi_participant_describe(teff_ctx *ctx, teffi_activation *act, bool with_state,
+                                    participant *own)
 {
     teffi_ident ident = teffi_activation_ident(act);
     teff__transaction__participant__init(own);
@@ -113,15 +114,16 @@ static bool same_silo(const participant *a, const participant *b)
     return a->silo == b->silo && a->incarnation == b->incarnation;
 }
 
-/* Is b's entry newer than a's, of the same grain on the same silo? An activation that ended in the
- * middle had changed nothing, so that a write is newer than a read. */
+/* Is entry b newer than a, of the same grain on the same silo? The two may be of two activations,
+ * each of which counts its turns from 1. The first of them has not written, or it could not have
+ * ended under its lock; so an entry that writes is newer than one that does not. */
 static bool entry_is_newer(const participant *a, const participant *b)
 {
     return a->writes != b->writes ? b->writes : b->turn > a->turn;
 }
 
 /* Merges entries of the same grain on the same silo. out: false: one was read in two versions. */
-static bool merge_on_silos(teffi_grains *grains, participants *all)
+static bool merge_same_silo(teffi_grains *grains, participants *all)
 {
     size_t n = 0;
     bool fits = true;
@@ -142,9 +144,10 @@ static bool merge_on_silos(teffi_grains *grains, participants *all)
     return fits;
 }
 
-/* Entries of the same grain on two silos stay, as both are told; only one has a row. If both write,
- * the silo of one was lost, and with it what it would write. */
-static bool merge_rows(const participants *all)
+/* If a grain has entries on two silos, lets only one of them keep its row. Both entries stay, as
+ * both silos must get the outcome. out: false: the etags differ, or both write: then one of the
+ * silos was lost, and neither state has the changes of both. */
+static bool keep_one_row_each(const participants *all)
 {
     for (size_t i = 0; i < all->n_list; i++)
         for (size_t k = i + 1; k < all->n_list; k++) {
@@ -161,7 +164,7 @@ static bool merge_rows(const participants *all)
 /* errs: TEFF_E_ABORTED: a row was read in two versions, or its change was lost. */
 static teff_err merge_entries(teff_ctx *ctx, participants *all)
 {
-    return merge_on_silos(ctx->node->grains, all) && merge_rows(all)
+    return merge_same_silo(ctx->node->grains, all) && keep_one_row_each(all)
                ? TEFF_OK
                : teff_fail(ctx, TEFF_E_ABORTED, "a grain has changed during the transaction");
 }
@@ -178,9 +181,9 @@ teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock, particip
 
 /* ---- the batch ---- */
 
-/* Each value that a transaction writes ends with the field TEFFI_MARK_FIELD of the transaction's
- * age, root and attempt, so that a batch of unknown outcome is not taken for another that would
- * have written the same. It is dropped when the row is loaded. */
+/* Each value that a transaction writes ends with a mark: the field TEFFI_MARK_FIELD, with the age,
+ * root and attempt of the transaction. So read_batch_outcome() does not take an equal value of
+ * another transaction for its own. Loading a row drops the mark. */
 enum { MARK_HEAD = 4, MARK_BYTES = MARK_HEAD + 20 };
 
 /* out: value and mark, in ctx's memory. */
@@ -233,7 +236,7 @@ static void add_state(teff_ctx *ctx, batch *b, participant *one,
                         .check = !one->writes});
 }
 
-/* Adds the fence of one's silo, unless it is there or the silo has none. */
+/* Adds the fence of silo, unless it was added before, or the silo has none (fence is 0). */
 static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, uint64_t fence)
 {
     teffi_row row = teffi_rows_fence(ctx, silo, fence);
@@ -245,7 +248,7 @@ static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, u
         add_row(b, NULL, row);
 }
 
-/* The rows of own, all, and the fences of their silos and of the root's. */
+/* Adds the rows of own and all, then the fences of this silo, the root's, and of their silos. */
 static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transaction,
                        participant *own, participants *all)
 {
@@ -259,7 +262,11 @@ static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transac
             add_fence(ctx, b, n_states, all->list[i]->silo, all->list[i]->fence);
 }
 
-typedef enum found { FOUND_OLD, FOUND_WRITTEN, FOUND_OTHER } found;
+typedef enum found {
+    FOUND_OLD,     /* the row is as before the batch */
+    FOUND_WRITTEN, /* as the batch would have left it */
+    FOUND_OTHER    /* neither: another writer has changed it */
+} found;
 
 static found compare_row(const teffi_row *tried, const participant *one, const teffi_row *now)
 {
@@ -273,9 +280,9 @@ static found compare_row(const teffi_row *tried, const participant *one, const t
                : FOUND_OTHER;
 }
 
-/* Finds out by reading whether a batch of unknown outcome was written, which it was as a whole or
- * not at all. errs: TEFF_E_IO: it was not; TEFF_E_UNKNOWN: rows have changed since, or cannot be
- * read. */
+/* Reads the rows to find out whether a batch of unknown outcome was written. It was written as a
+ * whole or not at all, so one unchanged row is enough. errs: TEFF_E_IO: it was not written;
+ * TEFF_E_UNKNOWN: rows have changed since, or cannot be read. */
 static teff_err read_batch_outcome(teff_ctx *ctx, batch *b)
 {
     bool all_written = true;
@@ -296,6 +303,9 @@ static teff_err read_batch_outcome(teff_ctx *ctx, batch *b)
     return all_written ? TEFF_OK : TEFF_E_UNKNOWN;
 }
 
+/* Writes the batch, unless this silo's lease is over. On TEFF_OK the rows have their new etags.
+ * Refreshes the view after a conflict, as a fence may have changed. errs: as
+ * teffi_participants_write. */
 static teff_err submit_batch(teff_ctx *ctx, batch *b)
 {
     teffi_store_op op = {
@@ -312,7 +322,8 @@ static teff_err submit_batch(teff_ctx *ctx, batch *b)
     return teff_fail(ctx, TEFF_E_ABORTED, "a grain, or its silo, has changed meanwhile");
 }
 
-/* A single row that was only read needs no check: it was read under the lock. */
+/* If the root's row is the only one and was only read, no batch checks it: the root still holds the
+ * lock under which it was read. */
 teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transaction,
                                   participant *own, participants *all)
 {
@@ -333,10 +344,12 @@ teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transa
     return err;
 }
 
-/* ---- its end ---- */
+/* ---- the outcome ---- */
 
-static void tell_one(teffi_grains *grains, const participant *one,
-                     const teffi_transaction *transaction)
+/* Sends transaction, whose step is the outcome, to one participant. Errors are ignored: its watch
+ * resolves the lock. */
+static void send_outcome(teffi_grains *grains, const participant *one,
+                         const teffi_transaction *transaction)
 {
     teffi_node *node = grains->node;
     teffi_node_id to = {one->silo, one->incarnation};
@@ -359,6 +372,6 @@ void teffi_participants_tell(teffi_grains *grains, const participants *all,
     end.step = step;
     for (size_t i = 0; i < all->n_list; i++) {
         end.etag = step == TEFFI_STEP_COMMIT ? all->list[i]->etag : 0;
-        tell_one(grains, all->list[i], &end);
+        send_outcome(grains, all->list[i], &end);
     }
 }

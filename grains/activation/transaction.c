@@ -1,5 +1,5 @@
-/* transaction.c - begins, joins and ends transactions in turns.
- * Threads: in the turn, on its fiber; the task that begins again: any. */
+/* transaction.c - begins, joins, commits, aborts and retries transactions.
+ * Threads: in the turn, on its fiber; send_retry() is a task. */
 #include "activation/transaction.h"
 
 #include <stdlib.h>
@@ -10,9 +10,10 @@
 #include "call/task.h"
 #include "node/deliver.h"
 
+/* The pause after attempt n is random: 1 ms to PAUSE_MS << min(n, PAUSE_DOUBLES_MAX). */
 enum { PAUSE_MS = 4, PAUSE_DOUBLES_MAX = 5 };
 
-static teffi_lock *lock_of_turn(const teff_ctx *ctx)
+static teffi_lock *get_lock(const teff_ctx *ctx)
 {
     return ctx->transaction;
 }
@@ -29,44 +30,45 @@ teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *act, const tef
 
 bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method, teffi_msg *request)
 {
-    teffi_lock *lock = lock_of_turn(ctx);
+    teffi_lock *lock = get_lock(ctx);
     if (request->item.kind != TEFFI_MSG_REQUEST)
         return true;
     teffi_transaction transaction = lock->owner;
     transaction.step = TEFFI_STEP_JOIN;
-    lock->begun += (method->flags & TEFF_METHOD_TRANSACTIONAL) != 0;
+    lock->calls_begun += (method->flags & TEFF_METHOD_TRANSACTIONAL) != 0;
     return teffi_transaction_write(request, &transaction);
 }
 
-/* Is it an error after which the transaction may succeed if it begins again? */
-static bool error_passes(teff_err err)
+/* May the transaction succeed after this error if it begins again? */
+static bool error_is_transient(teff_err err)
 {
     return err == TEFF_E_ABORTED || err == TEFF_E_UNREACHABLE || err == TEFF_E_UNAVAILABLE;
 }
 
+/* Stores the first error of the turn's calls; ignores later ones. */
 static void note_failure(teffi_lock *lock, teff_err err, const char *text)
 {
     if (lock->failed)
         return;
     lock->failed = err;
-    lock->again = error_passes(err);
-    lock->why = strdup(text ? text : ""); /* NULL: the error has no text */
+    lock->may_retry = error_is_transient(err);
+    lock->failed_text = strdup(text ? text : ""); /* without memory, NULL: no text */
 }
 
-void teffi_transaction_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err)
+void teffi_transaction_note_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err)
 {
     if (method->flags & TEFF_METHOD_TRANSACTIONAL)
-        note_failure(lock_of_turn(ctx), err, teff_error(ctx));
+        note_failure(get_lock(ctx), err, teff_error(ctx));
 }
 
-void teffi_transaction_hear(teff_ctx *ctx, const teff_method *method, teffi_call *call)
+void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, teffi_call *call)
 {
-    teffi_lock *lock = lock_of_turn(ctx);
+    teffi_lock *lock = get_lock(ctx);
     teffi_msg *response = call->response;
     if (!(method->flags & TEFF_METHOD_TRANSACTIONAL))
         return;
     if (response && response->transaction) {
-        lock->heard += call->err == TEFF_OK;
+        lock->calls_collected += call->err == TEFF_OK;
         if (!teffi_participants_append(lock, response->transaction, response->transaction_len))
             note_failure(lock, TEFF_E_NOMEM, "out of memory for the transaction");
         response->transaction = NULL;
@@ -76,8 +78,8 @@ void teffi_transaction_hear(teff_ctx *ctx, const teff_method *method, teffi_call
         note_failure(lock, call->err, call->text);
 }
 
-/* Awaits the turn's calls in the transaction that it has not awaited itself. */
-static void hear_all(teff_ctx *ctx)
+/* Awaits the turn's calls of transactional methods, also those that the method did not await. */
+static void await_and_collect_calls(teff_ctx *ctx)
 {
     for (teffi_call *call = LIST_FIRST(&ctx->calls); call; call = LIST_NEXT(call, in_ctx)) {
         const teffi_asked *asked = teffi_call_asked(call);
@@ -85,18 +87,20 @@ static void hear_all(teff_ctx *ctx)
         if (!asked || !(asked->method->flags & TEFF_METHOD_TRANSACTIONAL))
             continue;
         teffi_await(ctx, &wait, 1);
-        teffi_transaction_hear(ctx, asked->method, call);
+        teffi_transaction_collect_call(ctx, asked->method, call);
     }
 }
 
+/* An error after which the root may begin again hides the method's own error: in the next attempt
+ * the method may succeed. */
 teff_err teffi_transaction_settle(teff_ctx *ctx, teff_err err)
 {
-    const teffi_lock *lock = lock_of_turn(ctx);
-    hear_all(ctx);
-    const char *why = lock->why ? lock->why : "";
-    if (lock->hopeless && !lock->failed)
+    const teffi_lock *lock = get_lock(ctx);
+    await_and_collect_calls(ctx);
+    const char *why = lock->failed_text ? lock->failed_text : "";
+    if (lock->must_abort && !lock->failed)
         return teff_fail(ctx, TEFF_E_ABORTED, "the transaction was rolled back meanwhile");
-    if (lock->failed && lock->again)
+    if (lock->failed && lock->may_retry)
         return teff_fail(ctx, TEFF_E_ABORTED, "the transaction was rolled back: %s", why);
     if (err)
         return err;
@@ -105,7 +109,7 @@ teff_err teffi_transaction_settle(teff_ctx *ctx, teff_err err)
                          "the transaction was rolled back, as a call in it "
                          "failed: %s",
                          why);
-    return lock->begun == lock->heard
+    return lock->calls_begun == lock->calls_collected
                ? TEFF_OK
                : teff_fail(ctx, TEFF_E_INVALID,
                            "the transaction was rolled back, as a call in it "
@@ -114,35 +118,36 @@ teff_err teffi_transaction_settle(teff_ctx *ctx, teff_err err)
 
 teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err err)
 {
-    teffi_lock *lock = lock_of_turn(ctx);
+    teffi_lock *lock = get_lock(ctx);
     Teff__Transaction__Participant own;
     err = teffi_transaction_settle(ctx, err);
-    teff_err unpacked = teffi_participant_of(ctx, act, err == TEFF_OK, &own);
-    if (unpacked) { /* the root still learns whom to tell */
-        err = unpacked;
+    teff_err pack_err = teffi_participant_describe(ctx, act, err == TEFF_OK, &own);
+    if (pack_err) { /* the entry is added even so: the root must send ABORT to this grain */
+        err = pack_err;
         own.writes = false;
     }
     if (!teffi_participants_add(ctx, lock, &own) && !err)
         err = teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the transaction");
-    if (err && !lock->hopeless)
-        lock->fate = err;
-    lock->hopeless |= err != TEFF_OK;
+    if (err && !lock->must_abort)
+        lock->abort_err = err;
+    lock->must_abort |= err != TEFF_OK;
     return err;
 }
 
 /* ---- the root's end ---- */
 
-/* out: the turn's participants; none, if they cannot be read: then they find out by themselves. */
-static Teff__Transaction__Participants *read_to_tell(teff_ctx *ctx)
+/* out: the turn's participants; none if the list cannot be read: then each lock's watch ends it. */
+static Teff__Transaction__Participants *read_participants_to_tell(teff_ctx *ctx)
 {
     static Teff__Transaction__Participants none = TEFF__TRANSACTION__PARTICIPANTS__INIT;
     Teff__Transaction__Participants *all = NULL;
-    teff_err err = teffi_participants_read(ctx, lock_of_turn(ctx), &all);
+    teff_err err = teffi_participants_read(ctx, get_lock(ctx), &all);
     return err && err != TEFF_E_ABORTED ? &none : all;
 }
 
-/* Ends the lock of the root's own activation, as the message of `step` would. */
-static void end_own(teffi_activation *act, teffi_lock *lock, teffi_step step, uint64_t etag)
+/* Ends the lock of the root's own activation, as teffi_lock_handle_end() does for a participant's.
+ * For RESOLVE it only makes the watch do that. */
+static void end_own_lock(teffi_activation *act, teffi_lock *lock, teffi_step step, uint64_t etag)
 {
     if (step == TEFFI_STEP_COMMIT) {
         if (act->stored && lock->writes)
@@ -151,12 +156,13 @@ static void end_own(teffi_activation *act, teffi_lock *lock, teffi_step step, ui
     } else if (step == TEFFI_STEP_RESOLVE) {
         lock->until_ns = 0;
     } else {
-        lock->hopeless = true; /* rolled back after the turn */
+        lock->must_abort = true; /* rolled back after the turn */
         lock->reloads = step == TEFFI_STEP_RELOAD;
     }
 }
 
-static teffi_step step_after(teff_err err)
+/* in: err, the batch's result. TEFF_E_ABORTED: an etag did not match, so any row may differ. */
+static teffi_step step_for_result(teff_err err)
 {
     return err == TEFF_OK          ? TEFFI_STEP_COMMIT
            : err == TEFF_E_ABORTED ? TEFFI_STEP_RELOAD
@@ -166,21 +172,21 @@ static teffi_step step_after(teff_err err)
 
 teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
 {
-    teffi_lock *lock = lock_of_turn(ctx);
+    teffi_lock *lock = get_lock(ctx);
     teffi_transaction transaction = lock->owner;
     Teff__Transaction__Participant own;
     Teff__Transaction__Participants *all = NULL;
     teff_err err = teffi_participants_read(ctx, lock, &all);
     if (!err)
-        err = teffi_participant_of(ctx, act, true, &own);
+        err = teffi_participant_describe(ctx, act, true, &own);
     if (err) {
         teffi_transaction_abort(ctx, act);
         return err;
     }
     err = teffi_participants_write(ctx, &transaction, &own, all);
-    teffi_step step = step_after(err);
+    teffi_step step = step_for_result(err);
     teffi_participants_tell(act->grains, all, &transaction, step);
-    end_own(act, lock, step, own.etag);
+    end_own_lock(act, lock, step, own.etag);
     ctx->transaction = NULL;
     if (err == TEFF_E_UNKNOWN)
         return teff_fail(ctx, err, "the store did not say whether it wrote the transaction");
@@ -189,38 +195,39 @@ teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
 
 void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 {
-    teffi_lock *lock = lock_of_turn(ctx);
-    const Teff__Transaction__Participants *all = read_to_tell(ctx);
+    teffi_lock *lock = get_lock(ctx);
+    const Teff__Transaction__Participants *all = read_participants_to_tell(ctx);
     teffi_participants_tell(act->grains, all, &lock->owner, TEFFI_STEP_ABORT);
-    end_own(act, lock, TEFFI_STEP_ABORT, 0);
+    end_own_lock(act, lock, TEFFI_STEP_ABORT, 0);
     ctx->transaction = NULL;
 }
 
-/* ---- again ---- */
+/* ---- retry ---- */
 
-typedef struct pause {
+typedef struct retry {
     teffi_grains *grains;
     teffi_msg *request;
-    uint32_t ms;
-} pause_before;
+    uint32_t ms; /* pause before it is delivered */
+} retry;
 
-static void send_again(teff_ctx *ctx, void *arg)
+/* The task of a retry: delivers the request after the pause. */
+static void send_retry(teff_ctx *ctx, void *arg)
 {
-    pause_before p = *(pause_before *)arg;
+    retry p = *(retry *)arg;
     free(arg);
     teffi_ctx_sleep(ctx, p.ms);
     teffi_node_deliver(ctx->node, p.request);
-    /* release: pairs with teffi_transactions_pause */
-    atomic_fetch_sub_explicit(&p.grains->pauses, 1, memory_order_release);
+    /* release, pairs with teffi_transaction_retries_pending(): it sees the delivered request */
+    atomic_fetch_sub_explicit(&p.grains->retries, 1, memory_order_release);
 }
 
-bool teffi_transactions_pause(const teffi_grains *grains)
+bool teffi_transaction_retries_pending(const teffi_grains *grains)
 {
-    /* seq_cst: with teffi_transaction_again, and send_again: sees where the request is */
-    return atomic_load(&grains->pauses) != 0;
+    /* seq_cst: see teffi_transaction_retry(); pairs with send_retry(), too */
+    return atomic_load(&grains->retries) != 0;
 }
 
-bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
+bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request)
 {
     const teffi_platform *platform = grains->node->platform;
     teffi_transaction transaction;
@@ -234,18 +241,19 @@ bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
     transaction.step = TEFFI_STEP_ROOT;
     if (teffi_now(platform) + ms * 1000000 >= request->deadline_ns)
         return false;
-    pause_before *p = malloc(sizeof *p);
+    retry *p = malloc(sizeof *p);
     if (!p || !teffi_transaction_write(request, &transaction)) {
         free(p);
         return false;
     }
-    *p = (pause_before){grains, request, (uint32_t)ms};
-    /* seq_cst, before closed is read: teffi_silo_wait_for_tasks reads it after closed was set */
-    atomic_fetch_add(&grains->pauses, 1);
+    *p = (retry){grains, request, (uint32_t)ms};
+    /* seq_cst: this adds to retries, then reads closed; a closing silo sets closed, then reads
+     * retries. So this sees closed, or teffi_silo_wait_for_tasks() sees the retry and waits. */
+    atomic_fetch_add(&grains->retries, 1);
     if (!grains->closed &&
-        !teffi_task_start(&grains->node->home, send_again, p, "begin a transaction again", false))
+        !teffi_task_start(&grains->node->home, send_retry, p, "begin a transaction again", false))
         return true;
-    atomic_fetch_sub(&grains->pauses, 1);
+    atomic_fetch_sub(&grains->retries, 1);
     free(p);
     return false;
 }

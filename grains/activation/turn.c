@@ -433,7 +433,7 @@ static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, Proto
     }
     if (!err)
         return teffi_transaction_commit(ctx, turn->act);
-    bool counts = once && own && !lock->failed && !lock->hopeless;
+    bool counts = once && own && !lock->failed && !lock->must_abort;
     teffi_transaction_abort(ctx, turn->act);
     return counts ? write_failure(turn, hash, err) : err;
 }
@@ -462,7 +462,7 @@ static bool begin_again(teffi_turn *turn, teffi_arena_mark unused)
     teffi_msg *request = turn->request;
     teffi_activation *act = turn->act;
     teffi_arena_back(&request->arena, unused);
-    if (!teffi_transaction_again(act->grains, request))
+    if (!teffi_transaction_retry(act->grains, request))
         return false;
     turn->request = NULL;
     turn_fini(turn);
@@ -516,7 +516,7 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     if (turn->act->stored)
         break_state(turn);
     if (lock)
-        lock->hopeless = true; /* the root's participants find out by themselves */
+        lock->must_abort = true; /* the root's participants find out by themselves */
     (void)teffi_error_prefix_turn(&turn->ctx, err);
     end_request(turn, method, teffi_class_of(turn->act->type->info, method), err, NULL);
 }

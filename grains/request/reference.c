@@ -163,7 +163,7 @@ __attribute__((noinline)) static teff_err note_not_begun(teff_ctx *ctx, const te
                                                          teff_err err)
 {
     if (err && ctx->transaction)
-        teffi_transaction_not_begun(ctx, method, err);
+        teffi_transaction_note_not_begun(ctx, method, err);
     return err;
 }
 
@@ -198,7 +198,7 @@ teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
         return teff_fail(ctx, TEFF_E_INVALID, "the call was not started");
     teff_err err = teffi_ctx_await_call(ctx, call.impl, out);
     if (ctx->transaction && teffi_call_asked(call.impl))
-        teffi_transaction_hear(ctx, teffi_call_asked(call.impl)->method, call.impl);
+        teffi_transaction_collect_call(ctx, teffi_call_asked(call.impl)->method, call.impl);
     return err && teffi_call_text_lacks_method(call.impl)
                ? teffi_ask_prefix_error_kept(ctx, call.impl, err)
                : err;
@@ -243,7 +243,7 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
 {
     teff_err err = teffi_ctx_await_call(ask->ctx, call, out);
     if (ask->ctx->transaction)
-        teffi_transaction_hear(ask->ctx, ask->method, call);
+        teffi_transaction_collect_call(ask->ctx, ask->method, call);
     if (err && teffi_call_text_lacks_method(call))
         return teffi_ask_prefix_error(ask, err);
     if (!err && !ask->method->out) { /* there is no response to keep */

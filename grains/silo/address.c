@@ -1,4 +1,4 @@
-/* address.c - who can reach an address; check cluster ids; dial and wait for the hello. */
+/* address.c - check addresses, cluster ids and common options; dial and wait for the hello. */
 #include "silo/address.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static bool address_starts(const char *address, const char *with)
     return strncmp(address, with, strlen(with)) == 0;
 }
 
-bool teffi_address_loopback(const char *address)
+bool teffi_address_is_loopback(const char *address)
 {
     size_t number = strspn(address, "0123456789.");
     return teffi_address_path(address) ||
@@ -22,7 +22,7 @@ bool teffi_address_loopback(const char *address)
            address_starts(address, "[::1]:") || address_starts(address, "localhost:");
 }
 
-bool teffi_address_any(const char *address)
+bool teffi_address_is_any(const char *address)
 {
     return address_starts(address, "0.0.0.0:") || address_starts(address, "[::]:");
 }
@@ -41,7 +41,7 @@ teff_err teffi_option_refuse(char *text, const char *option, const char *value,
     return teffi_fail(text, TEFF_E_INVALID, "%s: '%.100s'; expected %s", option, value, expected);
 }
 
-teff_err teffi_option_address(char *text, const char *option, const char *address, bool tls)
+teff_err teffi_option_check_address(char *text, const char *option, const char *address, bool tls)
 {
     if (!teffi_address_ok(address))
         return teffi_option_refuse(text, option, address, TEFFI_ADDRESS_EXPECTED);
@@ -58,7 +58,7 @@ teff_err teffi_options_check(const char *cluster, const char *name, const char *
         return teffi_option_refuse(text, "cluster", cluster, "1 to 64 of A-Z a-z 0-9 . _ -");
     teff_err err = TEFF_OK;
     for (int i = 0; !err && i < TEFF_SEEDS_MAX && addresses[i]; i++)
-        err = teffi_option_address(text, name, addresses[i], tls_cert);
+        err = teffi_option_check_address(text, name, addresses[i], tls_cert);
     if (err)
         return err;
     if (!tls_cert != !tls_ca)
@@ -81,7 +81,7 @@ typedef struct dialling {
     char text[TEFF_TEXT_MAX];
 } dialling;
 
-/* The net's answer to a dial. in: peer, NULL on an error. */
+/* The net calls this when a dial has ended. in: peer, NULL on an error. */
 static void on_peer_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text)
 {
     dialling *d = arg;

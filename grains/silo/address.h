@@ -1,5 +1,5 @@
-/* address.h - check the options that users write, before anything is opened; connect to a node by
- * its address. Which addresses are valid: link/net.h.
+/* address.h - check addresses and other options of users before anything is opened; connect to a
+ * node by its address. link/net.h says which addresses are valid.
  * Way:     silo (seeds), client (gateways) -> [address] -> net */
 #pragma once
 
@@ -7,11 +7,11 @@
 #include <teff/silo.h>
 #include "call/ctx.h"
 
-/* teffi_address_loopback - is address reachable from this machine only: loopback or a unix path? */
-bool teffi_address_loopback(const char *address);
+/* teffi_address_is_loopback - can only this machine reach address: loopback or a unix path? */
+bool teffi_address_is_loopback(const char *address);
 
-/* teffi_address_any - is address that of all interfaces ("0.0.0.0", "[::]")? */
-bool teffi_address_any(const char *address);
+/* teffi_address_is_any - does address mean all interfaces ("0.0.0.0", "[::]")? */
+bool teffi_address_is_any(const char *address);
 
 /* teffi_cluster_ok - is cluster a valid id, 1..64 of [A-Za-z0-9._-]? */
 bool teffi_cluster_ok(const char *cluster);
@@ -21,13 +21,14 @@ bool teffi_cluster_ok(const char *cluster);
 teff_err teffi_option_refuse(char *text, const char *option, const char *value,
                              const char *expected);
 
-/* teffi_option_address - check an address, which with TLS must not be a unix path. in: text, as
+/* teffi_option_check_address - check an address. With TLS it must not be a unix path. in: text, as
  * above. errs: TEFF_E_INVALID. */
-TEFF_MUST_USE teff_err teffi_option_address(char *text, const char *option, const char *address,
-                                            bool tls);
+TEFF_MUST_USE teff_err teffi_option_check_address(char *text, const char *option,
+                                                  const char *address, bool tls);
 
-/* teffi_options_check - check the options that silos and clients have alike.
- * in:   addresses, up to TEFF_SEEDS_MAX of them, called name. text as above.
+/* teffi_options_check - check the options that both silos and clients have.
+ * in:   addresses: up to TEFF_SEEDS_MAX, then NULL. name: their option's name, for the error text.
+ *       text: as above.
  * errs: TEFF_E_INVALID. */
 TEFF_MUST_USE teff_err teffi_options_check(const char *cluster, const char *name,
                                            const char *const *addresses, teff_transport transport,

@@ -1,4 +1,4 @@
-/* args.c - see args.h: the table of options, a value for each, --help.
+/* args.c - the table of options; parse and store their values; print --help.
  * Way:     main -> [args] -> getopt_long
  * Threads: main's. */
 #include "silo/args.h"
@@ -15,13 +15,13 @@ enum { MIB = 1024 * 1024, MIB_MAX = TEFFI_QUEUE_BYTES_MAX / MIB, KIB = 1024, DIG
 /* What an option does with its value. */
 typedef enum take { TEXT, SEED, NUMBER, MIBS, MIBS_LONG, KIBS, CHOICE, FLAG, HELP } take;
 
-/* teff's options. Their members of teffi_silo_args: TEXT: const char *; NUMBER and MIBS: uint32_t,
- * MIBS in bytes; MIBS_LONG: the same as uint64_t; KIBS: size_t, in bytes; CHOICE: an
- * enum, whose names are in value from min on; FLAG: int. */
+/* One of teff's options. The type of its member of teffi_silo_args: TEXT: const char *; NUMBER:
+ * uint32_t; MIBS: uint32_t, in bytes; MIBS_LONG: uint64_t, in bytes; KIBS: size_t, in bytes;
+ * CHOICE: an enum; `value` lists its names, the first of which has the number min; FLAG: int. */
 typedef struct silo_option {
     const char *name, *value, *help; /* as in teff_silo_option */
     take take;
-    size_t at; /* offset of the member */
+    size_t at; /* offset of the member in teffi_silo_args */
     uint32_t min, max;
 } silo_option;
 
@@ -44,11 +44,11 @@ static const silo_option options[] = {
      "how long it serves after its last heartbeat (10000); the others\n"
      "                         declare it dead after 1.5 times N (1.05 if its connection broke)",
      NUMBER, AT(silo.lease_ms), TEFFI_LEASE_MIN_MS, TEFFI_LEASE_MAX_MS},
-    {"workers", "N", "worker threads (one a core that affinity and CPU quota leave)", NUMBER,
+    {"workers", "N", "worker threads (one per core that affinity and CPU quota allow)", NUMBER,
      AT(silo.workers), 0, 1024},
-    {"stacks", "N", "of turns that run or wait; over it calls are refused (32768)", NUMBER,
+    {"stacks", "N", "most turns that run or wait; above it calls are refused (32768)", NUMBER,
      AT(sched.stacks_max), 64, 1000000},
-    {"policy", "single|multilevel|priority", "of the scheduler (single)", CHOICE, AT(sched.policy),
+    {"policy", "single|multilevel|priority", "scheduling policy (single)", CHOICE, AT(sched.policy),
      TEFF_SCHED_SINGLE, 0},
     {"level1-us", "N", "multilevel: run time from which a group is in level 1 (5000)", NUMBER,
      AT(sched.level_us[0]), 1, 1000000},
@@ -59,12 +59,12 @@ static const silo_option options[] = {
      AT(sched.waiting_max), 0, 999999999},
     {"workers-max", "N", "most worker threads that a change may set (as at the start)", NUMBER,
      AT(sched.workers_max), 1, 1024},
-    {"threads-max", "N", "threads, with those in blocking calls (10000)", NUMBER,
+    {"threads-max", "N", "most threads, also those in blocking calls (10000)", NUMBER,
      AT(sched.threads_max), 2, 10000},
     {"stack-kib", "N", "size of each stack (64)", KIBS, AT(sched.stack_bytes), 64, 8192},
     {"slice-ms", "N", "run time after which a turn yields (10)", NUMBER, AT(sched.slice_ms), 1,
      1000},
-    {"repolls-max", "N", "runs of a group at once, before other groups run (5)", NUMBER,
+    {"repolls-max", "N", "runs of a group in a row, before other groups run (5)", NUMBER,
      AT(sched.repolls_max), 1, 1000},
     {"turn-warn-ms", "N", "warn of turns that run this long without suspending (1000)", NUMBER,
      AT(sched.turn_warn_ms), 1, 86400000},
@@ -97,10 +97,12 @@ static const silo_option options[] = {
     {"help", NULL, "list the options", HELP, 0, 0, 0},
 };
 
-/* FIRST: the value that getopt returns for options[0]; above its own values '?' and ':'. */
+/* FIRST: getopt_long() returns this for options[0]. It is above all characters: '?' and ':' report
+ * errors. */
 enum { N_OPTIONS = sizeof options / sizeof options[0], FIRST = 256 };
 
-/* out: false: invalid; the error was printed. The same for the take_...() functions below. */
+/* This and the take_...() functions below return false if value is invalid; then the error was
+ * printed. */
 static bool parse_number(const silo_option *option, const char *value, uint32_t *n)
 {
     size_t digits = strspn(value, "0123456789");

@@ -1,5 +1,5 @@
-/* authorize.c - may a client make this call? The program's function decides, before the request is
- * delivered, so that nothing is looked up or activated for a call that it refuses.
+/* authorize.c - asks the program's function whether a client may make a call. Asks before the
+ * request is delivered, so that a refused call causes no look-up and no activation.
  * Way:     node/events -> [authorize] -> the program's function
  * Threads: any that reports events of the link. */
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "activation/type.h"
 #include "silo/silo.h"
 
-/* out: false: key is not of the kind of this silo's type. in: copy, for key->text, of
- * TEFFI_KEY_BYTES_MAX + 1 bytes. */
+/* Decodes the key of msg. in: copy, memory of TEFFI_KEY_BYTES_MAX + 1 bytes, to which a text key
+ * points. out: false: the key is not of the kind that the type has on this silo. */
 static bool read_key(const teff_type_info *info, const teffi_msg *msg, uint8_t *copy, teff_key *key)
 {
     if (msg->key_len > TEFFI_KEY_BYTES_MAX)
@@ -20,7 +20,8 @@ static bool read_key(const teff_type_info *info, const teffi_msg *msg, uint8_t *
     return teffi_key_decode(info->key_kind, copy, msg->key_len, key);
 }
 
-/* Fills what this silo knows of the call's type. out: false: the key is not of the type's kind. */
+/* Adds the names and the key to call if this silo knows the type. out: false: the key is not of the
+ * type's kind. */
 static bool describe_target_grain(const teffi_node *node, const teffi_msg *msg, uint8_t *copy,
                                   teff_key *key, teff_client_call *call)
 {
@@ -34,7 +35,7 @@ static bool describe_target_grain(const teffi_node *node, const teffi_msg *msg, 
     return read_key(type->info, msg, copy, key);
 }
 
-/* node.h's authorize. */
+/* The node's `authorize`: out: true: the call may be delivered. */
 static bool ask_program(teffi_node *node, const teffi_msg *msg)
 {
     const teff_silo_options *opt = &teffi_container(node, teff_silo, node)->opt;
@@ -54,7 +55,7 @@ static bool ask_program(teffi_node *node, const teffi_msg *msg)
            opt->authorize(opt->authorize_arg, &call) != 0;
 }
 
-void teffi_silo_authorize(teff_silo *silo)
+void teffi_silo_set_authorize(teff_silo *silo)
 {
     silo->node.authorize = silo->opt.authorize ? ask_program : NULL;
 }

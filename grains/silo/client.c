@@ -1,7 +1,7 @@
 /* client.c - a program that calls grains without hosting any, through gateways.
  * Way:     user's thread -> request/reference -> [client] gateway -> silo
  * Threads: the user's; a task sends unsent requests again. While no gateway is connected, calls
- *          wait, until their deadline. */
+ *          wait until their deadline. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/error.h"
@@ -18,7 +18,8 @@ enum { WORKERS = 1, UNSENT_MAX = 10000, RESEND_MS = 20 };
 
 /* ---- requests that were not sent ---- */
 
-/* out: the first unsent request; NULL: none left, and `resending` is false: the task ends. */
+/* out: the first unsent request. NULL: none is left, and resending was set to false under the same
+ * lock: the task must end, and the next unsent request starts another task. */
 static teffi_msg *take_unsent(teff_client *client)
 {
     pthread_mutex_lock(&client->node.lock);
@@ -28,7 +29,7 @@ static teffi_msg *take_unsent(teff_client *client)
     return at ? teffi_container(at, teffi_msg, link) : NULL;
 }
 
-/* Ends all unsent requests with an error, because the task that sends them again did not start. */
+/* Ends all unsent requests with an error, because the task that sends them again cannot start. */
 static void drop_unsent(teff_client *client)
 {
     for (teffi_msg *msg; (msg = take_unsent(client));)
@@ -36,7 +37,7 @@ static void drop_unsent(teff_client *client)
                            "out of memory to send it again");
 }
 
-/* Sends msg to a gateway; tries until msg's deadline, then ends msg with an error. */
+/* Sends msg to a gateway. Repeats this until msg's deadline, then ends msg with an error. */
 static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
 {
     teff_err err = TEFF_E_UNREACHABLE;
@@ -56,7 +57,8 @@ static void resend_all(teff_ctx *ctx, void *arg)
         resend_request(ctx, client, msg);
 }
 
-/* The net's event: msg reached no gateway. Queues it for the task that sends it again. */
+/* The node's upcall for a msg that did not reach its gateway: queues msg for the task that sends it
+ * again, or ends it with an error if the queue or the memory for messages is full. */
 static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg)
 {
     teff_client *client = teffi_container(node, teff_client, node);

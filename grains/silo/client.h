@@ -1,5 +1,5 @@
-/* client.h - the parts of a client and the steps of its life, for the simulator too, which makes
- * clients on its own platform and runs the steps in tasks.
+/* client.h - the parts of a client and the steps of its life. The simulator makes clients on its
+ * own platform and runs the same steps in tasks.
  * Way:     teff_client_* (threads), tests/sim (tasks) -> [client] -> node, net */
 #pragma once
 
@@ -13,17 +13,18 @@ struct teff_client {
     teffi_platform platform;
     gateway_place places[TEFF_SEEDS_MAX];
     uint32_t n_places;
-    /* node.lock */
-    uint32_t n_leaving;
-    teffi_node_id leaving[TEFF_SEEDS_MAX]; /* the last ones that said they are leaving */
-    teffi_node_id parting[TEFF_SEEDS_MAX]; /* those with a leave_gateway() task */
+    /* guarded by node.lock */
+    uint32_t n_leaving;                    /* gateways that have sent GO_AWAY, since the start */
+    teffi_node_id leaving[TEFF_SEEDS_MAX]; /* the last of them, at n % TEFF_SEEDS_MAX */
+    teffi_node_id parting[TEFF_SEEDS_MAX]; /* gateways with a leave_gateway() task */
     teffi_queue unsent;                    /* requests that reached no gateway */
-    bool resending;                        /* the task that sends them again runs */
+    bool resending;                        /* a resend_all() task runs, or will be started */
     /* atomic */
     _Atomic bool closing;
 };
 
-/* teffi_client_open - make node and transport; connects to no gateway. errs: with text. */
+/* teffi_client_open - make a client with its node and transport; connects to no gateway. errs: with
+ * text, which has TEFF_TEXT_MAX bytes. */
 TEFF_MUST_USE teff_err teffi_client_open(const teffi_platform *platform,
                                          const teff_client_options *opt, teff_client **client,
                                          char *text);

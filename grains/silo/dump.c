@@ -1,9 +1,9 @@
-/* dump.c - write the current state of a silo in lines.
+/* dump.c - writes the current state of a silo as lines.
  * Way:     a program, SIGUSR1 in teff_silo_main -> [dump] -> calls, scheduler, targets, shards,
  *          processes, engines
- * Threads: any, while the silo runs; closing waits until the dump has ended. Locks are held while
- *          counters are copied, never while fn gets a line. A shard's lock guards the identity of
- *          its activations; their other fields read here are atomic. */
+ * Threads: any, while the silo runs; a close waits until the dump has ended. Locks are held while
+ *          counters are copied, never while fn is called. A shard's lock guards the identity of its
+ *          activations; their other fields read here are atomic. */
 #include "activation/load_limit.h"
 #include "base/log.h"
 #include "call/calls.h"
@@ -52,7 +52,7 @@ typedef struct top_entry {
 typedef struct survey {
     uint64_t n, queued, in_state[TEFFI_GROUP_COMPLETE + 1];
     unsigned n_top;
-    top_entry top[TOP]; /* most queued first */
+    top_entry top[TOP]; /* those with the longest queues, longest first */
 } survey;
 
 static void fill_entry(top_entry *e, teffi_activation *act, uint32_t queued,
@@ -120,7 +120,7 @@ static void print_grains(teffi_node *node, const teffi_lines *to)
                           teffi_group_state_name(s.top[i].state), s.top[i].queued, s.top[i].doing);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole dump ---- */
 
 void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
 {
@@ -130,7 +130,8 @@ void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
         teffi_lines_print(&to, "silo: closed");
         return;
     }
-    /* After teffi_home_enter(): a silo that serves now is not closed before teffi_home_exit(). */
+    /* Must follow teffi_home_enter(): a silo that serves here is not closed before
+     * teffi_home_exit(). */
     if (silo->phase == TEFFI_SILO_SERVING) {
         print_silo(silo, &to);
         if (node->home.exec->ops->dump)

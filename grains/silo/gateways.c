@@ -1,4 +1,4 @@
-/* gateways.c - keeps a client connected to each of its gateways. */
+/* gateways.c - dials gateways, and leaves those that close or break. */
 #include "silo/gateways.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void set_gateway(gateway_place *place, teffi_node_id id)
     teffi_gateways_set(&place->client->node.gateways, index_of(place), id);
 }
 
-/* Empties the places of this node. out: false: there are none. */
+/* Empties the places of gateway id. out: false: no place had it. */
 static bool remove_gateway(teff_client *client, teffi_node_id id)
 {
     bool found = false;
@@ -42,7 +42,7 @@ static bool remove_gateway(teff_client *client, teffi_node_id id)
     return found;
 }
 
-/* Has this node said that it is leaving? */
+/* Has gateway id sent GO_AWAY? */
 static bool is_leaving(const teff_client *client, teffi_node_id id)
 {
     bool found = false;
@@ -53,7 +53,8 @@ static bool is_leaving(const teff_client *client, teffi_node_id id)
 
 /* ---- connecting ---- */
 
-/* in: id, just dialled. out: false: it is leaving, or perhaps its connection is broken already. */
+/* Puts gateway id, which was dialled just now, in its place. out: false: it is leaving, or its
+ * connection may have broken already. */
 static bool put_in_place(gateway_place *place, teffi_node_id id)
 {
     teff_client *client = place->client;
@@ -81,7 +82,8 @@ static teff_err connect_place(teff_ctx *ctx, gateway_place *place)
                      "%s: this gateway is leaving, or its connection broke", place->address);
 }
 
-/* out: true: the task must end: its place has a node, or the client closes. */
+/* out: true: connecting was set to false, and the task must end: its place has a gateway, or the
+ * client closes. */
 static bool end_connecting(gateway_place *place)
 {
     pthread_mutex_lock(&place->client->node.lock);
@@ -91,8 +93,8 @@ static bool end_connecting(gateway_place *place)
     return ends;
 }
 
-/* Dials until the gateway accepts the client. Pauses grow, and are up to a half shorter by chance,
- * so that not all clients of a lost silo dial at once. */
+/* Dials until the gateway accepts the client. Each pause doubles; a random part, up to a half, is
+ * subtracted, so that the clients of a lost silo do not all dial at the same time. */
 static void connect_place_task(teff_ctx *ctx, void *arg)
 {
     gateway_place *place = arg;
@@ -106,7 +108,7 @@ static void connect_place_task(teff_ctx *ctx, void *arg)
     }
 }
 
-/* Starts the tasks of all places that have no node, unless they run. */
+/* Starts a task for each empty place that has none. */
 static void start_connecting(teff_client *client)
 {
     for (uint32_t i = 0; i < client->n_places; i++) {
@@ -137,11 +139,12 @@ teff_err teffi_gateways_join(teff_ctx *ctx, teff_client *client)
 
 /* ---- a gateway breaks or leaves ---- */
 
+/* The node's net_down: empties the gateway's place, and starts to connect again. */
 static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clean)
 {
     teff_client *client = teffi_container(node, teff_client, node);
     (void)clean;
-    /* The peer goes: its address may belong to another incarnation, which the next dial adds. */
+    /* The address may now belong to another incarnation: the next dial adds that one as a peer. */
     node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     pthread_mutex_lock(&node->lock);
     bool known = remove_gateway(client, peer->node);
@@ -153,7 +156,7 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
 }
 
 /* Reserves an entry for the task that leaves gateway `from`. out: NULL: that task runs already, or
- * TEFF_SEEDS_MAX tasks run. */
+ * TEFF_SEEDS_MAX such tasks run. */
 static teffi_node_id *begin_parting(teff_client *client, teffi_node_id from)
 {
     teffi_node_id *empty = NULL;
@@ -177,14 +180,14 @@ static void end_parting(teff_client *client, teffi_node_id *entry)
     pthread_mutex_unlock(&client->node.lock);
 }
 
-/* The task that disconnects from a leaving gateway when the calls through it have ended, for which
- * the gateway waits. A thread may have chosen the gateway just before it lost its place: from
- * peer_left on, its request is refused and sent to another one. */
+/* The task that leaves a gateway: disconnects when all calls through it have ended. The gateway
+ * waits for that. A thread may have chosen the gateway just before its place was emptied: after
+ * peer_left() the net refuses that request, and the thread sends it to another gateway. */
 static void leave_gateway(teff_ctx *ctx, void *arg)
 {
     enum { POLL_MS = 2 };
     teff_client *client = teffi_container(ctx->node, teff_client, node);
-    teffi_node_id from = *(teffi_node_id *)arg; /* only this task changes it now */
+    teffi_node_id from = *(teffi_node_id *)arg; /* until end_parting() nothing changes the entry */
     teffi_net *net = ctx->node->home.net;
     net->ops->peer_left(net, from);
     while (!client->closing && teffi_calls_sent_to(&ctx->node->home, from))
@@ -201,7 +204,8 @@ static void start_parting(teff_client *client, teffi_node_id from)
         end_parting(client, entry);
 }
 
-/* Handles the message of a gateway that leaves: calls go through others, or wait for one. */
+/* Handles GO_AWAY from a gateway that leaves. From now on calls use other gateways, or wait until
+ * one is connected. */
 static void on_go_away(teffi_node *node, teffi_msg *msg)
 {
     teff_client *client = teffi_container(node, teff_client, node);

@@ -1,8 +1,9 @@
-/* lifecycle.c - the steps by which a silo joins, leaves and closes.
- * Order:   open: executor, transport, address. join: store, identity, grains, accept, membership; a
- *          silo with a seed accepts earlier, for the responses of the seed's store: until the node
- *          is open it refuses requests. leave: LEAVING in the table, clients move, grains end,
- *          calls end, LEFT. close: goodbye on the link, tasks end, transport, executor, store. */
+/* lifecycle.c - the steps by which a silo opens, joins, leaves and closes.
+ * Order:   open: executor, transport, address.
+ *          join: store, identity, grains, accept, membership. A silo with a seed accepts first, for
+ *          the responses of the seed's store; it refuses requests until its node is open.
+ *          leave: LEAVING in the table, clients move, grains end, calls end, LEFT.
+ *          close: goodbye on the link, tasks end, store, transport, executor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "activation/transaction.h"
@@ -43,7 +44,8 @@ static void send_go_away(teffi_node *node, teffi_node_id client)
         teffi_msg_free(msg);
 }
 
-/* Lists the client, so that a leaving silo can send it away. */
+/* Adds the client to the list to which a leaving silo sends GO_AWAY. Without memory, or above
+ * TEFFI_CLIENTS_MAX, it is not listed. */
 static void add_client(teff_silo *silo, const teffi_hello *peer)
 {
     pthread_mutex_lock(&silo->lock);
@@ -71,10 +73,10 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
     pthread_mutex_unlock(&silo->lock);
 }
 
-/* A silo outside the view is added as a peer, so that it gets responses: one that joins through
- * this silo requests rows before it is in a view, and one that left before this silo joined may
- * forward requests. A dead silo is disconnected: the view may have learned of the death only after
- * the hello was accepted. */
+/* Handles the new connection of a silo. A silo outside the view is added as a peer, so that it gets
+ * responses: one that joins through this silo requests rows before it is in a view, and one that
+ * left before this silo joined may forward requests. A silo that the view declares dead, perhaps
+ * only since its hello was accepted, is disconnected. */
 static void meet_silo(teffi_node *node, const teffi_hello *peer)
 {
     const teffi_net_ops *net = node->home.net->ops;
@@ -88,7 +90,7 @@ static void meet_silo(teffi_node *node, const teffi_hello *peer)
     teffi_membership_changed(node->membership);
 }
 
-/* Lists a client; counts a silo's connection. */
+/* The node's net_up: lists a client, or counts a silo's connection. */
 static void on_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     teff_silo *silo = get_silo(node);
@@ -100,6 +102,7 @@ static void on_connection_up(teffi_node *node, const teffi_hello *peer)
     meet_silo(node, peer);
 }
 
+/* The node's net_down. Only a connection that broke (not clean) is a sign that a member is dead. */
 static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool clean)
 {
     teff_silo *silo = get_silo(node);
@@ -116,6 +119,7 @@ static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool c
     atomic_fetch_sub(&silo->links, 1);
 }
 
+/* The node's `lost`: calls the program's function. */
 static void on_lease_lost(teffi_node *node, const char *why)
 {
     const teff_silo *silo = get_silo(node);
@@ -123,8 +127,8 @@ static void on_lease_lost(teffi_node *node, const char *why)
         silo->opt.lost(silo->opt.lost_arg, why);
 }
 
-/* Sends GO_AWAY to all clients. Sets `leaving` under the lock under which add_client() reads it: so
- * each client gets the message. */
+/* Sends GO_AWAY to all clients. Sets `leaving` under the lock under which add_client() reads it, so
+ * that a client which connects at the same time gets the message, too. */
 static void send_clients_away(teff_silo *silo)
 {
     pthread_mutex_lock(&silo->lock);
@@ -151,7 +155,7 @@ teff_err teffi_silo_net_new(teffi_node *node, const teffi_net_options *given, ch
     return node->platform->net_new(node->platform, &opt, &node->home.net, text);
 }
 
-/* Makes the transport, and binds the silo's addresses. */
+/* Makes the transport, and listens on the silo's addresses. */
 static teff_err open_silo_net(teff_silo *silo, char *text)
 {
     const teff_silo_options *opt = &silo->opt;
@@ -183,7 +187,7 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
         silo->node.grain_bytes_max = silo->opt.grain_bytes_max;
     silo->node.home.lease.length_ms = teffi_or(silo->opt.lease_ms, TEFFI_LEASE_MS);
     silo->node.lost = on_lease_lost;
-    teffi_silo_authorize(silo);
+    teffi_silo_set_authorize(silo);
     silo->node.net_up = on_connection_up;
     silo->node.net_down = on_connection_down;
     err = open_silo_net(silo, text);
@@ -194,6 +198,7 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
 
 /* ---- join ---- */
 
+/* Makes the membership, with the ids of all grain types, and their versions if any type has one. */
 static teff_err make_membership(teff_ctx *ctx, teff_silo *silo)
 {
     size_t n = silo->n_types;
@@ -213,6 +218,7 @@ static const char *get_own_address(const teff_silo *silo)
     return silo->opt.advertise ? silo->opt.advertise : silo->bound;
 }
 
+/* Opens the silo's own store, and gets the silo's identity from it. */
 static teff_err open_own_store(teff_ctx *ctx, teff_silo *silo)
 {
     char text[TEFF_TEXT_MAX] = "";
@@ -225,7 +231,7 @@ static teff_err open_own_store(teff_ctx *ctx, teff_silo *silo)
     return err ? teff_fail(ctx, err, "%s: %s", address, teff_error(ctx)) : TEFF_OK;
 }
 
-/* Dials the seeds in order until one responds. out: *seed. */
+/* Dials the seeds in order until one accepts. out: *seed, its hello. */
 static teff_err dial_seeds(teff_ctx *ctx, teff_silo *silo, teffi_hello *seed)
 {
     teff_err err = TEFF_E_UNREACHABLE;
@@ -240,8 +246,8 @@ static void drop_store(teff_silo *silo)
     silo->store = silo->node.store = NULL;
 }
 
-/* Dials the seeds, with node->id and address in the hello, and lets this silo use the store of the
- * seed that responded. out: *seed. */
+/* Dials the seeds with node->id and address in the hello, and makes the store of the seed that
+ * accepts this silo's store. out: *seed, its hello. */
 static teff_err dial_seeds_as(teff_ctx *ctx, teff_silo *silo, const char *address,
                               teffi_hello *seed)
 {
@@ -255,8 +261,8 @@ static teff_err dial_seeds_as(teff_ctx *ctx, teff_silo *silo, const char *addres
     return silo->store ? TEFF_OK : teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
 }
 
-/* Disconnects from the seed, and waits until its connections are down: their events must not be
- * taken for those of the next connection. */
+/* Disconnects from the seed, and waits until its connections are down: else their events would be
+ * taken for events of the next connection. */
 static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
 {
     enum { WAIT_MS = 5000 };
@@ -268,9 +274,9 @@ static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
         teffi_ctx_sleep(ctx, 1);
 }
 
-/* Connects to the seed twice: the hello needs this silo's identity, which is in the seed's table.
- * So the table is read first, on a connection with a random identity. The identity of an earlier
- * start would not do: when the first connection ends, the seed ends its calls to that identity. */
+/* Connects to the seed twice. The hello needs this silo's identity, which is in the seed's table;
+ * so the table is read first, on a connection with a random identity. That must not be the identity
+ * of an earlier start: when the first connection ends, the seed ends its calls to that identity. */
 static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -290,8 +296,8 @@ static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
     return dial_seeds_as(ctx, silo, node->address, &seed);
 }
 
-/* Leaves again if this silo is in the table, because others then place grains here. Keeps err's
- * text. out: err. */
+/* Leaves again if this silo is in the table already, as other silos place grains here then. Keeps
+ * err's text. out: err. */
 static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
 {
     enum { ABORT_MS = 5000 };
@@ -303,7 +309,8 @@ static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
     return teff_fail(ctx, err, "%s", text);
 }
 
-/* Lets the node handle messages: all parts for it exist. Other silos connect after the join. */
+/* Lets the node handle messages; all its parts exist now. Other silos do not know this one before
+ * it has joined the membership. */
 static void open_node(teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -336,9 +343,9 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
 
 /* ---- leave ---- */
 
-/* Have all clients disconnected, and all look-ups, calls and relays ended? Order: a connection in
- * the handshake may become a client, a message that is kept or a transaction that pauses a look-up,
- * and that a relay, so the former is checked first. */
+/* Have all clients disconnected, and all look-ups, calls and relays ended? A handshake may become a
+ * client; a held message, or a transaction's retry, a look-up; a look-up, a relay. So the first is
+ * checked before the second: nothing escapes between two checks. */
 static bool silo_is_quiet(teffi_node *node)
 {
     teff_silo *silo = get_silo(node);
@@ -348,10 +355,11 @@ static bool silo_is_quiet(teffi_node *node)
     bool alone = silo->n_clients == 0;
     pthread_mutex_unlock(&silo->lock);
     return alone && !teffi_outsiders_hold_any(node->membership) &&
-           !teffi_transactions_pause(node->grains) && !teffi_lookups_any(node->grains) &&
+           !teffi_transaction_retries_pending(node->grains) && !teffi_lookups_any(node->grains) &&
            teffi_calls_relays(&node->home) == 0 && teffi_calls_pending(&node->home) == 0;
 }
 
+/* errs: TEFF_E_TIMEOUT; TEFF_E_UNAVAILABLE: the lease is over. */
 static teff_err wait_until_quiet(teff_ctx *ctx, uint64_t deadline_ns)
 {
     while (!silo_is_quiet(ctx->node)) {
@@ -369,8 +377,8 @@ static teff_err pick_first_error(teff_err a, teff_err b)
     return a ? a : b;
 }
 
-/* Repeats a step of leaving until the store accepts it or the deadline has passed: other silos
- * place grains here until the table says that this silo leaves. */
+/* Repeats a step of leaving until it succeeds or the deadline has passed: other silos place grains
+ * here until the table says that this silo leaves. */
 static teff_err retry_step(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx), uint64_t deadline_ns)
 {
     enum { PAUSE_MS = 50 };
@@ -391,24 +399,25 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
     send_clients_away(silo);
     err = pick_first_error(err, teffi_grains_leave(ctx, deadline_ns));
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
-    /* Not earlier: while slow calls end, the heartbeat must go on. wait_until_quiet() then waits
-     * for the requests of its last tick. */
+    /* The heartbeat must go on until slow calls have ended. The second wait_until_quiet() waits
+     * for the requests that the last heartbeat has made. */
     teffi_heartbeat_stop(node->membership);
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
     err = pick_first_error(err, retry_step(ctx, teffi_membership_leave, deadline_ns));
-    /* What other silos sent before they adopted that view has arrived, and is forwarded. */
+    /* Requests that other silos sent before they adopted the view without this silo have arrived:
+     * wait until they are forwarded. */
     return pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
 }
 
 /* ---- close ---- */
 
-/* The loop ends, because tasks wait only for operations with a deadline. */
+/* This does end, because tasks wait only for operations with a deadline. */
 void teffi_silo_wait_for_tasks(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);
-    /* acquire, pairs with the release in call/task.c */
+    /* Both counts pair with the release of a task that ends: finish_task(), send_retry(). */
     while (ctx && (teffi_tasks_running(&node->home) > 0 ||
-                   (node->grains && teffi_transactions_pause(node->grains))))
+                   (node->grains && teffi_transaction_retries_pending(node->grains))))
         teffi_ctx_sleep(ctx, 1);
     teff_ctx_free(ctx);
 }
@@ -427,7 +436,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
     if (node->home.net && timeout_ms)
         err = node->home.net->ops->shutdown(node->home.net, timeout_ms);
     teffi_silo_wait_for_tasks(node);
-    if (silo->store) /* before the groups that wait for its last results are freed */
+    if (silo->store) /* its last results go to groups, which are freed below */
         silo->store->ops->close(silo->store);
     teffi_node_stop(node);
     teffi_grains_free(node);

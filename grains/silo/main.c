@@ -11,16 +11,17 @@
 #include "silo/args.h"
 #include "silo/silo.h"
 
+/* LOOK_MS: how often the lease is checked. AGAIN_MS: pause between two starts. */
 enum { LOOK_MS = 200, AGAIN_MS = 1000 };
 
-/* out: a signal; -1: none came within ms. */
+/* Waits up to ms for a signal. out: the signal; -1: none came. */
 static int take_signal(const sigset_t *signals, long ms)
 {
     struct timespec time = {ms / 1000, ms % 1000 * 1000000};
     return sigtimedwait(signals, NULL, &time);
 }
 
-/* Writes a dump at each SIGUSR1. out: true: SIGTERM or SIGINT came; false: the lease is lost. */
+/* Waits for SIGTERM or SIGINT; writes a dump at each SIGUSR1. out: false: the lease is lost. */
 static bool wait_for_signal(teff_silo *silo, const sigset_t *signals)
 {
     for (;;) {
@@ -34,6 +35,7 @@ static bool wait_for_signal(teff_silo *silo, const sigset_t *signals)
     }
 }
 
+/* Calls the program's `start`. out: false: it failed; the error was printed. */
 static bool start_program(teff_silo *silo, const teff_silo_program *program, char *text)
 {
     *text = '\0';
@@ -44,7 +46,7 @@ static bool start_program(teff_silo *silo, const teff_silo_program *program, cha
     return !err;
 }
 
-/* Prints "ready", then serves until a signal comes or the lease is lost. out: true: a signal. */
+/* Prints "ready" and serves until a signal comes (out: true) or the lease is lost (out: false). */
 static bool serve_once(teff_silo *silo, const teff_silo_program *program, const sigset_t *signals)
 {
     const char *gateway = teff_silo_gateway(silo);
@@ -57,8 +59,8 @@ static bool serve_once(teff_silo *silo, const teff_silo_program *program, const 
     return asked;
 }
 
-/* Starts a silo that has lost its lease again, as a new incarnation; tries until its store and its
- * address can be used. out: false: a signal came before. */
+/* Starts the silo again after it has lost its lease, as a new incarnation. Repeats this until its
+ * store and its address can be used. out: false: a signal came before that. */
 static bool start_again(teff_silo *silo, char *text, const sigset_t *signals)
 {
     while (teff_silo_start(silo, text)) {
@@ -70,7 +72,8 @@ static bool start_again(teff_silo *silo, char *text, const sigset_t *signals)
     return true;
 }
 
-/* out: the exit status. After 1 the silo may still serve: teff_silo_free() stops it. */
+/* Starts the silo and serves; starts it again when the lease is lost. out: the exit status. After 1
+ * the silo may still serve: teff_silo_free() stops it. */
 static int serve_until_signal(teff_silo *silo, const teff_silo_program *program, char *text,
                               const sigset_t *signals)
 {
@@ -89,8 +92,8 @@ static int serve_until_signal(teff_silo *silo, const teff_silo_program *program,
     return 0;
 }
 
-/* Gives the types to the silo, until it refuses a type. Owns all types: frees the refused one and
- * those after it, or all if silo is NULL. out: true: silo hosts them all, and at least one. */
+/* Gives the types to the silo until it refuses one. Owns all types: frees the refused one and those
+ * after it, or all if silo is NULL. out: true: there is at least one type, and silo hosts all. */
 static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
 {
     bool ok = type != NULL;
@@ -109,8 +112,8 @@ static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
     return ok;
 }
 
-/* Blocks the signals that wait_for_signal() takes. Called before any thread is made: threads
- * inherit the mask. */
+/* Blocks the signals that wait_for_signal() takes. Must be called before any thread is made, as
+ * threads inherit the mask. */
 static void block_signals(sigset_t *signals)
 {
     sigemptyset(signals);

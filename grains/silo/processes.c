@@ -1,12 +1,14 @@
-/* processes.c - the process system and the engines of a silo, on its executor.
+/* processes.c - makes, prints and stops the process system and the engines of a silo.
  * Way:     teff_silo_processes, _engine, dump -> [processes] -> node/pid, engine
- * Threads: any; lists under silo->lock. */
+ * Threads: any; the lists are guarded by silo->lock. Only one thread stops, and meanwhile no engine
+ *          may be made (teff/silo.h). */
 #include "call/process_ctx.h"
 #include "engine/engine.h"
 #include "node/pid.h"
 #include "process/process.h"
 #include "silo/silo.h"
 
+/* Under silo->lock. */
 static teff_err make_processes(teff_silo *silo, const teff_process_options *opt)
 {
     if (silo->phase != TEFFI_SILO_SERVING)
@@ -47,7 +49,7 @@ teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt, teff_
         return TEFF_E_CLOSED;
     teff_err err = teffi_engine_on(silo->node.home.exec, &calls, opt, engine);
     if (*engine)
-        list_engine(silo, *engine); /* also after an error: it is freed after the executor */
+        list_engine(silo, *engine); /* also after an error, as it is freed after the executor */
     if (!err)
         return TEFF_OK;
     if (*engine)
@@ -56,13 +58,13 @@ teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt, teff_
     return err;
 }
 
-/* ---- their state as lines ---- */
+/* ---- dump ---- */
 
 void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to)
 {
     pthread_mutex_lock(&silo->lock);
     teff_process_system *processes = silo->processes;
-    teff_engine *engine = silo->engines; /* new engines are put before it */
+    teff_engine *engine = silo->engines; /* new engines go in front, so `next` does not change */
     pthread_mutex_unlock(&silo->lock);
     if (processes)
         teffi_processes_print(processes, to);
@@ -70,9 +72,9 @@ void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to)
         teffi_engine_print(engine, to);
 }
 
-/* ---- the end ---- */
+/* ---- stop ---- */
 
-/* Logs if some processes or components were forced to end. out: then TEFF_E_TIMEOUT. */
+/* Logs if processes or components were forced to end. out: TEFF_E_TIMEOUT if any was. */
 static teff_err log_forced(teff_silo *silo, const char *what, const teff_stop_report *report)
 {
     if (!report->forced)

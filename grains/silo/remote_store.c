@@ -1,6 +1,7 @@
-/* remote_store.c - store operations as requests: the server in the seed, the client in other silos.
+/* remote_store.c - sends store operations as requests: the server runs in the seed, the client in
+ * the silos that joined through it.
  * Way:     store contract -> [client] -> seed's system target -> [server] -> its store
- * Outcomes: a write without a response may have run: TEFF_E_UNKNOWN, as the store contract says. */
+ * Outcomes: a write without a response may have run: it ends as TEFF_E_UNKNOWN (store.h). */
 #include "silo/silo.h"
 
 #include <stdio.h>
@@ -12,13 +13,15 @@
 #include "message/frame.h"
 #include "node/ask.h"
 
-/* ASK_TIMEOUT_MS is shorter than the default lease: a lost response must not delay the heartbeat
- * that long. For shorter leases see get_op_timeout_ms(). */
+/* ASK_TIMEOUT_MS is shorter than the default lease, so that one lost response does not cost the
+ * lease. For shorter leases see get_op_timeout_ms(). BYTES_PER_MS: slowest transfer of a large row
+ * that still ends in time. */
 enum { METHOD_OPERATION = 1, BYTES_PER_MS = 512, ASK_TIMEOUT_MS = 4000, AGAIN_MS = 20 };
 
 _Static_assert(TEFFI_FRAME_ROW_MAX >= TEFFI_STORE_VALUE_MAX + TEFFI_STORE_KEY_MAX + 1024,
                "a row fits into a frame");
 
+/* May op change rows? */
 static bool op_writes(const teffi_store_op *op)
 {
     return op->kind == TEFFI_STORE_WRITE || op->kind == TEFFI_STORE_BATCH;
@@ -32,7 +35,8 @@ typedef struct served {
     teffi_msg *msg;
 } served;
 
-/* Makes the rows of a message. in: values, false: leave out the values. out: NULL: no memory. */
+/* Makes the rows of a message; they point into rows. in: values, false: without their values. out:
+ * NULL: no memory. */
 static Teff__Cluster__StoreRow **pack_rows(teff_arena *arena, const teffi_row *rows, size_t n,
                                            bool values)
 {
@@ -86,7 +90,7 @@ static void respond_with_rows(teffi_store_op *op)
     free(s);
 }
 
-/* Does the operation of a request with the seed's own store. */
+/* Runs the operation of a request on this silo's store. */
 static void serve_store_ask(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = teffi_msg_unpack(msg, &teff__cluster__store_ask__descriptor);
@@ -164,8 +168,8 @@ static void fill_ask(teff_ctx *ctx, const teffi_store_op *op, Teff__Cluster__Sto
     ask->limit = (uint32_t)op->limit;
 }
 
-/* out: ASK_TIMEOUT_MS, and more for writes of large rows. But two fifths of the lease, if that is
- * less, for an operation on the cluster's tables, such as a heartbeat. */
+/* out: ASK_TIMEOUT_MS, and more for writes of large rows. But an operation on the cluster's tables,
+ * such as a heartbeat, gets two fifths of the lease if that is less. */
 static uint32_t get_op_timeout_ms(const teff_ctx *ctx, const teffi_store_op *op)
 {
     size_t bytes = 0;
@@ -193,7 +197,7 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
     return err;
 }
 
-/* Asks the seed once to do the read. out: true: its store did it. A store whose queue is full
+/* Sends a read to the seed once. out: true: the seed's store ran it. A store with a full queue
  * (TEFF_E_OVERLOADED) refuses the read, and may still have an earlier write in that queue. */
 static bool try_read(teff_ctx *ctx, const teffi_store_op *look)
 {
@@ -202,9 +206,9 @@ static bool try_read(teff_ctx *ctx, const teffi_store_op *look)
     return err == TEFF_OK && response->err != TEFF_E_OVERLOADED;
 }
 
-/* Waits until a write without a response is no longer in flight, by reading its row: the seed drops
- * what arrives on an old connection, and in its store no read overtakes a write. Returns at once
- * for writes that do not compare etags, which are repeated. */
+/* Waits until a write without a response is no longer in flight, by reading its row. This suffices:
+ * the seed drops requests of an old connection, and in its store no read overtakes a write. Does
+ * not wait for a write that compares no etags: its caller repeats it. */
 static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
 {
     uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;
@@ -216,7 +220,7 @@ static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
         teffi_ctx_sleep(ctx, AGAIN_MS);
 }
 
-/* The task of an operation: asks the seed, and ends op with the result. */
+/* The task of an operation: sends it to the seed, and completes op with the result. */
 static void ask_seed_task(teff_ctx *ctx, void *arg)
 {
     teffi_store_op *op = arg;

@@ -1,5 +1,5 @@
-/* silo.c - the public functions of a silo: make, host types, start, stop, free; metrics, scaling.
- * Threads: start, stop and free by one thread at a time; the others from any. */
+/* silo.c - the public functions of a silo: make, host types, start, stop, free; counters, scaling.
+ * Threads: start, stop and free are called by one thread at a time; the others by any thread. */
 #include "silo/silo.h"
 
 #include <stdlib.h>
@@ -21,19 +21,19 @@ static teff_err check_sched(const teff_silo_options *opt, char *text)
     return wrong ? teffi_fail(text, TEFF_E_INVALID, "sched.%s", wrong) : TEFF_OK;
 }
 
-/* Refuses an address that other machines reach, unless what travels is protected or the user wants
- * it so. */
+/* Refuses an address that other machines can reach, unless TLS protects the traffic or the option
+ * insecure is set. */
 static teff_err check_reach(const teff_silo_options *opt, const char *option, const char *address,
                             char *text)
 {
-    if (teffi_address_loopback(address) || opt->tls_cert || opt->insecure)
+    if (teffi_address_is_loopback(address) || opt->tls_cert || opt->insecure)
         return TEFF_OK;
     return teffi_option_refuse(
         text, option, address,
         "a loopback address, or TLS (tls_cert, tls_ca), or the option insecure");
 }
 
-/* The two authorities must differ: else a client's certificate is a silo's. */
+/* The two authorities must differ: else a client's certificate would be accepted as a silo's. */
 static teff_err check_client_ca(const teff_silo_options *opt, char *text)
 {
     const char *ca = opt->tls_client_ca;
@@ -48,7 +48,7 @@ static teff_err check_client_ca(const teff_silo_options *opt, char *text)
     return TEFF_OK;
 }
 
-/* With a secret for clients only, silos would have to prove nothing. */
+/* Refuses a secret for clients only: then a silo could connect without any secret. */
 static teff_err check_secrets(const teff_silo_options *opt, char *text)
 {
     if (opt->client_secret_file && !opt->secret_file)
@@ -62,19 +62,19 @@ static teff_err check_gateway(const teff_silo_options *opt, char *text)
     teff_err err = check_client_ca(opt, text);
     if (err || !opt->gateway)
         return err;
-    err = teffi_option_address(text, "gateway", opt->gateway, opt->tls_cert);
+    err = teffi_option_check_address(text, "gateway", opt->gateway, opt->tls_cert);
     return err ? err : check_reach(opt, "gateway", opt->gateway, text);
 }
 
 static teff_err check_listen(const teff_silo_options *opt, char *text)
 {
     const char *listen = opt->listen;
-    teff_err err = teffi_option_address(text, "listen", listen, opt->tls_cert);
+    teff_err err = teffi_option_check_address(text, "listen", listen, opt->tls_cert);
     if (!err && opt->advertise)
-        err = teffi_option_address(text, "advertise", opt->advertise, opt->tls_cert);
+        err = teffi_option_check_address(text, "advertise", opt->advertise, opt->tls_cert);
     if (err)
         return err;
-    if (!opt->advertise && teffi_address_any(listen))
+    if (!opt->advertise && teffi_address_is_any(listen))
         return teffi_option_refuse(
             text, "listen", listen,
             "the option advertise beside it: how do others reach this silo?");
@@ -107,8 +107,8 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
     return err ? err : check_gateway(opt, text);
 }
 
-/* Replaces *option by a copy. out: false: no memory. An option that is lost would count as not
- * given, which is another cluster, no store, or no TLS. */
+/* Replaces *option by a copy. out: false: no memory, and *option is NULL: the caller must fail, as
+ * the silo would run without that option, perhaps without TLS. */
 static bool copy_option(teff_silo *silo, const char **option)
 {
     const char *copy = *option ? teff_arena_copy(&silo->arena, *option, strlen(*option)) : NULL;
@@ -117,7 +117,8 @@ static bool copy_option(teff_silo *silo, const char **option)
     return copied;
 }
 
-/* The caller's strings need not outlive teff_silo_new(). out: false: no memory. */
+/* Copies the strings of all options: the caller's need not outlive teff_silo_new(). out: false: no
+ * memory. */
 static bool copy_option_strings(teff_silo *silo)
 {
     teff_silo_options *opt = &silo->opt;
@@ -252,7 +253,7 @@ static teff_err join_on_thread(teff_silo *silo, char *text)
     return err;
 }
 
-/* The next start listens where this one did, because other silos and clients know the address.
+/* Sets *option to the address that the last start has bound, as other silos and clients know it.
  * out: false: no memory; *option is as it was. */
 static bool keep_address(teff_silo *silo, const char **option, const char *bound)
 {
@@ -289,7 +290,8 @@ teff_err teff_silo_start(teff_silo *silo, char *text)
     if (!err)
         err = join_on_thread(silo, text);
     if (err) {
-        const teffi_membership *m = silo->node.membership; /* listed: others may be connected */
+        /* If it was listed in the table, other silos may be connected: they get a goodbye. */
+        const teffi_membership *m = silo->node.membership;
         (void)teffi_silo_close(silo, m && m->listed ? GOODBYE_MS : 0);
     }
     return err;
@@ -318,7 +320,7 @@ teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms)
         ms = LOST_MS;
     teff_err forced = teffi_silo_stop_processes(silo, ms / 2 + 1);
     teff_err left = lost ? TEFF_E_UNAVAILABLE : leave_on_thread(silo, ms);
-    lost = teffi_lease_is_over(&silo->node.home.lease); /* again: leaving takes time */
+    lost = teffi_lease_is_over(&silo->node.home.lease); /* it may have ended since */
     teff_err closed = teffi_silo_close(silo, lost ? 0 : ms);
     return left || forced ? TEFF_E_TIMEOUT : closed;
 }
@@ -352,7 +354,7 @@ teff_ctx *teff_silo_ctx(teff_silo *silo)
     return silo->phase == TEFFI_SILO_SERVING ? teffi_ctx_new(&silo->node.home) : NULL;
 }
 
-/* ---- metrics and scaling; not during start and stop, which make and free the executor ---- */
+/* ---- counters and scaling; not during start and stop, which make and free the executor ---- */
 
 size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all, teff_sched_worker *workers,
                        size_t max)

@@ -1,5 +1,5 @@
 /* silo.h - the parts of a silo and the steps of its life. The simulator makes silos on its own
- * platform and runs the same steps in tasks instead of threads.
+ * platform and runs the same steps in tasks; else a thread runs them.
  * Way:     teff_silo_* (threads), tests/sim (tasks) -> [silo] -> node, store, membership, grains */
 #pragma once
 
@@ -17,8 +17,8 @@ enum {
 typedef enum teffi_silo_phase {
     TEFFI_SILO_NEW = 0,
     TEFFI_SILO_STARTED, /* start has begun: some parts may exist */
-    TEFFI_SILO_SERVING, /* joined */
-    TEFFI_SILO_STOPPED
+    TEFFI_SILO_SERVING, /* it has joined the cluster */
+    TEFFI_SILO_STOPPED  /* its parts are being freed, or are freed; it may be started again */
 } teffi_silo_phase;
 
 struct teff_silo {
@@ -32,12 +32,12 @@ struct teff_silo {
     size_t n_types;
     teffi_store *store;                  /* its own or a remote store; also node.store */
     teff_process_system *processes;      /* written under lock; NULL: none */
-    struct teff_engine *engines;         /* guarded by lock; through engine->next */
+    struct teff_engine *engines;         /* guarded by lock; a list, through engine->next */
     char bound[TEFFI_ADDRESS_MAX + 1];   /* address that it listens on */
-    char gateway[TEFFI_ADDRESS_MAX + 1]; /* the same of its gateway; "": none */
-    pthread_mutex_t lock;                /* guards clients */
+    char gateway[TEFFI_ADDRESS_MAX + 1]; /* address that its gateway listens on; "": none */
+    pthread_mutex_t lock;                /* guards clients, engines; node.leaving is set under it */
     _Atomic teffi_silo_phase phase;      /* written by the thread that starts or stops the silo */
-    teffi_node_id *clients;              /* connected clients */
+    teffi_node_id *clients;              /* connected clients, guarded by lock as the next two */
     size_t n_clients, clients_max;
     _Atomic uint32_t links; /* connections to silos that are up; exact until the first goodbye */
 };
@@ -65,11 +65,11 @@ TEFF_MUST_USE teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo);
  * errs: the first one; TEFF_E_TIMEOUT: some grains or calls did not end in time. */
 TEFF_MUST_USE teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns);
 
-/* teffi_silo_host - as teff_silo_host. out: on an error, text of TEFF_TEXT_MAX bytes. */
+/* teffi_silo_host - as teff_silo_host, but an error's text goes to text, of TEFF_TEXT_MAX bytes. */
 TEFF_MUST_USE teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, char *text);
 
-/* teffi_silo_stop_processes - stop engines and the process system; the first step of stopping.
- * Called by a thread.
+/* teffi_silo_stop_processes - stop engines and the process system, before the silo leaves. Blocks;
+ * not on a worker.
  * errs: TEFF_E_TIMEOUT: some processes were forced to end; the log names the first. */
 teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);
 
@@ -77,19 +77,22 @@ teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);
  * runs: any thread between teffi_home_enter and _exit. */
 void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to);
 
-/* teffi_silo_drop_processes - free engines and the process system, after the executor. */
+/* teffi_silo_drop_processes - free engines and the process system. Call it after the executor was
+ * freed. */
 void teffi_silo_drop_processes(teff_silo *silo);
 
-/* teffi_silo_close - send goodbye, stop every part, free the executor. Not from a worker. */
+/* teffi_silo_close - send goodbye, stop every part, free the executor. Not on a worker. in:
+ * timeout_ms, for the goodbye; 0: none is sent. errs: of the goodbye. */
 teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);
 
-/* teffi_silo_authorize - have the program's function asked before a client's call is delivered, if
- * there is one (authorize.c). in: the silo's node was initialized. */
-void teffi_silo_authorize(teff_silo *silo);
+/* teffi_silo_set_authorize - make the node ask the program's function, if there is one, before it
+ * delivers a client's call (authorize.c). in: the silo's node was initialized. */
+void teffi_silo_set_authorize(teff_silo *silo);
 
-/* For a client, too: teffi_silo_net_new - make the node's transport. in: opt, those of the user's;
- * the node's members are set here. errs: with text.
- * teffi_silo_wait_for_tasks - until the node's tasks have ended. A client, or a closing silo. */
+/* For silos and clients:
+ * teffi_silo_net_new - make the node's transport. in: opt, with the user's options; the members
+ * that depend on the node are set here. errs: with text.
+ * teffi_silo_wait_for_tasks - wait until the tasks of a closing silo or client have ended. */
 TEFF_MUST_USE teff_err teffi_silo_net_new(teffi_node *node, const teffi_net_options *opt,
                                           char *text);
 void teffi_silo_wait_for_tasks(teffi_node *node);

@@ -139,8 +139,9 @@ NAMED = {
         "    if (err)\n"
         "        request_deactivation(act); /* no later turn sees unsaved changes */\n", ""),
     "a younger transaction waits for an older one": (
-        "grains/activation/lock.c", "return dies || (is_new && older_one_waits(act, transaction))",
-        "return (dies || (is_new && older_one_waits(act, transaction))) && !act"),
+        "grains/activation/lock.c",
+        "return dies || (is_new && older_request_waits(act, transaction))",
+        "return (dies || (is_new && older_request_waits(act, transaction))) && !act"),
     "a roll-back keeps the changes": (
         "grains/activation/lock.c", "if (lock->before && !teffi_state_is_broken(act))",
         "if (false)"),
@@ -151,9 +152,10 @@ NAMED = {
         "    if (!one->row.len)\n        return;\n    b->n_writes",
         "    if (!one->row.len || !one->writes)\n        return;\n    b->n_writes"),
     "a silent root has not written": (
-        "grains/activation/lock.c", "lock->must_resolve = lock->writes;", "lock->hopeless = true;"),
+        "grains/activation/lock.c", "lock->must_resolve = lock->writes;",
+        "lock->must_abort = true;"),
     "a silent root has written": (
-        "grains/activation/lock.c", "    else if (!err)\n        lock->hopeless = true;\n",
+        "grains/activation/lock.c", "    else if (!err)\n        lock->must_abort = true;\n",
         "    else if (!err)\n        teffi_lock_release(act);\n"),
     "a row that has changed is not read again": (
         "grains/activation/lock.c", "lock->reloads = end->step != TEFFI_STEP_ABORT;",

@@ -102,8 +102,9 @@ SIMULATED = {
     # ---- transactions ----
     "a transaction waits for an older one": (
         "grains/activation/lock.c",
-        "    return dies || (is_new && older_one_waits(act, transaction)) ? TEFFI_DIE",
-        "    return false && (dies || (is_new && older_one_waits(act, transaction))) ? TEFFI_DIE"),
+        "    return dies || (is_new && older_request_waits(act, transaction)) ? TEFFI_DIE",
+        "    return false && (dies || (is_new && older_request_waits(act, transaction))) ? "
+        "TEFFI_DIE"),
     "a transaction that fails leaves the state as it is": (
         "grains/activation/lock.c",
         "        teffi_state_restore(act, (teffi_bytes){lock->before, lock->before_len});",
@@ -143,7 +144,8 @@ SIMULATED = {
         "grains/request/reference.c", "    if (err && ctx->transaction)",
         "    if (false && ctx->transaction)"),
     "a silo that leaves does not wait for transactions that begin again": (
-        "grains/silo/lifecycle.c", "           !teffi_transactions_pause(node->grains) && ",
+        "grains/silo/lifecycle.c",
+        "           !teffi_transaction_retries_pending(node->grains) && ",
         "           "),
     # ---- last, as they need several faults at once; some need thousands of seeds ----
     "the lease counts from the store's response": (
@@ -154,8 +156,8 @@ SIMULATED = {
     "the end of a transaction counts for each of its attempts": (
         "grains/activation/lock.c", " || lock->owner.attempt != end->attempt)", ")"),
     "a participant forgets a silent transaction, and the row stays": (
-        "grains/activation/lock.c", "    lock->hopeless |= !lock->writes;",
-        "    lock->hopeless = true;"),
+        "grains/activation/lock.c", "    lock->must_abort |= !lock->writes;",
+        "    lock->must_abort = true;"),
     "a transaction is written without fences": (
         "grains/activation/participants.c", "    if (fence)\n        add_row(b, NULL, row);",
         "    if (fence && !b)\n        add_row(b, NULL, row);"),

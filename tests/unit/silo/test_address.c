@@ -5,17 +5,17 @@
 
 static void who_can_reach_it(void **state)
 {
-    assert_true(teffi_address_loopback("127.0.0.1:1"));
-    assert_true(teffi_address_loopback("127.9.9.9:1"));
-    assert_true(teffi_address_loopback("[::1]:1"));
-    assert_true(teffi_address_loopback("localhost:1"));
-    assert_false(teffi_address_loopback("10.0.0.1:1"));
-    assert_false(teffi_address_loopback("127.example.com:1"));
-    assert_false(teffi_address_loopback("localhost.example.com:1"));
-    assert_false(teffi_address_loopback("[::]:1"));
-    assert_true(teffi_address_any("0.0.0.0:1"));
-    assert_true(teffi_address_any("[::]:1"));
-    assert_false(teffi_address_any("127.0.0.1:1"));
+    assert_true(teffi_address_is_loopback("127.0.0.1:1"));
+    assert_true(teffi_address_is_loopback("127.9.9.9:1"));
+    assert_true(teffi_address_is_loopback("[::1]:1"));
+    assert_true(teffi_address_is_loopback("localhost:1"));
+    assert_false(teffi_address_is_loopback("10.0.0.1:1"));
+    assert_false(teffi_address_is_loopback("127.example.com:1"));
+    assert_false(teffi_address_is_loopback("localhost.example.com:1"));
+    assert_false(teffi_address_is_loopback("[::]:1"));
+    assert_true(teffi_address_is_any("0.0.0.0:1"));
+    assert_true(teffi_address_is_any("[::]:1"));
+    assert_false(teffi_address_is_any("127.0.0.1:1"));
 }
 
 static void cluster_ids(void **state)
