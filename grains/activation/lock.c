@@ -247,34 +247,28 @@ static void on_watch(teffi_wait *wait)
 
 /* ---- take ---- */
 
-/* Stores the packed state in lock->before. errs: with text in ctx. */
-static teff_err save_state_before(teff_ctx *ctx, teffi_activation *act, teffi_lock *lock)
-{
-    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
-    teffi_bytes value;
-    teff_err err = teffi_state_pack(ctx, act, &value);
-    if (!err && !(lock->before = malloc(value.len + 1)))
-        err = teff_fail(ctx, TEFF_E_NOMEM, "out of memory to lock the grain");
-    if (!err)
-        memcpy(lock->before, value.data, value.len);
-    lock->before_len = value.len;
-    teffi_arena_back(&ctx->arena, here);
-    return err;
-}
-
 /* Makes the lock, with the state for a roll-back, and starts its watch. errs: with text in ctx. */
 static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
                           const teffi_transaction *transaction)
 {
+    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_bytes state = {NULL, 0};
+    /* first, as it may end the turn */
+    teff_err err = act->stored ? teffi_state_pack(ctx, act, &state) : TEFF_OK;
+    if (err)
+        return err;
     teffi_more *more = teffi_activation_more(act);
     teffi_lock *lock = more ? calloc(1, sizeof *lock) : NULL;
-    if (!lock)
-        return teff_fail(ctx, TEFF_E_NOMEM, "out of memory to lock the grain");
-    teff_err err = act->stored ? save_state_before(ctx, act, lock) : TEFF_OK;
-    if (err) {
+    if (lock && state.data)
+        lock->before = malloc(state.len + 1);
+    if (!lock || (state.data && !lock->before)) {
         free(lock);
-        return err;
+        return teff_fail(ctx, TEFF_E_NOMEM, "out of memory to lock the grain");
     }
+    if (state.data)
+        memcpy(lock->before, state.data, state.len);
+    lock->before_len = state.len;
+    teffi_arena_back(&ctx->arena, here);
     lock->owner = *transaction;
     lock->act = act;
     more->pending_of_owner = 0;

@@ -161,22 +161,15 @@ static bool keep_one_row_each(const participants *all)
     return true;
 }
 
-/* errs: TEFF_E_ABORTED: a row was read in two versions, or its change was lost. */
-static teff_err merge_entries(teff_ctx *ctx, participants *all)
-{
-    return merge_same_silo(ctx->node->grains, all) && keep_one_row_each(all)
-               ? TEFF_OK
-               : teff_fail(ctx, TEFF_E_ABORTED, "a grain has changed during the transaction");
-}
-
 teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock, participants **all)
 {
     reading r = {.ctx = ctx, .lock = lock};
     teffi_ctx_on_worker(ctx, read_list_on_worker, &r);
     *all = (participants *)r.list;
     if (r.err)
-        return teff_fail(ctx, r.err, "the list of a transaction's participants cannot be read");
-    return merge_entries(ctx, *all);
+        return r.err;
+    return merge_same_silo(ctx->node->grains, *all) && keep_one_row_each(*all) ? TEFF_OK
+                                                                               : TEFF_E_ABORTED;
 }
 
 /* ---- the batch ---- */
@@ -200,8 +193,9 @@ static ProtobufCBinaryData add_mark(teff_ctx *ctx, ProtobufCBinaryData value,
 }
 
 _Static_assert(TEFFI_MARK_FIELD == ((0x09 << 14 | 0x59 << 7 | 0x7a) >> 3) &&
-                   offsetof(teffi_transaction, step) == MARK_BYTES - MARK_HEAD,
-               "the field's tag, for a field with a length; what the mark holds");
+                   offsetof(teffi_transaction, step) == MARK_BYTES - MARK_HEAD &&
+                   TEFF_STATE_MAX + MARK_BYTES <= TEFFI_STORE_VALUE_MAX,
+               "the field's tag, for a field with a length; what the mark holds; it fits in a row");
 
 typedef struct batch {
     teffi_row rows[TEFFI_STORE_BATCH_MAX];
@@ -282,10 +276,13 @@ static found compare_row(const teffi_row *tried, const participant *one, const t
 
 /* Reads the rows to find out whether a batch of unknown outcome was written. It was written as a
  * whole or not at all, so one unchanged row is enough. errs: TEFF_E_IO: it was not written;
- * TEFF_E_UNKNOWN: rows have changed since, or cannot be read. */
+ * TEFF_E_UNKNOWN: rows have changed since, or cannot be read; TEFF_E_ABORTED: it only checks rows,
+ * so that nothing shows whether they were unchanged. */
 static teff_err read_batch_outcome(teff_ctx *ctx, batch *b)
 {
     bool all_written = true;
+    if (!b->n_writes)
+        return teff_fail(ctx, TEFF_E_ABORTED, "the store did not say whether a grain has changed");
     for (size_t i = 0; i < b->n; i++) {
         if (!b->of[i] || b->rows[i].check)
             continue;

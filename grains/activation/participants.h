@@ -25,7 +25,7 @@ TEFF_MUST_USE bool teffi_participants_add(teff_ctx *ctx, teffi_lock *lock,
  * the same silo only the newest stays. If a grain has entries on two silos, both stay, and only one
  * keeps its row.
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM; TEFF_E_ABORTED: a row was read in two versions, or its
- *       change was lost; then *all is set, too. Text in ctx. */
+ *       change was lost; then *all is set, too. No text: that in ctx stays. */
 TEFF_MUST_USE teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock,
                                                Teff__Transaction__Participants **all);
 

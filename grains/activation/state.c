@@ -15,7 +15,7 @@
 /* A packed field has at least one byte, so that the limit of bytes bounds the fields too. */
 enum { FIELDS_MAX = TEFF_STATE_MAX };
 
-_Static_assert(TEFF_STATE_MAX == TEFFI_STORE_VALUE_MAX &&
+_Static_assert(TEFF_STATE_MAX < TEFFI_STORE_VALUE_MAX &&
                    TEFF_STATE_UNPACKED_MAX * 2 <= TEFF_STATE_MEMORY_MAX,
                "a packed state fits in a row; memory holds a state and as much garbage");
 

@@ -177,7 +177,12 @@ teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
     Teff__Transaction__Participant own;
     Teff__Transaction__Participants *all = NULL;
     teff_err err = teffi_participants_read(ctx, lock, &all);
-    if (!err)
+    if (err)
+        (void)teff_fail(ctx, err, "%s",
+                        err == TEFF_E_ABORTED
+                            ? "a grain has changed during the transaction"
+                            : "the list of a transaction's participants cannot be read");
+    else
         err = teffi_participant_describe(ctx, act, true, &own);
     if (err) {
         teffi_transaction_abort(ctx, act);

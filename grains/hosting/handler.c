@@ -263,13 +263,16 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 
 /* ---- requests set aside ---- */
 
-/* May msg start, or fail, now? Else it stays set aside. */
+/* May msg start, or fail, now? Else it stays set aside, as do requests of newer callers until the
+ * activation ends. in: method, NULL: this silo has no such method, as msg is of a newer caller. */
 static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
-                              const teff_method *method, teffi_class class)
+                              const teff_method *method)
 {
     teffi_transaction transaction;
+    if (is_of_newer_caller(act, msg))
+        return false;
     if (!msg->transaction || !(method->flags & TEFF_METHOD_TRANSACTIONAL))
-        return teffi_activation_admits(act, class);
+        return teffi_activation_admits(act, teffi_class_of(act->type->info, method));
     return !teffi_transaction_read(msg, &transaction) ||
            teffi_lock_judge(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
@@ -285,13 +288,12 @@ static void start_set_aside(teffi_activation *act)
            teffi_activation_any_may_start(act) && !teffi_group_yielded(&act->group)) {
         teffi_msg *msg = teffi_container(teffi_queue_pop(&more->pending), teffi_msg, link);
         const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
-        teffi_class class = teffi_class_of(act->type->info, method);
-        if (!may_leave_pending(act, msg, method, class)) {
+        if (!may_leave_pending(act, msg, method)) {
             teffi_queue_push(&skipped, &msg->link);
             continue;
         }
         starts++;
-        more->pending_of[class]--;
+        more->pending_of[teffi_class_of(act->type->info, method)]--;
         teffi_lock_count_waiting(act, msg, false);
         if (end_if_unwanted(act, msg) || end_without_lease(act, msg))
             continue;

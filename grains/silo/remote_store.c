@@ -129,13 +129,29 @@ typedef struct remote_store {
     teffi_node *node; /* its seed has the rows */
 } remote_store;
 
-static teffi_bytes copy_bytes(teff_arena *arena, ProtobufCBinaryData from)
+/* out: false: no memory. */
+static bool copy_bytes(teff_arena *arena, const void *data, size_t len, teffi_bytes *to)
 {
-    return (teffi_bytes){teff_arena_copy(arena, from.data, from.len), from.len};
+    *to = (teffi_bytes){teff_arena_copy(arena, data, len), len};
+    return to->data != NULL;
+}
+
+/* out: false: no memory. */
+static bool copy_row(const teffi_store_op *op, const Teff__Cluster__StoreRow *from, teffi_row *to)
+{
+    teffi_bytes table;
+    to->etag = from->etag;
+    if (op->kind == TEFFI_STORE_SCAN) {
+        if (!copy_bytes(op->arena, from->table, strlen(from->table), &table) ||
+            !copy_bytes(op->arena, from->key.data, from->key.len, &to->key))
+            return false;
+        to->table = table.data;
+    }
+    return op_writes(op) || copy_bytes(op->arena, from->value.data, from->value.len, &to->value);
 }
 
 /* Copies the rows of a response to op: for a scan all of them, else the etags and, for a read, the
- * values. */
+ * values. errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
 static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse *response)
 {
     if (op->kind == TEFFI_STORE_SCAN) {
@@ -144,18 +160,9 @@ static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse
     } else if (response->n_rows != op->n_rows) {
         return TEFF_E_MALFORMED;
     }
-    for (size_t i = 0; i < response->n_rows; i++) {
-        const Teff__Cluster__StoreRow *from = response->rows[i];
-        if (!op->rows)
+    for (size_t i = 0; i < response->n_rows; i++)
+        if (!op->rows || !copy_row(op, response->rows[i], &op->rows[i]))
             return TEFF_E_NOMEM;
-        op->rows[i].etag = from->etag;
-        if (op->kind == TEFFI_STORE_SCAN) {
-            op->rows[i].table = teff_arena_copy(op->arena, from->table, strlen(from->table));
-            op->rows[i].key = copy_bytes(op->arena, from->key);
-        }
-        if (!op_writes(op))
-            op->rows[i].value = copy_bytes(op->arena, from->value);
-    }
     return TEFF_OK;
 }
 

@@ -16,7 +16,7 @@
 enum {
     TEFFI_STORE_TABLE_MAX = 64,
     TEFFI_STORE_KEY_MAX = 2048,
-    TEFFI_STORE_VALUE_MAX = 16 * 1024 * 1024,
+    TEFFI_STORE_VALUE_MAX = 16 * 1024 * 1024 + 64, /* a state, and the mark of its transaction */
     TEFFI_STORE_BATCH_MAX = 256,
     TEFFI_STORE_BATCH_BYTES_MAX = 64 * 1024 * 1024, /* values of one batch together */
     TEFFI_STORE_SCAN_MAX = 1000

@@ -17,6 +17,15 @@ static teff_err clears(teff_ctx *turn, bank_balance *state, const bank_act *in, 
     return teff_state_clear(turn);
 }
 
+/* Makes the state as large as it may be. */
+static teff_err grows(teff_ctx *turn, bank_balance *state, const bank_act *in, bank_number *out)
+{
+    enum { PAD = TEFF_STATE_MAX - 5 }; /* without its tag and its length */
+    state->n = 0;
+    state->pad = (ProtobufCBinaryData){PAD, teff_state_alloc(turn, PAD)};
+    return teff_state_save(turn);
+}
+
 /* The same, with both calls at once, and without awaiting them. */
 static teff_err moves_at_once(teff_ctx *turn, bank_balance *none, const bank_act *in,
                               bank_number *out)
@@ -189,6 +198,13 @@ static void test_a_state_may_be_cleared(void **state)
     are_stored(0, 5);
 }
 
+static void test_the_largest_state_is_written(void **state)
+{
+    lab_ok(ctx, ask_vault("a", grows, 0, NULL));
+    assert_int_equal(find_row_of_a().value.len, TEFF_STATE_MAX + 24);
+    are_stored(0, 0);
+}
+
 static void test_only_what_was_saved_is_written(void **state)
 {
     begin_with(10, 5);
@@ -277,6 +293,10 @@ static void test_a_row_that_has_changed_is_read_again(void **state)
     write_row_of_a(300);
     lab_ok(ctx, ask_vault("a", pays, 1, "b"));
     are_stored(299, 9);
+    write_row_of_a(400);
+    bank.next_batch = UNKNOWN_BEFORE; /* nothing shows that the reads were compared */
+    lab_ok(ctx, ask_teller(sums, 0, "a b", &n));
+    assert_int_equal(n, 409);
 }
 
 static void test_a_key_counts_once(void **state)
@@ -336,6 +356,7 @@ int main(void)
         EACH(test_an_error_rolls_all_back),
         EACH(test_calls_of_all_kinds_take_part),
         EACH(test_a_state_may_be_cleared),
+        EACH(test_the_largest_state_is_written),
         EACH(test_only_what_was_saved_is_written),
         EACH(test_opposite_transfers_end),
         EACH(test_a_batch_that_fails_changes_nothing),

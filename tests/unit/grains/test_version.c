@@ -9,11 +9,11 @@
 #include "lab.h"
 #include "version.teff.h"
 
-enum { METHODS = 6, KEYS = 24, CALLERS = 2, ROUNDS = 40 };
+enum { METHODS = 8, KEYS = 24, CALLERS = 2, ROUNDS = 40 };
 
 static lab *l;
 static _Atomic int deactivated, told, held;
-static _Atomic bool gate, old_ones_fail;
+static _Atomic bool gate, old_ones_fail, may_put_more, has_put_more;
 
 /* ---- the grain, as each silo hosts it ---- */
 
@@ -26,6 +26,15 @@ typedef struct build {
 static build old, without, newest; /* versions 1, 0 and 3; only newest has Undo */
 static const teff_type_info *hosted;
 static intptr_t next_silo;
+
+static const teff_method *find_method(const teff_type_info *info, const char *name)
+{
+    for (size_t i = 0; i < info->n_methods; i++)
+        if (strcmp(strrchr(info->methods[i].name, '.') + 1, name) == 0)
+            return &info->methods[i];
+    fail_msg("no method %s", name);
+    return NULL;
+}
 
 static teff_err add(version_tally *self, const version_number *in, version_number *out)
 {
@@ -65,6 +74,24 @@ static teff_err undo(version_tally *self, const version_number *in, version_numb
     return version_tally_save(self);
 }
 
+static void wait_for(teff_ctx *ctx, const _Atomic bool *flag)
+{
+    while (!*flag)
+        teffi_ctx_sleep(ctx, 1);
+}
+
+static teff_err both(version_tally *self, const version_number *in, version_number *out)
+{
+    const teff_key to = {.kind = TEFF_KEY_STRING, .text = "t"};
+    const teff_method *put = find_method(&old.info, "Put");
+    teff_call calls[2];
+    teff_err err = teff_ask_async(self->ctx, &old.info, &to, put, &in->base, NULL, &calls[0]);
+    wait_for(self->ctx, &may_put_more);
+    err = err ? err : teff_ask_async(self->ctx, &old.info, &to, put, &in->base, NULL, &calls[1]);
+    has_put_more = true;
+    return err ? err : teff_await_all(self->ctx, calls, 2);
+}
+
 /* The generated call: this caller has version 2. */
 static teff_err pass(version_tally *self, const version_number *in, version_number *out)
 {
@@ -99,6 +126,8 @@ static void host(teff_silo *silo)
                                                   .where = where,
                                                   .tell = tell,
                                                   .hold = hold,
+                                                  .put = hold,
+                                                  .both = both,
                                                   .undo = undo,
                                                   .pass = pass,
                                                   .on_activate = begin,
@@ -121,15 +150,6 @@ static void make_build(build *b, uint32_t version, bool undoes)
 }
 
 /* ---- callers ---- */
-
-static const teff_method *find_method(const teff_type_info *info, const char *name)
-{
-    for (size_t i = 0; i < info->n_methods; i++)
-        if (strcmp(strrchr(info->methods[i].name, '.') + 1, name) == 0)
-            return &info->methods[i];
-    fail_msg("no method %s", name);
-    return NULL;
-}
 
 /* A call by a program that was built with info. */
 static teff_err ask(teff_ctx *ctx, const teff_type_info *info, const char *key, const char *method,
@@ -321,6 +341,37 @@ static void test_a_running_turn_ends_first(void **state)
     teff_cancel_free(opt.cancel);
 }
 
+/* A grain does not move while a transaction has locked it: its requests start past those of newer
+ * callers, whose methods the old silo does not know. */
+static void test_a_transaction_ends_first(void **state)
+{
+    const teff_key root = {.kind = TEFF_KEY_STRING, .text = "r"},
+                   to = {.kind = TEFF_KEY_STRING, .text = "t"};
+    version_number in = VERSION__NUMBER__INIT;
+    ProtobufCMessage *out;
+    teff_ctx *ctx = l->ctx[0];
+    teff_call puts, undoes;
+    teff_type_info beside = old.info;
+    (void)state;
+    beside.placement = TEFF_PLACE_PREFER_LOCAL;
+    lab_ok(ctx, ask(ctx, &beside, "r", "Add", 1, NULL));
+    lab_ok(ctx, ask(ctx, &beside, "t", "Add", 1, NULL));
+    int at = roll(&version_tally_info);
+    in.n = 10;
+    lab_ok(ctx, teff_ask_async(ctx, &beside, &root, find_method(&beside, "Both"), &in.base, NULL,
+                               &puts));
+    lab_until(held == 1);
+    lab_ok(ctx, teff_ask_async(ctx, &version_tally_info, &to,
+                               find_method(&version_tally_info, "Undo"), &in.base, NULL, &undoes));
+    may_put_more = true;
+    lab_until(has_put_more);
+    gate = true;
+    lab_ok(ctx, teff_await(ctx, puts, &out));
+    lab_ok(ctx, teff_await(ctx, undoes, &out));
+    assert_int_equal(((version_number *)(void *)out)->n, 11);
+    assert_int_equal(place_of(ctx, &old.info, "t"), at);
+}
+
 /* What fails an activation on an old silo does not fail a newer caller that waits there. */
 static void test_a_failed_activation_hands_newer_calls_over(void **state)
 {
@@ -411,7 +462,7 @@ static int setup(void **state)
     hosted = &old.info;
     next_silo = 0;
     deactivated = told = held = 0;
-    gate = old_ones_fail = false;
+    gate = old_ones_fail = may_put_more = has_put_more = false;
     l = lab_open_more(2, host);
     return 0;
 }
@@ -419,7 +470,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    gate = true;
+    gate = may_put_more = true;
     lab_close(l);
     return 0;
 }
@@ -436,6 +487,7 @@ int main(void)
         CASE(test_a_call_in_place_sees_the_version),
         CASE(test_one_way_and_clients),
         CASE(test_a_running_turn_ends_first),
+        CASE(test_a_transaction_ends_first),
         CASE(test_a_failed_activation_hands_newer_calls_over),
         CASE(test_old_and_new_callers_at_once),
     };
