@@ -29,7 +29,7 @@ static void begin_conn(const link_door *door, teffi_stream *stream)
     teffi_link *link = door->link;
     bool crowded = false;
     pthread_mutex_lock(&link->conns.lock);
-    teffi_conn *conn = link->freeing ? NULL : teffi_driver_open(link, false);
+    teffi_conn *conn = link->freeing ? NULL : teffi_driver_new_conn(link, false);
     if (conn) {
         conn->at_gateway = door->door == TEFFI_DOOR_GATEWAY;
         crowded = kill_oldest_pending(link);

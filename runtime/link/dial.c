@@ -33,7 +33,7 @@ static void on_dialled(void *arg, const teffi_stream_result *result)
 static teffi_conn *new_dial(teffi_link *link, const char *address)
 {
     teffi_transport *transport = link->conns.transport;
-    teffi_conn *conn = link->freeing ? NULL : teffi_driver_open(link, true);
+    teffi_conn *conn = link->freeing ? NULL : teffi_driver_new_conn(link, true);
     if (!conn)
         return NULL;
     conn->dial = transport->ops->dial_new(transport, address, on_dialled, conn);

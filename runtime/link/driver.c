@@ -15,7 +15,7 @@ void teffi_driver_end(teffi_conn *conn)
     teffi_conn_unref(conn);
 }
 
-void teffi_driver_sweep(teffi_link *link)
+void teffi_driver_resume_waiting(teffi_link *link)
 {
     teffi_queue ready = {0};
     teffi_reserve_sweep(&link->conns, &ready);
@@ -56,7 +56,7 @@ static bool take_bye(teffi_conn *conn)
     if (conn->receiver.bye_came)
         return teffi_receiver_malformed(conn, "a second goodbye");
     conn->receiver.bye_came = true;
-    teffi_goodbye_heard(conn);
+    teffi_goodbye_handle_bye(conn);
     return true;
 }
 
@@ -90,7 +90,7 @@ static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
         return true;
     if (conn->state == CONN_UP && !refusal)
         return take_control(conn, frame);
-    return teffi_handshake_frame(conn, frame);
+    return teffi_handshake_take_frame(conn, frame);
 }
 
 /* Moves messages to the batch, and handles other frames. out: why it stopped; never
@@ -239,7 +239,7 @@ void teffi_driver_init(teffi_link *link)
     link->conns.written = on_written;
 }
 
-teffi_conn *teffi_driver_open(teffi_link *link, bool dialled)
+teffi_conn *teffi_driver_new_conn(teffi_link *link, bool dialled)
 {
     teffi_conn *conn = teffi_conn_new(&link->conns, dialled);
     if (!conn)
@@ -289,7 +289,7 @@ static void report_batch(teffi_conn *conn)
         link->events.message(link->arg, &conn->handshake.remote,
                              teffi_container(at, teffi_msg, link));
     if (r->batch_acks)
-        teffi_goodbye_acknowledged(conn);
+        teffi_goodbye_handle_bye_ack(conn);
     r->batch_acks = false;
     if (r->batch_is_last)
         teffi_driver_end(conn);
@@ -354,7 +354,7 @@ static void report_all(link_peer *peer)
     for (link_event *event; (event = teffi_peer_next_event(peer));)
         report_event(peer, event);
     pthread_mutex_lock(&conns->lock);
-    bool gone = teffi_peer_settle(peer);
+    bool gone = teffi_peer_remove_unused(peer);
     pthread_cond_broadcast(&conns->changed);
     pthread_mutex_unlock(&conns->lock);
     if (gone)

@@ -29,7 +29,7 @@ static void clear_routes_to(link_peer *peer)
     teffi_conn_carry(peer->out, 0);
 }
 
-void teffi_goodbye_heard(teffi_conn *conn)
+void teffi_goodbye_handle_bye(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
     link_peer *peer = conn->peer;
@@ -50,7 +50,7 @@ static void kill_pair(const link_peer *peer)
         teffi_conn_kill(peer->out);
 }
 
-void teffi_goodbye_acknowledged(teffi_conn *conn)
+void teffi_goodbye_handle_bye_ack(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
     pthread_mutex_lock(&conns->lock);
@@ -62,7 +62,7 @@ void teffi_goodbye_acknowledged(teffi_conn *conn)
 }
 
 /* conns.lock held. Says goodbye now, or as soon as there is a connection. */
-static void say_or_remember_goodbye(link_peer *peer)
+static void begin_goodbye(link_peer *peer)
 {
     if (peer->goodbye == GOODBYE_NOT_SAID)
         peer->goodbye = GOODBYE_SAID;
@@ -80,13 +80,13 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
         clear_routes_to(peer);
         peer->redial_ns = 0;
         if (clean) {
-            say_or_remember_goodbye(peer);
+            begin_goodbye(peer);
         } else {
             if (peer->goodbye == GOODBYE_SAID)
                 peer->goodbye = GOODBYE_NOT_SAID; /* no BYE again; a late BYE_ACK is ignored */
             kill_pair(peer);
         }
-        gone = teffi_peer_settle(peer);
+        gone = teffi_peer_remove_unused(peer);
     }
     pthread_mutex_unlock(&link->conns.lock);
     teffi_sender_write_own(&link->conns);
@@ -122,7 +122,7 @@ static void begin_leaving(teffi_link *link)
     for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link)) {
         teffi_conn_carry(c, 0);
         if (c->peer)
-            say_or_remember_goodbye(c->peer);
+            begin_goodbye(c->peer);
         else if (c->dialled)
             teffi_conn_kill(c);
     }

@@ -7,7 +7,7 @@
 enum { SILOS_MAX = 4096 }; /* accepted and UP */
 
 /* A copy: identify() may change the link's hello at the same time. */
-static teffi_hello own_hello(teffi_conn *conn)
+static teffi_hello copy_own_hello(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
     pthread_mutex_lock(&link->conns.lock);
@@ -22,10 +22,10 @@ static const teffi_secret *find_secret(teffi_conn *conn, uint32_t dialler_role)
 }
 
 /* Makes this node's greeting. Its nonce is random, and kept to check the peer's echo. */
-static teffi_greeting own_greeting(teffi_conn *conn)
+static teffi_greeting make_own_greeting(teffi_conn *conn)
 {
     const teffi_platform *p = conn->conns->platform;
-    teffi_greeting g = {.hello = own_hello(conn)};
+    teffi_greeting g = {.hello = copy_own_hello(conn)};
     uint64_t random[2] = {p->random(p->arg), p->random(p->arg)};
     memcpy(conn->handshake.nonce, random, sizeof conn->handshake.nonce);
     memcpy(g.nonce, random, sizeof g.nonce);
@@ -42,7 +42,7 @@ static void send_greeting(teffi_conn *conn, const teffi_greeting *g)
 /* Without memory for the digest, this side refuses the acceptor's proof. */
 void teffi_handshake_begin(teffi_conn *conn)
 {
-    teffi_greeting g = own_greeting(conn);
+    teffi_greeting g = make_own_greeting(conn);
     g.secret = find_secret(conn, g.hello.role) != NULL;
     if (g.secret)
         (void)!teffi_proof_digest(&g, conn->handshake.own_digest);
@@ -159,7 +159,7 @@ static bool prove_to_dialler(teffi_conn *conn, const teffi_secret *secret,
 static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_link *link = teffi_link_of(conn);
-    teffi_greeting own = own_greeting(conn);
+    teffi_greeting own = make_own_greeting(conn);
     char text[TEFF_TEXT_MAX];
     link_counter which;
     teffi_mismatch mismatch = teffi_hello_check(&own.hello, &peer->hello, text);
@@ -169,7 +169,7 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
     if (wrong_door)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, wrong_door);
     const teffi_secret *secret = find_secret(conn, peer->hello.role);
-    const char *missing = teffi_secrets_missing(peer->secret, secret);
+    const char *missing = teffi_secrets_find_missing(peer->secret, secret);
     if (missing)
         return refuse_secret(conn, missing);
     pthread_mutex_lock(&link->conns.lock);
@@ -236,7 +236,7 @@ static bool accept_peer(teffi_conn *conn)
     link_counter which;
     pthread_mutex_lock(&link->conns.lock);
     const char *conflict = find_conflict(link, remote, conn->handshake.sequence, &which);
-    link_peer *peer = conflict ? NULL : teffi_peer_make(link, remote->node);
+    link_peer *peer = conflict ? NULL : teffi_peer_find_or_add(link, remote->node);
     if (peer) {
         if (remote->role == TEFFI_ROLE_SILO)
             teffi_peer_check_newest(link, remote->node, true); /* true: remembers it */
@@ -306,7 +306,7 @@ static bool establish_conn(teffi_conn *conn, const teffi_ack *ack)
     pthread_mutex_lock(&link->conns.lock);
     link_peer *peer = conn->peer;
     if (!peer && !link->leaving)
-        peer = teffi_peer_make(link, conn->handshake.remote.node);
+        peer = teffi_peer_find_or_add(link, conn->handshake.remote.node);
     if (peer && !link->freeing && conn->ending.cause != CONN_REPLACED) {
         up = become_outgoing(conn, peer);
         if (up)
@@ -339,7 +339,7 @@ static bool prove_to_acceptor(const teffi_conn *conn, const teffi_secret *secret
 /* Dialler: checks the acceptor's hello, and makes conn UP. out: false: the connection ends. */
 static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
 {
-    teffi_hello self = own_hello(conn);
+    teffi_hello self = copy_own_hello(conn);
     char text[TEFF_TEXT_MAX];
     if (memcmp(peer->echo, conn->handshake.nonce, sizeof peer->echo) != 0)
         return teffi_receiver_malformed(conn, "the response belongs to another connection");
@@ -353,7 +353,7 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
     const teffi_secret *secret = find_secret(conn, self.role);
     teffi_ack ack = {{0}, {0}};
     memcpy(ack.echo, peer->nonce, sizeof ack.echo);
-    const char *missing = teffi_secrets_missing(secret, peer->secret);
+    const char *missing = teffi_secrets_find_missing(secret, peer->secret);
     if (missing)
         return refuse_secret(conn, missing);
     if (secret && !prove_to_acceptor(conn, secret, peer, &ack))
@@ -380,7 +380,7 @@ static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
     return false;
 }
 
-bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame)
+bool teffi_handshake_take_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     const uint8_t *payload;
     size_t len;
@@ -401,7 +401,7 @@ bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame)
 
 /* out: why the handshake broke. A peer that refuses our certificate usually closes before it sends
  * an alert, so some texts list the possible causes. */
-static const char *handshake_break_text(const teffi_conn *conn, const teffi_stream_result *result)
+static const char *get_break_text(const teffi_conn *conn, const teffi_stream_result *result)
 {
     if (conn->liveness.given_up)
         return "no response in time";
@@ -427,7 +427,7 @@ void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *r
 {
     bool tls = result->end == TEFFI_STREAM_NO_CERTIFICATE || result->end == TEFFI_STREAM_NO_TLS;
     bool ours = result->end == TEFFI_STREAM_CLOSED; /* killed by this side, which logs failures */
-    const char *why = handshake_break_text(conn, result);
+    const char *why = get_break_text(conn, result);
     if (conn->dialled && !conn->ending.why && !ours)
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %s",
                             conn->target, why);

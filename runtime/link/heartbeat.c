@@ -8,8 +8,8 @@ enum {
     SILENT_HEARTBEATS = 5,
     HELD_UP_HEARTBEATS = 2,  /* a longer gap between two scans: this process was held up */
     PARTIAL_HEARTBEATS = 10, /* longest time for a frame, or for a step of a large one */
-    LOOK_MIN_MS = 5,         /* between two scans */
-    LOOK_MAX_MS = 250,
+    SCAN_MIN_MS = 5,         /* between two scans */
+    SCAN_MAX_MS = 250,
 };
 
 /* Is since_ns more than limit_ns before now_ns? out: false also if since_ns is 0: none. */
@@ -81,11 +81,11 @@ static void serve_need(teffi_conn *conn, conn_need need)
 static bool may_judge(teffi_link *link, uint64_t now_ns)
 {
     uint64_t beat_ns = link->heartbeat_ms * 1000000ull;
-    bool held_up = is_older(link->looked_ns, now_ns, HELD_UP_HEARTBEATS * beat_ns);
+    bool held_up = is_older(link->scanned_ns, now_ns, HELD_UP_HEARTBEATS * beat_ns);
     if (held_up && !link->held_up)
         link->judge_from_ns = now_ns + SILENT_HEARTBEATS * beat_ns;
     link->held_up = held_up;
-    link->looked_ns = now_ns;
+    link->scanned_ns = now_ns;
     return now_ns >= link->judge_from_ns;
 }
 
@@ -100,12 +100,12 @@ static void serve_due_conns(teffi_link *link, uint64_t now_ns)
         if (find_need(c, now_ns, judge) == NEED_NONE)
             continue;
         teffi_conn_ref(c);
-        c->next_look = due;
+        c->next_due = due;
         due = c;
     }
     pthread_mutex_unlock(&link->conns.lock);
     for (teffi_conn *next; due; due = next) {
-        next = due->next_look;
+        next = due->next_due;
         serve_need(due, find_need(due, now_ns, judge));
         teffi_conn_unref(due);
     }
@@ -135,18 +135,18 @@ static uint64_t clamp_ns(uint64_t value, uint64_t min, uint64_t max)
     return value < min ? min : value > max ? max : value;
 }
 
-/* conns.lock held. Scans come four times per heartbeat, within LOOK_MIN_MS .. LOOK_MAX_MS; every
- * LOOK_MIN_MS during a shutdown; earlier for a redial. out: ns until the next scan. */
-static uint64_t next_look_ns(const teffi_link *link, uint64_t redial_ns, uint64_t now_ns)
+/* conns.lock held. Scans come four times per heartbeat, within SCAN_MIN_MS .. SCAN_MAX_MS; every
+ * SCAN_MIN_MS during a shutdown; earlier for a redial. out: ns until the next scan. */
+static uint64_t get_scan_delay_ns(const teffi_link *link, uint64_t redial_ns, uint64_t now_ns)
 {
-    uint64_t ns = clamp_ns(link->heartbeat_ms / 4, LOOK_MIN_MS, LOOK_MAX_MS) * 1000000u;
+    uint64_t ns = clamp_ns(link->heartbeat_ms / 4, SCAN_MIN_MS, SCAN_MAX_MS) * 1000000u;
     if (link->leaving)
-        ns = LOOK_MIN_MS * 1000000u;
+        ns = SCAN_MIN_MS * 1000000u;
     return redial_ns == UINT64_MAX ? ns : clamp_ns(redial_ns - now_ns, 1000000u, ns);
 }
 
 /* Scans all connections and peers once. out: ns until the next scan; 0: the link is being freed. */
-static uint64_t look_at_all(teffi_link *link)
+static uint64_t scan_all(teffi_link *link)
 {
     uint64_t now_ns = teffi_conns_now(&link->conns);
     (void)teffi_block_reclaim(now_ns);
@@ -154,11 +154,11 @@ static uint64_t look_at_all(teffi_link *link)
     serve_due_conns(link, now_ns);
     uint64_t redial_ns = redial_peers(link, now_ns);
     teffi_accept_retry(link);
-    teffi_driver_sweep(link);
+    teffi_driver_resume_waiting(link);
     teffi_driver_reap(link);
     pthread_mutex_lock(&link->conns.lock);
     pthread_cond_broadcast(&link->conns.changed);
-    uint64_t ns = link->freeing ? 0 : next_look_ns(link, redial_ns, now_ns);
+    uint64_t ns = link->freeing ? 0 : get_scan_delay_ns(link, redial_ns, now_ns);
     pthread_mutex_unlock(&link->conns.lock);
     return ns;
 }
@@ -203,13 +203,13 @@ static void sleep_until_asked(teffi_link *link, uint64_t ns)
 
 static void run_ticker(void *arg)
 {
-    for (uint64_t ns; (ns = look_at_all(arg));)
+    for (uint64_t ns; (ns = scan_all(arg));)
         sleep_until_asked(arg, ns);
 }
 
 teff_err teffi_link_heartbeat_start(teffi_link *link)
 {
-    link->looked_ns = teffi_conns_now(&link->conns);
+    link->scanned_ns = teffi_conns_now(&link->conns);
     return teffi_thread_start(&link->ticker, "teff-link", run_ticker, link);
 }
 

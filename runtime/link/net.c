@@ -26,7 +26,7 @@ static teff_err add_peer(teffi_net *net, teffi_node_id id, const char *address)
     if (!id.silo || (id.silo & TEFFI_CLIENT_BIT) || !teffi_address_ok(address))
         return TEFF_E_INVALID;
     pthread_mutex_lock(&link->conns.lock);
-    link_peer *peer = link->leaving ? NULL : teffi_peer_make(link, id);
+    link_peer *peer = link->leaving ? NULL : teffi_peer_find_or_add(link, id);
     teff_err err = peer ? TEFF_OK : link->leaving ? TEFF_E_CLOSED : TEFF_E_NOMEM;
     if (peer)
         teffi_peer_know(peer, address);
@@ -85,9 +85,9 @@ static void free_link(teffi_net *net)
     teffi_sender_write_coalesced(&link->conns); /* the last kept frames but those of events */
     (void)teffi_client_reader_expire(&link->conns, true);
     kill_all(&link->conns);
-    teffi_driver_sweep(link);
+    teffi_driver_resume_waiting(link);
     free_conns(link);
-    teffi_peers_forget(link);
+    teffi_peers_fini(link);
     free_link_memory(link);
 }
 

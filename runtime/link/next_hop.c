@@ -11,7 +11,7 @@
 
 /* out: the cache entry for a node. A weak hash is enough: clients that choose colliding ids only
  * make the sends to themselves uncached. */
-static teffi_conn *_Atomic *route_to(teffi_link *link, uint64_t node)
+static teffi_conn *_Atomic *find_route(teffi_link *link, uint64_t node)
 {
     return &link->routes[teffi_mix64(node ^ link->secret.k0) % LINK_ROUTES];
 }
@@ -23,7 +23,7 @@ static void set_route(teffi_link *link, uint64_t node, teffi_conn *conn)
         return;
     teffi_conn_carry(conn, node);
     /* release: publishes the connection and its lock, pairs with send_cached() */
-    atomic_store_explicit(route_to(link, node), conn, memory_order_release);
+    atomic_store_explicit(find_route(link, node), conn, memory_order_release);
 }
 
 /* conns.lock held. Finds or creates the connection that carries messages to a node.
@@ -75,7 +75,7 @@ static bool send_cached(teffi_link *link, teffi_node_id to, teffi_msg *msg, teff
     size_t room, body_len;
     uint64_t node = teffi_node_word(to);
     /* acquire: pairs with set_route() */
-    teffi_conn *conn = atomic_load_explicit(route_to(link, node), memory_order_acquire);
+    teffi_conn *conn = atomic_load_explicit(find_route(link, node), memory_order_acquire);
     if (!conn)
         return false;
     *err = teffi_frame_room(msg, link->conns.frame_max_bytes, &room, &body_len);

@@ -22,6 +22,6 @@ void teffi_secrets_fini(link_secrets *secrets);
 /* teffi_secrets_find - in: role of the dialler. out: the secret of such connections; NULL: none. */
 const teffi_secret *teffi_secrets_find(const link_secrets *secrets, uint32_t role);
 
-/* teffi_secrets_missing - has only one side a secret? out: why they do not connect, in words for
+/* teffi_secrets_find_missing - has only one side a secret? out: why they do not connect, in words for
  * both sides; NULL: both have one, or none. */
-const char *teffi_secrets_missing(bool dialler_has, bool acceptor_has);
+const char *teffi_secrets_find_missing(bool dialler_has, bool acceptor_has);

@@ -30,8 +30,8 @@ void teffi_accept_retry(teffi_link *link);
 /* teffi_driver_init - set the callbacks of the connections' streams. */
 void teffi_driver_init(teffi_link *link);
 
-/* teffi_driver_open - conns.lock held; make a connection, not listed yet. out: NULL: no memory. */
-teffi_conn *teffi_driver_open(teffi_link *link, bool dialled);
+/* teffi_driver_new_conn - conns.lock held; make a connection, not listed yet. out: NULL: no memory. */
+teffi_conn *teffi_driver_new_conn(teffi_link *link, bool dialled);
 
 /* teffi_driver_read - handle the buffered frames, then receive more.
  * in:   the reader's reference, taken over. */
@@ -40,9 +40,9 @@ void teffi_driver_read(teffi_conn *conn);
 /* teffi_driver_end - end the connection and report its end. in: a reference, dropped. */
 void teffi_driver_end(teffi_conn *conn);
 
-/* teffi_driver_sweep - resume the connections that need not wait for memory any longer.
+/* teffi_driver_resume_waiting - resume the connections that need not wait for memory any longer.
  * teffi_driver_reap - free the connections without references. runs: the ticker; link free. */
-void teffi_driver_sweep(teffi_link *link);
+void teffi_driver_resume_waiting(teffi_link *link);
 void teffi_driver_reap(teffi_link *link);
 
 /* ---- handshake.c: until the connection is UP, by its reader. See message/hello.h ---- */
@@ -50,9 +50,9 @@ void teffi_driver_reap(teffi_link *link);
 /* teffi_handshake_begin - send the dialler's hello. */
 void teffi_handshake_begin(teffi_conn *conn);
 
-/* teffi_handshake_frame - handle a frame that arrives before UP. out: false: the connection
+/* teffi_handshake_take_frame - handle a frame that arrives before UP. out: false: the connection
  * ends. */
-bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame);
+bool teffi_handshake_take_frame(teffi_conn *conn, const teffi_frame *frame);
 
 /* teffi_handshake_report_break - the stream ended before UP: note the cause, and count and log a
  * failed dial or TLS handshake. */
@@ -66,10 +66,10 @@ void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *r
 void teffi_goodbye_say(link_peer *peer);
 void teffi_goodbye_acknowledge(teffi_conn *conn);
 
-/* teffi_goodbye_heard - handle a BYE: send nothing more to the peer, and acknowledge.
- * teffi_goodbye_acknowledged - handle a BYE_ACK: if BYE was said, kill the peer's connections. */
-void teffi_goodbye_heard(teffi_conn *conn);
-void teffi_goodbye_acknowledged(teffi_conn *conn);
+/* teffi_goodbye_handle_bye - handle a BYE: send nothing more to the peer, and acknowledge.
+ * teffi_goodbye_handle_bye_ack - handle a BYE_ACK: if BYE was said, kill the peer's connections. */
+void teffi_goodbye_handle_bye(teffi_conn *conn);
+void teffi_goodbye_handle_bye_ack(teffi_conn *conn);
 
 /* ---- ending.c: redial, goodbye, events ---- */
 
