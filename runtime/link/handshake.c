@@ -427,7 +427,7 @@ static const char *get_break_text(const teffi_conn *conn, const teffi_stream_res
 void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool tls = result->end == TEFFI_STREAM_NO_CERTIFICATE || result->end == TEFFI_STREAM_NO_TLS;
-    bool ours = result->end == TEFFI_STREAM_CLOSED; /* this side killed it, and logged any failure */
+    bool ours = result->end == TEFFI_STREAM_CLOSED; /* this side killed it and logged any failure */
     const char *why = get_break_text(conn, result);
     if (conn->dialled && !conn->ending.why && !ours)
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %s",
