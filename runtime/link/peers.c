@@ -80,6 +80,7 @@ bool teffi_peer_remove_unused(link_peer *peer)
     return true;
 }
 
+/* Drops the table's references without conns.lock, which teffi_peer_unref() takes. */
 void teffi_peers_fini(teffi_link *link)
 {
     teffi_conns *conns = &link->conns;
@@ -97,8 +98,8 @@ void teffi_peers_fini(teffi_link *link)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* A set holds silos with equal hashes. A silo that is not in its set is accepted; to note it, the
- * entry that was noted longest ago is replaced. */
+/* A set holds silos with equal hashes. If the silo is not in its set, the result is true, and to
+ * note the silo, the entry that was noted longest ago is replaced. */
 bool teffi_peer_check_newest(teffi_link *link, teffi_node_id id, bool note)
 {
     link_seen_silo *set = link->peers.seen[teffi_mix64(id.silo) % LINK_SEEN_SETS];

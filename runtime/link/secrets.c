@@ -1,4 +1,4 @@
-/* secrets.c - the secrets of a link. */
+/* secrets.c - reads the secrets of a link, and finds the one for a connection. */
 #include "link/secrets.h"
 
 #include <string.h>
