@@ -1,5 +1,5 @@
-/* net.h - the interface that carries messages between nodes. The link implements it; the simulator
- * has its own.
+/* net.h - the interface that carries messages between nodes. Two implementations: the link, and the
+ * simulator of the tests.
  * Way:     process/node -> [net] -> frame -> link ===> link -> frame -> [net] -> process/node
  * Threads: functions: any. Events: the transport's threads, workers, the ticker, a client's thread
  *          in wait; one at a time per peer, unless noted. An event must not block or call free. */
