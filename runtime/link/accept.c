@@ -4,10 +4,10 @@
 #include "base/error.h"
 #include "link/steps.h"
 
-enum { PENDING_MAX = 1024 }; /* accepted connections in their handshake */
+enum { PENDING_MAX = 1024 }; /* most accepted connections in their handshake */
 
-/* conns.lock held. If PENDING_MAX handshakes are pending, kills the oldest that is not killed yet,
- * which is the last such one in the list. out: true: one was killed. */
+/* conns.lock held. If PENDING_MAX handshakes are pending, kills the oldest one that is not killed
+ * yet: new connections go to the head of the list. out: true: one was killed. */
 static bool kill_oldest_pending(teffi_link *link)
 {
     teffi_conn *oldest = NULL;
@@ -23,13 +23,14 @@ static bool kill_oldest_pending(teffi_link *link)
     return oldest;
 }
 
-/* Makes a connection of an accepted stream, and begins to read. in: stream, taken over. */
+/* Makes a connection of an accepted stream, and begins to read. Frees the stream if there is no
+ * memory, or the link is being freed. in: stream, taken over. */
 static void begin_conn(const link_door *door, teffi_stream *stream)
 {
     teffi_link *link = door->link;
     bool crowded = false;
     pthread_mutex_lock(&link->conns.lock);
-    teffi_conn *conn = link->freeing ? NULL : teffi_driver_open(link, false);
+    teffi_conn *conn = link->freeing ? NULL : teffi_driver_new_conn(link, false);
     if (conn) {
         conn->at_gateway = door->door == TEFFI_DOOR_GATEWAY;
         crowded = kill_oldest_pending(link);
@@ -62,7 +63,7 @@ void teffi_accept_done(void *arg, const teffi_stream_result *result)
         begin_conn(door, result->stream);
     pthread_mutex_lock(&link->conns.lock);
     bool again = !link->freeing && result->end != TEFFI_STREAM_CLOSED;
-    door->accept_again = again && result->end; /* failed: the ticker calls teffi_accept_retry() */
+    door->accept_again = again && result->end; /* if it failed, teffi_accept_retry() tries again */
     pthread_mutex_unlock(&link->conns.lock);
     if (again && !result->end)
         accept_next(door);

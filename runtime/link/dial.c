@@ -7,7 +7,7 @@ static void end_failed_dial(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool late = conn->liveness.given_up;
     teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, late ? "no response in time" : result->text);
-    if (result->end != TEFFI_STREAM_CLOSED) /* closed by this side is not a failure */
+    if (result->end != TEFFI_STREAM_CLOSED) /* CLOSED: this side cancelled it, so no failure */
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.256s: %s",
                             conn->target, conn->ending.why_text);
     teffi_driver_end(conn);
@@ -28,12 +28,12 @@ static void on_dialled(void *arg, const teffi_stream_result *result)
     teffi_driver_read(conn);
 }
 
-/* conns.lock held. Makes and lists a connection with a dial, which is not started yet.
+/* conns.lock held. Makes a connection with a dial that is not started yet, and lists it.
  * out:  NULL: no memory, or the link is being freed. */
 static teffi_conn *new_dial(teffi_link *link, const char *address)
 {
     teffi_transport *transport = link->conns.transport;
-    teffi_conn *conn = link->freeing ? NULL : teffi_driver_open(link, true);
+    teffi_conn *conn = link->freeing ? NULL : teffi_driver_new_conn(link, true);
     if (!conn)
         return NULL;
     conn->dial = transport->ops->dial_new(transport, address, on_dialled, conn);
@@ -60,7 +60,7 @@ teffi_conn *teffi_dial_new(link_peer *peer)
     remote->role = TEFFI_ROLE_SILO;
     memcpy(remote->address, peer->address, sizeof remote->address);
     peer->out = conn;
-    conn->sender.peer_left = peer->left; /* without its lock: nothing is sent on it yet */
+    conn->sender.peer_left = peer->left; /* conn->lock is not needed: nothing is sent on it yet */
     peer->redial_ns = 0;
     return conn;
 }

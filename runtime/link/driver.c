@@ -15,7 +15,7 @@ void teffi_driver_end(teffi_conn *conn)
     teffi_conn_unref(conn);
 }
 
-void teffi_driver_sweep(teffi_link *link)
+void teffi_driver_resume_waiting(teffi_link *link)
 {
     teffi_queue ready = {0};
     teffi_reserve_sweep(&link->conns, &ready);
@@ -50,13 +50,13 @@ void teffi_driver_reap(teffi_link *link)
 
 /* ---- reading ---- */
 
-/* Handles a BYE, of which a connection may have one. out: false: the connection is broken. */
+/* Handles a BYE. A second one on a connection is a violation. out: false: conn is broken. */
 static bool take_bye(teffi_conn *conn)
 {
     if (conn->receiver.bye_came)
         return teffi_receiver_malformed(conn, "a second goodbye");
     conn->receiver.bye_came = true;
-    teffi_goodbye_heard(conn);
+    teffi_goodbye_handle_bye(conn);
     return true;
 }
 
@@ -90,7 +90,7 @@ static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
         return true;
     if (conn->state == CONN_UP && !refusal)
         return take_control(conn, frame);
-    return teffi_handshake_frame(conn, frame);
+    return teffi_handshake_take_frame(conn, frame);
 }
 
 /* Moves messages to the batch, and handles other frames. out: why it stopped; never
@@ -108,9 +108,9 @@ static receive_step digest_frames(teffi_conn *conn)
     return step;
 }
 
-/* Appends the batch to the peer's event queue, unless a newer connection has replaced this one. The
- * lock covers the check of `cause` too, so that the newer one cannot post its up event in between.
- * out:  false: replaced, and the batch was freed. */
+/* Appends the batch to the peer's event queue, unless a newer connection has replaced this one.
+ * conns.lock is held for the check of `cause` and the post, so that the newer connection cannot
+ * post its up event in between. out: false: replaced, and the batch was freed. */
 static bool post_batch(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
@@ -126,7 +126,7 @@ static bool post_batch(teffi_conn *conn)
     return false;
 }
 
-/* Act on `step`: post the batch, wait for memory, receive more, or end the connection.
+/* Acts on `step`: posts the batch, waits for memory, receives more, or ends the connection.
  * in:   the reader's reference, passed on to the batch or to the next receive. */
 static void continue_reading(teffi_conn *conn, receive_step step)
 {
@@ -173,12 +173,13 @@ static void release_read(teffi_inbound *batch)
 }
 
 /* Lets the executor choose the thread that handles the received bytes; without an executor it is
- * this one. The chosen thread holds its own reference until it is done: freeing a connection waits
- * for this callback, and must not wait for the turns that the thread runs. */
+ * this one. The executor may run turns on this thread, within the callback of the stream. Freeing a
+ * stream waits for its callback, so the executor holds a reference until those turns have ended:
+ * otherwise the ticker, which frees connections, would wait for them. */
 static void submit_read(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
-    /* A polling thread that is no worker must not run turns: it only passes the messages on. */
+    /* A polling thread that is no worker must not run turns, so it does not borrow a processor. */
     bool here = conn->conns->polling.poller && !teffi_conns_on_worker(conn->conns);
     if (!exec || !exec->ops->inbound || here) {
         teffi_driver_read(conn);
@@ -189,9 +190,9 @@ static void submit_read(teffi_conn *conn)
     exec->ops->inbound(exec, &conn->receiver.inbound);
 }
 
-/* Reads at once on a worker or a waiting client thread, which may run the turns of what it reads.
- * The other threads that run deferred work (the ticker, and the monitor in place of a worker in a
- * long turn) must not run turns: they begin an asynchronous receive. */
+/* Runs a deferred read. A worker or a waiting client thread reads at once, and may run the turns of
+ * what it reads. Other threads must not run turns, so they begin an asynchronous receive: the
+ * ticker, and the monitor, which runs the deferred work of a worker that is in a long turn. */
 static void run_deferred_read(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);
@@ -239,7 +240,7 @@ void teffi_driver_init(teffi_link *link)
     link->conns.written = on_written;
 }
 
-teffi_conn *teffi_driver_open(teffi_link *link, bool dialled)
+teffi_conn *teffi_driver_new_conn(teffi_link *link, bool dialled)
 {
     teffi_conn *conn = teffi_conn_new(&link->conns, dialled);
     if (!conn)
@@ -268,7 +269,7 @@ bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *toke
         return false;
     do
         *tokens = teffi_parker_take(&parker->parker, UINT64_MAX);
-    while (!*tokens); /* 0: woken late, for a token that was taken before */
+    while (!*tokens); /* 0: it returned early, without a token */
     teffi_conn *given = teffi_client_reader_take(&link->conns, &reader, tokens);
     if (given)
         teffi_driver_read(given);
@@ -278,7 +279,7 @@ bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *toke
 
 /* ---- events to the owner ---- */
 
-/* Reports the messages, then reads on. in: the reader's reference, taken over. */
+/* Reports the messages of a batch, then reads more. in: the reader's reference, taken over. */
 static void report_batch(teffi_conn *conn)
 {
     const teffi_link *link = teffi_link_of(conn);
@@ -289,7 +290,7 @@ static void report_batch(teffi_conn *conn)
         link->events.message(link->arg, &conn->handshake.remote,
                              teffi_container(at, teffi_msg, link));
     if (r->batch_acks)
-        teffi_goodbye_acknowledged(conn);
+        teffi_goodbye_handle_bye_ack(conn);
     r->batch_acks = false;
     if (r->batch_is_last)
         teffi_driver_end(conn);
@@ -298,8 +299,8 @@ static void report_batch(teffi_conn *conn)
 }
 
 /* Reports the end of a connection: to its dial if it was never UP, otherwise as a down event. A
- * clean end is an event only if no other connection of the peer is UP. No part of unopened messages
- * was sent, so they go back to the owner as unsent. */
+ * clean end is an event only if no other connection of the peer is UP. Then returns the unopened
+ * messages to the owner as unsent, because no part of them was sent. */
 static void report_down(link_peer *peer, teffi_conn *conn)
 {
     teffi_link *link = peer->owner;
@@ -354,7 +355,7 @@ static void report_all(link_peer *peer)
     for (link_event *event; (event = teffi_peer_next_event(peer));)
         report_event(peer, event);
     pthread_mutex_lock(&conns->lock);
-    bool gone = teffi_peer_settle(peer);
+    bool gone = teffi_peer_remove_unused(peer);
     pthread_cond_broadcast(&conns->changed);
     pthread_mutex_unlock(&conns->lock);
     if (gone)
@@ -368,7 +369,7 @@ static void drain_events(link_peer *peer)
     teffi_conns *conns = &peer->owner->conns; /* lives longer than the peer */
     if (teffi_peer_begin_drain(peer))
         report_all(peer);
-    /* This thread may never wait, so it writes now the frames that it has coalesced, also if it
-     * reported no event: when the link is freed, no ticker would write them later. */
+    /* Write the frames that this thread keeps for coalescing, even if it reported no event: it may
+     * never call wait, and while the link is freed no ticker writes them later. */
     teffi_sender_write_own(conns);
 }

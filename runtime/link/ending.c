@@ -43,15 +43,15 @@ static bool detach_conn(teffi_conn *conn, link_peer *peer)
 }
 
 /* Does conn have unsent messages? Messages to a silo use the connection that we dialled. On the one
- * that the silo dialled, only goodbyes can be unsent, and they do not count. */
+ * that the silo dialled, only control frames can be unsent, and they do not count. */
 static bool has_unsent(teffi_conn *conn)
 {
     bool carries = conn->dialled || conn->handshake.remote.role == TEFFI_ROLE_CLIENT;
     return teffi_sender_has_unsent(conn) && carries;
 }
 
-/* Two silos have a connection in each direction. They break together: the response to a request on
- * one travels on the other, and the caller must learn that it is lost. */
+/* Two silos have a connection in each direction. If one breaks, the other is killed: the response
+ * to a request on one uses the other, and the caller must learn that the response is lost. */
 void teffi_ending_break(teffi_conn *conn)
 {
     if (!conn || conn->state != CONN_UP)
@@ -61,7 +61,8 @@ void teffi_ending_break(teffi_conn *conn)
     teffi_conn_kill(conn);
 }
 
-/* conns.lock held. Post the down event, at most once per connection. */
+/* conns.lock held. Posts the down event, at most once per connection; none if conn was never UP and
+ * there is nothing to report. */
 static void post_down(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;
@@ -107,9 +108,9 @@ void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
 }
 
 /* conns.lock held. Decides whether the end is clean, and detaches conn from its peer. If conn was
- * UP and broke by itself, the other connection of its pair ends, too. A BYE that was not answered
- * yet is said again on the connection that is left, unless BYE_ACK is there, which has the peer
- * close it. */
+ * UP and broke by itself, the other connection of its pair ends, too. If the peer has not
+ * acknowledged our BYE yet, appends BYE to the remaining connection; not if our BYE_ACK is there,
+ * because the peer closes that connection when it gets BYE_ACK. */
 static void end_for_peer(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;
@@ -152,7 +153,7 @@ bool teffi_ending_begin(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
     if (teffi_sender_close(conn)) {
-        teffi_conn_kill(conn); /* so that the write ends soon, whose callback calls this again */
+        teffi_conn_kill(conn); /* ends the write soon; its callback calls this function again */
         return false;
     }
     pthread_mutex_lock(&link->conns.lock);

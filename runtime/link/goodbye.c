@@ -1,7 +1,7 @@
 /* goodbye.c - BYE and BYE_ACK: a peer leaves or is removed, or this link shuts down.
- * The leaving node sends BYE after everything it accepted. Its peer stops accepting, sends what is
- * pending and then BYE_ACK. Then the leaving node closes. So no accepted message is lost on either
- * side. */
+ * The leaving node sends BYE after all messages that it accepted. Its peer accepts no more, sends
+ * what is pending, and then BYE_ACK. Then the leaving node closes. So no accepted message is lost
+ * on either side. */
 #include "link/steps.h"
 
 void teffi_goodbye_say(link_peer *peer)
@@ -22,14 +22,14 @@ void teffi_goodbye_acknowledge(teffi_conn *conn)
 }
 
 /* conns.lock held. Takes the peer's connections out of the route cache, so that later sends reach
- * find_conn(), which refuses them. */
+ * find_conn() in next_hop.c, which refuses them. */
 static void clear_routes_to(link_peer *peer)
 {
     teffi_conn_carry(peer->in, 0);
     teffi_conn_carry(peer->out, 0);
 }
 
-void teffi_goodbye_heard(teffi_conn *conn)
+void teffi_goodbye_handle_bye(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
     link_peer *peer = conn->peer;
@@ -50,7 +50,7 @@ static void kill_pair(const link_peer *peer)
         teffi_conn_kill(peer->out);
 }
 
-void teffi_goodbye_acknowledged(teffi_conn *conn)
+void teffi_goodbye_handle_bye_ack(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
     pthread_mutex_lock(&conns->lock);
@@ -61,8 +61,9 @@ void teffi_goodbye_acknowledged(teffi_conn *conn)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* conns.lock held. Says goodbye now, or as soon as there is a connection. */
-static void say_or_remember_goodbye(link_peer *peer)
+/* conns.lock held. Appends BYE to a connection of the peer, if there is one. If that one breaks
+ * before BYE_ACK arrives, end_for_peer() appends BYE to the remaining one. */
+static void begin_goodbye(link_peer *peer)
 {
     if (peer->goodbye == GOODBYE_NOT_SAID)
         peer->goodbye = GOODBYE_SAID;
@@ -80,13 +81,13 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
         clear_routes_to(peer);
         peer->redial_ns = 0;
         if (clean) {
-            say_or_remember_goodbye(peer);
+            begin_goodbye(peer);
         } else {
             if (peer->goodbye == GOODBYE_SAID)
-                peer->goodbye = GOODBYE_NOT_SAID; /* no BYE again; a late BYE_ACK is ignored */
+                peer->goodbye = GOODBYE_NOT_SAID; /* say no BYE again, ignore a late BYE_ACK */
             kill_pair(peer);
         }
-        gone = teffi_peer_settle(peer);
+        gone = teffi_peer_remove_unused(peer);
     }
     pthread_mutex_unlock(&link->conns.lock);
     teffi_sender_write_own(&link->conns);
@@ -113,8 +114,8 @@ void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id)
 
 /* ---- shutdown of the link ---- */
 
-/* Says goodbye to all peers, and kills dials to an address: they have no peer yet, and once leaving
- * is set, establish_conn() makes none, so they cannot come up. */
+/* Says goodbye to all connected peers, and kills the dials to an address. Such a dial has no peer
+ * yet, and cannot come up: establish_conn() makes no peer while `leaving` is set. */
 static void begin_leaving(teffi_link *link)
 {
     pthread_mutex_lock(&link->conns.lock);
@@ -122,7 +123,7 @@ static void begin_leaving(teffi_link *link)
     for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link)) {
         teffi_conn_carry(c, 0);
         if (c->peer)
-            say_or_remember_goodbye(c->peer);
+            begin_goodbye(c->peer);
         else if (c->dialled)
             teffi_conn_kill(c);
     }

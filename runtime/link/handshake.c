@@ -1,13 +1,13 @@
-/* handshake.c - hello, hello, ack. A hello is checked against the cluster, the address, the secret,
- * earlier connections and the owner. */
+/* handshake.c - exchanges hello, hello, ack. A hello is checked against the cluster, the listener,
+ * the secret and earlier connections; then the owner may refuse it. */
 #include "link/steps.h"
 
 #include <string.h>
 
 enum { SILOS_MAX = 4096 }; /* accepted and UP */
 
-/* A copy: identify() may change the link's hello at the same time. */
-static teffi_hello own_hello(teffi_conn *conn)
+/* out: a copy of the link's hello: identify() may change that at the same time. */
+static teffi_hello copy_own_hello(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
     pthread_mutex_lock(&link->conns.lock);
@@ -21,11 +21,11 @@ static const teffi_secret *find_secret(teffi_conn *conn, uint32_t dialler_role)
     return teffi_secrets_find(&teffi_link_of(conn)->secrets, dialler_role);
 }
 
-/* Makes this node's greeting. Its nonce is random, and kept to check the peer's echo. */
-static teffi_greeting own_greeting(teffi_conn *conn)
+/* Makes this node's greeting. Its nonce is random; conn keeps it to check the peer's echo. */
+static teffi_greeting make_own_greeting(teffi_conn *conn)
 {
     const teffi_platform *p = conn->conns->platform;
-    teffi_greeting g = {.hello = own_hello(conn)};
+    teffi_greeting g = {.hello = copy_own_hello(conn)};
     uint64_t random[2] = {p->random(p->arg), p->random(p->arg)};
     memcpy(conn->handshake.nonce, random, sizeof conn->handshake.nonce);
     memcpy(g.nonce, random, sizeof g.nonce);
@@ -39,10 +39,10 @@ static void send_greeting(teffi_conn *conn, const teffi_greeting *g)
     teffi_sender_control(conn, TEFFI_FRAME_HELLO, payload, teffi_hello_pack(g, payload));
 }
 
-/* Without memory for the digest, this side refuses the acceptor's proof. */
+/* If there is no memory for the digest, prove_to_acceptor() fails later. */
 void teffi_handshake_begin(teffi_conn *conn)
 {
-    teffi_greeting g = own_greeting(conn);
+    teffi_greeting g = make_own_greeting(conn);
     g.secret = find_secret(conn, g.hello.role) != NULL;
     if (g.secret)
         (void)!teffi_proof_digest(&g, conn->handshake.own_digest);
@@ -67,16 +67,16 @@ static bool send_refusal(teffi_conn *conn, const char *text)
     return true;
 }
 
-/* An acceptor sends the reason to the dialler. out: false: the connection ends now. true: it ends
- * once the reason is written. */
+/* Refuses the peer. An acceptor sends the reason, a dialler does not. out: false: the connection
+ * ends now. true: it ends once the reason is written. */
 static bool refuse_peer(teffi_conn *conn, link_counter which, const char *text)
 {
     note_refusal(conn, which, text);
     return !conn->dialled && send_refusal(conn, text);
 }
 
-/* The same, but a dialler sends the reason, too: it is the first that sees that secrets differ, and
- * the acceptor's log must say so. */
+/* As refuse_peer(), but a dialler sends the reason, too. It checks the acceptor's proof before it
+ * sends its own, so without the reason the acceptor's log would not show that secrets differ. */
 static bool refuse_secret(teffi_conn *conn, const char *text)
 {
     note_refusal(conn, LINK_REFUSED_SECRET, text);
@@ -92,15 +92,15 @@ static const link_counter refusals[] = {
     [TEFFI_MISMATCH_IDENTITY] = LINK_REFUSED_IDENTITY,
 };
 
-/* conns.lock held. During the shutdown, a new connection is accepted only from a peer that is still
- * connected and has not sent BYE_ACK: its BYE_ACK ends the new connection, too. */
+/* conns.lock held. May this peer, NULL: unknown, connect anew during the shutdown? Only if it is
+ * still connected and has not sent BYE_ACK: its BYE_ACK then ends the new connection, too. */
 static bool is_for_goodbye(const link_peer *peer)
 {
     return peer && (peer->in || peer->out) && peer->goodbye != GOODBYE_ACKNOWLEDGED;
 }
 
-/* conns.lock held. May the peer of this hello connect? A connection that replaces another is not
- * checked for room. out: why it is refused, counted by *which; NULL: it is not refused. */
+/* conns.lock held. Does earlier state forbid this connection? The limits of silos and clients do
+ * not apply if it replaces another. out: why it is refused, counted by *which; NULL: it is not. */
 static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uint64_t sequence,
                                  link_counter *which)
 {
@@ -121,9 +121,9 @@ static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uin
     return link->conns.clients_up < link->clients_max ? NULL : "too many clients are connected";
 }
 
-/* Are only clients, or only silos, accepted where this peer has connected? What a hello says of its
- * role counts only with that: at a gateway's address a certificate of the clients' authority is
- * enough. out: why it is refused; NULL: it is not refused. */
+/* Checks that the listener accepts the role in the peer's hello. A node could otherwise claim to be
+ * a silo at the gateway, where a certificate of the clients' authority is enough. out: why it is
+ * refused; NULL: it is not refused. */
 static const char *find_wrong_door(teffi_conn *conn, const teffi_hello *peer)
 {
     const teffi_link *link = teffi_link_of(conn);
@@ -135,7 +135,7 @@ static const char *find_wrong_door(teffi_conn *conn, const teffi_hello *peer)
     return NULL;
 }
 
-/* out: false: the owner refuses the peer, with text. */
+/* Reports the hello event. out: false: the owner refuses the peer, with text. */
 static bool ask_owner(teffi_conn *conn, const teffi_hello *peer, char *text)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -143,7 +143,7 @@ static bool ask_owner(teffi_conn *conn, const teffi_hello *peer, char *text)
     return link->events.hello(link->arg, peer, text) == TEFF_OK;
 }
 
-/* Acceptor: adds the proof to its hello, and keeps the one that the dialler must send.
+/* Acceptor: adds the proof to its hello, and keeps the proof that the dialler's ACK must have.
  * out: false: no memory. */
 static bool prove_to_dialler(teffi_conn *conn, const teffi_secret *secret,
                              const teffi_greeting *peer, teffi_greeting *own)
@@ -159,7 +159,7 @@ static bool prove_to_dialler(teffi_conn *conn, const teffi_secret *secret,
 static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_link *link = teffi_link_of(conn);
-    teffi_greeting own = own_greeting(conn);
+    teffi_greeting own = make_own_greeting(conn);
     char text[TEFF_TEXT_MAX];
     link_counter which;
     teffi_mismatch mismatch = teffi_hello_check(&own.hello, &peer->hello, text);
@@ -169,7 +169,7 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
     if (wrong_door)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, wrong_door);
     const teffi_secret *secret = find_secret(conn, peer->hello.role);
-    const char *missing = teffi_secrets_missing(peer->secret, secret);
+    const char *missing = teffi_secrets_find_missing(peer->secret, secret);
     if (missing)
         return refuse_secret(conn, missing);
     pthread_mutex_lock(&link->conns.lock);
@@ -226,9 +226,9 @@ static void bring_conn_up(teffi_conn *conn, link_peer *peer)
     teffi_peer_post(peer, &conn->up_event, EVENT_UP, conn);
 }
 
-/* Acceptor: makes conn UP after the ACK, which proves that the hello was not a replay, and with a
- * secret that the dialler knows it. The other checks are repeated, because two connections of one
- * node may be in their handshake at the same time. out: false: the connection ends. */
+/* Acceptor: makes conn UP after a valid ACK, which proves that the hello was not a replay, and that
+ * the dialler knows the secret, if there is one. Calls find_conflict() again, because two
+ * connections of one node may be in their handshake at the same time. out: false: conn ends. */
 static bool accept_peer(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -236,7 +236,7 @@ static bool accept_peer(teffi_conn *conn)
     link_counter which;
     pthread_mutex_lock(&link->conns.lock);
     const char *conflict = find_conflict(link, remote, conn->handshake.sequence, &which);
-    link_peer *peer = conflict ? NULL : teffi_peer_make(link, remote->node);
+    link_peer *peer = conflict ? NULL : teffi_peer_find_or_add(link, remote->node);
     if (peer) {
         if (remote->role == TEFFI_ROLE_SILO)
             teffi_peer_check_newest(link, remote->node, true); /* true: remembers it */
@@ -252,6 +252,7 @@ static bool accept_peer(teffi_conn *conn)
     return true;
 }
 
+/* Acceptor: checks the dialler's ACK, and makes conn UP. out: false: the connection ends. */
 static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
     teffi_ack ack;
@@ -265,8 +266,8 @@ static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
     return accept_peer(conn);
 }
 
-/* Where a peer that was dialled by address is dialled again. A client uses the same address: what
- * a silo advertises is for silos. */
+/* out: where to redial a peer that was dialled by address. A silo uses the address that the peer
+ * advertises. That one is for silos, so a client uses the address that it has dialled. */
 static const char *get_redial_address(const teffi_conn *conn)
 {
     bool client = conn->conns->role == TEFFI_ROLE_CLIENT;
@@ -279,7 +280,7 @@ static const char *get_redial_address(const teffi_conn *conn)
 static bool become_outgoing(teffi_conn *conn, link_peer *peer)
 {
     teffi_conn *old = peer->out;
-    if (!conn->peer) /* otherwise dialled for a peer; if that was removed since, it stays so */
+    if (!conn->peer) /* a conn dialled for a peer must not make it known again after peer_remove */
         teffi_peer_know(peer, peer->known ? peer->address : get_redial_address(conn));
     peer->dial_failed = false;
     peer->backoff_ms = 0;
@@ -291,7 +292,7 @@ static bool become_outgoing(teffi_conn *conn, link_peer *peer)
         teffi_conn_kill(old);
     }
     peer->out = conn;
-    pthread_mutex_lock(&conn->lock); /* if it was dialled for the peer, it takes messages already */
+    pthread_mutex_lock(&conn->lock); /* a conn dialled for the peer accepts messages already */
     conn->sender.peer_left = peer->left;
     pthread_mutex_unlock(&conn->lock);
     return true;
@@ -306,12 +307,12 @@ static bool establish_conn(teffi_conn *conn, const teffi_ack *ack)
     pthread_mutex_lock(&link->conns.lock);
     link_peer *peer = conn->peer;
     if (!peer && !link->leaving)
-        peer = teffi_peer_make(link, conn->handshake.remote.node);
+        peer = teffi_peer_find_or_add(link, conn->handshake.remote.node);
     if (peer && !link->freeing && conn->ending.cause != CONN_REPLACED) {
         up = become_outgoing(conn, peer);
         if (up)
             bring_conn_up(conn, peer);
-        else /* so that its end is reported after the events of the connection that is UP */
+        else /* its end must be reported after the events of the connection that is UP */
             set_peer(conn, peer);
         conn->handshake.not_needed = !up;
     }
@@ -339,7 +340,7 @@ static bool prove_to_acceptor(const teffi_conn *conn, const teffi_secret *secret
 /* Dialler: checks the acceptor's hello, and makes conn UP. out: false: the connection ends. */
 static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
 {
-    teffi_hello self = own_hello(conn);
+    teffi_hello self = copy_own_hello(conn);
     char text[TEFF_TEXT_MAX];
     if (memcmp(peer->echo, conn->handshake.nonce, sizeof peer->echo) != 0)
         return teffi_receiver_malformed(conn, "the response belongs to another connection");
@@ -353,7 +354,7 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
     const teffi_secret *secret = find_secret(conn, self.role);
     teffi_ack ack = {{0}, {0}};
     memcpy(ack.echo, peer->nonce, sizeof ack.echo);
-    const char *missing = teffi_secrets_missing(secret, peer->secret);
+    const char *missing = teffi_secrets_find_missing(secret, peer->secret);
     if (missing)
         return refuse_secret(conn, missing);
     if (secret && !prove_to_acceptor(conn, secret, peer, &ack))
@@ -362,9 +363,9 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
     return establish_conn(conn, &ack);
 }
 
-/* Records and logs the peer's reason. A dialler's refusal is counted as LINK_REFUSED_SECRET: this
- * side has checked cluster, version and role before, so the reason is almost always the proof.
- * out: false, always: the connection ends. */
+/* Records and logs the peer's reason. A dialler sends a refusal only if the secrets or the proofs
+ * differ (refuse_secret()), so an acceptor counts it as LINK_REFUSED_SECRET. out: false, always:
+ * the connection ends. */
 static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
     char text[TEFF_TEXT_MAX];
@@ -380,7 +381,7 @@ static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
     return false;
 }
 
-bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame)
+bool teffi_handshake_take_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     const uint8_t *payload;
     size_t len;
@@ -401,7 +402,7 @@ bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame)
 
 /* out: why the handshake broke. A peer that refuses our certificate usually closes before it sends
  * an alert, so some texts list the possible causes. */
-static const char *handshake_break_text(const teffi_conn *conn, const teffi_stream_result *result)
+static const char *get_break_text(const teffi_conn *conn, const teffi_stream_result *result)
 {
     if (conn->liveness.given_up)
         return "no response in time";
@@ -426,8 +427,8 @@ static const char *handshake_break_text(const teffi_conn *conn, const teffi_stre
 void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool tls = result->end == TEFFI_STREAM_NO_CERTIFICATE || result->end == TEFFI_STREAM_NO_TLS;
-    bool ours = result->end == TEFFI_STREAM_CLOSED; /* killed by this side, which logs failures */
-    const char *why = handshake_break_text(conn, result);
+    bool ours = result->end == TEFFI_STREAM_CLOSED; /* this side killed it and logged any failure */
+    const char *why = get_break_text(conn, result);
     if (conn->dialled && !conn->ending.why && !ours)
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %s",
                             conn->target, why);

@@ -1,18 +1,19 @@
-/* heartbeat.c - scans all connections and peers periodically, on the ticker: sends heartbeats,
- * closes silent peers and late handshakes, redials, and frees connections that have ended. */
+/* heartbeat.c - the ticker: scans all connections and peers periodically, sends heartbeats, kills
+ * silent connections and late handshakes, redials, and frees connections that have ended. Between
+ * scans it runs delayed writes and reads. */
 #include "memory/pool.h"
 #include "memory/slab.h"
 #include "link/steps.h"
 
 enum {
-    SILENT_HEARTBEATS = 5,
+    SILENT_HEARTBEATS = 5,   /* longest time for a receive or a write, in heartbeats */
     HELD_UP_HEARTBEATS = 2,  /* a longer gap between two scans: this process was held up */
-    PARTIAL_HEARTBEATS = 10, /* longest time for a frame, or for a step of a large one */
-    LOOK_MIN_MS = 5,         /* between two scans */
-    LOOK_MAX_MS = 250,
+    PARTIAL_HEARTBEATS = 10, /* longest time for a frame, or for PARTIAL_STEP of a large one */
+    SCAN_MIN_MS = 5,         /* between two scans */
+    SCAN_MAX_MS = 250,
 };
 
-/* Is since_ns more than limit_ns before now_ns? out: false also if since_ns is 0: none. */
+/* Is since_ns more than limit_ns before now_ns? Never if since_ns is 0, which means none. */
 static bool is_older(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
 {
     return since_ns && now_ns > since_ns && now_ns - since_ns > limit_ns;
@@ -26,7 +27,7 @@ typedef enum conn_need {
     NEED_BEAT
 } conn_need;
 
-/* What must be done for the connection? in: judge: it may be killed now if it is late or silent. */
+/* Finds what must be done for conn. in: judge: conn may be killed now if it is late or silent. */
 static conn_need find_need(const teffi_conn *conn, uint64_t now_ns, bool judge)
 {
     const conn_liveness *l = &conn->liveness;
@@ -75,22 +76,22 @@ static void serve_need(teffi_conn *conn, conn_need need)
     }
 }
 
-/* conns.lock held. May peers be killed as late or silent? If this process was held up, their bytes
- * may be unread, so not for SILENT_HEARTBEATS from now on. Of several late scans in a row only the
- * first starts this time: where every scan is late, peers are judged all the same. */
+/* conns.lock held. May connections be killed as late or silent? Not for SILENT_HEARTBEATS after a
+ * late scan: this process was held up, so bytes of its peers may be unread. Of several late scans
+ * in a row only the first starts this time; else nothing is killed where every scan is late. */
 static bool may_judge(teffi_link *link, uint64_t now_ns)
 {
     uint64_t beat_ns = link->heartbeat_ms * 1000000ull;
-    bool held_up = is_older(link->looked_ns, now_ns, HELD_UP_HEARTBEATS * beat_ns);
+    bool held_up = is_older(link->scanned_ns, now_ns, HELD_UP_HEARTBEATS * beat_ns);
     if (held_up && !link->held_up)
         link->judge_from_ns = now_ns + SILENT_HEARTBEATS * beat_ns;
     link->held_up = held_up;
-    link->looked_ns = now_ns;
+    link->scanned_ns = now_ns;
     return now_ns >= link->judge_from_ns;
 }
 
-/* Serves each connection that needs something. Serving may end a connection, so it happens without
- * conns.lock; the need may have changed by then, so it is determined again. */
+/* Serves each connection that needs something. Serving may end a connection, so conns.lock is not
+ * held then; the need may have changed by then, so find_need() is called again. */
 static void serve_due_conns(teffi_link *link, uint64_t now_ns)
 {
     teffi_conn *due = NULL;
@@ -100,18 +101,18 @@ static void serve_due_conns(teffi_link *link, uint64_t now_ns)
         if (find_need(c, now_ns, judge) == NEED_NONE)
             continue;
         teffi_conn_ref(c);
-        c->next_look = due;
+        c->next_due = due;
         due = c;
     }
     pthread_mutex_unlock(&link->conns.lock);
     for (teffi_conn *next; due; due = next) {
-        next = due->next_look;
+        next = due->next_due;
         serve_need(due, find_need(due, now_ns, judge));
         teffi_conn_unref(due);
     }
 }
 
-/* Dials the peers whose redial is due. out: when the next one is due; UINT64_MAX: never. */
+/* Dials the peers whose redial is due. out: when the next redial is due; UINT64_MAX: never. */
 static uint64_t redial_peers(teffi_link *link, uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
@@ -135,18 +136,19 @@ static uint64_t clamp_ns(uint64_t value, uint64_t min, uint64_t max)
     return value < min ? min : value > max ? max : value;
 }
 
-/* conns.lock held. Scans come four times per heartbeat, within LOOK_MIN_MS .. LOOK_MAX_MS; every
- * LOOK_MIN_MS during a shutdown; earlier for a redial. out: ns until the next scan. */
-static uint64_t next_look_ns(const teffi_link *link, uint64_t redial_ns, uint64_t now_ns)
+/* conns.lock held. Scans run four times per heartbeat, within SCAN_MIN_MS .. SCAN_MAX_MS; every
+ * SCAN_MIN_MS during a shutdown; earlier for a redial. out: ns until the next scan. */
+static uint64_t get_scan_delay_ns(const teffi_link *link, uint64_t redial_ns, uint64_t now_ns)
 {
-    uint64_t ns = clamp_ns(link->heartbeat_ms / 4, LOOK_MIN_MS, LOOK_MAX_MS) * 1000000u;
+    uint64_t ns = clamp_ns(link->heartbeat_ms / 4, SCAN_MIN_MS, SCAN_MAX_MS) * 1000000u;
     if (link->leaving)
-        ns = LOOK_MIN_MS * 1000000u;
+        ns = SCAN_MIN_MS * 1000000u;
     return redial_ns == UINT64_MAX ? ns : clamp_ns(redial_ns - now_ns, 1000000u, ns);
 }
 
-/* Scans all connections and peers once. out: ns until the next scan; 0: the link is being freed. */
-static uint64_t look_at_all(teffi_link *link)
+/* Scans all connections and peers once; reclaims memory. out: ns until the next scan; 0: the link
+ * is being freed. */
+static uint64_t scan_all(teffi_link *link)
 {
     uint64_t now_ns = teffi_conns_now(&link->conns);
     (void)teffi_block_reclaim(now_ns);
@@ -154,11 +156,11 @@ static uint64_t look_at_all(teffi_link *link)
     serve_due_conns(link, now_ns);
     uint64_t redial_ns = redial_peers(link, now_ns);
     teffi_accept_retry(link);
-    teffi_driver_sweep(link);
+    teffi_driver_resume_waiting(link);
     teffi_driver_reap(link);
     pthread_mutex_lock(&link->conns.lock);
     pthread_cond_broadcast(&link->conns.changed);
-    uint64_t ns = link->freeing ? 0 : next_look_ns(link, redial_ns, now_ns);
+    uint64_t ns = link->freeing ? 0 : get_scan_delay_ns(link, redial_ns, now_ns);
     pthread_mutex_unlock(&link->conns.lock);
     return ns;
 }
@@ -183,7 +185,7 @@ static void run_delayed(teffi_link *link)
         atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);
 }
 
-/* Sleep until a scan is requested, at most ns. Meanwhile run delayed writes and reads. The thread
+/* Sleeps until a scan is requested, at most ns; meanwhile runs delayed writes and reads. The thread
  * sleeps on a parker, because nng's timers use up to a millisecond of CPU time at each expiry. */
 static void sleep_until_asked(teffi_link *link, uint64_t ns)
 {
@@ -203,13 +205,13 @@ static void sleep_until_asked(teffi_link *link, uint64_t ns)
 
 static void run_ticker(void *arg)
 {
-    for (uint64_t ns; (ns = look_at_all(arg));)
+    for (uint64_t ns; (ns = scan_all(arg));)
         sleep_until_asked(arg, ns);
 }
 
 teff_err teffi_link_heartbeat_start(teffi_link *link)
 {
-    link->looked_ns = teffi_conns_now(&link->conns);
+    link->scanned_ns = teffi_conns_now(&link->conns);
     return teffi_thread_start(&link->ticker, "teff-link", run_ticker, link);
 }
 

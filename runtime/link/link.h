@@ -12,7 +12,7 @@
 
 enum { LINK_ROUTES = 4096 };
 
-/* An address that the link listens on. The sides of the handshake differ: handshake.c. */
+/* A listener of the link. Which roles may connect to it: find_wrong_door() in handshake.c. */
 typedef struct link_door {
     struct teffi_link *link; /* immutable after init */
     teffi_door door;         /* the same */
@@ -28,7 +28,7 @@ typedef struct teffi_link {
     /* immutable after init */
     teffi_net_events events;
     void *arg;
-    teffi_sipkey secret; /* hash key of the tables by node, because clients choose their ids */
+    teffi_sipkey secret; /* key of the hashes of node ids, because clients choose their ids */
     uint32_t heartbeat_ms, hello_timeout_ms, clients_max;
     link_secrets secrets;
     teffi_thread ticker; /* set by its start */
@@ -43,7 +43,7 @@ typedef struct teffi_link {
     link_door doors[TEFFI_DOORS]; /* as each member says */
 
     /* owner: the ticker */
-    uint64_t looked_ns;     /* time of the last scan */
+    uint64_t scanned_ns;    /* time of the last scan */
     uint64_t judge_from_ns; /* earliest time to kill late and silent connections */
     bool held_up;           /* the last scan was late: this process was held up */
 } teffi_link;
@@ -70,9 +70,9 @@ teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 
 /* teffi_accept_done - callback of the transport: take the accepted stream, and accept the next.
  * arg: a door.
- * teffi_link_heartbeat_start - start the ticker thread. in: the link is complete otherwise.
+ * teffi_link_heartbeat_start - start the ticker thread. in: the link, initialized but for that.
  * errs: TEFF_E_IO.
- * teffi_link_heartbeat_stop - wait until that thread has ended. in: link->freeing is set. */
+ * teffi_link_heartbeat_stop - end that thread, and wait for it. in: link->freeing is set. */
 void teffi_accept_done(void *arg, const teffi_stream_result *result);
 TEFF_MUST_USE teff_err teffi_link_heartbeat_start(teffi_link *link);
 void teffi_link_heartbeat_stop(teffi_link *link);

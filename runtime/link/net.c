@@ -1,4 +1,4 @@
-/* net.c - creates and frees a link, and implements the ops of teffi_net.
+/* net.c - creates and frees a link: its options, its transport, and the table of its ops.
  * Threads: the transport's, and the link's ticker. */
 #include "link/link.h"
 
@@ -26,7 +26,7 @@ static teff_err add_peer(teffi_net *net, teffi_node_id id, const char *address)
     if (!id.silo || (id.silo & TEFFI_CLIENT_BIT) || !teffi_address_ok(address))
         return TEFF_E_INVALID;
     pthread_mutex_lock(&link->conns.lock);
-    link_peer *peer = link->leaving ? NULL : teffi_peer_make(link, id);
+    link_peer *peer = link->leaving ? NULL : teffi_peer_find_or_add(link, id);
     teff_err err = peer ? TEFF_OK : link->leaving ? TEFF_E_CLOSED : TEFF_E_NOMEM;
     if (peer)
         teffi_peer_know(peer, address);
@@ -70,8 +70,8 @@ static void free_conns(teffi_link *link)
     teffi_driver_reap(link);
 }
 
-/* Each connection must end in a callback. So deferred reads are begun before the streams are
- * closed, and connections that wait for memory are resumed after. */
+/* Frees the link. Each connection must end in a callback. So deferred reads are begun before the
+ * streams are closed, and connections that wait for memory are resumed after that. */
 static void free_link(teffi_net *net)
 {
     teffi_link *link = (teffi_link *)net;
@@ -82,12 +82,12 @@ static void free_link(teffi_net *net)
     pthread_mutex_unlock(&link->conns.lock);
     link->conns.transport->ops->stop_listeners(link->conns.transport);
     teffi_link_heartbeat_stop(link);
-    teffi_sender_write_coalesced(&link->conns); /* the last kept frames but those of events */
+    teffi_sender_write_coalesced(&link->conns); /* drain_events() writes those of later events */
     (void)teffi_client_reader_expire(&link->conns, true);
     kill_all(&link->conns);
-    teffi_driver_sweep(link);
+    teffi_driver_resume_waiting(link);
     free_conns(link);
-    teffi_peers_forget(link);
+    teffi_peers_fini(link);
     free_link_memory(link);
 }
 
@@ -131,7 +131,7 @@ static void init_doors(teffi_link *link)
         link->doors[i] = (link_door){.link = link, .door = (teffi_door)i};
 }
 
-/* By default the transport is the one of the build option, but nng with TLS. */
+/* TEFFI_TRANSPORT_DEFAULT stands for nng with TLS; without TLS, for the build option's choice. */
 static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, char *text)
 {
     teffi_transport **transport = &link->conns.transport;
@@ -176,7 +176,7 @@ teff_err teffi_net_link_new(const struct teffi_platform *platform, const teffi_n
         free_link_memory(link);
         return err;
     }
-    teffi_polling_start(&link->conns); /* last: a failure would free what the workers poll */
+    teffi_polling_start(&link->conns); /* last: a later failure would free what the workers poll */
     *net = &link->net;
     return TEFF_OK;
 }

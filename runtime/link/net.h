@@ -1,8 +1,8 @@
-/* net.h - carries messages between nodes. The link is the real one.
+/* net.h - the interface that carries messages between nodes. Two implementations: the link, and the
+ * simulator of the tests.
  * Way:     process/node -> [net] -> frame -> link ===> link -> frame -> [net] -> process/node
- * Threads: functions from any thread; events on the transport's threads, on workers, or on
- *          a client's thread in wait; one at a time per peer; an event must not block and must
- *          not call free. */
+ * Threads: functions: any. Events: the transport's threads, workers, the ticker, a client's thread
+ *          in wait; one at a time per peer, unless noted. An event must not block or call free. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,10 +14,10 @@
 #include "stream/stream.h"
 
 typedef struct teffi_net_events {
-    /* A message from a peer; owned by the receiver of the event. from is the peer of the
-     * connection, proven by its hello (not what the message claims). */
+    /* A message from a peer; owned by the receiver of the event. from: the hello of the connection;
+     * it is not taken from the message. */
     void (*message)(void *arg, const teffi_hello *from, teffi_msg *msg);
-    /* May this peer, which dialled us, connect? Called after the transport's own checks (cluster,
+    /* May this peer, which dialled us, connect? Called after the net's own checks (cluster,
      * version, id clash). hello and gone may run concurrently with other events of the same peer.
      * Returns TEFF_OK, or TEFF_E_REFUSED with text (TEFF_TEXT_MAX bytes). */
     teff_err (*hello)(void *arg, const teffi_hello *peer, char *text);
@@ -29,9 +29,10 @@ typedef struct teffi_net_events {
      * those that unsent returns: fail the calls that wait for this peer. Another connection may
      * still be up. clean: the last connection closed after a goodbye, nothing was lost. */
     void (*down)(void *arg, const teffi_hello *peer, bool clean);
-    /* A request is now part of the bytes written to a node: the down event of that connection comes
-     * later. Not called for a request that unsent returns. Called under a lock of the transport,
-     * from send or after a handshake: must not call the net. */
+    /* A request now belongs to the bytes to be written to a node, so the down event of that
+     * connection comes later. Not called for a request that unsent returns. Called under a lock of
+     * the net, from send or after a handshake, concurrently with other events: must not call the
+     * net. */
     void (*sent)(void *arg, teffi_node_id to, const teffi_msg *request);
     /* A message that send accepted and that was certainly not sent, because no connection could be
      * made. Owned by the receiver of the event; the message borrows nothing. */
@@ -48,28 +49,29 @@ typedef enum teffi_transport_kind {
 } teffi_transport_kind;
 
 typedef struct teffi_net_options {
-    teffi_hello self; /* node, role, cluster, address; versions are the transport's */
+    teffi_hello self; /* node, role, cluster, address; the net sets the versions */
     const teffi_net_events *events;
     void *arg;
     teffi_transport_kind transport;
-    teffi_tls_files tls; /* none: plain tcp; not with the reactor */
+    teffi_tls_files tls; /* none: no TLS; the reactor has no TLS */
     /* Files with the secrets that peers must know, borrowed by net_new; NULL: none. */
     const char *secret_file, *client_secret_file;
     uint32_t frame_max_bytes; /* 0 = 1 MiB + 4 KiB */
     /* 0 = 1,000. A peer silent for 5 heartbeats is considered dead. Must be equal on all nodes. */
     uint32_t heartbeat_ms;
-    /* Queued for one peer; 0 = 64 MiB; responses may take twice that. */
+    /* Most bytes queued for one peer; 0 = 64 MiB. Responses may take twice that, system messages
+     * four times. */
     uint32_t queue_max_bytes;
-    /* Counts received messages and bytes waiting to be written. While it is exceeded, requests for
-     * grains are refused. Borrowed; NULL: no limit. */
+    /* Counts received messages and bytes waiting to be written. While it is exceeded, requests and
+     * one-ways for grains are refused. Borrowed; NULL: no limit. */
     teffi_budget *budget;
-    /* A silo's lease: a time of the platform's clock from which on nothing is written; the
+    /* The end of a silo's lease, by the platform's clock. From then on nothing is written:
      * connections break instead. 0: no limit. Borrowed; may be NULL. */
     const _Atomic uint64_t *until_ns;
     uint32_t hello_timeout_ms; /* the whole handshake; 0 = 10,000 */
     uint32_t clients_max;      /* connected at a time; 0 = 10,000 */
-    /* Runs received batches and deferred writes; it stops before free is called. NULL: batches run
-     * on the transport's threads, writes are not deferred. */
+    /* Runs received batches, deferred reads and deferred writes; it stops before free is called.
+     * NULL: batches run on the transport's threads, writes are not deferred. */
     struct teffi_exec *exec;
 } teffi_net_options;
 
@@ -80,25 +82,27 @@ typedef struct teffi_net_ops {
      * listens at TEFFI_DOOR_GATEWAY accepts clients only there, and silos only at TEFFI_DOOR_SILOS.
      * in: see teffi_address_ok; port 0 = any.
      * text: TEFF_TEXT_MAX bytes or NULL. out: bound, TEFFI_ADDRESS_MAX+1 bytes.
-     * errs: TEFF_E_INVALID (the address), TEFF_E_IO (in use), with text. */
+     * errs: TEFF_E_INVALID (the address; listens already), TEFF_E_IO (in use), with text. */
     teff_err (*listen)(teffi_net *net, teffi_door door, const char *address, char *bound,
                        char *text);
     /* After listen, once: accept connections, including those queued since listen. */
     void (*accept)(teffi_net *net);
-    /* After listen, before the first message: the address and id that hellos carry. */
+    /* Set the address and id that hellos carry. After listen, before the first message. */
     void (*identify)(teffi_net *net, teffi_node_id self, const char *address);
     /* Allow sends to a node. It is dialled at the first send, and redialled when that connection
-     * broke. */
+     * breaks. errs: TEFF_E_INVALID (no silo's id, the address), TEFF_E_CLOSED (after shutdown),
+     * TEFF_E_NOMEM. */
     teff_err (*peer_add)(teffi_net *net, teffi_node_id node, const char *address);
     /* Remove a peer: close its connections, after a goodbye if clean. Later sends: CLOSED. */
     void (*peer_remove)(teffi_net *net, teffi_node_id node, bool clean);
-    /* The peer leaves: from now on requests and one-ways for grains are CLOSED. Other messages are
-     * sent as before, until peer_remove. Messages keep their order across this call. */
+    /* The peer leaves the cluster: from now on send refuses requests and one-ways for grains with
+     * TEFF_E_CLOSED. Other messages are sent as before, until peer_remove. Messages keep their
+     * order across this call. */
     void (*peer_left)(teffi_net *net, teffi_node_id node);
     /* Dial an address whose node is not known (a seed, a gateway). done runs once, on a thread that
-     * events run on. On success it runs after the up event, with the peer's hello; the peer is then
-     * known as if by peer_add. On failure err is TEFF_E_UNREACHABLE or TEFF_E_REFUSED, with a text
-     * that does not contain the address. */
+     * events run on; within dial, if the dial cannot start. On success it runs after the up event,
+     * with the peer's hello; the peer is then known as if by peer_add. On failure err is
+     * TEFF_E_UNREACHABLE or TEFF_E_REFUSED, with a text that does not contain the address. */
     void (*dial)(teffi_net *net, const char *address,
                  void (*done)(void *arg, teff_err err, const teffi_hello *peer, const char *text),
                  void *arg);
@@ -106,19 +110,20 @@ typedef struct teffi_net_ops {
      * client that is connected to us. Messages to one node keep their order.
      * in: msg, moves to the net on TEFF_OK only; on an error it was not sent.
      * errs: TEFF_E_CLOSED (not known, removed, said goodbye), TEFF_E_UNREACHABLE (not connected,
-     * and the last dial failed), TEFF_E_OVERLOADED (its queue is full), TEFF_E_TOO_LARGE,
-     * TEFF_E_NOMEM. */
+     * and the last dial failed; the connection breaks), TEFF_E_OVERLOADED (its queue is full, the
+     * budget is exceeded), TEFF_E_TOO_LARGE, TEFF_E_NOMEM. */
     teff_err (*send)(teffi_net *net, teffi_node_id to, teffi_msg *msg);
     /* Called by a thread outside the executor before it waits for a response. Writes the frames
      * kept for coalescing. On a client it then sleeps on parker until there is a token, and this
      * thread may receive messages and report their events meanwhile.
-     * out: true: it slept and *tokens is set. false: the caller sleeps. May be NULL. */
+     * out: true: it slept and *tokens is set. false: the caller sleeps. The op may be NULL. */
     bool (*wait)(teffi_net *net, teffi_poll_parker *parker, uint32_t *tokens);
     /* Say goodbye to all peers: they stop sending, messages accepted by either side are delivered
      * (message events continue until then), then connections close. Blocks up to timeout_ms.
      * out: TEFF_OK or TEFF_E_TIMEOUT. Only wait and free may follow. */
     teff_err (*shutdown)(teffi_net *net, uint32_t timeout_ms);
-    /* Close all connections at once. No event runs after it has returned. Not from an event. */
+    /* Close all connections at once, and free the net. No event runs after it has returned. Not
+     * from an event. in: may be NULL. */
     void (*free)(teffi_net *net);
 } teffi_net_ops;
 
@@ -126,7 +131,8 @@ struct teffi_net {
     const teffi_net_ops *ops;
 };
 
-/* teffi_net_link_new - the link. Matches platform.net_new. */
+/* teffi_net_link_new - create a link. The type matches platform.net_new.
+ * errs: TEFF_E_NOMEM, TEFF_E_INVALID (a file), TEFF_E_IO (no thread, no descriptor), with text. */
 struct teffi_platform;
 teff_err teffi_net_link_new(const struct teffi_platform *platform, const teffi_net_options *opt,
                             teffi_net **net, char *text);

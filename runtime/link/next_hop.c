@@ -1,17 +1,17 @@
-/* next_hop.c - takes the connection of the route cache, or else the peer's; dials if needed.
+/* next_hop.c - sends on the connection in the route cache, or else on the peer's; dials if needed.
  *
  * A route is the connection that last carried messages to a node with this hash. Routes are written
  * under conns.lock and read without it. Connections in the cache are type-stable while the link
  * lives: a stale route points to a valid conn->lock, and `carries`, checked under it, does not
- * match. While it matches, the list's reference is not dropped, so another one may be taken
- * under conn->lock. */
+ * match. While `carries` matches, the list holds its reference, so a sender that holds conn->lock
+ * may take another one. */
 #include "link/steps.h"
 
 #include "base/hash.h"
 
-/* out: the cache entry for a node. A weak hash is enough: clients that choose colliding ids only
- * make the sends to themselves uncached. */
-static teffi_conn *_Atomic *route_to(teffi_link *link, uint64_t node)
+/* out: the cache entry for a node. A weak hash is enough: nodes with colliding ids replace each
+ * other's route, which makes the sends to them slower, not wrong. */
+static teffi_conn *_Atomic *find_route(teffi_link *link, uint64_t node)
 {
     return &link->routes[teffi_mix64(node ^ link->secret.k0) % LINK_ROUTES];
 }
@@ -23,7 +23,7 @@ static void set_route(teffi_link *link, uint64_t node, teffi_conn *conn)
         return;
     teffi_conn_carry(conn, node);
     /* release: publishes the connection and its lock, pairs with send_cached() */
-    atomic_store_explicit(route_to(link, node), conn, memory_order_release);
+    atomic_store_explicit(find_route(link, node), conn, memory_order_release);
 }
 
 /* conns.lock held. Finds or creates the connection that carries messages to a node.
@@ -75,7 +75,7 @@ static bool send_cached(teffi_link *link, teffi_node_id to, teffi_msg *msg, teff
     size_t room, body_len;
     uint64_t node = teffi_node_word(to);
     /* acquire: pairs with set_route() */
-    teffi_conn *conn = atomic_load_explicit(route_to(link, node), memory_order_acquire);
+    teffi_conn *conn = atomic_load_explicit(find_route(link, node), memory_order_acquire);
     if (!conn)
         return false;
     *err = teffi_frame_room(msg, link->conns.frame_max_bytes, &room, &body_len);

@@ -20,7 +20,7 @@ link_peer *teffi_peer_find(teffi_link *link, teffi_node_id id)
     return peer;
 }
 
-link_peer *teffi_peer_make(teffi_link *link, teffi_node_id id)
+link_peer *teffi_peer_find_or_add(teffi_link *link, teffi_node_id id)
 {
     link_peer *peer = teffi_peer_find(link, id);
     if (peer)
@@ -68,7 +68,7 @@ void teffi_peer_know(link_peer *peer, const char *address)
     memmove(peer->address, address, strlen(address) + 1);
 }
 
-bool teffi_peer_settle(link_peer *peer)
+bool teffi_peer_remove_unused(link_peer *peer)
 {
     if (!peer->listed || peer->known || peer->in || peer->out || !teffi_peer_is_quiet(peer))
         return false;
@@ -80,7 +80,8 @@ bool teffi_peer_settle(link_peer *peer)
     return true;
 }
 
-void teffi_peers_forget(teffi_link *link)
+/* Drops the table's references without conns.lock, which teffi_peer_unref() takes. */
+void teffi_peers_fini(teffi_link *link)
 {
     teffi_conns *conns = &link->conns;
     pthread_mutex_lock(&conns->lock);
@@ -97,8 +98,8 @@ void teffi_peers_forget(teffi_link *link)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* A set holds silos with equal hashes. A silo that is not in its set is accepted; to note it, the
- * entry that was noted longest ago is replaced. */
+/* A set holds silos with equal hashes. If the silo is not in its set, the result is true, and to
+ * note the silo, the entry that was noted longest ago is replaced. */
 bool teffi_peer_check_newest(teffi_link *link, teffi_node_id id, bool note)
 {
     link_seen_silo *set = link->peers.seen[teffi_mix64(id.silo) % LINK_SEEN_SETS];

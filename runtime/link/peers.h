@@ -2,7 +2,8 @@
  * record, from its first connection or peer_add until nothing needs it.
  * Way:     next_hop, handshake, ending -> [peers] -> driver
  * Threads: guarded by conns.lock, except references; events by the peer's own lock.
- * States:  our goodbye: NOT_SAID -> SAID (or to be said) -> ACKNOWLEDGED */
+ * States:  our goodbye: NOT_SAID -> SAID -> ACKNOWLEDGED; back to NOT_SAID by peer_remove without a
+ *          goodbye, or when a removed peer becomes known again. */
 #pragma once
 
 #include <pthread.h>
@@ -14,7 +15,7 @@ struct teffi_link;
 
 typedef enum link_goodbye {
     GOODBYE_NOT_SAID,
-    GOODBYE_SAID,         /* BYE was appended, or will be when there is a connection */
+    GOODBYE_SAID,         /* BYE was appended, or will be once the outgoing connection is open */
     GOODBYE_ACKNOWLEDGED, /* BYE_ACK arrived: all messages of the peer were delivered */
 } link_goodbye;
 
@@ -25,27 +26,28 @@ typedef struct link_peer {
     /* guarded by conns.lock */
     struct link_peer *bucket_next;
     char address[TEFFI_ADDRESS_MAX + 1];
-    teffi_conn *in, *out; /* in is UP; out is of any state but ENDED */
+    teffi_conn *in;       /* accepted, and UP; NULL: none */
+    teffi_conn *out;      /* dialled, in any state but ENDED; NULL: none */
     uint64_t in_sequence; /* newest sequence of an accepted connection */
     uint64_t redial_ns;   /* when the ticker dials again; 0: only a send dials */
     uint32_t backoff_ms;
     link_goodbye goodbye;
     bool listed;      /* in the table */
     bool known;       /* by peer_add or dial, until peer_remove */
-    bool dial_failed; /* the last dial */
-    bool bye_heard;   /* the peer sent BYE: nothing more is sent to it */
+    bool dial_failed; /* the last dial failed: the ticker dials again, a send does not */
+    bool bye_heard;   /* the peer sent BYE: send refuses messages, until it connects again */
     bool left;        /* the peer left the cluster: no more requests for grains */
     /* guarded by lock */
     pthread_mutex_t lock;
     teffi_queue events;
     bool draining; /* a thread reports the events */
     /* owner: the thread that drains */
-    unsigned ups; /* connections reported up and not ended */
+    unsigned ups; /* connections whose up event was reported, and whose end was not */
 } link_peer;
 
 typedef struct link_seen_silo {
-    teffi_node_id node;
-    uint64_t stamp;
+    teffi_node_id node; /* the newest incarnation that was accepted */
+    uint64_t stamp;     /* seen_clock when it was noted; 0: the entry is empty */
 } link_seen_silo;
 
 typedef struct link_peers {
@@ -56,31 +58,33 @@ typedef struct link_peers {
 } link_peers;
 
 /* teffi_peer_find - conns.lock held. out: NULL: no such peer.
- * teffi_peer_make - conns.lock held; find or add. out: NULL: no memory. */
+ * teffi_peer_find_or_add - the same, but add the peer if there is none. out: NULL: no memory. */
 link_peer *teffi_peer_find(struct teffi_link *link, teffi_node_id id);
-link_peer *teffi_peer_make(struct teffi_link *link, teffi_node_id id);
+link_peer *teffi_peer_find_or_add(struct teffi_link *link, teffi_node_id id);
 
-/* teffi_peer_know - conns.lock held; allow sends to the peer, and reset an earlier goodbye.
- * in:   address, checked. */
+/* teffi_peer_know - conns.lock held; allow sends to the peer, and set its address. If it was not
+ * known, reset an earlier goodbye.
+ * in:   address, checked; may be peer->address. */
 void teffi_peer_know(link_peer *peer, const char *address);
 
-/* teffi_peer_settle - conns.lock held; remove the peer from the table if it is not known, has no
- * connection and no event. out: true: removed; the caller drops the table's reference, without the
- * lock. */
-bool teffi_peer_settle(link_peer *peer);
+/* teffi_peer_remove_unused - conns.lock held; remove the peer from the table if it is not known,
+ * has no connection and no event.
+ * out:  true: removed; the caller releases the lock, then drops the table's reference. */
+bool teffi_peer_remove_unused(link_peer *peer);
 
-/* teffi_peers_forget - empty the table, and wait until no thread holds a peer. in: the link is
+/* teffi_peers_fini - empty the table, and wait until no thread holds a peer. in: the link is
  * being freed. */
-void teffi_peers_forget(struct teffi_link *link);
+void teffi_peers_fini(struct teffi_link *link);
 
 void teffi_peer_ref(link_peer *peer);
-void teffi_peer_unref(link_peer *peer); /* without the lock */
+void teffi_peer_unref(link_peer *peer); /* conns.lock not held */
 
-/* teffi_peer_check_newest - conns.lock held; is this incarnation at least as new as the one that is
- * remembered of its silo? in: note: if it is, remember this one. */
+/* teffi_peer_check_newest - conns.lock held; is this incarnation at least as new as the one that
+ * was noted of its silo? True also if none was noted. in: note: if true, note this one. */
 bool teffi_peer_check_newest(struct teffi_link *link, teffi_node_id id, bool note);
 
-/* teffi_peer_post - append an event. in: conn, with a reference that the event takes over. */
+/* teffi_peer_post - append an event to the peer's queue.
+ * in:   conn, with a reference that the event takes over. */
 void teffi_peer_post(link_peer *peer, link_event *event, link_event_kind kind, teffi_conn *conn);
 
 /* teffi_peer_begin_drain - out: true: the caller reports events until teffi_peer_next_event()

@@ -2,10 +2,10 @@
  * greets (handshake), says goodbye (goodbye) and ends (ending).
  * Way:     next_hop, heartbeat, streams -> [dial, accept] -> driver -> [handshake, goodbye, ending]
  *          -> peers (events), sender
- * Threads: as each function says; peers under conns.lock. A connection has at most one reader,
- *          which holds a reference: the receive callback, the thread that the executor chooses, a
- *          waiting client thread, or the thread that reports its batch. A connection that waits for
- *          memory has none. One thread at a time reports a peer's events, without a lock. */
+ * Threads: as each function says; peers under conns.lock. At most one thread at a time reads a
+ *          connection, its reader. The reader's reference passes from one to the next: receive
+ *          callback, executor, waiting client thread, deferred read, batch event, memory queue. One
+ *          thread at a time reports a peer's events, without a lock. */
 #pragma once
 
 #include "link/link.h"
@@ -30,8 +30,9 @@ void teffi_accept_retry(teffi_link *link);
 /* teffi_driver_init - set the callbacks of the connections' streams. */
 void teffi_driver_init(teffi_link *link);
 
-/* teffi_driver_open - conns.lock held; make a connection, not listed yet. out: NULL: no memory. */
-teffi_conn *teffi_driver_open(teffi_link *link, bool dialled);
+/* teffi_driver_new_conn - conns.lock held; make a connection, not listed yet.
+ * out:  NULL: no memory. */
+teffi_conn *teffi_driver_new_conn(teffi_link *link, bool dialled);
 
 /* teffi_driver_read - handle the buffered frames, then receive more.
  * in:   the reader's reference, taken over. */
@@ -40,9 +41,11 @@ void teffi_driver_read(teffi_conn *conn);
 /* teffi_driver_end - end the connection and report its end. in: a reference, dropped. */
 void teffi_driver_end(teffi_conn *conn);
 
-/* teffi_driver_sweep - resume the connections that need not wait for memory any longer.
- * teffi_driver_reap - free the connections without references. runs: the ticker; link free. */
-void teffi_driver_sweep(teffi_link *link);
+/* teffi_driver_resume_waiting - resume the connections that no longer wait for memory; end those
+ * that were killed.
+ * teffi_driver_reap - free the connections without references.
+ * runs: the ticker; link free. */
+void teffi_driver_resume_waiting(teffi_link *link);
 void teffi_driver_reap(teffi_link *link);
 
 /* ---- handshake.c: until the connection is UP, by its reader. See message/hello.h ---- */
@@ -50,9 +53,9 @@ void teffi_driver_reap(teffi_link *link);
 /* teffi_handshake_begin - send the dialler's hello. */
 void teffi_handshake_begin(teffi_conn *conn);
 
-/* teffi_handshake_frame - handle a frame that arrives before UP. out: false: the connection
+/* teffi_handshake_take_frame - handle a frame that arrives before UP. out: false: the connection
  * ends. */
-bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame);
+bool teffi_handshake_take_frame(teffi_conn *conn, const teffi_frame *frame);
 
 /* teffi_handshake_report_break - the stream ended before UP: note the cause, and count and log a
  * failed dial or TLS handshake. */
@@ -61,22 +64,23 @@ void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *r
 /* ---- goodbye.c ---- */
 
 /* teffi_goodbye_say - conns.lock held; append BYE to the peer's outgoing connection, or else to its
- * incoming one, unless that was done before.
- * teffi_goodbye_acknowledge - the same with BYE_ACK, to this connection. */
+ * incoming one; a connection gets at most one BYE.
+ * teffi_goodbye_acknowledge - conns.lock held; append BYE_ACK to conn, at most once. */
 void teffi_goodbye_say(link_peer *peer);
 void teffi_goodbye_acknowledge(teffi_conn *conn);
 
-/* teffi_goodbye_heard - handle a BYE: send nothing more to the peer, and acknowledge.
- * teffi_goodbye_acknowledged - handle a BYE_ACK: if BYE was said, kill the peer's connections. */
-void teffi_goodbye_heard(teffi_conn *conn);
-void teffi_goodbye_acknowledged(teffi_conn *conn);
+/* teffi_goodbye_handle_bye - handle a BYE: accept no more messages to the peer, append BYE_ACK.
+ * teffi_goodbye_handle_bye_ack - handle a BYE_ACK: if BYE was said, kill the peer's connections. */
+void teffi_goodbye_handle_bye(teffi_conn *conn);
+void teffi_goodbye_handle_bye_ack(teffi_conn *conn);
 
 /* ---- ending.c: redial, goodbye, events ---- */
 
 /* teffi_ending_begin - end the connection and post its events.
- * runs: receive, dial and write callbacks, no lock held; not again once it has returned true.
- * out:  true: the caller drains the events and drops the list's reference. false: the callback of
- *       the write in flight calls again (teffi_sender_complete). */
+ * runs: the reader, or the callback of the dial or write; no lock held; not again once it has
+ *       returned true.
+ * out:  true: the caller drains the events and drops the list's reference. false: a write is in
+ *       flight; its callback calls this function again (teffi_sender_complete). */
 bool teffi_ending_begin(teffi_conn *conn);
 
 /* teffi_ending_report_dial - call the done function of a dial to an address; a dial for a peer has
@@ -87,9 +91,9 @@ void teffi_ending_report_dial(const teffi_conn *conn);
  * its pair broke. in: peer->in or peer->out, may be NULL. */
 void teffi_ending_break(teffi_conn *conn);
 
-/* teffi_ending_end_goodbye - conns.lock held; the peer said goodbye and has connected again: forget
- * the goodbye, and replace the outgoing connection, which takes no more messages: the next message
- * dials. The end of the old one is clean if everything was written. */
+/* teffi_ending_end_goodbye - conns.lock held; the peer said goodbye, and has connected again. Reset
+ * its goodbye, and kill the outgoing connection, which accepts no more messages; the next message
+ * or the ticker dials a new one. The end of the old one is clean if everything was written. */
 void teffi_ending_end_goodbye(link_peer *peer);
 
 /* teffi_ending_replace - conns.lock held; kill the connection because a newer one replaces it. Its
@@ -97,7 +101,8 @@ void teffi_ending_end_goodbye(link_peer *peer);
  * are dropped. */
 void teffi_ending_replace(teffi_conn *conn);
 
-/* teffi_ending_break_inbound - a response could not be sent to this node: kill the connection that
- * carried its request, so that the caller's call fails. After a goodbye the connection ends anyway.
+/* teffi_ending_break_inbound - kill the node's incoming connection, because a response to a request
+ * on it could not be sent: so the caller's call fails. Does nothing after a goodbye, which ends the
+ * connection anyway.
  * runs: no lock held. */
 void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id);

@@ -135,7 +135,7 @@ struct teffi_conn {
     teffi_stream *stream;        /* written under lock; NULL until dialled */
     LIST_ENTRY(teffi_conn) link; /* guarded by conns->lock: list `all` */
     teffi_conn *next_dead;       /* guarded by conns->lock: list `dead` */
-    teffi_conn *next_look;       /* owner: the ticker, which collects connections in a list */
+    teffi_conn *next_due;        /* owner: the ticker, which collects connections in a list */
     _Atomic conn_state state;    /* written under conns->lock; the reader loads it without */
     struct link_peer *peer;      /* written under conns->lock; holds a reference */
 
