@@ -2,8 +2,7 @@
  * The next receive starts only after the batch was handed on, so a slow owner slows the peer down
  * through the socket.
  * Way:     stream -> [receiver] -> driver
- * Threads: only the connection's reader, one at a time, see steps.h. conn_reserve has its own lock.
- */
+ * Threads: the connection's reader, one at a time, see steps.h; conn_reserve has its own lock. */
 #pragma once
 
 #include <pthread.h>
@@ -32,14 +31,14 @@ typedef enum receive_step {
     RECEIVE_MORE,  /* no complete frame is left */
     RECEIVE_FRAME, /* a frame that is not a message: the caller handles and skips it */
     RECEIVE_BATCH, /* the batch is full */
-    RECEIVE_WAITS, /* no memory is reserved: the caller calls teffi_reserve_wait() */
+    RECEIVE_WAITS, /* no memory for the next frame: the caller calls teffi_reserve_wait() */
     RECEIVE_BROKEN /* the caller ends the connection */
 } receive_step;
 
 typedef struct conn_receiver {
     read_buffer buffer;
     size_t offered, got;  /* of the last read: room offered, bytes received */
-    bool filled;          /* the last read filled its room, so more bytes are likely */
+    bool filled;          /* the last read filled its room, or left a frame unfinished: read on */
     unsigned inlined;     /* reads in a row without a callback */
     bool large;           /* a large frame was taken since the last take_large_hint() */
     bool none_followed;   /* the last extra read after a large frame found nothing */
@@ -49,7 +48,7 @@ typedef struct conn_receiver {
     uint64_t frames;      /* taken, not yet added to the counters */
     size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
     teffi_qnode waiting;             /* in the reserve's queue, with the reader's reference */
-    teffi_inbound inbound;    /* owned by the executor while submitted; then holds a reference */
+    teffi_inbound inbound;    /* while submitted: owned by the executor, holds a reference */
     teffi_deferred next_read; /* while deferred: holds the reader's reference */
     teffi_queue batch;        /* messages; owned by the batch event once that is posted */
     bool batch_acks;          /* a BYE_ACK arrived after the batch's messages */
