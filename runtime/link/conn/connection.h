@@ -88,9 +88,9 @@ typedef struct teffi_conns {
 typedef struct conn_handshake { /* owner: the reader */
     teffi_hello remote; /* the peer's hello; if dialled for a peer, its node is set before */
     bool refused;       /* REFUSE was sent; frames that still arrive are skipped */
-    uint64_t sequence; /* the dialler numbers its connections; a newer one has a larger number */
+    uint64_t sequence;  /* the dialler numbers its connections; a newer one has a larger number */
     uint64_t deadline_ns;
-    uint8_t nonce[TEFFI_NONCE_BYTES]; /* of this side's hello; the peer echoes it */
+    uint8_t nonce[TEFFI_NONCE_BYTES];          /* of this side's hello; the peer echoes it */
     union {                                    /* with a secret */
         uint8_t own_digest[TEFFI_PROOF_BYTES]; /* dialler: the digest of its hello */
         uint8_t expected[TEFFI_PROOF_BYTES];   /* acceptor: the proof that the ack must contain */

@@ -48,12 +48,12 @@ typedef struct conn_receiver {
     uint64_t frames;      /* taken, not yet added to the counters */
     size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
     teffi_qnode waiting;             /* in the reserve's queue, with the reader's reference */
-    teffi_inbound inbound;    /* while submitted: owned by the executor, holds a reference */
-    teffi_deferred next_read; /* while deferred: holds the reader's reference */
-    teffi_queue batch;        /* messages; owned by the batch event once that is posted */
-    bool batch_acks;          /* a BYE_ACK arrived after the batch's messages */
-    bool batch_is_last;       /* the connection ends after the batch */
-    bool bye_came;            /* a BYE arrived; a second one is a protocol violation */
+    teffi_inbound inbound;           /* while submitted: owned by the executor, holds a reference */
+    teffi_deferred next_read;        /* while deferred: holds the reader's reference */
+    teffi_queue batch;               /* messages; owned by the batch event once that is posted */
+    bool batch_acks;                 /* a BYE_ACK arrived after the batch's messages */
+    bool batch_is_last;              /* the connection ends after the batch */
+    bool bye_came;                   /* a BYE arrived; a second one is a protocol violation */
 } conn_receiver;
 
 void teffi_receiver_fini(teffi_conn *conn);
