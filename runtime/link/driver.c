@@ -99,7 +99,7 @@ static receive_step digest_frames(teffi_conn *conn)
 {
     teffi_frame frame;
     receive_step step;
-    while ((step = teffi_receiver_digest(conn, &frame)) == RECEIVE_FRAME) {
+    while ((step = teffi_receiver_take_frames(conn, &frame)) == RECEIVE_FRAME) {
         bool goes_on = take_frame(conn, &frame);
         teffi_receiver_skip(conn);
         if (!goes_on)

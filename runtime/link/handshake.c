@@ -288,7 +288,7 @@ static bool become_outgoing(teffi_conn *conn, link_peer *peer)
         if (old->state == CONN_UP)
             return false;
         old->ending.cause = CONN_REPLACED;
-        teffi_sender_steal(old, conn);
+        teffi_sender_move_unopened(old, conn);
         teffi_conn_kill(old);
     }
     peer->out = conn;

@@ -34,7 +34,7 @@ byte batch[2];  /* read, and not told yet */
 byte reader = NONE; /* the thread whose reader is known */
 byte reading;
 byte reads; /* a bit for each connection */
-bool young; /* reads_put is another than at the ticker's last look */
+bool young; /* reads_deferred is another than at the ticker's last look */
 bool due;
 
 /* a thread's */

@@ -27,19 +27,21 @@ typedef struct read_buffer {
     size_t len, cap; /* received bytes; capacity */
     size_t at;       /* offset of the first byte not taken */
     size_t frame;    /* length of the frame at `at`, with its prefix; 0: not known yet */
-    size_t large;  /* length of the last large frame; 0: none in the last CALM_MAX calls of _fit */
-    unsigned calm; /* calls of _fit in a row without a large frame, or with little of data used */
+    size_t large;    /* length of the last large frame; 0: none, see CALM_MAX */
+    /* if large is set: calls of _fit in a row without a large frame; otherwise: reads in a row that
+     * used little of the buffer */
+    unsigned calm;
 } read_buffer;
 
 /* teffi_read_buffer_fit - grow or shrink the buffer, after all whole frames were taken.
- * in:   got, bytes of the last read; full: it filled the room. out: false: no memory. */
+ * in:   got, bytes of the last read; full: that read filled its room. out: false: no memory. */
 bool teffi_read_buffer_fit(read_buffer *in, size_t got, bool full);
 
-/* teffi_read_buffer_trim - shrink to the bytes not taken and LINK_READ_BUFFER_MIN. */
+/* teffi_read_buffer_trim - shrink the buffer to the bytes not taken plus LINK_READ_BUFFER_MIN. */
 void teffi_read_buffer_trim(read_buffer *in);
 
-/* teffi_read_buffer_room - out: *at, where the next bytes go; the caller adds them to len. How many
- * fit: not 0 after a fit.
+/* teffi_read_buffer_room - find the room for the next bytes, which the caller then adds to len.
+ * out:  the room's size, not 0 after a call of _fit; *at: its first byte.
  * teffi_read_buffer_left - received bytes not taken yet. */
 size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at);
 size_t teffi_read_buffer_left(const read_buffer *in);
@@ -87,11 +89,14 @@ typedef struct write_buffer {
 
 /* How much is written. Zeroed: nothing. */
 typedef struct write_position {
-    size_t total, data, segment_done;
-    unsigned segment;
+    size_t total;        /* bytes of data and segments */
+    size_t data;         /* bytes of data */
+    unsigned segment;    /* segments; also the index of the next one */
+    size_t segment_done; /* bytes of that next one */
 } write_position;
 
-/* teffi_write_buffer_reserve - make room for `more` bytes and one segment. out: false: no memory.
+/* teffi_write_buffer_reserve - make room for `more` bytes of data and one segment. out: false: no
+ * memory.
  * teffi_write_buffer_add - add `more` bytes, which the caller has stored at data + len. in: room
  * was reserved. */
 bool teffi_write_buffer_reserve(write_buffer *out, size_t more);
@@ -102,7 +107,8 @@ void teffi_write_buffer_add(write_buffer *out, size_t more);
 void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t *bytes, size_t len,
                                     teffi_msg *msg);
 
-/* teffi_write_buffer_own - copy borrowed bytes that are not written yet. out: false: no memory.
+/* teffi_write_buffer_own - copy the borrowed bytes that are not written yet, so that their owner
+ * may change them. out: false: no memory.
  * teffi_write_buffer_own_newest - copy the newest segment. out: false: no memory; the segment was
  * removed. */
 bool teffi_write_buffer_own(write_buffer *out, const write_position *at);
@@ -117,9 +123,9 @@ size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_posit
  * segments that are finished. */
 void teffi_write_buffer_written(write_buffer *out, write_position *at, size_t n);
 
-/* teffi_write_buffer_reset - make the buffer empty, after everything was written. Memory over max
- * bytes is freed only after 16 writes that used little of it, because fresh pages cost more than
- * the write.
+/* teffi_write_buffer_reset - make the buffer empty, after everything was written. The memory is
+ * freed only if it is over max bytes and 16 writes in a row have used little of it, because fresh
+ * pages cost more than the write.
  * teffi_write_buffer_fini - free the buffer and the messages in it. */
 void teffi_write_buffer_reset(write_buffer *out, size_t max);
 void teffi_write_buffer_fini(write_buffer *out);

@@ -3,7 +3,7 @@
  *
  * After a large read, a reading thread defers the next read until it waits again. A deferring
  * thread stores `reads`, then loads `waiting`; a waiting thread stores `waiting`, then loads
- * `reads` (all seq_cst), so one of them runs the read. The ticker hands leftover reads to nng. */
+ * `reads` (all seq_cst), so one of them runs the read. The ticker runs leftover reads. */
 #include "link/conn/client_reader.h"
 
 #include "link/conn/connection.h"
@@ -15,10 +15,11 @@ bool teffi_client_reader_thread_reads(void)
     return thread_reads;
 }
 
-/* in: here: read on this thread; false: only begin receives, which end on nng's threads. */
+/* in: here: read on this thread; false: only begin receives, whose callbacks the transport runs. */
 static void run_deferred_reads(client_readers *r, bool here)
 {
-    if (!atomic_load_explicit(&r->reads, memory_order_seq_cst)) /* after the access to waiting */
+    /* seq_cst: follows the caller's access to `waiting`, see above */
+    if (!atomic_load_explicit(&r->reads, memory_order_seq_cst))
         return;
     bool was_here = thread_reads;
     thread_reads = here;
@@ -33,7 +34,8 @@ bool teffi_client_reader_defer(teffi_conn *conn)
     if (!thread_reads || atomic_load_explicit(&r->waiting, memory_order_relaxed) > 1)
         return false;
     (void)teffi_deferred_push(&r->reads, &conn->receiver.next_read);
-    atomic_fetch_add_explicit(&r->reads_put, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->reads_deferred, 1, memory_order_relaxed);
+    /* seq_cst: after the push; pairs with teffi_client_reader_begin() */
     if (atomic_load_explicit(&r->waiting, memory_order_seq_cst) > 1)
         run_deferred_reads(r, false);
     else
@@ -45,9 +47,9 @@ bool teffi_client_reader_expire(teffi_conns *conns, bool all)
 {
     client_readers *r = &conns->readers;
     /* relaxed: a stale value costs one more call */
-    uint32_t put = atomic_load_explicit(&r->reads_put, memory_order_relaxed);
-    bool none_new = put == r->reads_put_before;
-    r->reads_put_before = put;
+    uint32_t deferred = atomic_load_explicit(&r->reads_deferred, memory_order_relaxed);
+    bool none_new = deferred == r->reads_deferred_before;
+    r->reads_deferred_before = deferred;
     if (none_new || all)
         run_deferred_reads(r, false);
     return !none_new;
@@ -64,8 +66,8 @@ bool teffi_client_reader_begin(teffi_conns *conns, client_reader *reader)
     /* release: publishes *reader, pairs with teffi_client_reader_give() */
     reader->was_known = atomic_compare_exchange_strong_explicit(
         &r->known, &none, reader, memory_order_release, memory_order_relaxed);
-    /* These reads may defer further reads, which no thread would run while this one sleeps. So
-     * repeat until there are none, or until a token is there, which ends the sleep at once. */
+    /* These reads may defer further reads, which only the ticker would run while this thread
+     * sleeps. So repeat until none is left, or until there is a token, which prevents the sleep. */
     do
         run_deferred_reads(r, true);
     while (atomic_load_explicit(&r->reads, memory_order_relaxed) &&
@@ -90,7 +92,8 @@ bool teffi_client_reader_give(teffi_conn *conn)
     return true;
 }
 
-/* Takes the reader off `known`. out: false: a giver did so, and leaves or has left its token. */
+/* Removes the reader from `known`, if it is there. out: false: a giver has removed it, and leaves
+ * or has left TEFFI_TOKEN_GIVEN. */
 static bool withdraw_reader(client_readers *r, client_reader *reader)
 {
     return !reader->was_known ||
@@ -111,6 +114,6 @@ teffi_conn *teffi_client_reader_take(teffi_conns *conns, client_reader *reader, 
 void teffi_client_reader_end(teffi_conns *conns)
 {
     thread_reads = false;
-    /* relaxed: a late decrement only keeps other threads from deferring a read */
+    /* relaxed: until others see it, they may only miss a chance to defer or give a read */
     atomic_fetch_sub_explicit(&conns->readers.waiting, 1, memory_order_relaxed);
 }

@@ -61,7 +61,7 @@ void teffi_conn_discard(teffi_conn *conn)
 void teffi_conn_unref(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
-    /* acq_rel: pairs with the other holders' drops, before the connection is freed */
+    /* acq_rel: pairs with the drops of the other holders, whose writes precede the free */
     if (atomic_fetch_sub_explicit(&conn->refs, 1, memory_order_acq_rel) != 1)
         return;
     pthread_mutex_lock(&conns->lock);
@@ -132,8 +132,8 @@ void teffi_conn_note_cause(teffi_conn *conn, teff_err err, const char *text)
     snprintf(ending->why_text, sizeof ending->why_text, "%s", text);
 }
 
-/* The memory is kept for another connection if this one was in the route cache: a thread with a
- * stale entry may still lock conn->lock. A peer that never gets a message keeps none. */
+/* If the connection was in the route cache, its memory is kept for another connection, because a
+ * thread with a stale entry may still lock conn->lock. Otherwise the memory is freed. */
 void teffi_conn_free(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;

@@ -47,11 +47,11 @@ struct link_peer;
 /* Requests to the link's own thread (link/heartbeat.c). */
 typedef struct link_ticker {
     teffi_poll_parker parker;
-    _Atomic bool asked;      /* for a scan now */
-    _Atomic bool asked_soon; /* for delayed writes and reads, within LINK_SOON_NS */
+    _Atomic bool asked;      /* a scan now is requested */
+    _Atomic bool asked_soon; /* a run of delayed writes and reads is requested */
 } link_ticker;
 
-enum { LINK_SOON_NS = 1000000 };
+enum { LINK_SOON_NS = 1000000 }; /* the ticker's delay before such a run */
 
 /* Shared by the connections of a link. */
 typedef struct teffi_conns {
@@ -63,7 +63,8 @@ typedef struct teffi_conns {
     uint32_t role, frame_max_bytes, queue_max_bytes;
     teffi_transport *transport;
     teffi_stream_done *received, *written; /* callbacks of streams; arg is the connection */
-    void (*sent)(void *arg, teffi_node_id to, const teffi_msg *request); /* net event */
+    /* net event; called with a connection's lock held */
+    void (*sent)(void *arg, teffi_node_id to, const teffi_msg *request);
     void *sent_arg;
 
     link_counters counters;
@@ -71,7 +72,7 @@ typedef struct teffi_conns {
     conn_reserve reserve;
     client_readers readers;
     link_polling polling;
-    teffi_deferred *_Atomic coalesced; /* sender.h */
+    teffi_deferred *_Atomic coalesced; /* write_coalesced of connections, see sender.h */
 
     /* guarded by lock, which also guards fields of connections, peers and the link */
     pthread_mutex_t lock;
@@ -87,12 +88,12 @@ typedef struct teffi_conns {
 typedef struct conn_handshake { /* owner: the reader */
     teffi_hello remote; /* the peer's hello; if dialled for a peer, its node is set before */
     bool refused;       /* REFUSE was sent; frames that still arrive are skipped */
-    uint64_t sequence;
+    uint64_t sequence;  /* the dialler numbers its connections; a newer one has a larger number */
     uint64_t deadline_ns;
-    uint8_t nonce[TEFFI_NONCE_BYTES];
+    uint8_t nonce[TEFFI_NONCE_BYTES];          /* of this side's hello; the peer echoes it */
     union {                                    /* with a secret */
-        uint8_t own_digest[TEFFI_PROOF_BYTES]; /* dialler: of its hello */
-        uint8_t expected[TEFFI_PROOF_BYTES];   /* acceptor: the proof that the ack must bring */
+        uint8_t own_digest[TEFFI_PROOF_BYTES]; /* dialler: the digest of its hello */
+        uint8_t expected[TEFFI_PROOF_BYTES];   /* acceptor: the proof that the ack must contain */
     };
     /* only of a dial to an address; reported with the up event, or else with the down event */
     void (*done)(void *arg, teff_err err, const teffi_hello *remote, const char *text);
@@ -100,12 +101,14 @@ typedef struct conn_handshake { /* owner: the reader */
     bool not_needed; /* ends because its peer has an outgoing connection that is UP */
 } conn_handshake;
 
-typedef struct conn_liveness { /* 0 = none */
-    _Atomic uint64_t receiving_since_ns;
+/* Times, 0 = none. The reader and the sender store them, the ticker loads them. */
+typedef struct conn_liveness {
+    _Atomic uint64_t receiving_since_ns; /* when the receive in flight began */
     _Atomic uint64_t partial_since_ns; /* when the incomplete frame began, or last made progress */
-    _Atomic uint64_t writing_since_ns;
-    _Atomic uint64_t wrote_ns; /* when the last completed write began */
-    _Atomic bool given_up; /* killed: handshake late, peer silent, or too many handshakes pending */
+    _Atomic uint64_t writing_since_ns; /* when the write in flight, or the rest of it, began */
+    _Atomic uint64_t wrote_ns;         /* when the last completed write began */
+    /* killed because its handshake was late, its peer silent, or too many handshakes pending */
+    _Atomic bool given_up;
 } conn_liveness;
 
 typedef struct conn_ending { /* guarded by conns->lock, unless noted */
@@ -131,12 +134,12 @@ struct teffi_conn {
     teffi_stream_dial *dial;
     char target[TEFFI_ADDRESS_MAX + 1]; /* for log texts: the address dialled, or the peer's */
 
-    _Atomic uint32_t refs;       /* release on drop pairs with acquire of the last */
-    teffi_stream *stream;        /* written under lock; NULL until dialled */
+    _Atomic uint32_t refs;       /* each drop's release pairs with the last drop's acquire */
+    teffi_stream *stream;        /* written under lock, by teffi_conn_attach(); NULL before */
     LIST_ENTRY(teffi_conn) link; /* guarded by conns->lock: list `all` */
     teffi_conn *next_dead;       /* guarded by conns->lock: list `dead` */
     teffi_conn *next_due;        /* owner: the ticker, which collects connections in a list */
-    _Atomic conn_state state;    /* written under conns->lock; the reader loads it without */
+    _Atomic conn_state state;    /* written under conns->lock; loaded also without it */
     struct link_peer *peer;      /* written under conns->lock; holds a reference */
 
     bool killed; /* guarded by lock */
@@ -155,8 +158,8 @@ static inline uint64_t teffi_conns_now(const teffi_conns *conns)
 }
 
 /* teffi_conns_ask_scan - let the ticker scan now.
- * teffi_conns_ask_soon - let the ticker run delayed writes and reads within LINK_SOON_NS.
- * in:   the caller has added the delayed work. */
+ * teffi_conns_ask_soon - let the ticker run delayed writes and reads within LINK_SOON_NS. in: the
+ * caller has added the delayed work. */
 void teffi_conns_ask_scan(teffi_conns *conns);
 void teffi_conns_ask_soon(teffi_conns *conns);
 
@@ -168,7 +171,9 @@ static inline bool teffi_conns_on_worker(const teffi_conns *conns)
 }
 
 /* teffi_conn_new - conns->lock held. out: a connection with one reference, not listed; NULL: no
- * memory. */
+ * memory.
+ * teffi_conn_unref - drop a reference; the last one moves conn to the list `dead`. in: neither
+ * conns->lock, which it takes then, nor a connection's lock is held. */
 teffi_conn *teffi_conn_new(teffi_conns *conns, bool dialled);
 void teffi_conn_ref(teffi_conn *conn);
 void teffi_conn_unref(teffi_conn *conn);
@@ -186,8 +191,8 @@ void teffi_conn_carry(teffi_conn *conn, uint64_t node);
  * it in its present state: pending, silos_up or clients_up. */
 unsigned *teffi_conn_counter(teffi_conn *conn);
 
-/* teffi_conn_kill - close the stream, or cancel the dial; a callback of it then ends the
- * connection.
+/* teffi_conn_kill - close the sender, and the stream or the dial. Then the reader, or the callback
+ * of the dial or of a write, ends the connection. in: conn->lock is not held.
  * runs: anywhere, also with conns->lock held. */
 void teffi_conn_kill(teffi_conn *conn);
 
@@ -200,7 +205,7 @@ void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream);
  * runs: the reader, or the connection's callbacks. */
 void teffi_conn_note_cause(teffi_conn *conn, teff_err err, const char *text);
 
-/* teffi_conn_free - free a connection of the list `dead`, after its sender and its receiver.
+/* teffi_conn_free - free a connection of the list `dead`. in: its sender and receiver were freed.
  * runs: not in a callback of such a connection. */
 void teffi_conn_free(teffi_conn *conn);
 

@@ -14,7 +14,7 @@ void teffi_counters_note(link_counters *counters, link_counter which, const char
     char line[TEFF_TEXT_MAX];
     va_list args;
     teffi_counters_add(counters, which, 1);
-    uint64_t second = teffi_now(counters->platform) / 1000000000u + 1; /* never 0: nothing logged */
+    uint64_t second = teffi_now(counters->platform) / 1000000000u + 1; /* 0: nothing logged yet */
     uint64_t last = atomic_load_explicit(&counters->logged_s[which], memory_order_relaxed);
     if (last == second ||
         !atomic_compare_exchange_strong_explicit(&counters->logged_s[which], &last, second,

@@ -1,5 +1,5 @@
 /* counters.h - a link's counters, and its log lines, each kind at most once a second.
- * Way:     all of the link -> [counters] -> the log
+ * Way:     every part of the link -> [counters] -> the log
  * Threads: any. */
 #pragma once
 
@@ -26,7 +26,7 @@ typedef enum link_counter {
     LINK_DIALS,
     LINK_DIAL_FAILURES,
     LINK_REFUSED_SYSTEM, /* a client's messages to system targets */
-    LINK_CROWDED,        /* closed in the handshake: too many were pending, or too many are up */
+    LINK_CROWDED,        /* closed in the handshake: too many pending, too many up, or no memory */
     LINK_REFUSED_SECRET, /* a proof was missing or wrong, found by this side or the dialler */
     LINK_REFUSED_TLS,    /* accepted connections whose TLS handshake failed */
     LINK_FRAMES_WAITED,  /* clients' large frames whose reading waited for memory */

@@ -1,12 +1,13 @@
 /* polling.c - chooses the thread that polls. A waiting thread lists itself, then checks whether the
- * poller is claimed; a thread that leaves releases the poller, then takes the first waiting thread
- * off the list. So one of the two finds the other. */
+ * poller is claimed; a thread that stops polling releases the poller, then takes the first waiting
+ * thread off the list. So one of the two finds the other. */
 #include "link/conn/polling.h"
 
 #include "link/conn/connection.h"
 
-/* Makes the ticker poll once. runs: the monitor, if no thread polls and it wakes no worker to. */
-static void ask_ticker_to_look(teffi_poller *poller)
+/* Makes the ticker poll once. runs: the monitor, if no thread has polled for a while and it has
+ * woken no worker. */
+static void ask_ticker_to_poll(teffi_poller *poller)
 {
     teffi_conns *conns = poller->arg;
     atomic_store_explicit(&conns->polling.neglected, true, memory_order_relaxed);
@@ -23,7 +24,7 @@ void teffi_polling_init(teffi_conns *conns, teffi_poller *poller)
         return;
     bool workers = conns->exec && conns->exec->ops->poll;
     atomic_init(&p->by_ticker, !workers);
-    poller->neglected = ask_ticker_to_look;
+    poller->neglected = ask_ticker_to_poll;
     poller->arg = conns;
 }
 
@@ -111,13 +112,14 @@ static uint32_t sleep_listed(teffi_conns *conns, link_waiter *waiter)
     link_polling *p = &conns->polling;
     uint32_t tokens = 0;
     list_waiter(p, waiter);
-    if (!atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst)) /* after the insertion */
+    /* seq_cst: after the insertion */
+    if (!atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         tokens = TEFFI_TOKEN_GIVEN;
     else
         tokens = teffi_parker_take(&waiter->parker->parker, UINT64_MAX);
     if (!unlist_waiter(p, waiter))
         tokens |= TEFFI_TOKEN_GIVEN | teffi_parker_take(&waiter->parker->parker, 0);
-    /* this thread was woken to poll, but its wait is over: another thread must poll */
+    /* This thread was chosen to poll, but its wait is over: another thread must poll. */
     if (tokens & TEFFI_TOKEN && tokens & TEFFI_TOKEN_GIVEN)
         hand_over_polling(conns);
     return tokens;
@@ -143,8 +145,8 @@ static uint32_t count_claims(const link_polling *p)
     return p->poller ? atomic_load_explicit(&p->poller->claims, memory_order_relaxed) : 0;
 }
 
-/* Polls once, at most timeout_ns, and releases the poller. If client threads have begun to wait
- * meanwhile, they poll from now on. in: the poller, claimed. out: true: there was an event. */
+/* Polls once, at most timeout_ns, and releases the poller. If threads of a client have begun to
+ * wait meanwhile, they poll from now on. in: the poller, claimed. out: true: there was an event. */
 static bool sleep_in_poller(teffi_conns *conns, uint64_t timeout_ns)
 {
     link_polling *p = &conns->polling;
@@ -166,14 +168,15 @@ bool teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns)
     if (atomic_load_explicit(&p->by_ticker, memory_order_relaxed) && teffi_poller_claim(p->poller))
         return sleep_in_poller(conns, timeout_ns);
     uint32_t tokens = teffi_parker_take(&conns->ticker.parker.parker, timeout_ns);
-    /* no thread polled during the sleep: the executor has stopped, or its monitor was held up */
-    bool nobody = p->poller && !tokens && count_claims(p) == claims;
-    if (!atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) && !nobody)
+    /* No thread has claimed the poller during the sleep: one has it all the time, the executor has
+     * stopped, or its monitor was held up. */
+    bool unclaimed = p->poller && !tokens && count_claims(p) == claims;
+    if (!atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) && !unclaimed)
         return false;
-    bool looked = teffi_poller_once(p->poller);
-    if (looked)
+    bool polled = teffi_poller_once(p->poller);
+    if (polled)
         (void)wake_waiter(p); /* a thread may have failed to claim the poller meanwhile */
-    return looked;
+    return polled;
 }
 
 bool teffi_polling_check(teffi_conns *conns)
@@ -184,8 +187,9 @@ bool teffi_polling_check(teffi_conns *conns)
     uint32_t claims = atomic_load_explicit(&p->poller->claims, memory_order_relaxed);
     bool changed = claims != p->claims_before;
     p->claims_before = claims;
-    /* seq_cst: after the store of asked_soon. A thread that leaves releases its claim, takes the
-     * lock in wake_waiter(), which orders the two, then loads asked_soon. */
+    /* seq_cst: follows the store of asked_soon in run_delayed(). A thread that stops polling does
+     * the reverse: it releases its claim, then loads asked_soon in hand_over_polling(). The lock in
+     * wake_waiter() orders these two. */
     if (atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         return false;
     if (!changed)

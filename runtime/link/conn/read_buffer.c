@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { CALM_MAX = 32 };
+enum { CALM_MAX = 32 }; /* of read_buffer.calm, before the memory shrinks */
 
 /* Moves the bytes not taken to a new buffer. out: false: no memory; nothing has changed. */
 static bool resize_buffer(read_buffer *in, size_t cap)
@@ -43,9 +43,9 @@ static void move_to_front(read_buffer *in)
     in->at = 0;
 }
 
-/* Doubles a full buffer; one below LINK_READ_BUFFER_MAX also if the last read filled its room.
- * Halves an empty one after more than CALM_MAX reads in a row that used little of it. out: false:
- * no memory. */
+/* Doubles the buffer if it is full, or if it is below LINK_READ_BUFFER_MAX and the last read filled
+ * its room. Halves the buffer if it is empty and more than CALM_MAX reads in a row have used little
+ * of it. out: false: no memory. */
 static bool fit_small_frames(read_buffer *in, size_t got, bool full)
 {
     if (in->len == in->cap || (full && in->cap < LINK_READ_BUFFER_MAX))
@@ -59,17 +59,18 @@ static bool fit_small_frames(read_buffer *in, size_t got, bool full)
 }
 
 /* Makes room for a frame of this length and LINK_READ_BUFFER_MIN after it, if half of the frame has
- * arrived or the last large frame was as large; otherwise a full buffer doubles. After CALM_MAX
- * calls without a large frame, none is expected any more. out: false: no memory. */
+ * arrived or the last large frame was as large; otherwise doubles the buffer if it is full. Shrinks
+ * the buffer if it is over twice that size. After more than CALM_MAX calls without a large frame,
+ * no large frame is expected. out: false: no memory. */
 static bool fit_large_frame(read_buffer *in, size_t frame)
 {
     size_t need = frame + LINK_READ_BUFFER_MIN;
-    bool earned = frame <= in->large || in->len >= frame / 2;
+    bool may_grow = frame <= in->large || in->len >= frame / 2;
     if (in->frame < LINK_READ_LARGE && ++in->calm > CALM_MAX)
         in->large = in->calm = 0;
     if (in->cap > 2 * need)
         (void)resize_buffer(in, need);
-    else if (in->cap < need && earned)
+    else if (in->cap < need && may_grow)
         return resize_buffer(in, need);
     return in->len < in->cap || resize_buffer(in, in->cap * 2);
 }
@@ -130,8 +131,8 @@ void teffi_read_buffer_skip(read_buffer *in)
     in->frame = 0;
 }
 
-/* Decodes the frame in place: its message takes over the buffer. The new buffer has room for
- * another frame of this size. */
+/* Decodes the frame in place: its message takes over the buffer. The bytes after the frame move to
+ * a new buffer, which has room for another frame of this size. */
 static teff_err hand_over_buffer(read_buffer *in, const teffi_frame *frame, uint64_t now_ns,
                                  teffi_msg **msg)
 {

@@ -7,13 +7,13 @@ enum {
     READS_INLINE = 8,         /* most reads in a row without a callback */
     LOOK_EVERY = 8,           /* large frames per extra read, once an extra read found nothing */
     PARTIAL_STEP = 64 * 1024, /* bytes of a large frame that count as progress */
-    BATCH_MAX = 512,          /* messages of a batch */
+    BATCH_MAX = 512,          /* most messages of a batch */
 };
 
 void teffi_receiver_fini(teffi_conn *conn)
 {
     teffi_read_buffer_fini(&conn->receiver.buffer);
-    teffi_reserve_buffer(conn);
+    teffi_reserve_count_spare(conn); /* the buffer is empty: none */
     teffi_reserve_return(conn);
 }
 
@@ -46,9 +46,9 @@ static bool read_at_once(teffi_conn *conn)
     return n != 0;
 }
 
-/* Clears r->large. out: true: try an extra read, because a large frame was taken, and another may
- * follow although the read ended with the first. If the last extra read found nothing, this is so
- * only after every LOOK_EVERY-th large frame. */
+/* Clears r->large. out: true: try an extra read although the last one did not fill its room,
+ * because a large frame was taken, and another may follow. If the last extra read found nothing,
+ * the next one is tried only after LOOK_EVERY large frames. */
 static bool take_large_hint(conn_receiver *r)
 {
     bool large = r->large;
@@ -174,8 +174,8 @@ static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
            teffi_receiver_malformed(conn, "a response from a client");
 }
 
-/* Decodes the frame to a message, checks it and adds it to the batch. A silo gets messages only on
- * accepted connections. out: false: the connection is broken. */
+/* Decodes the frame to a message, checks it and adds it to the batch. A silo accepts messages only
+ * on connections that the peer dialled. out: false: the connection is broken. */
 static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t now_ns)
 {
     conn_receiver *r = &conn->receiver;
@@ -269,7 +269,7 @@ void teffi_receiver_skip(teffi_conn *conn)
 }
 
 /* Restarts the time limit of an unfinished frame when a frame was taken before it, or when
- * PARTIAL_STEP more of its bytes have come. A slow peer cannot hold much memory by this, because
+ * PARTIAL_STEP more of its bytes have arrived. A slow peer still cannot hold much memory, because
  * the buffer grows only with the bytes received. */
 static void note_partial(teffi_conn *conn, bool taken)
 {
@@ -284,17 +284,17 @@ static void note_partial(teffi_conn *conn, bool taken)
     }
 }
 
-/* Grows or shrinks the buffer, and counts it in the reserve. out: false: no memory. */
+/* Grows or shrinks the buffer, and counts its spare bytes. out: false: no memory. */
 static bool fit_buffer(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
     bool fits = teffi_read_buffer_fit(&r->buffer, r->got, r->filled);
-    teffi_reserve_buffer(conn);
+    teffi_reserve_count_spare(conn);
     return fits;
 }
 
-/* Takes frames, then counts them. At RECEIVE_FRAME counting is left to the next call, which follows
- * once the caller has handled that frame. out: as take_frames(). */
+/* Takes frames, then counts them. At RECEIVE_FRAME the counting is left to the next call, which the
+ * caller makes after it has handled that frame. out: as take_frames(). */
 static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;
@@ -311,25 +311,25 @@ static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
     return step;
 }
 
-receive_step teffi_receiver_digest(teffi_conn *conn, teffi_frame *frame)
+receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame)
 {
     receive_step step = take_and_count_frames(conn, frame);
     if (step != RECEIVE_MORE)
         return step;
     if (!teffi_reserve_frame(conn)) {
-        teffi_reserve_buffer(conn);
+        teffi_reserve_count_spare(conn);
         return RECEIVE_WAITS;
     }
     if (!fit_buffer(conn))
         return RECEIVE_BROKEN;
-    /* a frame is incomplete, and its rest is probably there already */
+    /* a frame is incomplete, and its rest has probably arrived */
     conn->receiver.filled |= teffi_read_buffer_left(&conn->receiver.buffer) > LINK_READ_SHORT;
     return step;
 }
 
 bool teffi_receiver_resume(teffi_conn *conn)
 {
-    /* The time that the connection waited for memory does not count against the peer. */
+    /* Restart the time limit: the wait for memory does not count against the peer. */
     conn->liveness.partial_since_ns = teffi_conns_now(conn->conns);
     conn->receiver.partial_bytes = teffi_read_buffer_left(&conn->receiver.buffer);
     return fit_buffer(conn) && teffi_receiver_receive(conn);

@@ -2,7 +2,7 @@
  * The next receive starts only after the batch was handed on, so a slow owner slows the peer down
  * through the socket.
  * Way:     stream -> [receiver] -> driver
- * Threads: one reader of a connection at a time, see steps.h; a conn_reserve by its own lock. */
+ * Threads: the connection's reader, one at a time, see steps.h; conn_reserve has its own lock. */
 #pragma once
 
 #include <pthread.h>
@@ -19,40 +19,41 @@ enum { LINK_READ_SHORT = 1024 }; /* bytes: after a read this short, no more is e
 
 enum { LINK_RESERVE_SHARE = 8 }; /* 1/8 of the budget for frames, and 1/8 for spare bytes */
 
+/* Shared by the connections of a link; guarded by lock. */
 typedef struct conn_reserve {
     pthread_mutex_t lock;
     size_t frames_bytes; /* memory reserved for incomplete large frames, see bytes_for_frame() */
-    size_t spare_bytes;  /* capacity of clients' buffers beyond that */
-    teffi_queue waiting; /* connections not read, because their frame is not reserved */
+    size_t spare_bytes;  /* clients' buffers beyond that, see teffi_reserve_count_spare() */
+    teffi_queue waiting; /* connections that are not read until their frame is reserved */
 } conn_reserve;
 
 typedef enum receive_step {
     RECEIVE_MORE,  /* no complete frame is left */
     RECEIVE_FRAME, /* a frame that is not a message: the caller handles and skips it */
     RECEIVE_BATCH, /* the batch is full */
-    RECEIVE_WAITS, /* must wait for memory, see below */
-    RECEIVE_BROKEN
+    RECEIVE_WAITS, /* no memory for the next frame: the caller calls teffi_reserve_wait() */
+    RECEIVE_BROKEN /* the caller ends the connection */
 } receive_step;
 
 typedef struct conn_receiver {
     read_buffer buffer;
     size_t offered, got;  /* of the last read: room offered, bytes received */
-    bool filled;          /* the last read filled its room, so more bytes are likely */
+    bool filled;          /* the last read filled its room, or left a frame unfinished: read on */
     unsigned inlined;     /* reads in a row without a callback */
     bool large;           /* a large frame was taken since the last take_large_hint() */
     bool none_followed;   /* the last extra read after a large frame found nothing */
     unsigned skipped;     /* counts large frames while none_followed */
     bool taken;           /* a frame was taken since the last note_partial() */
-    size_t partial_bytes; /* of the unfinished frame, received until liveness.partial_since_ns */
+    size_t partial_bytes; /* bytes of the unfinished frame at liveness.partial_since_ns */
     uint64_t frames;      /* taken, not yet added to the counters */
     size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
     teffi_qnode waiting;             /* in the reserve's queue, with the reader's reference */
-    teffi_inbound inbound;    /* owned by the executor while submitted; then holds a reference */
-    teffi_deferred next_read; /* instead of a receive in flight; holds the reader's reference */
-    teffi_queue batch;        /* messages; owned by the batch event once that is posted */
-    bool batch_acks;          /* a BYE_ACK arrived after the batch's messages */
-    bool batch_is_last;       /* the connection ends after the batch */
-    bool bye_came;            /* a BYE arrived; a second one is a protocol violation */
+    teffi_inbound inbound;           /* while submitted: owned by the executor, holds a reference */
+    teffi_deferred next_read;        /* while deferred: holds the reader's reference */
+    teffi_queue batch;               /* messages; owned by the batch event once that is posted */
+    bool batch_acks;                 /* a BYE_ACK arrived after the batch's messages */
+    bool batch_is_last;              /* the connection ends after the batch */
+    bool bye_came;                   /* a BYE arrived; a second one is a protocol violation */
 } conn_receiver;
 
 void teffi_receiver_fini(teffi_conn *conn);
@@ -64,9 +65,9 @@ void teffi_receiver_add_bytes(teffi_conn *conn, size_t n);
 /* teffi_receiver_has_frame - is there a complete frame, or an invalid one? */
 bool teffi_receiver_has_frame(teffi_conn *conn);
 
-/* teffi_receiver_digest - take frames from the buffer, until a step that the caller handles.
- * out:  that step. *frame, for RECEIVE_FRAME. */
-receive_step teffi_receiver_digest(teffi_conn *conn, teffi_frame *frame);
+/* teffi_receiver_take_frames - move messages from the buffer to the batch, until the caller must
+ * act. out: why it stopped; for RECEIVE_FRAME, *frame. */
+receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame);
 
 /* teffi_receiver_skip - remove the frame of RECEIVE_FRAME. */
 void teffi_receiver_skip(teffi_conn *conn);
@@ -74,7 +75,7 @@ void teffi_receiver_skip(teffi_conn *conn);
 /* teffi_receiver_malformed - count, log and record a protocol violation. out: false, always. */
 bool teffi_receiver_malformed(teffi_conn *conn, const char *what);
 
-/* teffi_receiver_read_now - read without blocking, if more bytes are likely there.
+/* teffi_receiver_read_now - read without blocking, if more bytes have probably arrived.
  * out:  true: bytes were read. */
 bool teffi_receiver_read_now(teffi_conn *conn);
 
@@ -83,9 +84,9 @@ bool teffi_receiver_read_now(teffi_conn *conn);
 bool teffi_receiver_read_deferred(teffi_conn *conn, bool here);
 
 /* teffi_receiver_receive - begin a receive, which ends in the callback of the stream.
- * teffi_receiver_receive_or_defer - the same, but after a large read defer it until this thread is
- * otherwise idle: by then more bytes have arrived.
- * in:   the reader's reference, taken over on true. out: false: the connection is shut. */
+ * teffi_receiver_receive_or_defer - the same, but after a read over LINK_READ_SHORT defer it until
+ * this thread is otherwise idle: more bytes have usually arrived by then.
+ * in:   the reader's reference, taken over on true. out: false: the stream is closed. */
 bool teffi_receiver_receive(teffi_conn *conn);
 bool teffi_receiver_receive_or_defer(teffi_conn *conn);
 
@@ -106,11 +107,13 @@ bool teffi_reserve_frame(teffi_conn *conn);
  * over on true. out: false: reserved now. true: teffi_reserve_sweep() takes conn off the queue. */
 bool teffi_reserve_wait(teffi_conn *conn);
 
-/* teffi_reserve_buffer - count the buffer's capacity beyond the frame as spare bytes; trim the
- * buffer if there are too many. runs: the reader, after the buffer has changed. */
-void teffi_reserve_buffer(teffi_conn *conn);
+/* teffi_reserve_count_spare - count as spare bytes the capacity of a client's buffer that exceeds
+ * both the reserved frame and a buffer for small frames; trim the buffer if the link has too many
+ * spare bytes. runs: the reader, after the buffer has changed; the free of the connection. */
+void teffi_reserve_count_spare(teffi_conn *conn);
 
-/* teffi_reserve_return - release the reservation: the frame is complete, or will never be. */
+/* teffi_reserve_return - release the reservation: the frame is complete, or will never be.
+ * runs: as teffi_reserve_count_spare(). */
 void teffi_reserve_return(teffi_conn *conn);
 
 /* teffi_reserve_sweep - take connections off the queue: killed ones, and those whose frame can be
@@ -119,12 +122,12 @@ void teffi_reserve_return(teffi_conn *conn);
 void teffi_reserve_sweep(struct teffi_conns *conns, teffi_queue *ready);
 
 /* ---- messages from clients: only requests and one-ways to grains, and cancels of their own calls,
- * are admitted ---- */
+ * are admitted, and none of them within a transaction ---- */
 
 typedef enum teffi_admission {
     TEFFI_ADMITTED,
     TEFFI_ADMIT_REFUSED, /* a request or one-way to a system target or a process */
-    TEFFI_ADMIT_BROKEN,  /* a response: clients get no requests, so the connection ends */
+    TEFFI_ADMIT_BROKEN,  /* a response, or within a transaction: clients send neither */
 } teffi_admission;
 
 /* teffi_admit_client - check a message from a client, and overwrite its sender, its hop count and

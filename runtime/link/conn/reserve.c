@@ -1,4 +1,5 @@
-/* reserve.c - memory of clients' unfinished large frames, and the connections that wait for it. */
+/* reserve.c - memory of clients' unfinished large frames, and the connections that wait for it.
+ * Threads: lock order: reserve.lock, then conn->lock (is_closed() takes it). */
 #include "link/conn/connection.h"
 
 /* Is the peer a client, and the connection UP? */
@@ -24,7 +25,7 @@ static size_t bytes_for_frame(const teffi_conn *conn)
     return counts ? frame + frame / 4 + (size_t)2 * LINK_READ_BUFFER_MIN : 0;
 }
 
-/* Is the sender closed? It is from the moment that the connection is killed. */
+/* Is the sender closed? teffi_conn_kill() closes it. */
 static bool is_closed(teffi_conn *conn)
 {
     pthread_mutex_lock(&conn->lock);
@@ -33,9 +34,9 @@ static bool is_closed(teffi_conn *conn)
     return closed;
 }
 
-/* reserve.lock held. Reserves memory for the frame of conn. The limit does not apply to a frame
- * while no other is reserved, because it may be longer than the limit, nor to a killed connection,
- * because it must not wait: nothing resumes it while the link is freed. out: false: no room. */
+/* reserve.lock held. Reserves memory for the frame of conn. The limit applies neither to the only
+ * frame reserved, which may be larger than the limit, nor to a killed connection: it must not wait,
+ * because nothing would resume it once free_link() has swept the queue. out: false: no room. */
 static bool reserve_locked(teffi_conn *conn)
 {
     conn_reserve *r = &conn->conns->reserve;
@@ -64,14 +65,14 @@ bool teffi_reserve_wait(teffi_conn *conn)
     conn_reserve *r = &conns->reserve;
     uint32_t client = conn->handshake.remote.node.silo;
     size_t frame = conn->receiver.buffer.frame;
-    conn->liveness.partial_since_ns = 0;
+    conn->liveness.partial_since_ns = 0; /* the wait does not count against the peer */
     pthread_mutex_lock(&r->lock);
     bool waits = (r->waiting.head && !is_closed(conn)) || !reserve_locked(conn);
     if (waits)
         teffi_queue_push(&r->waiting, &conn->receiver.waiting);
     size_t reserved = r->frames_bytes;
     pthread_mutex_unlock(&r->lock);
-    if (waits) /* conn may be freed by now */
+    if (waits) /* conn is not used here: another thread may have resumed and freed it */
         teffi_counters_note(&conns->counters, LINK_FRAMES_WAITED,
                             "client %08x: a frame of %zu bytes waits, clients' unfinished frames "
                             "take %zu bytes",
@@ -79,7 +80,7 @@ bool teffi_reserve_wait(teffi_conn *conn)
     return waits;
 }
 
-void teffi_reserve_buffer(teffi_conn *conn)
+void teffi_reserve_count_spare(teffi_conn *conn)
 {
     conn_reserve *r = &conn->conns->reserve;
     conn_receiver *receiver = &conn->receiver;
@@ -112,8 +113,9 @@ void teffi_reserve_return(teffi_conn *conn)
         teffi_conns_ask_scan(conn->conns);
 }
 
-/* Takes killed connections off wherever they are in the queue: they have no receive in flight, so
- * only their resumption can end them. */
+/* First takes the killed connections off the queue, wherever they are in it: they have no receive
+ * in flight, so they end only when they are resumed. Then takes connections from the front of the
+ * queue, as long as their frames can be reserved. */
 void teffi_reserve_sweep(teffi_conns *conns, teffi_queue *ready)
 {
     conn_reserve *r = &conns->reserve;

@@ -6,9 +6,10 @@
 
 enum { WRITES_INLINE = 4 }; /* most writes in a row on the sending thread */
 
-static _Thread_local bool put_by_this_thread; /* this thread has put frames, not written since */
+/* This thread has scheduled a coalesced write, and has written no coalesced frames since. */
+static _Thread_local bool thread_has_coalesced;
 
-/* conn->lock held. Counts the bytes of the buffers and of unopened in the budget anew. */
+/* conn->lock held. Charges the budget with the present bytes of the buffers and of unopened. */
 static void update_budget(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -18,7 +19,8 @@ static void update_budget(teffi_conn *conn)
 }
 
 /* conn->lock held. Swaps the pending frames into in_flight, unless a write is in flight, nothing is
- * pending, or nothing may be written. out: true: the caller owns in_flight and writes it. */
+ * pending, there is no stream, or the sender is closed.
+ * out:  true: the caller owns in_flight and writes it. */
 static bool begin_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -36,7 +38,7 @@ static bool begin_flight(teffi_conn *conn)
 }
 
 /* conn->lock held. Does the connection linger, and is everything written? in: begin_flight() was
- * called: without a flight nothing is pending. */
+ * called just before: if it began no flight, nothing is pending. */
 static bool is_drained(const conn_sender *s)
 {
     return s->closing == SENDER_LINGERS && !s->writing;
@@ -53,14 +55,14 @@ static bool begin_next_flight(teffi_conn *conn)
     return begin_flight(conn);
 }
 
-/* Ends the flight, and begins the next one. in: torn: the write has failed. out: true: the caller
- * writes the next flight. false: there is none; the flight's reference was dropped, or passed to
- * the callback that ends the connection. */
-static bool end_flight(teffi_conn *conn, bool torn)
+/* Ends the flight, and begins the next one. in: failed: its rest cannot be written.
+ * out:  true: the caller writes the next flight. false: there is none; the flight's reference was
+ *       dropped, or passed to the callback that ends the connection. */
+static bool end_flight(teffi_conn *conn, bool failed)
 {
     conn_sender *s = &conn->sender;
     pthread_mutex_lock(&conn->lock);
-    if (torn)
+    if (failed)
         s->closing = SENDER_CLOSED;
     else
         teffi_write_buffer_reset(&s->in_flight, (size_t)2 * LINK_WRITE_MAX);
@@ -68,7 +70,7 @@ static bool end_flight(teffi_conn *conn, bool torn)
     s->writing = false;
     conn->liveness.writing_since_ns = 0;
     bool next = begin_next_flight(conn);
-    bool kill = torn || is_drained(s);
+    bool kill = failed || is_drained(s);
     bool ends = s->ends_conn;
     pthread_mutex_unlock(&conn->lock);
     if (next)
@@ -96,7 +98,8 @@ static void count_written(teffi_conn *conn, size_t n)
     teffi_counters_add(&conn->conns->counters, LINK_BYTES_OUT, n);
 }
 
-/* Without its lease a silo writes nothing: the content may be wrong by now. */
+/* Does this silo have its lease, if it needs one? Without the lease it writes nothing, because the
+ * content may be wrong by now. */
 static bool may_write_at(const teffi_conn *conn, uint64_t now_ns)
 {
     const _Atomic uint64_t *until_ns = conn->conns->until_ns;
@@ -121,7 +124,7 @@ static bool is_written(const conn_sender *s)
     return s->written.total == s->in_flight.total;
 }
 
-/* Writes without blocking. out: false: bytes are left, so call write_in_background(). */
+/* Writes without blocking. out: false: bytes are left: the caller calls write_in_background(). */
 static bool write_now(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -181,7 +184,7 @@ static void write_and_unlock(teffi_conn *conn)
 bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result)
 {
     conn_sender *s = &conn->sender;
-    if (!s->writing) /* end_flight() has used call_written, so that this ends the connection */
+    if (!s->writing) /* called by end_flight(), through call_written: no write has ended */
         return true;
     if (result->end) {
         (void)end_flight(conn, true);
@@ -219,17 +222,18 @@ static void write_coalesced(teffi_deferred *work)
 
 /* ---- coalescing ---- */
 
-/* Lists conn among those with coalesced frames. in: a reference, taken over by write_coalesced. */
-static void put_coalesced(teffi_conn *conn)
+/* Adds conn to the list of connections with coalesced frames. A thread that waits, or the ticker,
+ * writes them. in: a reference, taken over by write_coalesced. */
+static void schedule_coalesced_write(teffi_conn *conn)
 {
     (void)teffi_deferred_push(&conn->conns->coalesced, &conn->sender.write_coalesced);
-    put_by_this_thread = true;
+    thread_has_coalesced = true;
     teffi_conns_ask_soon(conn->conns);
 }
 
 void teffi_sender_write_coalesced(teffi_conns *conns)
 {
-    put_by_this_thread = false;
+    thread_has_coalesced = false;
     /* seq_cst: on the ticker, this load follows its store of asked_soon in run_delayed() */
     if (atomic_load_explicit(&conns->coalesced, memory_order_seq_cst))
         teffi_deferred_run_all(&conns->coalesced);
@@ -237,7 +241,7 @@ void teffi_sender_write_coalesced(teffi_conns *conns)
 
 void teffi_sender_write_own(teffi_conns *conns)
 {
-    if (put_by_this_thread)
+    if (thread_has_coalesced)
         teffi_sender_write_coalesced(conns);
 }
 
@@ -294,12 +298,12 @@ void teffi_sender_finish(teffi_conn *conn, uint8_t kind)
         s->goodbyes |= 1u << kind;
     update_budget(conn);
     s->finished = true;
-    bool put = !s->coalesced;
+    bool schedule = !s->coalesced;
     s->coalesced = true;
     pthread_mutex_unlock(&conn->lock);
-    if (put) {
+    if (schedule) {
         teffi_conn_ref(conn); /* held by write_coalesced */
-        put_coalesced(conn);
+        schedule_coalesced_write(conn);
     }
 }
 
@@ -336,8 +340,8 @@ bool teffi_sender_has_unsent(teffi_conn *conn)
 
 /* conn->lock held. Is there room for msg, which takes `more` bytes? An empty queue takes a message
  * of any size. Responses may use twice the queue limit: refusing one wastes a finished call. System
- * messages may use four times the limit: they are few, and the cluster depends on them. Only
- * messages for grains are refused while the budget is over. */
+ * messages may use four times the limit: they are few, and the cluster depends on them. While the
+ * budget is over its limit, requests and one-ways to grains are refused. */
 static bool has_room(const teffi_conn *conn, size_t more, const teffi_msg *msg)
 {
     const conn_sender *s = &conn->sender;
@@ -350,7 +354,8 @@ static bool has_room(const teffi_conn *conn, size_t more, const teffi_msg *msg)
 }
 
 /* conn->lock held. out: the time for encoding msg's deadline; 0: it has none. The clock is read
- * once for all frames of a delayed write, because the time left is encoded in milliseconds. */
+ * once for all frames of a delayed write: that is precise enough, because the time left is encoded
+ * in milliseconds. */
 static uint64_t read_pending_clock(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
@@ -371,7 +376,8 @@ static bool writes_at_once(const teffi_conn *conn)
 }
 
 /* conn->lock held. Encodes msg to the pending frames. The largest part of a large frame becomes a
- * zero-copy segment. out: false: no memory. *kept: the segment owns msg. */
+ * zero-copy segment, if it has LINK_LARGE bytes. out: false: no memory. *kept: the segment owns
+ * msg. */
 static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len, bool *kept)
 {
     conn_sender *s = &conn->sender;
@@ -430,7 +436,13 @@ static teff_err append_message(teffi_conn *conn, teffi_msg *msg, size_t room, si
     return err;
 }
 
-typedef enum next_step { LEAVE_PENDING, DEFER, COALESCE, WRITE } next_step;
+/* What send does after it has released the lock. */
+typedef enum next_step {
+    LEAVE_PENDING, /* nothing: the next flight, a scheduled write or open will write the frames */
+    DEFER,
+    COALESCE,
+    WRITE
+} next_step;
 
 /* Is this thread in a turn? A turn without a processor, or in a blocking region, cannot defer a
  * write and does not call wait, so its frames must not be kept. */
@@ -441,7 +453,7 @@ static bool is_in_turn(const teffi_conns *conns)
 }
 
 /* conn->lock held. Is it worth keeping this frame for coalescing? A frame shortly after a write
- * suggests that more follow. Sets pending_ns to now. in: not on a worker. */
+ * suggests that more follow. May set pending_ns to the present time. in: not on a worker. */
 static bool more_may_follow(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
@@ -452,8 +464,8 @@ static bool more_may_follow(teffi_conn *conn, const teffi_msg *msg)
     return s->pending_ns < conn->liveness.wrote_ns + LINK_COALESCE_NS;
 }
 
-/* conn->lock held. When are the pending frames written, after msg was appended? Sets the flags of
- * that write. out: what the caller does next without the lock. */
+/* conn->lock held. Decides when the pending frames are written, after msg was appended, and sets
+ * the flags of that write. out: what the caller does after it has released the lock. */
 static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
@@ -465,7 +477,7 @@ static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
         return LEAVE_PENDING;
     if (teffi_conns_on_worker(conn->conns)) {
         s->deferred = true;
-        s->pending_ns = 0; /* without a deadline in msg, it is of an earlier write */
+        s->pending_ns = 0; /* it may be the time of an earlier write */
         return DEFER;
     }
     s->urgent |= msg->awaited;
@@ -478,7 +490,7 @@ static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
     return begin_flight(conn) ? WRITE : LEAVE_PENDING;
 }
 
-/* Gives the write to the executor; writes now if the executor refuses it. */
+/* Defers the write to the executor; writes now if the executor refuses it. */
 static void defer_write(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
@@ -502,7 +514,7 @@ teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t room,
     else if (step == DEFER)
         defer_write(conn);
     else if (step == COALESCE)
-        put_coalesced(conn);
+        schedule_coalesced_write(conn);
     if (!kept)
         teffi_msg_free(msg);
     return TEFF_OK;
@@ -520,8 +532,8 @@ teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg)
 
 /* ---- the end of the handshake ---- */
 
-/* conn->lock held. Moves the oldest unopened message to the pending frames. It is dropped instead
- * if its deadline has passed, because its call has timed out, or if its size is over the limit.
+/* conn->lock held. Moves the oldest unopened message to the pending frames. Drops it instead if its
+ * deadline has passed, because its call has timed out, or if its size is over the limit.
  * out:  false: no memory; the message stays in unopened. */
 static bool append_oldest_unopened(teffi_conn *conn)
 {
@@ -563,7 +575,7 @@ void teffi_sender_open(teffi_conn *conn)
     write_and_unlock(conn);
 }
 
-void teffi_sender_steal(teffi_conn *from, teffi_conn *to)
+void teffi_sender_move_unopened(teffi_conn *from, teffi_conn *to)
 {
     conn_sender *f = &from->sender, *t = &to->sender;
     pthread_mutex_lock(&from->lock);

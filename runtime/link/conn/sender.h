@@ -3,9 +3,9 @@
  *     unopened --handshake over--> pending --swap--> in flight --written--> completed
  *
  * Way:     next_hop, handshake, goodbye -> [sender] -> stream
- * Threads: guarded by conn->lock, unless noted; in_flight is owned by whoever set writing.
- *          Frames of a worker are written when it is otherwise idle (deferred), those of other
- *          threads when they wait or within a millisecond (coalesced). */
+ * Threads: guarded by conn->lock, unless noted. A worker's frames are written when it is otherwise
+ *          idle (deferred). Other threads write at once; shortly after a write they keep their
+ *          frames until they wait, at most for a millisecond (coalesced). */
 #pragma once
 
 #include <teff/error.h>
@@ -21,35 +21,37 @@ struct teffi_conns;
 enum {
     LINK_WRITE_MAX = 256 * 1024,  /* most bytes of one write */
     LINK_FLUSH_BYTES = 16 * 1024, /* with this many pending bytes a write is not delayed */
-    LINK_LARGE = 16 * 1024,       /* frames of this size have a zero-copy segment */
+    LINK_LARGE = 16 * 1024,       /* least size of a large frame, and of a zero-copy segment */
     LINK_COALESCE_NS = 1000000,   /* a frame sent this soon after a write is kept for coalescing */
 };
 
 typedef enum sender_closing {
     SENDER_STAYS,
     SENDER_LINGERS, /* the connection is closed once everything is written */
-    SENDER_CLOSED,  /* nothing more is written: it was killed, or a write has failed */
+    SENDER_CLOSED,  /* no more writes start: killed, ended, replaced, or a write has failed */
 } sender_closing;
 
 typedef struct conn_sender {
-    write_buffer pending;    /* frames; before open those of the handshake */
-    uint64_t pending_frames; /* messages in pending, not counted yet */
+    write_buffer pending;    /* frames; before open only those of the handshake */
+    uint64_t pending_frames; /* messages in pending, not added to the counters yet */
     teffi_queue unopened;    /* messages accepted before open; no part of them was sent */
     size_t unopened_bytes;
     size_t counted_bytes; /* bytes of both buffers and unopened, as counted in the budget */
     uint64_t pending_ns;  /* time for the pending frames, see read_pending_clock(); 0: none */
     bool open;            /* the handshake is over: messages go to pending, not to unopened */
-    bool finished;        /* a goodbye was appended: no message may follow */
+    bool finished;        /* a goodbye was appended, or is in goodbyes: no message may follow */
     uint32_t goodbyes;    /* 1 << kind: BYE, BYE_ACK, to be appended after unopened at open */
-    bool peer_left;       /* the peer left the cluster: no request for a grain may follow */
+    bool peer_left;       /* the peer left the cluster: no message for a grain may follow */
     bool deferred;        /* the executor has write_deferred, which holds a reference */
     bool coalesced;       /* conns->coalesced has write_coalesced, which holds a reference */
     bool urgent;          /* a thread is about to wait for the response to a pending frame */
-    bool ends_conn;       /* the reader has ended: end the connection after the write in flight */
+    bool ends_conn;       /* the reader has stopped: end the connection after the write in flight */
     bool writing;         /* a write is in flight */
     sender_closing closing;
     teffi_deferred write_deferred, write_coalesced;
 
+    /* Owned by the thread that has set writing, then by the stream's callback. in_flight.total does
+     * not change meanwhile, so other threads may read it with the lock. */
     write_buffer in_flight; /* empty, unless a write is in flight or has failed */
     write_position written; /* how much of in_flight is written */
 } conn_sender;
@@ -65,27 +67,28 @@ teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg);
  * in:   room, body_len, from teffi_frame_room(). */
 teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len);
 
-/* teffi_sender_control - append a control frame and write all pending frames. */
+/* teffi_sender_control - append a control frame, and write all pending frames: now, or after the
+ * write in flight. If the sender is closed, nothing is appended. */
 void teffi_sender_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
 
 /* teffi_sender_open - the handshake is over: encode the unopened messages and write them. */
 void teffi_sender_open(teffi_conn *conn);
 
-/* teffi_sender_finish - append BYE or BYE_ACK after all pending frames; they are written with the
- * coalesced ones. runs: also with conns->lock held. */
+/* teffi_sender_finish - append BYE or BYE_ACK after all accepted messages, and accept no more. A
+ * coalesced write sends the frames later. runs: also with conns->lock held. */
 void teffi_sender_finish(teffi_conn *conn, uint8_t kind);
 
 /* Coalescing: a thread outside the executor cannot defer a write. So its frames that follow shortly
- * after a write are kept until the thread waits, until there are enough for a write, or for at most
- * a millisecond (the ticker).
+ * after a write are kept until the thread waits, or LINK_FLUSH_BYTES are pending, or the ticker
+ * writes them within about LINK_SOON_NS.
  * teffi_sender_write_coalesced - write the kept frames of all threads. runs: no lock held.
  * teffi_sender_write_own - the same, if this thread has kept frames that it has not written yet. */
 void teffi_sender_write_coalesced(struct teffi_conns *conns);
 void teffi_sender_write_own(struct teffi_conns *conns);
 
-/* teffi_sender_steal - move unopened messages and goodbyes to another connection, which is not open
- * yet and has no messages. */
-void teffi_sender_steal(teffi_conn *from, teffi_conn *to);
+/* teffi_sender_move_unopened - move unopened messages and goodbyes to another connection, which is
+ * not open yet and has no messages; close the sender of `from`. */
+void teffi_sender_move_unopened(teffi_conn *from, teffi_conn *to);
 
 /* teffi_sender_linger - write everything, then kill the connection. */
 void teffi_sender_linger(teffi_conn *conn);
@@ -100,6 +103,6 @@ bool teffi_sender_has_unsent(teffi_conn *conn);
 
 /* teffi_sender_complete - take the result of a write: write the rest, or the next frames.
  * runs: the callback of the stream.
- * out:  true: the reader has ended, so the caller ends the connection; it owns the write's
+ * out:  true: the reader has stopped, so the caller ends the connection; it owns the write's
  *       reference. */
 bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result);

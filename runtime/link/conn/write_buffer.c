@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DATA_MIN = 1024, SEGMENTS_MIN = 4, SPARE_MAX = 16 };
+enum { DATA_MIN = 1024, SEGMENTS_MIN = 4 };
+enum { SPARE_MAX = 16 }; /* of write_buffer.spare, before the memory is freed */
 
 static bool reserve_data(write_buffer *out, size_t more)
 {
@@ -53,7 +54,8 @@ void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t 
     out->total += len;
 }
 
-/* Copies a segment if it is borrowed, except its first `done` bytes, which are written already.
+/* Copies a segment if it is borrowed, except its first `done` bytes, which are written already. The
+ * copy is in the arena of a new message, because a segment's bytes are owned by a message.
  * out:  false: no memory. */
 static bool own_segment(write_segment *segment, size_t done)
 {

@@ -96,7 +96,7 @@ static void a_stolen_sender_is_closed(void **state)
     assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_OK);
     conn.sender.goodbyes = bye;
     other.sender.goodbyes = bye_ack;
-    teffi_sender_steal(&conn, &other);
+    teffi_sender_move_unopened(&conn, &other);
     assert_int_equal(other.sender.unopened.count, 2);
     assert_int_equal(other.sender.unopened_bytes, 2 * SIZE);
     assert_int_equal(other.sender.goodbyes, bye | bye_ack);
@@ -107,7 +107,7 @@ static void a_stolen_sender_is_closed(void **state)
     assert_int_equal(conn.sender.unopened_bytes, 0);
     assert_false(teffi_sender_has_unsent(&conn));
     assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_E_CLOSED);
-    teffi_sender_steal(&other, &conn);
+    teffi_sender_move_unopened(&other, &conn);
     assert_false(conn.sender.finished); /* as the other was */
 }
 
