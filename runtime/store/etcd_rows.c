@@ -426,7 +426,7 @@ static bool take_scan_row(const json_t *kv, const char *prefix, teffi_store_op *
     }
     teffi_row found = {.key = {room->data + len, room->len - len}};
     (void)decode_row_value(kv, from->table, room, &found); /* a damaged row has etag 0 */
-    return teffi_store_found(op, from, &found);
+    return teffi_store_add_found(op, from, &found);
 }
 
 bool teffi_etcd_take_scan(const json_t *answer, const char *prefix, teffi_store_op *op,

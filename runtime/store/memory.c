@@ -147,7 +147,7 @@ static void scan_rows(memory *mem, teffi_store_op *op)
 {
     teffi_row *from = op->rows;
     const node *n = seek_node(mem, from);
-    while (is_in_scan(op, from, n) && teffi_store_found(op, from, &n->row))
+    while (is_in_scan(op, from, n) && teffi_store_add_found(op, from, &n->row))
         n = n->next[0];
 }
 

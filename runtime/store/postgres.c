@@ -274,7 +274,7 @@ static void return_rows(teffi_store_op *op, const PGresult *result)
         teffi_row found = {.etag = get_etag(result, i, 0),
                            .value = get_bytes(result, i, 1),
                            .key = get_bytes(result, i, 2)};
-        if (!teffi_store_found(op, from, &found))
+        if (!teffi_store_add_found(op, from, &found))
             break;
     }
 }

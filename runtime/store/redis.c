@@ -442,7 +442,7 @@ static void take_scan_reply(teffi_store_op *op, const redisReply *reply)
         /* set before decoding: a row that does not decode is returned with its key */
         teffi_row found = {.key = {key->str, key->len}};
         (void)decode_row_reply(reply->element + i + 1, from->table, &found);
-        if (!teffi_store_found(op, from, &found))
+        if (!teffi_store_add_found(op, from, &found))
             return;
     }
 }

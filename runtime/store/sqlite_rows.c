@@ -177,7 +177,7 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
         rc = sqlite3_step(sql);
     while (rc == SQLITE_ROW) {
         rc = decode_row(sql, from->table, &found, &good);
-        if (rc != SQLITE_ROW || !teffi_store_found(op, from, &found))
+        if (rc != SQLITE_ROW || !teffi_store_add_found(op, from, &found))
             break;
         rc = sqlite3_step(sql);
     }
