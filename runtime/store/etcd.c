@@ -81,7 +81,7 @@ typedef enum outcome {
 
 /* Has etcd refused a token that it gave before? It forgets them, for example when it restarts, or
  * when users are changed. */
-static bool is_login_over(const session *s, const char *message)
+static bool is_token_rejected(const session *s, const char *message)
 {
     return s->engine->login.user[0] && (strstr(message, "invalid auth token") ||
                                         strstr(message, "auth: revision in header is old"));
@@ -89,7 +89,7 @@ static bool is_login_over(const session *s, const char *message)
 
 /* out: the error of the contract for one of etcd's; UNKNOWN: the request may have been done.
  * in: code: gRPC's. */
-static teff_err judge_etcd_error(json_int_t code, const char *message)
+static teff_err map_etcd_error(json_int_t code, const char *message)
 {
     enum { INVALID = 3, NOT_FOUND = 5, DENIED = 7, EXHAUSTED, PRECONDITION, OUT_OF_RANGE = 11 };
     enum { UNIMPLEMENTED = 12, UNAUTHENTICATED = 16 };
@@ -112,12 +112,12 @@ static teff_err judge_etcd_error(json_int_t code, const char *message)
 
 static outcome take_etcd_error(session *s)
 {
-    const char *message = json_string_value(json_object_get(s->answer, "message"));
-    json_int_t code = json_integer_value(json_object_get(s->answer, "code"));
-    s->refusal = message ? judge_etcd_error(code, message) : TEFF_E_UNKNOWN;
+    const char *message = json_string_value(json_object_get(s->response, "message"));
+    json_int_t code = json_integer_value(json_object_get(s->response, "code"));
+    s->refusal = message ? map_etcd_error(code, message) : TEFF_E_UNKNOWN;
     (void)teffi_fail(s->why, s->refusal, "etcd: %s: %.300s (status %ld)", s->engine->hosts[s->host],
                      message ? message : "no JSON", s->http.status);
-    if (message && is_login_over(s, message)) {
+    if (message && is_token_rejected(s, message)) {
         (void)!teffi_etcd_http_set_token(&s->http, NULL); /* no memory: the next one replaces it */
         return UNSENT;                                    /* asking again begins with a login */
     }
@@ -128,7 +128,7 @@ static outcome take_etcd_error(session *s)
  * same ports has none of the rows. Members of two clusters in one address would be two stores. */
 static outcome check_cluster(session *s)
 {
-    uint64_t id = teffi_etcd_get_number(json_object_get(s->answer, "header"), "cluster_id");
+    uint64_t id = teffi_etcd_get_number(json_object_get(s->response, "header"), "cluster_id");
     if (s->engine->cluster == 0)
         s->engine->cluster = id;
     if (id != 0 && s->engine->cluster == id)
@@ -145,20 +145,20 @@ static outcome check_cluster(session *s)
 }
 
 /* Sends a request to the session's member, once. */
-static outcome ask_member(session *s, const char *path, const teffi_etcd_text *request,
+static outcome send_to_member(session *s, const char *path, const teffi_etcd_text *request,
                           uint32_t silence_ms)
 {
     const char *host = s->engine->hosts[s->host];
-    json_decref(s->answer);
-    s->answer = NULL;
+    json_decref(s->response);
+    s->response = NULL;
     if (request->failed) {
         s->refusal = teffi_fail(s->why, TEFF_E_NOMEM, "etcd: no memory for a request");
         return REFUSED;
     }
     teffi_etcd_sent sent = teffi_etcd_post(&s->http, host, path, request, silence_ms);
-    if (sent == TEFFI_ETCD_ANSWERED) {
-        s->answer = json_loadb(s->http.answer.data, s->http.answer.len, 0, NULL);
-        return s->http.status == 200 && json_is_object(s->answer) ? check_cluster(s)
+    if (sent == TEFFI_ETCD_RESPONDED) {
+        s->response = json_loadb(s->http.response.data, s->http.response.len, 0, NULL);
+        return s->http.status == 200 && json_is_object(s->response) ? check_cluster(s)
                                                                   : take_etcd_error(s);
     }
     (void)teffi_fail(s->why, TEFF_E_IO, "etcd: %s: connection lost: %.200s", host, s->http.why);
@@ -166,14 +166,14 @@ static outcome ask_member(session *s, const char *path, const teffi_etcd_text *r
 }
 
 /* Sends what prepares the connection; s->request is kept. in: json: NULL: it is in s->control. */
-static outcome ask_for_control(session *s, const char *path, const char *json)
+static outcome send_control_request(session *s, const char *path, const char *json)
 {
     if (json) {
         s->control.len = 0;
         s->control.failed = false;
         teffi_etcd_add_text(&s->control, json);
     }
-    return ask_member(s, path, &s->control, PREPARE_SILENCE_MS);
+    return send_to_member(s, path, &s->control, PREPARE_SILENCE_MS);
 }
 
 /* ---- the connection ---- */
@@ -205,9 +205,9 @@ static teff_err log_in_to_etcd(session *s)
     teffi_secret_free(password);
     if (s->control.failed)
         return teffi_fail(s->why, TEFF_E_INVALID, "etcd: the password is not UTF-8, or no memory");
-    outcome o = ask_for_control(s, "/v3/auth/authenticate", NULL);
+    outcome o = send_control_request(s, "/v3/auth/authenticate", NULL);
     explicit_bzero(s->control.data, s->control.len);
-    const char *token = json_string_value(json_object_get(s->answer, "token"));
+    const char *token = json_string_value(json_object_get(s->response, "token"));
     if (o != DONE)
         return o == REFUSED ? TEFF_E_REFUSED : TEFF_E_IO;
     return token ? teffi_etcd_http_set_token(&s->http, token)
@@ -217,16 +217,16 @@ static teff_err log_in_to_etcd(session *s)
 static teff_err check_member(session *s)
 {
     const char *host = s->engine->hosts[s->host];
-    if (ask_for_control(s, "/v3/maintenance/status", "{}") != DONE)
+    if (send_control_request(s, "/v3/maintenance/status", "{}") != DONE)
         return s->http.status == 404 ? teffi_fail(s->why, TEFF_E_REFUSED,
                                                   "etcd: %s: not an etcd of 3.4 or later", host)
                                      : TEFF_E_IO;
-    if (teffi_etcd_get_number(s->answer, "leader") == 0)
+    if (teffi_etcd_get_number(s->response, "leader") == 0)
         return teffi_fail(s->why, TEFF_E_IO, "etcd: %s: the cluster has no leader", host);
     return TEFF_OK;
 }
 
-static void draw_fence(session *s)
+static void choose_fence_key(session *s)
 {
     const teffi_platform *p = &s->engine->platform;
     snprintf(s->fence, sizeof s->fence, "%s-lost/%016" PRIx64 "%016" PRIx64, s->engine->prefix,
@@ -236,16 +236,16 @@ static void draw_fence(session *s)
 
 /* Creates the key `fence`, with a lease that removes it later. If this fails, the next attempt uses
  * another lease and the same key. */
-static teff_err raise_fence(session *s)
+static teff_err create_fence_key(session *s)
 {
     char grant[64];
     snprintf(grant, sizeof grant, "{\"TTL\":\"%d\"}", FENCE_S);
-    if (ask_for_control(s, "/v3/lease/grant", grant) != DONE)
+    if (send_control_request(s, "/v3/lease/grant", grant) != DONE)
         return TEFF_E_IO;
-    teffi_etcd_print_put(&s->control, s->fence, teffi_etcd_get_number(s->answer, "ID"));
-    if (ask_for_control(s, "/v3/kv/put", NULL) != DONE)
+    teffi_etcd_print_put(&s->control, s->fence, teffi_etcd_get_number(s->response, "ID"));
+    if (send_control_request(s, "/v3/kv/put", NULL) != DONE)
         return TEFF_E_IO;
-    draw_fence(s);
+    choose_fence_key(s);
     return TEFF_OK;
 }
 
@@ -258,7 +258,7 @@ static teff_err find_member(session *s)
         if (!err)
             err = log_in_to_etcd(s);
         if (!err && s->in_doubt)
-            err = raise_fence(s);
+            err = create_fence_key(s);
         if (!err)
             break;
         s->host = (s->host + 1) % s->engine->n_hosts;
@@ -280,7 +280,7 @@ static bool find_member_or_back_off(session *s)
 }
 
 /* out: false: no member serves, s->why says why not. */
-static bool is_member_ready(session *s)
+static bool ensure_member_ready(session *s)
 {
     return s->ready ||
            (teffi_now(&s->engine->platform) >= s->retry_ns && find_member_or_back_off(s));
@@ -311,10 +311,10 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
 {
     outcome o = UNSENT;
     *ended = 0;
-    for (int tries = 0; o == UNSENT && tries < 2 && is_member_ready(s); tries++) {
+    for (int tries = 0; o == UNSENT && tries < 2 && ensure_member_ready(s); tries++) {
         teffi_etcd_print_writes(&s->request, s->engine->prefix, s->fence, ops, n);
-        o = ask_member(s, "/v3/kv/txn", &s->request, SILENCE_MS);
-        *ended = o == DONE ? teffi_etcd_take_writes(s->answer, ops, n) : 0;
+        o = send_to_member(s, "/v3/kv/txn", &s->request, SILENCE_MS);
+        *ended = o == DONE ? teffi_etcd_take_writes(s->response, ops, n) : 0;
         if (o == DONE && *ended == 0) {
             (void)teffi_fail(s->why, TEFF_E_UNKNOWN, "etcd: unexpected answer to a write");
             o = IN_DOUBT;
@@ -357,12 +357,12 @@ static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
 
 /* Sends s->request, which only reads, and so needs no fence. Sends it once more, perhaps to another
  * member, if there is no answer. */
-static outcome ask_for_rows(session *s, const char *path)
+static outcome send_read_request(session *s, const char *path)
 {
     outcome o = UNSENT;
-    for (int tries = 0; (o == UNSENT || o == IN_DOUBT) && tries < 2 && is_member_ready(s);
+    for (int tries = 0; (o == UNSENT || o == IN_DOUBT) && tries < 2 && ensure_member_ready(s);
          tries++) {
-        o = ask_member(s, path, &s->request, SILENCE_MS);
+        o = send_to_member(s, path, &s->request, SILENCE_MS);
         if (o == UNSENT || o == IN_DOUBT)
             change_member(s, false);
     }
@@ -372,9 +372,9 @@ static outcome ask_for_rows(session *s, const char *path)
 static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
 {
     teffi_etcd_print_reads(&s->request, s->engine->prefix, ops, n);
-    outcome o = ask_for_rows(s, "/v3/kv/txn");
+    outcome o = send_read_request(s, "/v3/kv/txn");
     bool alone = (o == TOO_LONG || o == REFUSED) && n > 1;
-    if (o == DONE && !teffi_etcd_take_reads(s->answer, ops, n, &s->room)) {
+    if (o == DONE && !teffi_etcd_take_reads(s->response, ops, n, &s->room)) {
         fail_etcd_ops(s, ops, n, TEFF_E_MALFORMED, "etcd: unexpected answer to a read");
     } else if (o == DONE) {
         for (size_t i = 0; i < n; i++)
@@ -412,16 +412,16 @@ static void run_scan(session *s, teffi_store_op *op)
         size_t left = op->limit - op->n_found;
         teffi_etcd_print_scan(&s->request, s->engine->prefix, op, &next, page < left ? page : left,
                               revision);
-        o = ask_for_rows(s, "/v3/kv/range");
+        o = send_read_request(s, "/v3/kv/range");
         if (o == TOO_LONG && page > 1) {
             page /= 2;
             continue;
         }
         if (o != DONE ||
-            !teffi_etcd_take_scan(s->answer, s->engine->prefix, op, from, &s->room, &more))
+            !teffi_etcd_take_scan(s->response, s->engine->prefix, op, from, &s->room, &more))
             break;
-        page = s->http.answer.len < TEFFI_ETCD_ANSWER_MAX / 4 ? 2 * page : page;
-        revision = teffi_etcd_get_number(json_object_get(s->answer, "header"), "revision");
+        page = s->http.response.len < TEFFI_ETCD_RESPONSE_MAX / 4 ? 2 * page : page;
+        revision = teffi_etcd_get_number(json_object_get(s->response, "header"), "revision");
         next = more ? get_next_row(op, from, &s->room) : next;
     }
     if (o != DONE) {
@@ -478,17 +478,17 @@ static uint64_t get_idle_ns(const session *s)
 static void run_etcd_session(void *arg)
 {
     session *s = arg;
-    draw_fence(s);
+    choose_fence_key(s);
     bool open = find_member_or_back_off(s);
     teffi_parker_wake(&s->opened);
     while (open) {
         size_t n = teffi_lane_take(&s->lane, s->group, get_idle_ns(s));
         if (n == 0 && teffi_lane_is_closed(&s->lane))
             break;
-        (void)is_member_ready(s); /* also without operations: a fence is raised soon */
+        (void)ensure_member_ready(s); /* also without operations: a fence is raised soon */
         run_etcd_group(s, n);
     }
-    json_decref(s->answer);
+    json_decref(s->response);
     teffi_etcd_text_fini(&s->request);
     teffi_etcd_text_fini(&s->control);
     teffi_etcd_text_fini(&s->room);
