@@ -59,8 +59,9 @@ static const char schema[] =
     "CREATE SEQUENCE teff.etags;"
     /* marks: 1 any, 2 remove, 4 check. out: the rows' new etags; NULL: a conflict, and nothing is
      * written. The first loop compares etags. It locks rows in key order, so that deadlocks are
-     * rare; after one, the batch is tried again, see is_temporary_error(). A row that must not exist is inserted
-     * there, because only existing rows can be locked; the second loop deletes it if needed. */
+     * rare; after one, the batch is tried again, see is_temporary_error(). A row that must not
+     * exist is inserted there, because only existing rows can be locked; the second loop deletes
+     * it on a conflict, or if it is only checked. */
     "CREATE FUNCTION teff.write(tabs text[], keys bytea[], vals bytea[], etags bigint[],"
     " marks int[]) RETURNS bigint[] LANGUAGE plpgsql AS $$ "
     "DECLARE i int; have bigint; created int[] := '{}'; conflict bool := false;"
