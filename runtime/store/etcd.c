@@ -124,9 +124,9 @@ static outcome take_etcd_error(session *s)
     return s->refusal == TEFF_E_UNKNOWN ? IN_DOUBT : REFUSED;
 }
 
-/* Refuses a response of another cluster. Each response is checked, because libcurl reconnects by
- * itself, and a new cluster may run on the same ports, without the rows. The check also finds an
- * address that lists members of two clusters. */
+/* Refuses a response of another cluster, in which the request may have run: its rows are not those
+ * of this store. Each response is checked, because libcurl reconnects by itself, and a new cluster
+ * may run on the same ports. The check also finds an address with members of two clusters. */
 static outcome check_cluster(session *s)
 {
     uint64_t id = teffi_etcd_get_number(json_object_get(s->response, "header"), "cluster_id");
