@@ -147,7 +147,7 @@ static outcome check_cluster(session *s)
 
 /* Sends a request to the session's member, once. */
 static outcome send_to_member(session *s, const char *path, const teffi_etcd_text *request,
-                          uint32_t silence_ms)
+                              uint32_t silence_ms)
 {
     const char *host = s->engine->hosts[s->host];
     json_decref(s->response);
@@ -160,7 +160,7 @@ static outcome send_to_member(session *s, const char *path, const teffi_etcd_tex
     if (sent == TEFFI_ETCD_RESPONDED) {
         s->response = json_loadb(s->http.response.data, s->http.response.len, 0, NULL);
         return s->http.status == 200 && json_is_object(s->response) ? check_cluster(s)
-                                                                  : take_etcd_error(s);
+                                                                    : take_etcd_error(s);
     }
     (void)teffi_fail(s->why, TEFF_E_IO, "etcd: %s: connection lost: %.200s", host, s->http.why);
     return sent == TEFFI_ETCD_TOO_LONG ? TOO_LONG : sent == TEFFI_ETCD_UNSENT ? UNSENT : IN_DOUBT;

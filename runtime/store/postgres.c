@@ -331,7 +331,7 @@ static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, c
 /* Runs a query for one number. out: this number; `otherwise` if there is no row; -1: an error, with
  * text. */
 static int query_number(PGconn *conn, const char *sql, const char *parameter, int otherwise,
-                      char *text)
+                        char *text)
 {
     PGresult *result = run_sql(conn, sql, parameter, text);
     const char *value = result && PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : NULL;
@@ -402,9 +402,9 @@ static bool record_backend(session *s, PGconn *conn, char *text)
 static teff_err check_durability(PGconn *conn, char *text)
 {
     int off = query_number(conn,
-                         "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
-                         "setting = 'off'",
-                         NULL, 0, text);
+                           "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
+                           "setting = 'off'",
+                           NULL, 0, text);
     if (off > 0)
         return teffi_fail(text, TEFF_E_REFUSED,
                           "postgres: fsync is off in this server, expected on");

@@ -31,7 +31,7 @@ typedef enum teffi_store_kind {
     TEFFI_STORE_READ = 1, /* rows[0].table, key -> value, etag; missing row: OK with etag 0 */
     TEFFI_STORE_WRITE,    /* a batch of one row */
     TEFFI_STORE_BATCH,    /* writes all rows if all etags match, also of checked rows; else none */
-    TEFFI_STORE_SCAN /* in rows[0].table, rows[0].key <= key < to (empty to: up to the end) */
+    TEFFI_STORE_SCAN      /* in rows[0].table, rows[0].key <= key < to (empty to: up to the end) */
 } teffi_store_kind;
 
 typedef struct teffi_row {
@@ -59,8 +59,8 @@ typedef struct teffi_row {
 /* One operation. It and its inputs must stay valid until done() is called. */
 typedef struct teffi_store_op {
     teffi_store_kind kind;
-    teffi_row *rows; /* in; out: a scan sets it to the rows found, in *arena */
-    size_t n_rows;   /* in: 1, or more in a batch */
+    teffi_row *rows;   /* in; out: a scan sets it to the rows found, in *arena */
+    size_t n_rows;     /* in: 1, or more in a batch */
     teffi_bytes to;    /* scan: the end, exclusive; rows[0].key is the start */
     size_t limit;      /* scan: 1..TEFFI_STORE_SCAN_MAX */
     teff_arena *arena; /* the caller's; values read are put there */
