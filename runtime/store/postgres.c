@@ -23,7 +23,7 @@ enum {
     MS_NS = 1000000
 };
 
-/* Numbers of types in the server's catalog. */
+/* Numbers of types in the server's catalog; statements[] also has those of their arrays. */
 enum { OID_BYTEA = 17, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
 
 typedef struct session {
@@ -58,10 +58,9 @@ static const char schema[] =
     " etag bigint NOT NULL, value bytea NOT NULL, PRIMARY KEY (tab, key));"
     "CREATE SEQUENCE teff.etags;"
     /* marks: 1 any, 2 remove, 4 check. out: the rows' new etags; NULL: a conflict, and nothing is
-     * written. The first loop compares etags. It locks rows in key order, so that deadlocks are
-     * rare; after one, the batch is tried again, see is_temporary_error(). A row that must not
-     * exist is inserted there, because only existing rows can be locked; the second loop deletes
-     * it on a conflict, or if it is only checked. */
+     * written. The first loop compares etags. It locks rows in key order, so deadlocks are rare;
+     * after one, the batch is tried again. A row that must not exist is inserted there, because
+     * only existing rows can be locked; the second loop deletes it after a conflict or a check. */
     "CREATE FUNCTION teff.write(tabs text[], keys bytea[], vals bytea[], etags bigint[],"
     " marks int[]) RETURNS bigint[] LANGUAGE plpgsql AS $$ "
     "DECLARE i int; have bigint; created int[] := '{}'; conflict bool := false;"
@@ -120,7 +119,6 @@ static const struct {
      "ORDER BY key LIMIT $3",
      4,
      {OID_TEXT, OID_BYTEA, OID_INT8, OID_BYTEA}},
-    /* text[], bytea[], bytea[], bigint[], int[] */
     {"write", "SELECT teff.write($1, $2, $3, $4, $5)", 5, {1009, 1001, 1001, 1016, 1007}},
 };
 
@@ -211,8 +209,7 @@ static void put_column(parameters *p, const teffi_store_op *op, column which)
     set_parameter(p, (int)which, (teffi_bytes){p->memory + begin, p->used - begin});
 }
 
-/* out: an upper bound of the bytes in p->memory: five heads of arrays, a scan's limit, and five
- * elements for each row. */
+/* out: bytes for p->memory: five heads of arrays, a scan's limit, and five elements for each row. */
 static size_t count_parameter_bytes(const teffi_store_op *op)
 {
     size_t n = 5 * 20 + 8 + teffi_store_value_bytes(op);
@@ -328,8 +325,7 @@ static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, c
     return NULL;
 }
 
-/* Runs a query for one number. out: this number; `otherwise` if there is no row; -1: an error, with
- * text. */
+/* out: the number that a query returns; `otherwise` without a row; -1: an error, with text. */
 static int query_number(PGconn *conn, const char *sql, const char *parameter, int otherwise,
                         char *text)
 {
@@ -365,9 +361,8 @@ static teff_err create_schema(PGconn *conn, char *text)
     return TEFF_OK;
 }
 
-/* Ends the server process of a broken connection, and waits until it has ended. Reason: it may
- * still run the writes in doubt, and thus change an outcome that a read has found. out: false: it
- * has not ended, or an error, with text. */
+/* Ends the server process of a broken connection, which may still run the writes in doubt, and
+ * waits until it has ended. out: false: it has not ended, or an error, with text. */
 static bool end_old_backend(session *s, PGconn *conn, char *text)
 {
     static const char sql[] =
@@ -438,7 +433,6 @@ static void drop_notice(void *arg, const PGresult *result)
     (void)result;
 }
 
-/* Does all that must come before the first operation on a connection. */
 static teff_err set_up_connection(session *s, PGconn *conn, char *text)
 {
     if (PQstatus(conn) != CONNECTION_OK) {
@@ -458,8 +452,7 @@ static teff_err set_up_connection(session *s, PGconn *conn, char *text)
     return err;
 }
 
-/* Connects; blocks until then. Options listed before dbname are defaults, since the options of the
- * target come later and replace them. */
+/* Connects, and blocks meanwhile. The target's options replace those listed before dbname. */
 static teff_err connect_session(session *s, char *text)
 {
     static const char *const keys[] = {"connect_timeout",
@@ -577,8 +570,7 @@ static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
     return o == IN_DOUBT && !teffi_store_is_read(op);
 }
 
-/* Drops the connection. Writes in doubt are appended to s->in_doubt; other operations fail with IO:
- * they are reads, or were not sent completely and thus not committed. */
+/* Drops the connection. Keeps writes in doubt in s->in_doubt; fails other operations with IO. */
 static void fail_or_keep_ops(session *s, teffi_store_op **ops, size_t n, outcome o)
 {
     char text[TEFF_TEXT_MAX];
@@ -591,8 +583,7 @@ static void fail_or_keep_ops(session *s, teffi_store_op **ops, size_t n, outcome
             fail_op(s, ops[i], TEFF_E_IO, text);
 }
 
-/* Finds the first error in the results. out: its SQLSTATE, valid until the results are cleared;
- * text. */
+/* Finds the first error. out: its SQLSTATE, valid until the results are cleared; text. */
 static const char *find_error(session *s, size_t n, char *text)
 {
     for (size_t i = 0; i < n; i++) {
@@ -615,8 +606,7 @@ static bool is_temporary_error(const char *state)
 
 static void run_group(session *s, teffi_store_op **ops, size_t n);
 
-/* Fails an operation that was refused as the only one of its group, unless another try may help.
- * out: true: try again. */
+/* Fails an operation that was refused alone in its group. out: true: try it again instead. */
 static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
 {
     char text[TEFF_TEXT_MAX];
@@ -753,8 +743,7 @@ static teff_err start_session(engine *e, int i, char *text)
     return err ? teffi_fail(text, err, "store: the engine's thread could not be started") : TEFF_OK;
 }
 
-/* out: the target for libpq, which the caller frees; NULL: no memory. A URI gets back its scheme,
- * which is the prefix of the store's address. */
+/* out: the target for libpq, a URI with its scheme; the caller frees it. NULL: no memory. */
 static char *copy_target(const char *target)
 {
     bool is_uri = strncmp(target, "//", 2) == 0;
