@@ -209,7 +209,7 @@ static void put_column(parameters *p, const teffi_store_op *op, column which)
     set_parameter(p, (int)which, (teffi_bytes){p->memory + begin, p->used - begin});
 }
 
-/* out: bytes for p->memory: five heads of arrays, a scan's limit, and five elements for each row. */
+/* out: bytes for p->memory: five heads of arrays, a scan's limit, five elements per row. */
 static size_t count_parameter_bytes(const teffi_store_op *op)
 {
     size_t n = 5 * 20 + 8 + teffi_store_value_bytes(op);
