@@ -1,5 +1,5 @@
-/* engine.h - the store's engines, and helpers that they share: fail an operation, return rows.
- * Way:     open -> [engine] <- memory, sqlite, a remote store
+/* engine.h - functions that open the engines, and helpers that all engines share.
+ * Way:     open -> [engine] <- memory, sqlite, postgres, redis, etcd, a remote store
  * Threads: an operation belongs to the engine from submit to done(). */
 #pragma once
 
@@ -9,18 +9,17 @@
 void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* teffi_store_return - set the result of a read; without memory, fail op.
+/* teffi_store_return - set the result of a read; fail op with NOMEM if op->arena is full.
  * in:   found: its etag is 0 if there is no such row; its value is copied into op->arena. */
 void teffi_store_return(teffi_store_op *op, const teffi_row *found);
 
-/* teffi_store_found - append one row to the result of a scan; all of it is copied into op->arena.
- * in:   from: op->rows as it was submitted (its table is that of all rows); found: key, value and
- *       etag.
- * out:  false: no memory; op has failed, and its rows are as they were submitted. */
-bool teffi_store_found(teffi_store_op *op, teffi_row *from, const teffi_row *found);
+/* teffi_store_add_found - append one row to the result of a scan, copied into op->arena.
+ * in:   from: op->rows as it was submitted, which names the table; found: key, value and etag.
+ * out:  false: no memory: op has failed, and op->rows is as it was submitted. */
+bool teffi_store_add_found(teffi_store_op *op, teffi_row *from, const teffi_row *found);
 
 /* teffi_store_is_read - is op a read or a scan?
- * teffi_store_value_bytes - the bytes of the values that op writes. */
+ * teffi_store_value_bytes - out: the bytes of all values that op writes. */
 bool teffi_store_is_read(const teffi_store_op *op);
 size_t teffi_store_value_bytes(const teffi_store_op *op);
 
@@ -29,8 +28,8 @@ size_t teffi_store_value_bytes(const teffi_store_op *op);
 int teffi_bytes_cmp(teffi_bytes a, teffi_bytes b);
 int teffi_row_cmp(const teffi_row *a, const teffi_row *b);
 
-/* teffi_memory_open - make an empty store. in: rest, not used; text is not NULL. errs: TEFF_E_NOMEM
- * with text. */
+/* teffi_memory_open - make an empty store.
+ * in:   rest, not used. text is not NULL. errs: TEFF_E_NOMEM, with text. */
 TEFF_MUST_USE teff_err teffi_memory_open(const char *rest, teffi_store **store, char *text);
 
 /* teffi_sqlite_open - in: path of the file, copied. text is not NULL. errs: as teffi_store_open. */

@@ -1,9 +1,9 @@
 /* etcd.c - engine `etcd`: rows in an etcd cluster, each group of writes as one of its transactions.
  * Way:     store/store -> lane -> [etcd] -> etcd_rows, etcd_http -> a member of the cluster
- * States:  submitted -> lane -> group -> requests: writes, then reads -> answers: done()
- *          No answer: reads are asked again once; writes that may have run end as UNKNOWN.
- * Threads: submit from any; the rest, also done(), on the session's thread. One session is for the
- *          cluster's own tables, so that they never wait for states.
+ * States:  submitted -> lane -> group -> requests: writes, then reads -> responses: done()
+ *          No response: reads are sent once more; writes that may have run end as UNKNOWN.
+ * Threads: submit: any. All else, also done(): the session's thread. The cluster's own tables have
+ *          a session of their own, so that they do not wait behind states.
  * Source:  etcd's manual, "API guarantees" */
 #include "store/lane.h"
 
@@ -20,22 +20,22 @@
 #include "store/etcd_rows.h"
 
 enum {
-    HOSTS_MAX = 9,             /* of an address; etcd recommends at most seven members */
+    HOSTS_MAX = 9,             /* in an address; etcd recommends at most seven members */
     HOST_MAX = 256,            /* bytes of one */
-    SILENCE_MS = 5000,         /* without a byte: the request is lost. Half of the usual lease */
-    PREPARE_SILENCE_MS = 2000, /* the same before the first operation on a connection */
-    RETRY_MIN_MS = 10,         /* between two attempts to connect; doubles each time */
-    RETRY_MAX_MS = 1000,       /* a tenth of the usual lease */
-    FENCE_S = 24 * 60 * 60,    /* lease of a fence; no network keeps a request for a day */
+    SILENCE_MS = 5000,         /* without a byte for so long, a request is lost; half a lease */
+    PREPARE_SILENCE_MS = 2000, /* the same for control requests, see send_control_request() */
+    RETRY_MIN_MS = 10,         /* back-off between two attempts to connect; doubles each time */
+    RETRY_MAX_MS = 1000,       /* a tenth of the usual lease of 10 s */
+    FENCE_S = 24 * 60 * 60,    /* TTL of a fence key; no network delays a request for a day */
     FENCE_MAX = TEFFI_ETCD_NAME_MAX + 48,
-    PAGE_ROWS = 32 /* of a scan's first page; doubles while pages are small */
+    PAGE_ROWS = 32 /* rows of a scan's first page; doubles while pages have few bytes */
 };
 
-/* A request without an answer may still be on its way, or wait in a member for a leader. If it ran
- * later, a read after UNKNOWN would show one outcome, and the next read another. So each write
- * fails if the key `fence` exists. After a loss the session creates that key, before it reports
- * UNKNOWN or does anything else, and then uses another key. From the fence's revision on, the lost
- * request writes nothing, whichever member gets it. */
+/* Each write request has the condition that the key `fence` does not exist. If such a request gets
+ * no response, the session creates that key before it sends another operation and, if a member can
+ * be reached, before it reports UNKNOWN. Then it chooses a new key. Reason: the lost request may
+ * still be in the network, or in a member without a leader. If it ran later, one read after UNKNOWN
+ * would show one outcome, and the next read another. With the key, it writes nothing. */
 typedef struct session {
     teffi_lane lane;
     struct engine *engine;
@@ -46,50 +46,50 @@ typedef struct session {
     teff_err open_err;       /* of the last attempt to connect */
     char why[TEFF_TEXT_MAX]; /* why there is no connection, or why the last request failed */
     teffi_etcd_http http;
-    size_t host;           /* the member to ask, one of the engine's hosts */
-    bool ready;            /* it was checked since the last loss */
-    char fence[FENCE_MAX]; /* no such key: requests that compare it write */
-    bool in_doubt;         /* a request that compares it may run later */
+    size_t host;           /* the member that gets the requests: index in engine.hosts */
+    bool ready;            /* find_member() succeeded after the last loss */
+    char fence[FENCE_MAX]; /* a key; write requests fail if it exists */
+    bool in_doubt;         /* a lost write request may still run, unless `fence` exists */
     uint32_t retry_ms;     /* back-off; 0: the last attempt to connect succeeded */
     uint64_t retry_ns;     /* mono: time of the next attempt */
     teffi_etcd_text request, control, room;
-    json_t *answer;   /* to the last request, if DONE */
-    teff_err refusal; /* the error that stands for the last answer, if REFUSED */
+    json_t *response; /* to the last request, if DONE */
+    teff_err refusal; /* the error of the last request, if REFUSED */
     teffi_store_op *group[TEFFI_LANE_GROUP_MAX], *ordered[TEFFI_LANE_GROUP_MAX];
 } session;
 
 typedef struct engine {
     teffi_store base;
     teffi_platform platform;
-    char hosts[HOSTS_MAX][HOST_MAX]; /* "http://HOST:PORT", with an authority "https://.." */
+    char hosts[HOSTS_MAX][HOST_MAX]; /* "http://HOST:PORT"; with a CA "https://.." */
     size_t n_hosts;
     char prefix[TEFFI_ETCD_NAME_MAX + 2];
     teffi_login login;
-    uint64_t cluster;    /* its id, set by the first session before the second begins; 0: not yet */
+    uint64_t cluster;    /* its id; 0: not set. The first session sets it, then the second starts */
     session sessions[2]; /* [true]: the cluster's own tables */
 } engine;
 
 typedef enum outcome {
-    DONE,     /* session.answer */
-    REFUSED,  /* by an error that says that nothing was done: session.why, .refusal */
-    UNSENT,   /* nothing was done */
-    IN_DOUBT, /* perhaps it was done, or will be */
-    TOO_LONG  /* it was done, but the answer is too long */
+    DONE,     /* session.response is valid */
+    REFUSED,  /* an error says that the request was not done: session.why, .refusal */
+    UNSENT,   /* the request was not done */
+    IN_DOUBT, /* the request may have been done, or may be done later */
+    TOO_LONG  /* the request was done, but its response is too long */
 } outcome;
 
 /* ---- one request ---- */
 
-/* Has etcd refused a token that it gave before? It forgets them, for example when it restarts, or
- * when users are changed. */
-static bool is_login_over(const session *s, const char *message)
+/* Is this error about a login token that is no longer valid? etcd forgets tokens when it restarts,
+ * and refuses them after a change of users. */
+static bool is_token_rejected(const session *s, const char *message)
 {
     return s->engine->login.user[0] && (strstr(message, "invalid auth token") ||
                                         strstr(message, "auth: revision in header is old"));
 }
 
-/* out: the error of the contract for one of etcd's; UNKNOWN: the request may have been done.
- * in: code: gRPC's. */
-static teff_err judge_etcd_error(json_int_t code, const char *message)
+/* Converts an error of etcd to one of store.h. in: code: gRPC's. out: UNKNOWN: the request may have
+ * been done. */
+static teff_err map_etcd_error(json_int_t code, const char *message)
 {
     enum { INVALID = 3, NOT_FOUND = 5, DENIED = 7, EXHAUSTED, PRECONDITION, OUT_OF_RANGE = 11 };
     enum { UNIMPLEMENTED = 12, UNAUTHENTICATED = 16 };
@@ -99,42 +99,43 @@ static teff_err judge_etcd_error(json_int_t code, const char *message)
     case INVALID:
     case NOT_FOUND:
     case DENIED:
-    case EXHAUSTED: /* of space, or of requests that wait */
+    case EXHAUSTED: /* no space, or too many waiting requests */
     case PRECONDITION:
     case OUT_OF_RANGE: /* a revision that was compacted */
     case UNIMPLEMENTED:
     case UNAUTHENTICATED:
         return TEFF_E_IO;
-    default: /* above all UNAVAILABLE: "request timed out", which may be committed later */
+    default: /* mostly UNAVAILABLE, "request timed out": may be committed later */
         return TEFF_E_UNKNOWN;
     }
 }
 
 static outcome take_etcd_error(session *s)
 {
-    const char *message = json_string_value(json_object_get(s->answer, "message"));
-    json_int_t code = json_integer_value(json_object_get(s->answer, "code"));
-    s->refusal = message ? judge_etcd_error(code, message) : TEFF_E_UNKNOWN;
+    const char *message = json_string_value(json_object_get(s->response, "message"));
+    json_int_t code = json_integer_value(json_object_get(s->response, "code"));
+    s->refusal = message ? map_etcd_error(code, message) : TEFF_E_UNKNOWN;
     (void)teffi_fail(s->why, s->refusal, "etcd: %s: %.300s (status %ld)", s->engine->hosts[s->host],
                      message ? message : "no JSON", s->http.status);
-    if (message && is_login_over(s, message)) {
-        (void)!teffi_etcd_http_set_token(&s->http, NULL); /* no memory: the next one replaces it */
-        return UNSENT;                                    /* asking again begins with a login */
+    if (message && is_token_rejected(s, message)) {
+        (void)!teffi_etcd_http_set_token(&s->http, NULL); /* on NOMEM the next login replaces it */
+        return UNSENT; /* the caller's next attempt calls find_member(), which logs in */
     }
     return s->refusal == TEFF_E_UNKNOWN ? IN_DOUBT : REFUSED;
 }
 
-/* libcurl connects again by itself, so each answer is checked: a cluster that was made anew on the
- * same ports has none of the rows. Members of two clusters in one address would be two stores. */
+/* Refuses a response of another cluster, in which the request may have run: its rows are not those
+ * of this store. Each response is checked, because libcurl reconnects by itself, and a new cluster
+ * may run on the same ports. The check also finds an address with members of two clusters. */
 static outcome check_cluster(session *s)
 {
-    uint64_t id = teffi_etcd_get_number(json_object_get(s->answer, "header"), "cluster_id");
+    uint64_t id = teffi_etcd_get_number(json_object_get(s->response, "header"), "cluster_id");
     if (s->engine->cluster == 0)
         s->engine->cluster = id;
     if (id != 0 && s->engine->cluster == id)
         return DONE;
     if (id == 0) {
-        (void)teffi_fail(s->why, TEFF_E_UNKNOWN, "etcd: %s: not an answer of etcd",
+        (void)teffi_fail(s->why, TEFF_E_UNKNOWN, "etcd: %s: not a response of etcd",
                          s->engine->hosts[s->host]);
         return IN_DOUBT;
     }
@@ -145,40 +146,41 @@ static outcome check_cluster(session *s)
 }
 
 /* Sends a request to the session's member, once. */
-static outcome ask_member(session *s, const char *path, const teffi_etcd_text *request,
-                          uint32_t silence_ms)
+static outcome send_to_member(session *s, const char *path, const teffi_etcd_text *request,
+                              uint32_t silence_ms)
 {
     const char *host = s->engine->hosts[s->host];
-    json_decref(s->answer);
-    s->answer = NULL;
+    json_decref(s->response);
+    s->response = NULL;
     if (request->failed) {
         s->refusal = teffi_fail(s->why, TEFF_E_NOMEM, "etcd: no memory for a request");
         return REFUSED;
     }
     teffi_etcd_sent sent = teffi_etcd_post(&s->http, host, path, request, silence_ms);
-    if (sent == TEFFI_ETCD_ANSWERED) {
-        s->answer = json_loadb(s->http.answer.data, s->http.answer.len, 0, NULL);
-        return s->http.status == 200 && json_is_object(s->answer) ? check_cluster(s)
-                                                                  : take_etcd_error(s);
+    if (sent == TEFFI_ETCD_RESPONDED) {
+        s->response = json_loadb(s->http.response.data, s->http.response.len, 0, NULL);
+        return s->http.status == 200 && json_is_object(s->response) ? check_cluster(s)
+                                                                    : take_etcd_error(s);
     }
     (void)teffi_fail(s->why, TEFF_E_IO, "etcd: %s: connection lost: %.200s", host, s->http.why);
     return sent == TEFFI_ETCD_TOO_LONG ? TOO_LONG : sent == TEFFI_ETCD_UNSENT ? UNSENT : IN_DOUBT;
 }
 
-/* Sends what prepares the connection; s->request is kept. in: json: NULL: it is in s->control. */
-static outcome ask_for_control(session *s, const char *path, const char *json)
+/* Sends a request that is not an operation, for example a login; does not change s->request.
+ * in: json: the request; NULL: it is in s->control. */
+static outcome send_control_request(session *s, const char *path, const char *json)
 {
     if (json) {
         s->control.len = 0;
         s->control.failed = false;
         teffi_etcd_add_text(&s->control, json);
     }
-    return ask_member(s, path, &s->control, PREPARE_SILENCE_MS);
+    return send_to_member(s, path, &s->control, PREPARE_SILENCE_MS);
 }
 
 /* ---- the connection ---- */
 
-/* in: password: kept nowhere. out: s->control is the request. */
+/* out: s->control: the login request. The caller clears it, since it contains the password. */
 static void print_login(session *s, const teffi_secret *password)
 {
     json_t *request = json_pack("{s:s, s:s%}", "name", s->engine->login.user, "password",
@@ -194,7 +196,7 @@ static void print_login(session *s, const teffi_secret *password)
     json_decref(request);
 }
 
-/* The member gives a token, which is sent with all that follows. */
+/* Logs in if there is a password file. The member returns a token for all later requests. */
 static teff_err log_in_to_etcd(session *s)
 {
     teffi_secret *password;
@@ -205,28 +207,30 @@ static teff_err log_in_to_etcd(session *s)
     teffi_secret_free(password);
     if (s->control.failed)
         return teffi_fail(s->why, TEFF_E_INVALID, "etcd: the password is not UTF-8, or no memory");
-    outcome o = ask_for_control(s, "/v3/auth/authenticate", NULL);
+    outcome o = send_control_request(s, "/v3/auth/authenticate", NULL);
     explicit_bzero(s->control.data, s->control.len);
-    const char *token = json_string_value(json_object_get(s->answer, "token"));
+    const char *token = json_string_value(json_object_get(s->response, "token"));
     if (o != DONE)
         return o == REFUSED ? TEFF_E_REFUSED : TEFF_E_IO;
     return token ? teffi_etcd_http_set_token(&s->http, token)
-                 : teffi_fail(s->why, TEFF_E_IO, "etcd: no token in the answer to a login");
+                 : teffi_fail(s->why, TEFF_E_IO, "etcd: no token in the response to a login");
 }
 
+/* Is the member an etcd of 3.4 or later, in a cluster that has a leader? */
 static teff_err check_member(session *s)
 {
     const char *host = s->engine->hosts[s->host];
-    if (ask_for_control(s, "/v3/maintenance/status", "{}") != DONE)
+    if (send_control_request(s, "/v3/maintenance/status", "{}") != DONE)
         return s->http.status == 404 ? teffi_fail(s->why, TEFF_E_REFUSED,
                                                   "etcd: %s: not an etcd of 3.4 or later", host)
                                      : TEFF_E_IO;
-    if (teffi_etcd_get_number(s->answer, "leader") == 0)
+    if (teffi_etcd_get_number(s->response, "leader") == 0)
         return teffi_fail(s->why, TEFF_E_IO, "etcd: %s: the cluster has no leader", host);
     return TEFF_OK;
 }
 
-static void draw_fence(session *s)
+/* Sets s->fence to a random key, which no request has used. */
+static void choose_fence_key(session *s)
 {
     const teffi_platform *p = &s->engine->platform;
     snprintf(s->fence, sizeof s->fence, "%s-lost/%016" PRIx64 "%016" PRIx64, s->engine->prefix,
@@ -234,22 +238,23 @@ static void draw_fence(session *s)
     s->in_doubt = false;
 }
 
-/* Creates the key `fence`, with a lease that removes it later. If this fails, the next attempt uses
- * another lease and the same key. */
-static teff_err raise_fence(session *s)
+/* Creates the key s->fence with a lease, which removes the key after FENCE_S, then chooses another
+ * key. If this fails, the next attempt uses the same key with a new lease. */
+static teff_err create_fence_key(session *s)
 {
     char grant[64];
     snprintf(grant, sizeof grant, "{\"TTL\":\"%d\"}", FENCE_S);
-    if (ask_for_control(s, "/v3/lease/grant", grant) != DONE)
+    if (send_control_request(s, "/v3/lease/grant", grant) != DONE)
         return TEFF_E_IO;
-    teffi_etcd_print_put(&s->control, s->fence, teffi_etcd_get_number(s->answer, "ID"));
-    if (ask_for_control(s, "/v3/kv/put", NULL) != DONE)
+    teffi_etcd_print_put(&s->control, s->fence, teffi_etcd_get_number(s->response, "ID"));
+    if (send_control_request(s, "/v3/kv/put", NULL) != DONE)
         return TEFF_E_IO;
-    draw_fence(s);
+    choose_fence_key(s);
     return TEFF_OK;
 }
 
-/* Looks for a member that serves, from the present one on. */
+/* Tries all members, from s->host on, until one is ready: it serves, the session is logged in, and
+ * the fence key of a lost write was created. */
 static teff_err find_member(session *s)
 {
     teff_err err = TEFF_E_IO;
@@ -258,7 +263,7 @@ static teff_err find_member(session *s)
         if (!err)
             err = log_in_to_etcd(s);
         if (!err && s->in_doubt)
-            err = raise_fence(s);
+            err = create_fence_key(s);
         if (!err)
             break;
         s->host = (s->host + 1) % s->engine->n_hosts;
@@ -266,8 +271,9 @@ static teff_err find_member(session *s)
     return err;
 }
 
-/* Failed attempts are RETRY_MIN_MS to RETRY_MAX_MS apart, less up to a half by chance, so that not
- * all silos connect at once. */
+/* After a failure, sets the time of the next attempt. The delay doubles from RETRY_MIN_MS to
+ * RETRY_MAX_MS; up to a half of it, chosen at random, is subtracted, so that silos do not all
+ * connect at the same time. */
 static bool find_member_or_back_off(session *s)
 {
     s->open_err = find_member(s);
@@ -279,15 +285,16 @@ static bool find_member_or_back_off(session *s)
     return s->ready;
 }
 
-/* out: false: no member serves, s->why says why not. */
-static bool is_member_ready(session *s)
+/* Looks for a member if there is none and the back-off has ended. out: false: there is no ready
+ * member, and s->why says why. */
+static bool ensure_member_ready(session *s)
 {
     return s->ready ||
            (teffi_now(&s->engine->platform) >= s->retry_ns && find_member_or_back_off(s));
 }
 
-/* Goes on to the next member that serves. in: write_in_doubt: a write may still be done, so
- * find_member() also raises the fence, before the caller reports UNKNOWN. */
+/* Changes to the next member that is ready. in: write_in_doubt: a write may still be done, so
+ * find_member() also creates the fence key, before the caller reports UNKNOWN. */
 static void change_member(session *s, bool write_in_doubt)
 {
     s->in_doubt = s->in_doubt || write_in_doubt;
@@ -305,18 +312,18 @@ static void fail_etcd_ops(session *s, teffi_store_op **ops, size_t n, teff_err e
     }
 }
 
-/* Sends the writes. If they were certainly not sent, sends them once more, perhaps to another
- * member. out: *ended, how many of the first ops have their results; 0 unless DONE. */
+/* Sends the writes; if they are UNSENT, once more, to the next ready member. out: *ended: how many
+ * of the first ops have a result; 0 unless DONE. */
 static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *ended)
 {
     outcome o = UNSENT;
     *ended = 0;
-    for (int tries = 0; o == UNSENT && tries < 2 && is_member_ready(s); tries++) {
+    for (int tries = 0; o == UNSENT && tries < 2 && ensure_member_ready(s); tries++) {
         teffi_etcd_print_writes(&s->request, s->engine->prefix, s->fence, ops, n);
-        o = ask_member(s, "/v3/kv/txn", &s->request, SILENCE_MS);
-        *ended = o == DONE ? teffi_etcd_take_writes(s->answer, ops, n) : 0;
+        o = send_to_member(s, "/v3/kv/txn", &s->request, SILENCE_MS);
+        *ended = o == DONE ? teffi_etcd_take_writes(s->response, ops, n) : 0;
         if (o == DONE && *ended == 0) {
-            (void)teffi_fail(s->why, TEFF_E_UNKNOWN, "etcd: unexpected answer to a write");
+            (void)teffi_fail(s->why, TEFF_E_UNKNOWN, "etcd: unexpected response to a write");
             o = IN_DOUBT;
         }
         if (o == UNSENT)
@@ -325,7 +332,8 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
     return o;
 }
 
-/* Writes that may have run end as UNKNOWN: their fence is there, or no member can be reached. */
+/* Ends writes that may have run as UNKNOWN; before that, creates their fence key, if a member can
+ * be reached. */
 static void end_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
 {
     char why[TEFF_TEXT_MAX];
@@ -334,8 +342,8 @@ static void end_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
     fail_etcd_ops(s, ops, n, TEFF_E_UNKNOWN, why);
 }
 
-/* Runs writes that fit into one request. If an etag differs, the operations that expect another
- * one fail, and the others are sent again. */
+/* Runs writes that fit into one request. If an etag differs, the operations that expected another
+ * one end as CONFLICT, and the others are sent again. */
 static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
 {
     outcome o = DONE;
@@ -347,7 +355,7 @@ static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
     if (o == IN_DOUBT || o == TOO_LONG)
         end_writes_as_unknown(s, ops, n);
     else if (o == REFUSED && n > 1)
-        for (size_t i = 0; i < n; i++) /* one of them may be the reason */
+        for (size_t i = 0; i < n; i++) /* one of them may have caused the error */
             run_etcd_writes(s, &ops[i], 1);
     else if (o != DONE)
         fail_etcd_ops(s, ops, n, o == REFUSED ? s->refusal : TEFF_E_IO, s->why);
@@ -355,27 +363,28 @@ static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
 
 /* ---- reads ---- */
 
-/* Sends s->request, which only reads, and so needs no fence. Sends it once more, perhaps to another
- * member, if there is no answer. */
-static outcome ask_for_rows(session *s, const char *path)
+/* Sends s->request, which only reads, so it needs no fence. If there is no response, sends it once
+ * more, to the next ready member. */
+static outcome send_read_request(session *s, const char *path)
 {
     outcome o = UNSENT;
-    for (int tries = 0; (o == UNSENT || o == IN_DOUBT) && tries < 2 && is_member_ready(s);
+    for (int tries = 0; (o == UNSENT || o == IN_DOUBT) && tries < 2 && ensure_member_ready(s);
          tries++) {
-        o = ask_member(s, path, &s->request, SILENCE_MS);
+        o = send_to_member(s, path, &s->request, SILENCE_MS);
         if (o == UNSENT || o == IN_DOUBT)
             change_member(s, false);
     }
     return o;
 }
 
+/* Runs reads in one request. If it is refused or its response is too long, runs each one alone. */
 static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
 {
     teffi_etcd_print_reads(&s->request, s->engine->prefix, ops, n);
-    outcome o = ask_for_rows(s, "/v3/kv/txn");
+    outcome o = send_read_request(s, "/v3/kv/txn");
     bool alone = (o == TOO_LONG || o == REFUSED) && n > 1;
-    if (o == DONE && !teffi_etcd_take_reads(s->answer, ops, n, &s->room)) {
-        fail_etcd_ops(s, ops, n, TEFF_E_MALFORMED, "etcd: unexpected answer to a read");
+    if (o == DONE && !teffi_etcd_take_reads(s->response, ops, n, &s->room)) {
+        fail_etcd_ops(s, ops, n, TEFF_E_MALFORMED, "etcd: unexpected response to a read");
     } else if (o == DONE) {
         for (size_t i = 0; i < n; i++)
             teffi_lane_finish(&s->lane, ops[i]);
@@ -387,8 +396,8 @@ static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
     }
 }
 
-/* The first row of the next page: the key after the last one is that key and a zero byte. out: its
- * key is in room. */
+/* out: the first row of the next page. Its key is the last one found plus a zero byte, since no key
+ * is between these two; it is stored in room. */
 static teffi_row get_next_row(const teffi_store_op *op, const teffi_row *from,
                               teffi_etcd_text *room)
 {
@@ -400,8 +409,9 @@ static teffi_row get_next_row(const teffi_store_op *op, const teffi_row *from,
     return (teffi_row){.table = from->table, .key = {room->data, room->len}};
 }
 
-/* Asks for pages until the scan has all its rows, as they were at the first page's revision. The
- * server makes a whole page before it sends it, so pages begin small and grow with the answers. */
+/* Reads pages until the scan has all its rows, at the revision of the first page. The server builds
+ * a page in memory before it sends it, so the first page is small, and the size doubles while
+ * responses are short. */
 static void run_scan(session *s, teffi_store_op *op)
 {
     teffi_row *from = op->rows, next = *from;
@@ -412,16 +422,16 @@ static void run_scan(session *s, teffi_store_op *op)
         size_t left = op->limit - op->n_found;
         teffi_etcd_print_scan(&s->request, s->engine->prefix, op, &next, page < left ? page : left,
                               revision);
-        o = ask_for_rows(s, "/v3/kv/range");
+        o = send_read_request(s, "/v3/kv/range");
         if (o == TOO_LONG && page > 1) {
             page /= 2;
             continue;
         }
         if (o != DONE ||
-            !teffi_etcd_take_scan(s->answer, s->engine->prefix, op, from, &s->room, &more))
+            !teffi_etcd_take_scan(s->response, s->engine->prefix, op, from, &s->room, &more))
             break;
-        page = s->http.answer.len < TEFFI_ETCD_ANSWER_MAX / 4 ? 2 * page : page;
-        revision = teffi_etcd_get_number(json_object_get(s->answer, "header"), "revision");
+        page = s->http.response.len < TEFFI_ETCD_RESPONSE_MAX / 4 ? 2 * page : page;
+        revision = teffi_etcd_get_number(json_object_get(s->response, "header"), "revision");
         next = more ? get_next_row(op, from, &s->room) : next;
     }
     if (o != DONE) {
@@ -435,8 +445,9 @@ static void run_scan(session *s, teffi_store_op *op)
 
 /* ---- the thread ---- */
 
-/* Puts the writes before the reads, else in their order: a read that comes later sees all that it
- * must see, and each kind needs fewer requests. out: the number of writes. */
+/* Sorts the group into s->ordered: first the writes, then the reads, each in order of submission.
+ * This needs fewer requests. It is allowed: a read must see earlier writes, and may see later ones.
+ * out: the number of writes. */
 static size_t order_group(session *s, size_t n)
 {
     size_t n_writes = 0, at = 0;
@@ -450,7 +461,7 @@ static size_t order_group(session *s, size_t n)
     return n_writes;
 }
 
-/* At most one is a scan, the last one. */
+/* in: s->group: n operations, of which only the last one may be a scan. */
 static void run_etcd_group(session *s, size_t n)
 {
     bool scans = n > 0 && s->group[n - 1]->kind == TEFFI_STORE_SCAN;
@@ -468,7 +479,7 @@ static void run_etcd_group(session *s, size_t n)
         run_scan(s, s->ordered[n - 1]);
 }
 
-/* out: how long to wait for operations: without a member, until it is time to try again. */
+/* out: the time to wait for operations; without a ready member, until the next try to connect. */
 static uint64_t get_idle_ns(const session *s)
 {
     uint64_t now = teffi_now(&s->engine->platform);
@@ -478,17 +489,17 @@ static uint64_t get_idle_ns(const session *s)
 static void run_etcd_session(void *arg)
 {
     session *s = arg;
-    draw_fence(s);
+    choose_fence_key(s);
     bool open = find_member_or_back_off(s);
     teffi_parker_wake(&s->opened);
     while (open) {
         size_t n = teffi_lane_take(&s->lane, s->group, get_idle_ns(s));
         if (n == 0 && teffi_lane_is_closed(&s->lane))
             break;
-        (void)is_member_ready(s); /* also without operations: a fence is raised soon */
+        (void)ensure_member_ready(s); /* also if n is 0: a fence key must be created soon */
         run_etcd_group(s, n);
     }
-    json_decref(s->answer);
+    json_decref(s->response);
     teffi_etcd_text_fini(&s->request);
     teffi_etcd_text_fini(&s->control);
     teffi_etcd_text_fini(&s->room);
@@ -536,7 +547,7 @@ static void etcd_free(teffi_store *store)
     free(e);
 }
 
-/* HOST:PORT, at most len bytes. */
+/* in: host: HOST:PORT, len bytes. out: false: it is not valid, or there are too many hosts. */
 static bool add_etcd_host(engine *e, const char *host, size_t len)
 {
     static const char letters[] =
@@ -553,7 +564,8 @@ static bool add_etcd_host(engine *e, const char *host, size_t len)
     return end == host + len && port > 0 && port <= 65535;
 }
 
-/* //HOST:PORT[,HOST:PORT ..][/NAME], then a question mark or nothing. */
+/* in: rest: //HOST:PORT[,HOST:PORT ..][/NAME], then a question mark or the end. out: false: it is
+ * not valid. */
 static bool parse_etcd_address(engine *e, const char *rest)
 {
     static const char letters[] =

@@ -1,4 +1,4 @@
-/* etcd_http.c - one HTTP request to a member of an etcd cluster. */
+/* etcd_http.c - send one HTTP request to a member of an etcd cluster. */
 #include "store/etcd_http.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 enum { URL_MAX = 512, TEXT_MIN = 4096, TOKEN_MAX = 4096 };
 
-/* ---- bytes that grow ---- */
+/* ---- growing buffers ---- */
 
 bool teffi_etcd_reserve(teffi_etcd_text *text, size_t len)
 {
@@ -44,12 +44,12 @@ void teffi_etcd_text_fini(teffi_etcd_text *text)
     *text = (teffi_etcd_text){0};
 }
 
-/* ---- libcurl's callbacks; arg is the http ---- */
+/* ---- libcurl's callbacks; arg is the teffi_etcd_http ---- */
 
-/* If a reused connection ends without an answer, libcurl sends the request again on another one,
- * although the first may have run. So each byte is given once: libcurl must go back to the first
- * one for another attempt, which refuse_rewind() refuses. */
-static size_t give_request(char *room, size_t size, size_t n, void *arg)
+/* Gives each byte of the request to libcurl once. If a reused connection ends without a response,
+ * libcurl wants to send the request again, although the first copy may have run. For that it must
+ * rewind, and refuse_rewind() fails. */
+static size_t copy_request_bytes(char *room, size_t size, size_t n, void *arg)
 {
     teffi_etcd_http *http = arg;
     size_t left = http->request->len - http->given, len = size * n < left ? size * n : left;
@@ -58,6 +58,7 @@ static size_t give_request(char *room, size_t size, size_t n, void *arg)
     return len;
 }
 
+/* Fails, unless libcurl has not taken any byte yet. */
 static int refuse_rewind(void *arg, curl_off_t offset, int origin)
 {
     const teffi_etcd_http *http = arg;
@@ -65,18 +66,19 @@ static int refuse_rewind(void *arg, curl_off_t offset, int origin)
                                                                  : CURL_SEEKFUNC_FAIL;
 }
 
-/* Returning another number than the bytes' ends the request. */
-static size_t keep_answer(char *data, size_t size, size_t n, void *arg)
+/* out: the number of bytes taken; any other number makes libcurl end the request. */
+static size_t append_response(char *data, size_t size, size_t n, void *arg)
 {
     teffi_etcd_http *http = arg;
-    if (size * n > TEFFI_ETCD_ANSWER_MAX - http->answer.len)
-        http->answer.failed = true;
+    if (size * n > TEFFI_ETCD_RESPONSE_MAX - http->response.len)
+        http->response.failed = true;
     else
-        teffi_etcd_add(&http->answer, data, size * n);
-    return http->answer.failed ? 0 : size * n;
+        teffi_etcd_add(&http->response, data, size * n);
+    return http->response.failed ? 0 : size * n;
 }
 
-/* libcurl calls it when bytes have moved, and once a second. */
+/* libcurl calls this when bytes were sent or received, and once a second. out: not 0: libcurl ends
+ * the request. */
 static int check_silence(void *arg, curl_off_t to_receive, curl_off_t received, curl_off_t to_send,
                          curl_off_t sent)
 {
@@ -98,8 +100,8 @@ static void start_curl(void)
     (void)curl_global_init(CURL_GLOBAL_SSL);
 }
 
-/* NULL for `Expect:` keeps libcurl from asking before it sends a large request, and waiting.
- * out: NULL: no memory. */
+/* An empty `Expect:` stops libcurl from asking the server, and waiting, before it sends a large
+ * request. in: authorization: a header, or NULL. out: NULL: no memory. */
 static struct curl_slist *list_headers(const char *authorization)
 {
     const char *const headers[] = {"Content-Type: application/json", "Expect:", authorization};
@@ -114,6 +116,7 @@ static struct curl_slist *list_headers(const char *authorization)
     return list;
 }
 
+/* Takes ownership of headers. */
 static void set_headers(teffi_etcd_http *http, struct curl_slist *headers)
 {
     curl_easy_setopt(http->curl, CURLOPT_HTTPHEADER, headers);
@@ -121,7 +124,7 @@ static void set_headers(teffi_etcd_http *http, struct curl_slist *headers)
     http->headers = headers;
 }
 
-/* With an authority, each server must have a certificate of it for the name that was asked. */
+/* With ca_file, a server must have a certificate by this CA, for the host name of its URL. */
 static void set_certificates(CURL *curl, const teffi_login *login)
 {
     if (login->ca_file[0]) {
@@ -139,15 +142,15 @@ static void set_curl_options(teffi_etcd_http *http)
     CURL *curl = http->curl;
     curl_easy_setopt(curl, CURLOPT_POST, 1L);
     curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* also if the environment names one */
+    curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* none, even if the environment names one */
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)TEFFI_ETCD_CONNECT_MS);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, http->why);
-    curl_easy_setopt(curl, CURLOPT_READFUNCTION, give_request);
+    curl_easy_setopt(curl, CURLOPT_READFUNCTION, copy_request_bytes);
     curl_easy_setopt(curl, CURLOPT_READDATA, http);
     curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, refuse_rewind);
     curl_easy_setopt(curl, CURLOPT_SEEKDATA, http);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, keep_answer);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, append_response);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, http);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, check_silence);
@@ -188,26 +191,26 @@ void teffi_etcd_http_fini(teffi_etcd_http *http)
 {
     curl_easy_cleanup(http->curl);
     curl_slist_free_all(http->headers);
-    teffi_etcd_text_fini(&http->answer);
+    teffi_etcd_text_fini(&http->response);
     http->curl = NULL;
     http->headers = NULL;
 }
 
-/* A request that libcurl has taken only in part was not complete JSON, so it was not run. Libcurl's
- * own count of sent bytes does not serve: it begins again with each attempt to connect. in: code:
- * libcurl's. */
-static teffi_etcd_sent judge_request(teffi_etcd_http *http, CURLcode code)
+/* UNSENT means that libcurl took only a part of the request: etcd does not run incomplete JSON.
+ * libcurl's own count of sent bytes cannot be used, since each attempt to connect sets it to 0.
+ * in: code: the result of libcurl. */
+static teffi_etcd_sent classify_result(teffi_etcd_http *http, CURLcode code)
 {
     (void)curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &http->status);
     if (code == CURLE_OK)
-        return TEFFI_ETCD_ANSWERED;
-    if (http->answer.failed) {
-        snprintf(http->why, sizeof http->why, "no memory for the answer, or it is over %d bytes",
-                 TEFFI_ETCD_ANSWER_MAX);
+        return TEFFI_ETCD_RESPONDED;
+    if (http->response.failed) {
+        snprintf(http->why, sizeof http->why, "no memory for the response, or it is over %d bytes",
+                 TEFFI_ETCD_RESPONSE_MAX);
         return TEFFI_ETCD_TOO_LONG;
     }
     if (code == CURLE_ABORTED_BY_CALLBACK)
-        snprintf(http->why, sizeof http->why, "no answer in time");
+        snprintf(http->why, sizeof http->why, "no response in time");
     else if (code == CURLE_SEND_FAIL_REWIND)
         snprintf(http->why, sizeof http->why, "the server ended it");
     else if (!http->why[0])
@@ -222,8 +225,8 @@ teffi_etcd_sent teffi_etcd_post(teffi_etcd_http *http, const char *url, const ch
     snprintf(at, sizeof at, "%s%s", url, path);
     http->request = request;
     http->given = 0;
-    http->answer.len = 0;
-    http->answer.failed = false;
+    http->response.len = 0;
+    http->response.failed = false;
     http->status = 0;
     http->why[0] = '\0';
     http->moved = 0;
@@ -231,5 +234,5 @@ teffi_etcd_sent teffi_etcd_post(teffi_etcd_http *http, const char *url, const ch
     http->silence_ns = silence_ms * UINT64_C(1000000);
     (void)curl_easy_setopt(http->curl, CURLOPT_URL, at);
     (void)curl_easy_setopt(http->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->len);
-    return judge_request(http, curl_easy_perform(http->curl));
+    return classify_result(http, curl_easy_perform(http->curl));
 }

@@ -1,4 +1,4 @@
-/* etcd_rows.c - operations as etcd's requests, and its answers as their results. */
+/* etcd_rows.c - convert operations to etcd's requests, and its responses to results. */
 #include "store/etcd_rows.h"
 
 #include <ctype.h>
@@ -9,15 +9,16 @@
 #include <string.h>
 #include "base/hash.h"
 
-/* A row is at PREFIX TABLE / KEY. A table has no slash, so keys of two tables are never the same,
- * and `/` + 1 ends a table. Its value begins with a head: the format, then a checksum. A head of
- * nine bytes is twelve characters of base64, so the value behind it is encoded by itself. */
+/* A row has etcd's key PREFIX TABLE / KEY. Table names have no slash, so two tables never share a
+ * key, and all keys of a table are less than PREFIX TABLE 0 (the character after the slash). etcd's
+ * value is FORMAT, checksum, row's value. The first two have HEAD_BYTES, a multiple of 3, so that
+ * base64 encodes the row's value independently of them. */
 enum {
     FORMAT = 1,
     HEAD_BYTES = 9,
     KEY_MAX = TEFFI_ETCD_NAME_MAX + 1 + TEFFI_STORE_TABLE_MAX + 1 + TEFFI_STORE_KEY_MAX + 1,
-    /* upper bounds of the bytes in etcd's request that are not keys and values: once, and for each
-     * row. test_etcd, which writes the largest row that fits, measured less than half of this */
+    /* upper bounds of the bytes in etcd's request that are not keys and values: for the request,
+     * and for each row. Measured in test_etcd with the largest row that fits: less than half */
     REQUEST_BYTES = 256,
     ROW_BYTES = 64
 };
@@ -46,13 +47,14 @@ size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op)
     size_t bytes = REQUEST_BYTES;
     for (size_t i = 0; i < op->n_rows; i++) {
         const teffi_row *row = &op->rows[i];
-        bytes += ROW_BYTES + 3 * get_key_len(prefix, row); /* compared, written, asked for */
+        bytes += ROW_BYTES + 3 * get_key_len(prefix, row); /* in compare, success, failure */
         bytes += row_has_value(row) ? HEAD_BYTES + row->value.len : 0;
     }
     return bytes;
 }
 
-static bool ops_are_apart(const teffi_store_op *a, const teffi_store_op *b)
+/* out: false: a row is in both, and not only checked by both. */
+static bool ops_can_share_request(const teffi_store_op *a, const teffi_store_op *b)
 {
     for (size_t i = 0; i < a->n_rows; i++)
         for (size_t k = 0; k < b->n_rows; k++)
@@ -70,7 +72,7 @@ size_t teffi_etcd_count_writes(const char *prefix, teffi_store_op *const *ops, s
         bytes += teffi_etcd_op_bytes(prefix, ops[i]);
         fits = i == 0 || (rows <= TEFFI_ETCD_ROWS_MAX && bytes <= TEFFI_ETCD_BYTES_MAX);
         for (size_t k = 0; fits && k < i; k++)
-            fits = ops_are_apart(ops[k], ops[i]);
+            fits = ops_can_share_request(ops[k], ops[i]);
     }
     return i;
 }
@@ -104,7 +106,7 @@ static void add_digits(teffi_etcd_text *text, uint64_t number)
     teffi_etcd_add_text(text, digits);
 }
 
-/* Appends PREFIX TABLE slash KEY. in: slash: `/`, or the end of the table. */
+/* Appends PREFIX TABLE slash KEY in base64. in: slash: `/`, or `/` + 1 for the end of the table. */
 static void add_key(teffi_etcd_text *text, const char *prefix, const char *table, char slash,
                     teffi_bytes key)
 {
@@ -120,7 +122,7 @@ static void add_row_key(teffi_etcd_text *text, const char *prefix, const teffi_r
     add_key(text, prefix, row->table, '/', row->key);
 }
 
-/* A row that does not exist has mod_revision 0 for etcd's comparison. */
+/* Appends the comparison of the row's etag. For etcd, a missing row has mod_revision 0. */
 static bool add_compare(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
 {
     if (row->any)
@@ -133,8 +135,8 @@ static bool add_compare(teffi_etcd_text *text, const char *prefix, const teffi_r
     return true;
 }
 
-/* Appends the question for the etag of a row that is compared. */
-static bool add_question(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
+/* Appends a read of the row's etag, unless add_compare() appends nothing for this row. */
+static bool add_etag_request(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
 {
     if (row->any)
         return false;
@@ -144,7 +146,8 @@ static bool add_question(teffi_etcd_text *text, const char *prefix, const teffi_
     return true;
 }
 
-static bool add_change(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
+/* Appends the change of the row, unless it is only checked. */
+static bool add_put_or_delete(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
 {
     if (row->check)
         return false;
@@ -163,10 +166,10 @@ static bool add_change(teffi_etcd_text *text, const char *prefix, const teffi_ro
     return true;
 }
 
-/* Appends what one row is in one list of a transaction, or nothing. out: was something appended? */
+/* Appends a row's element of a list of a transaction, or nothing. out: was something appended? */
 typedef bool add_row(teffi_etcd_text *text, const char *prefix, const teffi_row *row);
 
-/* Appends a list of all rows of n operations. in: begin: what stands before the first. */
+/* Appends the elements of all rows of n operations. in: comma: the text before the first one. */
 static void add_rows(teffi_etcd_text *text, const char *prefix, teffi_store_op *const *ops,
                      size_t n, add_row *add, const char *comma)
 {
@@ -196,9 +199,9 @@ void teffi_etcd_print_writes(teffi_etcd_text *text, const char *prefix, const ch
     teffi_etcd_add_text(text, "\",\"mod_revision\":\"0\"}");
     add_rows(text, prefix, ops, n, add_compare, ",");
     teffi_etcd_add_text(text, "],\"success\":[");
-    add_rows(text, prefix, ops, n, add_change, "");
+    add_rows(text, prefix, ops, n, add_put_or_delete, "");
     teffi_etcd_add_text(text, "],\"failure\":[");
-    add_rows(text, prefix, ops, n, add_question, "");
+    add_rows(text, prefix, ops, n, add_etag_request, "");
     teffi_etcd_add_text(text, "]}");
 }
 
@@ -238,7 +241,7 @@ void teffi_etcd_print_put(teffi_etcd_text *text, const char *key, uint64_t lease
     teffi_etcd_add_text(text, "\"}");
 }
 
-/* ---- answers; a member that is 0, false or empty is left out in them ---- */
+/* ---- responses: etcd leaves out members that are 0, false or empty ---- */
 
 uint64_t teffi_etcd_get_number(const json_t *object, const char *name)
 {
@@ -254,9 +257,9 @@ uint64_t teffi_etcd_get_number(const json_t *object, const char *name)
     return errno == 0 && !*end ? number : 0;
 }
 
-static uint64_t get_revision(const json_t *answer)
+static uint64_t get_revision(const json_t *response)
 {
-    return teffi_etcd_get_number(json_object_get(answer, "header"), "revision");
+    return teffi_etcd_get_number(json_object_get(response, "header"), "revision");
 }
 
 /* out: 0..63; 64: not a letter of base64. */
@@ -270,8 +273,8 @@ static uint32_t decode_letter(char c)
                                   : 64;
 }
 
-/* Appends the bytes of a member; none if there is no such member. out: false: not base64, or no
- * memory: then room->failed is set. */
+/* Appends the decoded bytes of a member to room; none if there is no such member. out: false: not
+ * base64, or no memory (room->failed). */
 static bool decode_base64(const json_t *object, const char *name, teffi_etcd_text *room)
 {
     const json_t *member = json_object_get(object, name);
@@ -299,7 +302,8 @@ static bool decode_base64(const json_t *object, const char *name, teffi_etcd_tex
     return true;
 }
 
-/* in: found: its key is set. out: false: the row is damaged; *found is as it was. */
+/* Sets the etag and value of *found, whose key is set. out: false: the row is damaged, or there is
+ * no memory (room->failed); *found is not changed. */
 static bool decode_row_value(const json_t *kv, const char *table, teffi_etcd_text *room,
                              teffi_row *found)
 {
@@ -317,7 +321,8 @@ static bool decode_row_value(const json_t *kv, const char *table, teffi_etcd_tex
     return true;
 }
 
-static void fail_as_odd(teffi_store_op *op, const teffi_etcd_text *room, const char *what)
+/* Fails op with MALFORMED and what, or with NOMEM if room->failed is the reason. */
+static void fail_bad_row(teffi_store_op *op, const teffi_etcd_text *room, const char *what)
 {
     if (room->failed)
         teffi_store_fail(op, TEFF_E_NOMEM, "etcd: no memory for a row of %s", op->rows[0].table);
@@ -325,86 +330,90 @@ static void fail_as_odd(teffi_store_op *op, const teffi_etcd_text *room, const c
         teffi_store_fail(op, TEFF_E_MALFORMED, "etcd: %s in %s", what, op->rows[0].table);
 }
 
-static void take_row(const json_t *kv, teffi_store_op *op, teffi_etcd_text *room)
+/* in: kv: the row in etcd's response; NULL: there is no such row. */
+static void set_read_result(const json_t *kv, teffi_store_op *op, teffi_etcd_text *room)
 {
     teffi_row found = {.key = op->rows[0].key};
     room->len = 0;
     room->failed = false;
     if (kv && !decode_row_value(kv, op->rows[0].table, room, &found))
-        fail_as_odd(op, room, "damaged row");
+        fail_bad_row(op, room, "damaged row");
     else
         teffi_store_return(op, &found);
 }
 
-bool teffi_etcd_take_reads(const json_t *answer, teffi_store_op *const *ops, size_t n,
+bool teffi_etcd_take_reads(const json_t *response, teffi_store_op *const *ops, size_t n,
                            teffi_etcd_text *room)
 {
-    const json_t *responses = json_object_get(answer, "responses");
-    if (json_array_size(responses) != n)
+    const json_t *op_responses = json_object_get(response, "responses");
+    if (json_array_size(op_responses) != n)
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!json_object_get(json_array_get(responses, i), "response_range"))
+        if (!json_object_get(json_array_get(op_responses, i), "response_range"))
             return false;
     for (size_t i = 0; i < n; i++) {
-        const json_t *range = json_object_get(json_array_get(responses, i), "response_range");
-        take_row(json_array_get(json_object_get(range, "kvs"), 0), ops[i], room);
+        const json_t *range = json_object_get(json_array_get(op_responses, i), "response_range");
+        set_read_result(json_array_get(json_object_get(range, "kvs"), 0), ops[i], room);
     }
     return true;
 }
 
-/* All rows of a transaction have its revision as their mod_revision. A cluster's revision rises
- * with each transaction that writes, so a row's etags rise, also if it is created again; the first
- * one is 2. */
-static void end_written(teffi_store_op *op, uint64_t revision)
+/* The etag of each written row is the transaction's revision, which etcd stores as mod_revision.
+ * The cluster's revision rises with each transaction that writes, so the etags of a row rise, also
+ * if it is created again; the first one is 2. */
+static void set_written_etags(teffi_store_op *op, uint64_t revision)
 {
     for (size_t i = 0; i < op->n_rows; i++)
         if (!op->rows[i].check)
             op->rows[i].etag = op->rows[i].remove ? 0 : revision;
 }
 
-/* Has a row of op another etag than expected? in, out: *at: the place of the answer for its first
- * row, then for the next operation's. out: *odd: set if there is no such answer. */
-static bool op_conflicts(const teffi_store_op *op, const json_t *responses, size_t *at, bool *odd)
+/* Has a row of op another etag than expected? in, out: *at: the index of the response for op's
+ * first row; advanced to the next operation's. out: *malformed is set if a response is missing. */
+static bool op_conflicts(const teffi_store_op *op, const json_t *op_responses, size_t *at,
+                         bool *malformed)
 {
     bool conflict = false;
     for (size_t i = 0; i < op->n_rows; i++) {
         if (op->rows[i].any)
             continue;
-        const json_t *range = json_object_get(json_array_get(responses, (*at)++), "response_range");
+        const json_t *range =
+            json_object_get(json_array_get(op_responses, (*at)++), "response_range");
         const json_t *kv = json_array_get(json_object_get(range, "kvs"), 0);
         conflict |= teffi_etcd_get_number(kv, "mod_revision") != op->rows[i].etag;
-        *odd |= !range;
+        *malformed |= !range;
     }
     return conflict;
 }
 
-/* Sets CONFLICT, and moves those operations to the front. out: their number. */
-static size_t end_conflicts(const json_t *responses, teffi_store_op **ops, size_t n)
+/* Sets CONFLICT for operations with a wrong etag, and moves them to the front. out: their number;
+ * 0 if the response is malformed. */
+static size_t fail_conflicting_ops(const json_t *op_responses, teffi_store_op **ops, size_t n)
 {
     size_t ended = 0, at = 0;
-    bool odd = false;
-    for (size_t i = 0; i < n && !odd; i++)
-        if (op_conflicts(ops[i], responses, &at, &odd) && !odd) {
+    bool malformed = false;
+    for (size_t i = 0; i < n && !malformed; i++)
+        if (op_conflicts(ops[i], op_responses, &at, &malformed) && !malformed) {
             teffi_store_op *op = ops[i];
             op->err = TEFF_E_CONFLICT;
             ops[i] = ops[ended];
             ops[ended++] = op;
         }
-    for (size_t i = 0; i < ended && odd; i++)
+    for (size_t i = 0; i < ended && malformed; i++)
         ops[i]->err = TEFF_OK;
-    return odd ? 0 : ended;
+    return malformed ? 0 : ended;
 }
 
-size_t teffi_etcd_take_writes(const json_t *answer, teffi_store_op **ops, size_t n)
+size_t teffi_etcd_take_writes(const json_t *response, teffi_store_op **ops, size_t n)
 {
-    const json_t *responses = json_object_get(answer, "responses");
-    uint64_t revision = get_revision(answer);
+    const json_t *op_responses = json_object_get(response, "responses");
+    uint64_t revision = get_revision(response);
     if (revision == 0)
         return 0;
-    if (!json_is_true(json_object_get(answer, "succeeded")))
-        return end_conflicts(responses, ops, n);
+    if (!json_is_true(json_object_get(response, "succeeded")))
+        return fail_conflicting_ops(op_responses, ops, n);
     for (size_t i = 0; i < n; i++)
-        end_written(ops[i], revision);
+        set_written_etags(ops[i], revision);
     return n;
 }
 
@@ -416,29 +425,29 @@ static bool take_scan_row(const json_t *kv, const char *prefix, teffi_store_op *
     size_t len = (size_t)snprintf(head, sizeof head, "%s%s/", prefix, from->table);
     room->len = 0;
     room->failed = false;
-    /* the key and the value stay where they are in room */
+    /* reserve for both at once: found points into room, which must not be moved then */
     bool fits = teffi_etcd_reserve(room, json_string_length(json_object_get(kv, "key")) +
                                              json_string_length(json_object_get(kv, "value")) + 2);
     if (!fits || !decode_base64(kv, "key", room) || room->len < len ||
         memcmp(room->data, head, len) != 0) {
-        fail_as_odd(op, room, "a key of another table");
+        fail_bad_row(op, room, "a key of another table");
         return false;
     }
     teffi_row found = {.key = {room->data + len, room->len - len}};
     (void)decode_row_value(kv, from->table, room, &found); /* a damaged row has etag 0 */
-    return teffi_store_found(op, from, &found);
+    return teffi_store_add_found(op, from, &found);
 }
 
-bool teffi_etcd_take_scan(const json_t *answer, const char *prefix, teffi_store_op *op,
+bool teffi_etcd_take_scan(const json_t *response, const char *prefix, teffi_store_op *op,
                           teffi_row *from, teffi_etcd_text *room, bool *more)
 {
-    const json_t *kvs = json_object_get(answer, "kvs");
+    const json_t *kvs = json_object_get(response, "kvs");
     size_t n = json_array_size(kvs);
-    if (get_revision(answer) == 0 || n > op->limit - op->n_found)
-        teffi_store_fail(op, TEFF_E_MALFORMED, "etcd: unexpected answer to a scan");
+    if (get_revision(response) == 0 || n > op->limit - op->n_found)
+        teffi_store_fail(op, TEFF_E_MALFORMED, "etcd: unexpected response to a scan");
     for (size_t i = 0; op->err == TEFF_OK && i < n; i++)
         (void)take_scan_row(json_array_get(kvs, i), prefix, op, from, room);
-    *more = n > 0 && json_is_true(json_object_get(answer, "more"));
+    *more = n > 0 && json_is_true(json_object_get(response, "more"));
     if (op->err == TEFF_OK)
         return true;
     op->rows = from;

@@ -1,6 +1,6 @@
-/* etcd_rows.h - operations as etcd's requests, and its answers as their results: JSON, base64.
+/* etcd_rows.h - convert operations to etcd's requests, and its responses to results: JSON, base64.
  * Way:     etcd -> [etcd_rows] -> jansson
- * Threads: none of its own; it uses only what it is given.
+ * Threads: any; the functions use only their arguments.
  * Source:  etcd's api/etcdserverpb/rpc.proto, by way of its gateway */
 #pragma once
 
@@ -8,28 +8,29 @@
 #include "store/engine.h"
 #include "store/etcd_http.h"
 
-/* etcd's usual limits: --max-txn-ops 128 and --max-request-bytes 1.5 MiB. A transaction compares
- * the etag of each row, and that there is no fence. */
+/* For etcd's default limits: --max-txn-ops 128 and --max-request-bytes 1.5 MiB. A transaction has
+ * one comparison for each row's etag, and one for the fence. */
 enum {
     TEFFI_ETCD_ROWS_MAX = 127,
-    TEFFI_ETCD_BYTES_MAX = 3 * 512 * 1024, /* as teffi_etcd_op_bytes() counts */
-    TEFFI_ETCD_NAME_MAX = 64               /* of the address */
+    TEFFI_ETCD_BYTES_MAX = 3 * 512 * 1024, /* as teffi_etcd_op_bytes() counts them */
+    TEFFI_ETCD_NAME_MAX = 64               /* of NAME in the store's address */
 };
 
 /* teffi_etcd_op_bytes - out: an upper bound of the bytes of etcd's request for the write op. */
 size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op);
 
-/* teffi_etcd_count_writes - out: how many of the first of n > 0 writes one request may hold: those
- * within the limits whose rows are different, but for rows that are only checked. etcd compares all
- * etags of a request before it writes, and writes a key once. */
+/* teffi_etcd_count_writes - out: how many of the n > 0 writes, from the first on, fit into one
+ * request. It must be within the limits, and a row may be in two operations only if both check it:
+ * etcd compares all etags before it writes, and refuses to write a key twice. */
 size_t teffi_etcd_count_writes(const char *prefix, teffi_store_op *const *ops, size_t n);
 
-/* teffi_etcd_print_writes, _reads - the request of n operations for /v3/kv/txn.
+/* Functions that print a request. out: text; text->failed if there is no memory.
+ * teffi_etcd_print_writes, _reads - n operations, for /v3/kv/txn.
  * in:   prefix: of all keys; at most TEFFI_ETCD_NAME_MAX + 1 bytes. fence: a key; if it exists, all
  *       writes fail.
- * teffi_etcd_print_scan - one page of a scan for /v3/kv/range. in: from: the first key; revision:
- * 0: the newest. teffi_etcd_print_put - a put of an empty value with a lease, for /v3/kv/put.
- * out:  text; it has failed if there is no memory. */
+ * teffi_etcd_print_scan - one page of a scan, for /v3/kv/range.
+ * in:   from: the first key of the page. revision: 0: the newest.
+ * teffi_etcd_print_put - write a key with an empty value and a lease, for /v3/kv/put. */
 void teffi_etcd_print_writes(teffi_etcd_text *text, const char *prefix, const char *fence,
                              teffi_store_op *const *ops, size_t n);
 void teffi_etcd_print_reads(teffi_etcd_text *text, const char *prefix, teffi_store_op *const *ops,
@@ -38,20 +39,22 @@ void teffi_etcd_print_scan(teffi_etcd_text *text, const char *prefix, const teff
                            const teffi_row *from, size_t limit, uint64_t revision);
 void teffi_etcd_print_put(teffi_etcd_text *text, const char *key, uint64_t lease);
 
-/* teffi_etcd_take_writes - set the results of writes: of all if no etag differed; otherwise those
- * with another etag fail, nothing was written, and the others must be sent again.
- * out:  how many have ended; ops is reordered so that they are the first. 0: not an answer to them.
- * teffi_etcd_take_reads - set the results of n reads; a damaged row fails its read only.
- * in:   room: for bytes that are decoded; what it held is lost.
- * out:  false: not an answer to them. */
-size_t teffi_etcd_take_writes(const json_t *answer, teffi_store_op **ops, size_t n);
-bool teffi_etcd_take_reads(const json_t *answer, teffi_store_op *const *ops, size_t n,
+/* teffi_etcd_take_writes - set the results of n writes. If an etag differed, etcd has written
+ * nothing: the operations with a wrong etag get CONFLICT, and the others must be sent again.
+ * out:  how many operations have a result; they are moved to the front of ops. 0: the response is
+ *       not valid.
+ * teffi_etcd_take_reads - set the results of n reads; a damaged row fails only its own read.
+ * in:   room: a buffer for decoding; its content is lost.
+ * out:  false: the response is not valid. */
+size_t teffi_etcd_take_writes(const json_t *response, teffi_store_op **ops, size_t n);
+bool teffi_etcd_take_reads(const json_t *response, teffi_store_op *const *ops, size_t n,
                            teffi_etcd_text *room);
 
 /* teffi_etcd_take_scan - append a page's rows to op's result. in: from: op->rows as submitted.
- * out: false: op has failed, its rows are as submitted. *more: there are rows after the last. */
-bool teffi_etcd_take_scan(const json_t *answer, const char *prefix, teffi_store_op *op,
+ * out: false: op has failed, and op->rows is as submitted. *more: are there rows after the page? */
+bool teffi_etcd_take_scan(const json_t *response, const char *prefix, teffi_store_op *op,
                           teffi_row *from, teffi_etcd_text *room, bool *more);
 
-/* teffi_etcd_get_number - out: a member that is a positive number, or its text; otherwise 0. */
+/* teffi_etcd_get_number - out: the value of a member that is a positive integer or a string of
+ * digits; otherwise 0. */
 uint64_t teffi_etcd_get_number(const json_t *object, const char *name);

@@ -1,4 +1,4 @@
-/* lane.c - the operations that wait for the thread of an engine on a server. */
+/* lane.c - a bounded queue of operations for the thread of a server engine. */
 #include "store/lane.h"
 
 void teffi_lane_init(teffi_lane *lane, const char *engine)
@@ -12,8 +12,8 @@ void teffi_lane_fini(teffi_lane *lane)
     pthread_mutex_destroy(&lane->lock);
 }
 
-/* in: bytes of values that an operation writes; lock held. A write of any size is accepted if no
- * other write is queued. */
+/* Lock held. A write of any size is accepted if no other write waits. in: bytes: of the values that
+ * the new operation writes. */
 static bool is_lane_full(const teffi_lane *lane, size_t bytes)
 {
     return lane->ops >= TEFFI_LANE_OPS_MAX ||
@@ -45,7 +45,7 @@ void teffi_lane_submit(teffi_lane *lane, teffi_store_op *op)
     op->done(op);
 }
 
-/* Is there an operation, or is the lane closed? */
+/* Is an operation queued, or is the lane closed? */
 static bool lane_is_ready(teffi_lane *lane)
 {
     pthread_mutex_lock(&lane->lock);

@@ -1,6 +1,6 @@
-/* lane.h - the operations that wait for the thread of an engine on a server: in order, with limits.
+/* lane.h - a bounded queue of operations for the thread of a server engine (postgres, redis, etcd).
  * Way:     submit -> [lane] -> the engine's thread takes a group -> [lane] -> done()
- * Threads: submit, close: any. take, finish: the engine's thread. */
+ * Threads: submit, close, is_closed: any. take, finish: the engine's thread. */
 #pragma once
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 enum {
     TEFFI_LANE_GROUP_MAX = 1024,                   /* operations of one group */
     TEFFI_LANE_GROUP_BYTES_MAX = 16 * 1024 * 1024, /* values of one group; one op always fits */
-    TEFFI_LANE_GROUP_READS_MAX = 64, /* in one group: results stay in memory until all are there */
+    TEFFI_LANE_GROUP_READS_MAX = 64, /* of one group: all their results are in memory at once */
     TEFFI_LANE_OPS_MAX = 64 * 1024,  /* operations submitted and not done */
     TEFFI_LANE_BYTES_MAX = 64 * 1024 * 1024 /* values of the writes among them */
 };
@@ -28,14 +28,14 @@ typedef struct teffi_lane {
 void teffi_lane_init(teffi_lane *lane, const char *engine);
 void teffi_lane_fini(teffi_lane *lane);
 
-/* teffi_lane_submit - append op, or fail it and call its done(). errs of op: TEFF_E_CLOSED;
- * TEFF_E_OVERLOADED, but not for an op on the cluster's own tables. */
+/* teffi_lane_submit - append op, or fail it and call its done().
+ * errs: in op->err: TEFF_E_CLOSED; TEFF_E_OVERLOADED, except for op->system. */
 void teffi_lane_submit(teffi_lane *lane, teffi_store_op *op);
 
-/* teffi_lane_take - wait for operations, for timeout_ns, and take the first ones. A scan is the
- * last one of a group.
- * out: how many, at most TEFFI_LANE_GROUP_MAX; 0: none came in that time, or the lane is closed and
- *      empty. */
+/* teffi_lane_take - wait at most timeout_ns for an operation, then take the first ones as a group.
+ * A scan ends its group, so it is the last operation there.
+ * out:  how many, at most TEFFI_LANE_GROUP_MAX; 0: none came in that time, or the lane is closed
+ *       and empty. */
 size_t teffi_lane_take(teffi_lane *lane, teffi_store_op *group[TEFFI_LANE_GROUP_MAX],
                        uint64_t timeout_ns);
 

@@ -1,10 +1,10 @@
-/* login.c - the options of a store's address, and the password's file. */
+/* login.c - the options of a store's address, and the password file. */
 #include "store/login.h"
 
 #include <string.h>
 #include "base/error.h"
 
-/* out: where the value of an option goes; NULL: no such option. in: name, len bytes. */
+/* in: name, len bytes. out: the field that holds the option's value; NULL: no such option. */
 static char *find_login_field(teffi_login *login, bool tls, const char *name, size_t len)
 {
     const struct {
@@ -21,8 +21,8 @@ static char *find_login_field(teffi_login *login, bool tls, const char *name, si
 }
 
 /* in: option: NAME=VALUE, len bytes. */
-static teff_err take_login_option(teffi_login *login, bool tls, const char *option, size_t len,
-                                  char *text)
+static teff_err set_login_option(teffi_login *login, bool tls, const char *option, size_t len,
+                                 char *text)
 {
     const char *equals = memchr(option, '=', len);
     size_t name = equals ? (size_t)(equals - option) : len, value = equals ? len - name - 1 : 0;
@@ -47,7 +47,7 @@ teff_err teffi_login_parse(teffi_login *login, const char *options, bool tls, ch
     while (*options) {
         options++; /* the question mark, or an ampersand */
         size_t len = strcspn(options, "&");
-        teff_err err = take_login_option(login, tls, options, len, text);
+        teff_err err = set_login_option(login, tls, options, len, text);
         if (err)
             return err;
         options += len;

@@ -23,7 +23,7 @@ typedef struct memory {
     pthread_cond_t idle;
     /* guarded by lock */
     node *head[LEVELS];    /* ordered by (table, key) */
-    node **before[LEVELS]; /* by seek_node(): in each level, the link to the first node not less */
+    node **before[LEVELS]; /* set by seek_node(): each level's link to the first node not less */
     uint64_t etag;         /* the last one assigned; one counter for all rows, so it only rises */
     size_t running;        /* operations between submit and the end of done() */
     bool closed;
@@ -107,7 +107,7 @@ static bool batch_etags_match(memory *mem, const teffi_store_op *op)
     return true;
 }
 
-/* Writes all rows, or none. So all nodes are allocated before the first is inserted. */
+/* Writes all rows, or none: allocates all nodes before it inserts the first one. */
 static void write_batch(memory *mem, teffi_store_op *op)
 {
     node *fresh[TEFFI_STORE_BATCH_MAX];
@@ -147,7 +147,7 @@ static void scan_rows(memory *mem, teffi_store_op *op)
 {
     teffi_row *from = op->rows;
     const node *n = seek_node(mem, from);
-    while (is_in_scan(op, from, n) && teffi_store_found(op, from, &n->row))
+    while (is_in_scan(op, from, n) && teffi_store_add_found(op, from, &n->row))
         n = n->next[0];
 }
 

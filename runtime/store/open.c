@@ -7,12 +7,12 @@
 #include "store/engine.h"
 
 typedef struct engine {
-    const char *prefix; /* of its addresses; the whole address if it does not end in a colon */
+    const char *prefix; /* of an address; without a colon at its end, the whole address */
     /* rest: the address after the prefix. text is not NULL. */
     teff_err (*open)(const char *rest, teffi_store **store, char *text);
 } engine;
 
-/* open is NULL if the build is without the engine's library. */
+/* open is NULL if this build does not have the engine's library. */
 static const engine engines[] = {
     {"memory", teffi_memory_open},
     {"sqlite:", teffi_sqlite_open},
@@ -33,7 +33,7 @@ static const char addresses[] = "memory|sqlite:FILE"
     ;
 static const char lacks_engine[] = "another engine (this build lacks it, see meson_options.txt)";
 
-/* Finds the engine of an address; its open may be NULL. out: NULL: no engine has such addresses. */
+/* out: the engine of an address; its open may be NULL. NULL: no engine has this prefix. */
 static const engine *find_engine(const char *address)
 {
     for (size_t i = 0; address && i < sizeof engines / sizeof engines[0]; i++) {

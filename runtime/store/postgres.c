@@ -1,11 +1,9 @@
 /* postgres.c - engine `postgres`: rows in a PostgreSQL database, over libpq.
  * Way:     store/store -> lane -> [postgres] -> libpq -> the server
  * States:  submitted -> lane -> group -> sent in one round trip, as one transaction -> done()
- *          The connection breaks: reads, and writes of a group that was not sent whole, fail with
- *          IO. Other writes are in doubt: they end with UNKNOWN when the server has ended the old
- *          session, so that no read finds an outcome that changes later.
- * Threads: submit from any; the rest on the session's thread. One session is for the cluster's own
- *          tables, so that they never wait for states; both keep the order of submission.
+ *          The connection breaks: see end_old_backend() and fail_or_keep_ops().
+ * Threads: submit: any. All else, also done(): the session's thread. The cluster's own tables have
+ *          a session of their own, so that they do not wait behind states.
  * Source:  PostgreSQL's manual, libpq, "Pipeline Mode" */
 #include "store/lane.h"
 
@@ -17,30 +15,30 @@
 #include "base/error.h"
 
 enum {
-    SCHEMA = 1,             /* its version */
+    SCHEMA = 1,             /* version of the schema */
     SILENCE_MS = 15 * 1000, /* without any byte from the server, a connection counts as broken */
-    PAUSE_MIN_MS = 50,      /* between two attempts to connect; doubles */
+    PAUSE_MIN_MS = 50,      /* back-off between two attempts to connect; doubles each time */
     PAUSE_MAX_MS = 1000,
-    TRIES = 8, /* of an operation that fails because of another transaction */
+    TRIES = 8, /* attempts of an operation that fails because of another transaction */
     MS_NS = 1000000
 };
 
-/* The types' numbers in the server's catalog. */
+/* Numbers of types in the server's catalog; statements[] also has those of their arrays. */
 enum { OID_BYTEA = 17, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
 
 typedef struct session {
     teffi_lane lane;
     struct engine *engine;
     teffi_thread thread;
-    teffi_parker pause; /* woken by close */
+    teffi_parker pause; /* the thread waits here between attempts to connect; woken by close */
     /* owner: the thread */
     PGconn *conn;         /* NULL: there is no connection */
-    char backend[64];     /* the server's process and its start; "": none */
-    bool broken;          /* backend is of an earlier connection, and may still run */
-    uint64_t pause_ms;    /* before the next attempt to connect */
-    teffi_queue in_doubt; /* writes that may have been committed */
+    char backend[64];     /* process id and start time of the server process; "": none */
+    bool broken;          /* backend belongs to a broken connection, and may still run */
+    uint64_t pause_ms;    /* back-off before the next attempt to connect */
+    teffi_queue in_doubt; /* writes that may have been, or may be, committed by backend */
     teffi_store_op *group[TEFFI_LANE_GROUP_MAX];
-    PGresult *results[TEFFI_LANE_GROUP_MAX]; /* of the operations of a group */
+    PGresult *results[TEFFI_LANE_GROUP_MAX]; /* of the group's operations */
 } session;
 
 typedef struct engine {
@@ -59,9 +57,10 @@ static const char schema[] =
     "CREATE TABLE teff.rows (tab text COLLATE \"C\" NOT NULL, key bytea NOT NULL,"
     " etag bigint NOT NULL, value bytea NOT NULL, PRIMARY KEY (tab, key));"
     "CREATE SEQUENCE teff.etags;"
-    /* marks: 1 any, 2 remove, 4 check. out: the rows' new etags; NULL: a conflict, nothing is
-     * written. Rows are locked in one order, so two batches never wait for each other. A row that
-     * must not exist is created at once, since only rows that exist can be locked. */
+    /* marks: 1 any, 2 remove, 4 check. out: the rows' new etags; NULL: a conflict, and nothing is
+     * written. The first loop compares etags. It locks rows in key order, so deadlocks are rare;
+     * after one, the batch is tried again. A row that must not exist is inserted there, because
+     * only existing rows can be locked; the second loop deletes it after a conflict or a check. */
     "CREATE FUNCTION teff.write(tabs text[], keys bytea[], vals bytea[], etags bigint[],"
     " marks int[]) RETURNS bigint[] LANGUAGE plpgsql AS $$ "
     "DECLARE i int; have bigint; created int[] := '{}'; conflict bool := false;"
@@ -128,13 +127,13 @@ static const struct {
 typedef struct parameters {
     const char *values[5];
     int lengths[5];
-    uint8_t *memory; /* of the arrays and numbers */
+    uint8_t *memory; /* holds the arrays and numbers; count_parameter_bytes() bytes */
     size_t used;
 } parameters;
 
 static const int binary[] = {1, 1, 1, 1, 1};
 
-/* Appends a number in big-endian order, as all numbers of the protocol. */
+/* Appends a number in big-endian order, which the protocol requires. */
 static void put_number(parameters *p, uint64_t number, size_t bytes)
 {
     for (size_t i = bytes; i-- > 0;)
@@ -158,7 +157,7 @@ static uint64_t get_number(const char *data, size_t bytes)
     return number;
 }
 
-/* out: 0 if the column has no 8 bytes. */
+/* out: 0 if the column does not have 8 bytes. */
 static uint64_t get_etag(const PGresult *result, int row, int column)
 {
     return PQgetlength(result, row, column) == 8 ? get_number(PQgetvalue(result, row, column), 8)
@@ -170,7 +169,7 @@ static teffi_bytes get_bytes(const PGresult *result, int row, int column)
     return (teffi_bytes){PQgetvalue(result, row, column), (size_t)PQgetlength(result, row, column)};
 }
 
-/* libpq takes a NULL address as SQL's NULL, so empty bytes get another address. */
+/* Empty bytes get an address that is not NULL, since libpq takes NULL as SQL's NULL. */
 static void set_parameter(parameters *p, int at, teffi_bytes bytes)
 {
     p->values[at] = bytes.len ? bytes.data : "";
@@ -179,6 +178,7 @@ static void set_parameter(parameters *p, int at, teffi_bytes bytes)
 
 typedef enum column { TABLES, KEYS, VALUES, ETAGS, MARKS } column;
 
+/* Appends one column of a row as an element of an array. */
 static void put_cell(parameters *p, const teffi_row *row, column which)
 {
     bool writes = !row->remove && !row->check;
@@ -195,7 +195,7 @@ static void put_cell(parameters *p, const teffi_row *row, column which)
     }
 }
 
-/* Appends one array of the rows' names, values or numbers: dimensions, no NULLs, type, length,
+/* Appends the array of one column of all rows: number of dimensions, flag for NULLs, type, length,
  * first index, elements. */
 static void put_column(parameters *p, const teffi_store_op *op, column which)
 {
@@ -209,7 +209,7 @@ static void put_column(parameters *p, const teffi_store_op *op, column which)
     set_parameter(p, (int)which, (teffi_bytes){p->memory + begin, p->used - begin});
 }
 
-/* out: bytes for p->memory: five heads of arrays, a scan's limit and the cells of each row. */
+/* out: bytes for p->memory: five heads of arrays, a scan's limit, five elements per row. */
 static size_t count_parameter_bytes(const teffi_store_op *op)
 {
     size_t n = 5 * 20 + 8 + teffi_store_value_bytes(op);
@@ -246,7 +246,7 @@ static int count_parameters(const char *statement)
     return n;
 }
 
-/* out: false: out of memory, or the connection broke. */
+/* Puts an operation into libpq's buffer. out: false: no memory, or the connection broke. */
 static bool send_op(PGconn *conn, const teffi_store_op *op)
 {
     parameters p = {.memory = malloc(count_parameter_bytes(op))};
@@ -274,13 +274,13 @@ static void return_rows(teffi_store_op *op, const PGresult *result)
         teffi_row found = {.etag = get_etag(result, i, 0),
                            .value = get_bytes(result, i, 1),
                            .key = get_bytes(result, i, 2)};
-        if (!teffi_store_found(op, from, &found))
+        if (!teffi_store_add_found(op, from, &found))
             break;
     }
 }
 
-/* Sets the result of a write. teff.write returns NULL for a conflict, or an array: a head of 20
- * bytes, then for each row 4 bytes of length and 8 of etag. */
+/* Sets the result of a write. teff.write returns NULL for a conflict, otherwise an array: a head of
+ * 20 bytes, then for each row 4 bytes of length and 8 of etag. */
 static void return_etags(teffi_store_op *op, const PGresult *result)
 {
     const char *array = PQgetvalue(result, 0, 0);
@@ -305,14 +305,14 @@ static void return_result(teffi_store_op *op, const PGresult *result)
 
 /* ---- the connection ---- */
 
-/* Copies the first line of a message, after "postgres: ". */
-static void copy_line(char *text, const char *message)
+/* Sets text to "postgres: " and the first line of a message. */
+static void copy_first_line(char *text, const char *message)
 {
     snprintf(text, TEFF_TEXT_MAX, "postgres: %.*s", (int)strcspn(message, "\n"), message);
 }
 
-/* Runs one statement; without a parameter, several are allowed. out: the last one's result, which
- * the caller clears; NULL: an error, with text. */
+/* Runs one statement with a parameter, or any number of statements without (parameter is NULL).
+ * out: the result of the last one, which the caller clears; NULL: an error, with text. */
 static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, char *text)
 {
     PGresult *result =
@@ -320,14 +320,14 @@ static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, c
     ExecStatusType status = PQresultStatus(result);
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
         return result;
-    copy_line(text, PQerrorMessage(conn));
+    copy_first_line(text, PQerrorMessage(conn));
     PQclear(result);
     return NULL;
 }
 
-/* out: the number in the first column, or otherwise if there is no row; -1: an error, with text. */
-static int ask_number(PGconn *conn, const char *sql, const char *parameter, int otherwise,
-                      char *text)
+/* out: the number that a query returns; `otherwise` without a row; -1: an error, with text. */
+static int query_number(PGconn *conn, const char *sql, const char *parameter, int otherwise,
+                        char *text)
 {
     PGresult *result = run_sql(conn, sql, parameter, text);
     const char *value = result && PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : NULL;
@@ -343,14 +343,14 @@ static bool run_command(PGconn *conn, const char *sql, char *text)
     return result != NULL;
 }
 
-/* Creates the tables, or checks their version. Silos that start at once wait for one lock. */
+/* Creates the schema, or checks its version. An advisory lock lets one silo at a time do this. */
 static teff_err create_schema(PGconn *conn, char *text)
 {
     int version = -1;
     if (run_command(conn, "BEGIN; SELECT pg_advisory_xact_lock(7306646)", text))
-        version = ask_number(conn, "SELECT count(to_regclass('teff.schema'))", NULL, 0, text);
+        version = query_number(conn, "SELECT count(to_regclass('teff.schema'))", NULL, 0, text);
     if (version > 0)
-        version = ask_number(conn, "SELECT version FROM teff.schema", NULL, 0, text);
+        version = query_number(conn, "SELECT version FROM teff.schema", NULL, 0, text);
     if (version > SCHEMA)
         return teffi_fail(text, TEFF_E_REFUSED,
                           "postgres: the schema teff has version %d; this build knows %d", version,
@@ -361,8 +361,8 @@ static teff_err create_schema(PGconn *conn, char *text)
     return TEFF_OK;
 }
 
-/* Ends the server process of the earlier connection, which may still run what was sent, and waits
- * until it has ended. out: false: it has not ended, or an error, with text. */
+/* Ends the server process of a broken connection, which may still run the writes in doubt, and
+ * waits until it has ended. out: false: it has not ended, or an error, with text. */
 static bool end_old_backend(session *s, PGconn *conn, char *text)
 {
     static const char sql[] =
@@ -373,14 +373,14 @@ static bool end_old_backend(session *s, PGconn *conn, char *text)
         if (tries == TRIES * 100)
             return teffi_fail(text, TEFF_E_IO, "postgres: the server does not end session %s",
                               s->backend) == TEFF_OK;
-        left = ask_number(conn, sql, s->backend, 0, text);
+        left = query_number(conn, sql, s->backend, 0, text);
     }
     s->broken = s->broken && left < 0;
     return !s->broken;
 }
 
-/* Notes the server process of this connection, for end_old_backend. */
-static bool note_backend(session *s, PGconn *conn, char *text)
+/* Stores the server process of this connection in s->backend, for end_old_backend(). */
+static bool record_backend(session *s, PGconn *conn, char *text)
 {
     PGresult *result = run_sql(conn,
                                "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM "
@@ -392,14 +392,14 @@ static bool note_backend(session *s, PGconn *conn, char *text)
     return result != NULL;
 }
 
-/* A commit that was acknowledged must be on the disk: refuses a server without fsync, and switches
- * synchronous_commit on. */
+/* Refuses a server whose fsync is off, and sets synchronous_commit to on if it is off, because an
+ * acknowledged commit must be on disk. */
 static teff_err check_durability(PGconn *conn, char *text)
 {
-    int off = ask_number(conn,
-                         "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
-                         "setting = 'off'",
-                         NULL, 0, text);
+    int off = query_number(conn,
+                           "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
+                           "setting = 'off'",
+                           NULL, 0, text);
     if (off > 0)
         return teffi_fail(text, TEFF_E_REFUSED,
                           "postgres: fsync is off in this server, expected on");
@@ -419,14 +419,14 @@ static bool prepare_statements(PGconn *conn, char *text)
         bool prepared = PQresultStatus(result) == PGRES_COMMAND_OK;
         PQclear(result);
         if (!prepared) {
-            copy_line(text, PQerrorMessage(conn));
+            copy_first_line(text, PQerrorMessage(conn));
             return false;
         }
     }
     return true;
 }
 
-/* Replaces libpq's receiver of notices, which prints them to stderr. */
+/* Ignores a notice; libpq's own receiver prints it to stderr. */
 static void drop_notice(void *arg, const PGresult *result)
 {
     (void)arg;
@@ -436,7 +436,7 @@ static void drop_notice(void *arg, const PGresult *result)
 static teff_err set_up_connection(session *s, PGconn *conn, char *text)
 {
     if (PQstatus(conn) != CONNECTION_OK) {
-        copy_line(text, PQerrorMessage(conn));
+        copy_first_line(text, PQerrorMessage(conn));
         return TEFF_E_IO;
     }
     (void)PQsetNoticeReceiver(conn, drop_notice, NULL);
@@ -445,14 +445,14 @@ static teff_err set_up_connection(session *s, PGconn *conn, char *text)
         err = TEFF_E_IO;
     if (!err)
         err = create_schema(conn, text);
-    if (!err && (!prepare_statements(conn, text) || !note_backend(s, conn, text)))
+    if (!err && (!prepare_statements(conn, text) || !record_backend(s, conn, text)))
         err = TEFF_E_IO;
     if (!err && (!PQenterPipelineMode(conn) || PQsetnonblocking(conn, 1) != 0))
         err = teffi_fail(text, TEFF_E_IO, "postgres: this libpq has no pipelines");
     return err;
 }
 
-/* Connects and blocks meanwhile. Options before dbname are defaults: the target replaces them. */
+/* Connects, and blocks meanwhile. The target's options replace those listed before dbname. */
 static teff_err connect_session(session *s, char *text)
 {
     static const char *const keys[] = {"connect_timeout",
@@ -478,9 +478,9 @@ static teff_err connect_session(session *s, char *text)
 
 typedef enum outcome {
     COMMITTED,
-    REFUSED,  /* by an error of the server: nothing is written */
+    REFUSED,  /* the server returned an error: nothing is written */
     UNSENT,   /* the connection broke before all was sent: nothing is written */
-    IN_DOUBT, /* the connection broke later: perhaps all is written */
+    IN_DOUBT, /* the connection broke later: all is written, or will be, or nothing */
 } outcome;
 
 static void drop_connection(session *s)
@@ -490,7 +490,7 @@ static void drop_connection(session *s)
     s->broken = true;
 }
 
-/* Puts the operations and a sync, which commits them, into libpq's buffer. out: false: not all. */
+/* Puts the operations into libpq's buffer, then a sync, which commits them. out: false: failed. */
 static bool send_group(session *s, teffi_store_op **ops, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -499,8 +499,8 @@ static bool send_group(session *s, teffi_store_op **ops, size_t n)
     return PQpipelineSync(s->conn);
 }
 
-/* Takes the results that have arrived. in, out: *n: how many so far; *refused: is one an error?
- * out: true: the group has ended. */
+/* Takes the results that have arrived into s->results. in, out: *n: how many so far; *refused: is
+ * one of them an error? out: true: all results of the group have arrived. */
 static bool take_results(session *s, size_t *n, bool *refused)
 {
     while (!PQisBusy(s->conn)) {
@@ -509,7 +509,7 @@ static bool take_results(session *s, size_t *n, bool *refused)
         if (!result && PQstatus(s->conn) == CONNECTION_BAD)
             return false;
         if (!result)
-            continue; /* the end of one operation's results */
+            continue; /* libpq returns NULL after the results of each operation */
         if (status == PGRES_PIPELINE_SYNC) {
             PQclear(result);
             return true;
@@ -523,8 +523,8 @@ static bool take_results(session *s, size_t *n, bool *refused)
     return false;
 }
 
-/* Waits until bytes have arrived or can be sent. out: false: the connection broke, or the server
- * was silent for SILENCE_MS. *sent: all was sent. */
+/* Waits until bytes have arrived or can be sent, and sends them. in, out: *sent: was all sent? out:
+ * false: the connection broke, or nothing happened for SILENCE_MS. */
 static bool wait_for_server(session *s, bool *sent)
 {
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};
@@ -536,7 +536,7 @@ static bool wait_for_server(session *s, bool *sent)
     return left >= 0;
 }
 
-/* Sends the operations and waits for their results. out: *n, the number of s->results. */
+/* Sends the operations and waits for their results. out: *n: the number of results. */
 static outcome exchange_group(session *s, teffi_store_op **ops, size_t n_ops, size_t *n)
 {
     bool refused = false, sent = false;
@@ -570,11 +570,11 @@ static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
     return o == IN_DOUBT && !teffi_store_is_read(op);
 }
 
-/* Drops the connection. Writes in doubt are kept for end_writes_in_doubt, the others fail. */
-static void fail_or_keep(session *s, teffi_store_op **ops, size_t n, outcome o)
+/* Drops the connection. Keeps writes in doubt in s->in_doubt; fails other operations with IO. */
+static void fail_or_keep_ops(session *s, teffi_store_op **ops, size_t n, outcome o)
 {
     char text[TEFF_TEXT_MAX];
-    copy_line(text, PQerrorMessage(s->conn));
+    copy_first_line(text, PQerrorMessage(s->conn));
     drop_connection(s);
     for (size_t i = 0; i < n; i++)
         if (is_write_in_doubt(o, ops[i]))
@@ -583,21 +583,21 @@ static void fail_or_keep(session *s, teffi_store_op **ops, size_t n, outcome o)
             fail_op(s, ops[i], TEFF_E_IO, text);
 }
 
-/* Finds the first error in the results. out: its SQLSTATE, valid until they are cleared; text. */
+/* Finds the first error. out: its SQLSTATE, valid until the results are cleared; text. */
 static const char *find_error(session *s, size_t n, char *text)
 {
     for (size_t i = 0; i < n; i++) {
         const char *state = PQresultErrorField(s->results[i], PG_DIAG_SQLSTATE);
         if (!state)
             continue;
-        copy_line(text, PQresultErrorField(s->results[i], PG_DIAG_MESSAGE_PRIMARY));
+        copy_first_line(text, PQresultErrorField(s->results[i], PG_DIAG_MESSAGE_PRIMARY));
         return state;
     }
-    copy_line(text, "the server sent no result");
+    copy_first_line(text, "the server sent no result");
     return "XX000";
 }
 
-/* Is it an error that another transaction causes: serialization, deadlock, lock timeout? */
+/* Did another transaction cause this error: serialization failure, deadlock or lock timeout? */
 static bool is_temporary_error(const char *state)
 {
     return strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0 ||
@@ -606,13 +606,13 @@ static bool is_temporary_error(const char *state)
 
 static void run_group(session *s, teffi_store_op **ops, size_t n);
 
-/* Fails an operation that was refused alone, unless another try may help. out: true: try again. */
+/* Fails an operation that was refused alone in its group. out: true: try it again instead. */
 static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
 {
     char text[TEFF_TEXT_MAX];
     const char *state = find_error(s, n_results, text);
     bool again = is_temporary_error(state) && tries + 1 < TRIES;
-    bool read_only = strcmp(state, "25006") == 0; /* a server that has become a replica */
+    bool read_only = strcmp(state, "25006") == 0; /* the server has become a replica */
     teff_err err = strncmp(state, "54", 2) == 0 ? TEFF_E_TOO_LARGE : TEFF_E_IO;
     clear_results(s, n_results);
     if (!again)
@@ -622,7 +622,7 @@ static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int
     return again;
 }
 
-/* Ends each operation, or keeps it if it is a write in doubt. out: true: run them again. */
+/* Ends each operation, or keeps it if it is a write in doubt. out: true: run the group again. */
 static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
                            int tries)
 {
@@ -633,11 +633,11 @@ static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_
     clear_results(s, n_results);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
         teffi_lane_finish(&s->lane, ops[i]);
-    /* one operation has failed them all, so each is tried alone */
+    /* one operation failed, and so the transaction: run each one alone */
     for (size_t i = 0; o == REFUSED && i < n; i++)
         run_group(s, &ops[i], 1);
     if (o == UNSENT || o == IN_DOUBT)
-        fail_or_keep(s, ops, n, o);
+        fail_or_keep_ops(s, ops, n, o);
     return false;
 }
 
@@ -659,7 +659,7 @@ static void run_group(session *s, teffi_store_op **ops, size_t n)
 
 /* ---- the thread ---- */
 
-/* Ends writes in doubt as UNKNOWN: their server process has ended, or the store is closing. */
+/* Ends writes in doubt as UNKNOWN. Called when their server process has ended, or at close. */
 static void end_writes_in_doubt(session *s)
 {
     teffi_qnode *node;
@@ -668,7 +668,7 @@ static void end_writes_in_doubt(session *s)
                 "postgres: the connection broke before the server had confirmed the commit");
 }
 
-/* Connects, after a pause that doubles with each failure. out: false: it failed; text says why. */
+/* Connects, after a pause that doubles with each failure. out: false: an error, with text. */
 static bool reconnect_session(session *s, char *text)
 {
     if (!teffi_lane_is_closed(&s->lane))
@@ -681,8 +681,8 @@ static bool reconnect_session(session *s, char *text)
     return connected;
 }
 
-/* Runs groups until the store is closed. While writes are in doubt, does not wait for operations,
- * but connects, so that these writes end; at close, tries that once more. */
+/* Runs groups until the store is closed. While writes are in doubt, it does not wait for
+ * operations, but tries to connect, so that these writes can end; at close, tries once more. */
 static void run_session(void *arg)
 {
     session *s = arg;
@@ -718,7 +718,7 @@ static void postgres_close(teffi_store *store)
         if (teffi_lane_close(&e->sessions[i].lane))
             teffi_parker_wake(&e->sessions[i].pause);
         else
-            e->started[i] = false; /* joined before */
+            e->started[i] = false; /* an earlier close has joined the thread */
     for (int i = 0; i < 2; i++)
         if (e->started[i])
             teffi_thread_join(&e->sessions[i].thread);
@@ -743,7 +743,7 @@ static teff_err start_session(engine *e, int i, char *text)
     return err ? teffi_fail(text, err, "store: the engine's thread could not be started") : TEFF_OK;
 }
 
-/* out: the target for libpq, which the caller frees: a URI keeps its scheme. NULL: no memory. */
+/* out: the target for libpq, a URI with its scheme; the caller frees it. NULL: no memory. */
 static char *copy_target(const char *target)
 {
     bool is_uri = strncmp(target, "//", 2) == 0;
@@ -753,7 +753,7 @@ static char *copy_target(const char *target)
     return copy;
 }
 
-/* Checks a target's form: a name, which has no "=", or options or a URI, which libpq parses. */
+/* Checks the form of a target: a name (without "="), or options or a URI, which libpq parses. */
 static teff_err check_database(const char *target, char *text)
 {
     char *why = NULL;
@@ -761,7 +761,7 @@ static teff_err check_database(const char *target, char *text)
     PQconninfoOption *options = is_name ? NULL : PQconninfoParse(target, &why);
     bool valid = is_name ? target[0] : options != NULL;
     if (!valid)
-        copy_line(text, why ? why : "postgres:NAME or postgres://HOST/NAME expected");
+        copy_first_line(text, why ? why : "postgres:NAME or postgres://HOST/NAME expected");
     PQconninfoFree(options);
     PQfreemem(why);
     return valid ? TEFF_OK : TEFF_E_INVALID;

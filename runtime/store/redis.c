@@ -2,8 +2,8 @@
  * Way:     store/store -> lane -> [redis] -> hiredis -> the server, with its append-only file on
  * States:  submitted -> lane -> group -> sent as one pipeline -> reply: done()
  *          The connection is lost: a write that was sent ends as UNKNOWN, the rest as IO.
- * Threads: submit from any; the rest, also done(), on the session's thread. One session is for the
- *          cluster's own tables, so that they never wait for states.
+ * Threads: submit: any. All else, also done(): the session's thread. The cluster's own tables have
+ *          a session of their own, so that they do not wait behind states.
  * Source:  Redis' manual: pipelining, EVALSHA */
 #include "store/lane.h"
 
@@ -24,25 +24,27 @@
 #include "store/login.h"
 
 enum {
-    SCAN_BYTES_MAX = 256 * 1024 * 1024, /* bytes of rows of a scan, for the same reason */
-    CONNECT_S = 1,       /* for a connection, then for each reply before its first operation */
-    REPLY_S = 5,         /* without a byte: the connection is lost. Half of the usual lease */
-    RETRY_MIN_MS = 10,   /* between two attempts to connect; doubles each time */
-    RETRY_MAX_MS = 1000, /* a tenth of the usual lease */
-    NAME_MAX_LEN = 64,   /* of the address */
+    SCAN_BYTES_MAX = 256 * 1024 * 1024, /* keys and values of a scan: its reply is in memory */
+    CONNECT_S = 1,       /* to connect, then for each reply before the first operation */
+    REPLY_S = 5,         /* without a byte for so long, the connection is lost; half a lease */
+    RETRY_MIN_MS = 10,   /* back-off between two attempts to connect; doubles each time */
+    RETRY_MAX_MS = 1000, /* a tenth of the usual lease of 10 s */
+    NAME_MAX_LEN = 64,   /* of NAME in the store's address */
     HEAD_ARGS = 5,       /* EVALSHA, hash, number of keys, kind, prefix */
-    ROW_ARGS = 6,        /* of a row to write; a read and a scan have fewer */
+    ROW_ARGS = 6,        /* arguments of a row in a write; a read or scan has fewer in all */
     ARGS_MAX = HEAD_ARGS + ROW_ARGS * TEFFI_STORE_BATCH_MAX,
     NUMBER_MAX = 24,     /* bytes of a number's text */
     ID_MAX = 41,         /* bytes of a script's hash, and of a server's run_id */
-    INFO_MAX = 16 * 1024 /* bytes of what the server says of itself; what counts comes first */
+    INFO_MAX = 16 * 1024 /* bytes of the reply to INFO, then cut; the needed lines come earlier */
 };
 
-/* A row is a hash at row:TABLE:KEY. The keys of a table are a sorted set at keys:TABLE; all scores
- * are 0, so it is in memcmp order. `etag` is the last etag assigned. All names begin with prefix.
+/* Names in Redis, all after the prefix: row:TABLE:KEY is a hash, the row. keys:TABLE is a sorted
+ * set of the table's keys; all scores are 0, so it is in memcmp order. etag is the last etag
+ * assigned.
  *
- * Redis does not undo what a script wrote before an error. So everything that can fail, also keys
- * of other types, comes before the first write, which fails if the server refuses writes. */
+ * If a script fails, Redis does not undo its writes. So the script does all that can fail before
+ * its first write; for example, it tests that no name has another type. If the server refuses
+ * writes, the first write fails. */
 static const char script[] =
     "local kind, prefix = ARGV[1], ARGV[2]\n"
     "local function row_at(t, key) return prefix .. 'row:' .. t .. ':' .. key end\n"
@@ -68,8 +70,9 @@ static const char script[] =
     "    return found\n"
     "end\n"
     /* ARGV[3 ..]: table, key, put|remove|check, expected etag or any, sum, value; ...
-     * Returns the last etag assigned; the rows that were put have the last ones, in order. */
-    "local function changes_keys(at)\n" /* an update of a row does not: its key is there */
+     * Returns the last etag assigned, or 0 without a put. With n puts, the first one gets the etag
+     * last - n + 1, the next one last - n + 2, and so on. */
+    "local function changes_keys(at)\n" /* not for an update: the set has the key already */
     "    local how, expected = ARGV[at + 2], ARGV[at + 3]\n"
     "    return how == 'remove' or how == 'put' and (expected == 'any' or expected == '0')\n"
     "end\n"
@@ -105,7 +108,7 @@ static const char script[] =
     "end\n"
     "return string.format('%.0f', last)\n";
 
-/* Fields of a row in a reply. */
+/* Indexes of a row's fields in a reply. */
 enum { FIELD_ETAG, FIELD_SUM, FIELD_VALUE, FIELDS };
 
 typedef struct session {
@@ -119,17 +122,17 @@ typedef struct session {
     char why[TEFF_TEXT_MAX];    /* why there is no connection, or why the last one was lost */
     redisContext *redis;        /* NULL: not connected */
     char run_id[ID_MAX];        /* the server's, at the last connection */
-    char client_id[NUMBER_MAX]; /* of that connection; "": none that may have commands left */
+    char client_id[NUMBER_MAX]; /* of the last connection; "": no command of one may still run */
     char hash[ID_MAX];          /* of the script */
-    bool script_lost;           /* the server does not have the script any more */
+    bool script_lost;           /* the server has forgotten the script */
     uint32_t retry_ms;          /* back-off; 0: the last attempt to connect succeeded */
     uint64_t retry_ns;          /* mono: time of the next attempt */
     teffi_store_op *group[TEFFI_LANE_GROUP_MAX];
-    size_t end[TEFFI_LANE_GROUP_MAX]; /* of each op's command, in bytes from the pipeline's begin */
+    size_t end[TEFFI_LANE_GROUP_MAX]; /* of each op's command: bytes from the pipeline's start */
     const char *arg[ARGS_MAX];
     size_t arg_len[ARGS_MAX];
     int n_args;
-    char number[ARGS_MAX][NUMBER_MAX]; /* text of an argument that is a number */
+    char number[ARGS_MAX][NUMBER_MAX]; /* texts of the arguments that are numbers */
 } session;
 
 typedef struct engine {
@@ -149,9 +152,9 @@ static bool is_put(const teffi_row *row)
 
 /* ---- the connection ---- */
 
-/* Runs one command. in: answer, max bytes, for its reply, cut. out: false: text says why. */
-static bool ask_server(redisContext *c, char *answer, size_t max, char *text, const char *format,
-                       ...)
+/* Runs one command. out: reply_text: its reply, cut to max bytes; false: an error, with text. */
+static bool run_redis_command(redisContext *c, char *reply_text, size_t max, char *text,
+                              const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -166,15 +169,15 @@ static bool ask_server(redisContext *c, char *answer, size_t max, char *text, co
                          : reply->str ? reply->str
                                       : "unexpected reply");
     else if (is_text)
-        snprintf(answer, max, "%s", reply->str);
+        snprintf(reply_text, max, "%s", reply->str);
     else
-        snprintf(answer, max, "%lld", reply->integer);
+        snprintf(reply_text, max, "%lld", reply->integer);
     freeReplyObject(reply);
     return good;
 }
 
-/* in: info: lines that end in CR LF. */
-static teff_err check_server(const char *info, char *text)
+/* Refuses a server that takes no writes or may lose rows. in: info: lines that end in CR LF. */
+static teff_err check_redis_server(const char *info, char *text)
 {
     if (strstr(info, "\nloading:1\r"))
         return teffi_fail(text, TEFF_E_IO, "the server loads its data");
@@ -191,10 +194,10 @@ static teff_err check_server(const char *info, char *text)
     return TEFF_OK;
 }
 
-/* The server or the network may still hold commands of the lost connection. If they ran later, a
- * read after UNKNOWN would show one outcome, and the next read another. They cannot run when the
- * server has closed that connection, or has been restarted or replaced (its run_id differs). out:
- * false: text says why. */
+/* Makes the server close the lost connection, unless it was restarted or replaced (another run_id).
+ * Reason: the server or the network may still hold commands of that connection. If they ran later,
+ * a read after UNKNOWN would show one outcome, and the next read another. out: false: an error,
+ * with text. */
 static bool end_lost_connection(session *s, redisContext *c, const char *info, char *text)
 {
     char run_id[ID_MAX] = "", killed[NUMBER_MAX];
@@ -202,7 +205,7 @@ static bool end_lost_connection(session *s, redisContext *c, const char *info, c
     if (line)
         snprintf(run_id, sizeof run_id, "%s", line + strlen("\nrun_id:"));
     if (s->client_id[0] && strcmp(s->run_id, run_id) == 0 &&
-        !ask_server(c, killed, sizeof killed, text, "CLIENT KILL ID %s", s->client_id))
+        !run_redis_command(c, killed, sizeof killed, text, "CLIENT KILL ID %s", s->client_id))
         return false;
     s->client_id[0] = '\0';
     memcpy(s->run_id, run_id, ID_MAX);
@@ -213,18 +216,20 @@ static teff_err log_in_to_redis(const session *s, redisContext *c, char *text)
 {
     const teffi_login *login = &s->engine->login;
     teffi_secret *password;
-    char answer[NUMBER_MAX];
+    char reply[NUMBER_MAX];
     teff_err err = teffi_login_password(login, &password, text);
     if (err || !password)
         return err;
-    /* a password alone (requirepass) is that of this user */
-    bool in = ask_server(c, answer, sizeof answer, text, "AUTH %s %b",
-                         login->user[0] ? login->user : "default", password->bytes, password->len);
+    /* requirepass sets the password of the user `default` */
+    const char *user = login->user[0] ? login->user : "default";
+    bool in = run_redis_command(c, reply, sizeof reply, text, "AUTH %s %b", user, password->bytes,
+                                password->len);
     teffi_secret_free(password);
     return in ? TEFF_OK : c->err ? TEFF_E_IO : TEFF_E_REFUSED;
 }
 
-/* Everything that must have happened before the first operation on a connection. */
+/* Does all that must come before the first operation on a connection: logs in, checks the server,
+ * ends the lost connection, loads the script. */
 static teff_err prepare_connection(session *s, redisContext *c, char *text)
 {
     char info[INFO_MAX];
@@ -232,21 +237,21 @@ static teff_err prepare_connection(session *s, redisContext *c, char *text)
     teff_err err = log_in_to_redis(s, c, text);
     if (err)
         return err;
-    if (!ask_server(c, info, sizeof info, text, "INFO"))
+    if (!run_redis_command(c, info, sizeof info, text, "INFO"))
         return TEFF_E_IO;
-    err = check_server(info, text);
+    err = check_redis_server(info, text);
     if (err)
         return err;
     if (!end_lost_connection(s, c, info, text) ||
-        !ask_server(c, s->hash, sizeof s->hash, text, "SCRIPT LOAD %s", script) ||
-        !ask_server(c, s->client_id, sizeof s->client_id, text, "CLIENT ID"))
+        !run_redis_command(c, s->hash, sizeof s->hash, text, "SCRIPT LOAD %s", script) ||
+        !run_redis_command(c, s->client_id, sizeof s->client_id, text, "CLIENT ID"))
         return TEFF_E_IO;
     s->script_lost = false;
     redisSetTimeout(c, (struct timeval){.tv_sec = REPLY_S});
     return TEFF_OK;
 }
 
-static teff_err connect_server(session *s)
+static teff_err connect_redis(session *s)
 {
     char text[TEFF_TEXT_MAX];
     redisContext *c = redisConnectWithTimeout(s->engine->host, s->engine->port,
@@ -263,17 +268,18 @@ static teff_err connect_server(session *s)
     return TEFF_OK;
 }
 
-static void disconnect_server(session *s)
+static void disconnect_redis(session *s)
 {
     redisFree(s->redis);
     s->redis = NULL;
 }
 
-/* Failed attempts are RETRY_MIN_MS to RETRY_MAX_MS apart, less up to a half by chance, so that not
- * all silos connect at once. */
+/* After a failure, sets the time of the next attempt. The delay doubles from RETRY_MIN_MS to
+ * RETRY_MAX_MS; up to a half of it, chosen at random, is subtracted, so that silos do not all
+ * connect at the same time. */
 static bool connect_or_back_off(session *s)
 {
-    s->open_err = connect_server(s);
+    s->open_err = connect_redis(s);
     uint32_t doubled = s->retry_ms ? 2 * s->retry_ms : RETRY_MIN_MS;
     s->retry_ms = !s->open_err ? 0 : doubled < RETRY_MAX_MS ? doubled : RETRY_MAX_MS;
     uint64_t chance = s->engine->platform.random(s->engine->platform.arg) % (s->retry_ms / 2 + 1);
@@ -281,23 +287,25 @@ static bool connect_or_back_off(session *s)
     return s->open_err == TEFF_OK;
 }
 
-/* Between pipelines no reply is due: what can be read is the connection's end.
- * out: false: no connection, s->why says why not. */
-static bool is_connection_ready(session *s)
+/* Drops a connection that the server has closed, and connects if the back-off has ended. Between
+ * two pipelines no reply is due, so a readable socket means that the connection has ended. out:
+ * false: not connected, and s->why says why. */
+static bool ensure_redis_connected(session *s)
 {
     char byte;
     if (s->redis && (recv(s->redis->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN))
-        disconnect_server(s);
+        disconnect_redis(s);
     return s->redis || (teffi_now(&s->engine->platform) >= s->retry_ns && connect_or_back_off(s));
 }
 
-/* If the server can be reached, the old connection has ended there before UNKNOWN is reported. */
+/* Drops the connection and connects again at once. If that succeeds, the server has closed the old
+ * connection before the caller reports UNKNOWN. */
 static void lose_connection(session *s)
 {
     bool late = s->redis->err == REDIS_ERR_IO && errno == EAGAIN;
     (void)teffi_fail(s->why, TEFF_E_IO, "redis: %.100s:%d: connection lost: %s", s->engine->host,
                      s->engine->port, late ? "no reply in time" : s->redis->errstr);
-    disconnect_server(s);
+    disconnect_redis(s);
     (void)connect_or_back_off(s);
 }
 
@@ -321,7 +329,8 @@ static void add_number_arg(session *s, uint64_t number)
     add_text_arg(s, text);
 }
 
-static uint64_t sum_of_row(const char *table, const teffi_row *row)
+/* out: the checksum of a row, stored in its field `sum`. */
+static uint64_t hash_redis_row(const char *table, const teffi_row *row)
 {
     uint64_t sum = teffi_hash64(table, strlen(table), 0);
     sum = teffi_hash64(row->key.data, row->key.len, sum);
@@ -338,7 +347,7 @@ static void add_row_args(session *s, const teffi_row *row)
         add_text_arg(s, "any");
     else
         add_number_arg(s, row->etag);
-    add_number_arg(s, put ? sum_of_row(row->table, row) : 0);
+    add_number_arg(s, put ? hash_redis_row(row->table, row) : 0);
     add_arg(s, row->value.data, put ? row->value.len : 0);
 }
 
@@ -366,7 +375,8 @@ static bool append_command(session *s, const teffi_store_op *op)
     return redisAppendCommandArgv(s->redis, s->n_args, s->arg, s->arg_len) == REDIS_OK;
 }
 
-/* out: number of ops whose whole command the system has taken: only these may have run. */
+/* Sends the commands of n ops. out: the number of ops whose whole command is in the socket's
+ * buffer: only these may run. */
 static size_t send_pipeline(session *s, teffi_store_op **ops, size_t n)
 {
     redisContext *c = s->redis;
@@ -384,7 +394,7 @@ static size_t send_pipeline(session *s, teffi_store_op **ops, size_t n)
 
 /* ---- replies ---- */
 
-/* As the script and the engine write it: without sign and leading zeros. */
+/* Parses a number as the script and this file write it: without a sign or leading zeros. */
 static bool parse_digits(const redisReply *reply, uint64_t *number)
 {
     char *stop;
@@ -396,8 +406,8 @@ static bool parse_digits(const redisReply *reply, uint64_t *number)
     return errno == 0 && stop == reply->str + reply->len;
 }
 
-/* in: found: its key is set. out: true: *found is the row, or has etag 0: there is none. false: the
- * row is damaged; *found has only its key. */
+/* in: found: its key is set. out: true: *found is the row; its etag is 0 if there is no such row.
+ * false: the row is damaged; *found has only its key. */
 static bool decode_row_reply(redisReply *const *field, const char *table, teffi_row *found)
 {
     const redisReply *etag = field[FIELD_ETAG], *value = field[FIELD_VALUE];
@@ -408,7 +418,7 @@ static bool decode_row_reply(redisReply *const *field, const char *table, teffi_
     if (!parse_digits(etag, &row.etag) || row.etag == 0 || value->type != REDIS_REPLY_STRING)
         return false;
     row.value = (teffi_bytes){value->str, value->len};
-    if (!parse_digits(field[FIELD_SUM], &sum) || sum_of_row(table, &row) != sum)
+    if (!parse_digits(field[FIELD_SUM], &sum) || hash_redis_row(table, &row) != sum)
         return false;
     *found = row;
     return true;
@@ -439,10 +449,10 @@ static void take_scan_reply(teffi_store_op *op, const redisReply *reply)
     }
     for (size_t i = 0; i < reply->elements; i += 1 + FIELDS) {
         const redisReply *key = reply->element[i];
-        /* set before decoding: a row that does not decode is returned with its key */
+        /* the key is set before decoding, so a damaged row is returned with its key and etag 0 */
         teffi_row found = {.key = {key->str, key->len}};
         (void)decode_row_reply(reply->element + i + 1, from->table, &found);
-        if (!teffi_store_found(op, from, &found))
+        if (!teffi_store_add_found(op, from, &found))
             return;
     }
 }
@@ -465,7 +475,7 @@ static void take_write_reply(teffi_store_op *op, const redisReply *reply)
     }
 }
 
-/* An error of the server or of the script: nothing was written. */
+/* Fails op by an error of the server or the script, in which case nothing was written. */
 static void take_error_reply(session *s, teffi_store_op *op, const char *error)
 {
     static const struct {
@@ -491,7 +501,7 @@ static void take_reply(session *s, teffi_store_op *op, const redisReply *reply)
         take_write_reply(op, reply);
 }
 
-/* Completes the ops that are answered. out: their number; less than n: the connection is lost. */
+/* Reads replies and completes their ops. out: how many; less than n: the connection is lost. */
 static size_t read_replies(session *s, teffi_store_op **ops, size_t n)
 {
     void *reply;
@@ -506,30 +516,31 @@ static size_t read_replies(session *s, teffi_store_op **ops, size_t n)
 
 /* ---- the thread ---- */
 
-/* A read changes nothing, so its outcome is never unknown. */
-static void fail_unanswered(session *s, teffi_store_op *op, bool sent)
+/* Fails an op that has no reply: a write that was sent with UNKNOWN, others with IO. */
+static void fail_op_without_reply(session *s, teffi_store_op *op, bool sent)
 {
     teff_err err = sent && !teffi_store_is_read(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
     teffi_store_fail(op, err, "%s", s->why);
     teffi_lane_finish(&s->lane, op);
 }
 
+/* Sends n operations, waits for their replies, and completes all. n = 0: connects if necessary. */
 static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
 {
-    size_t sent = 0, answered = 0;
-    if (is_connection_ready(s)) {
+    size_t sent = 0, n_replies = 0;
+    if (ensure_redis_connected(s)) {
         sent = send_pipeline(s, ops, n);
-        answered = read_replies(s, ops, sent);
-        if (answered < n)
+        n_replies = read_replies(s, ops, sent);
+        if (n_replies < n)
             lose_connection(s);
     }
-    for (size_t i = answered; i < n; i++)
-        fail_unanswered(s, ops[i], i < sent);
+    for (size_t i = n_replies; i < n; i++)
+        fail_op_without_reply(s, ops[i], i < sent);
     if (s->redis && s->script_lost)
-        disconnect_server(s); /* connecting loads the script */
+        disconnect_redis(s); /* the next connection loads the script */
 }
 
-/* out: how long to wait for operations: without a connection, until it is time to try again. */
+/* out: the time to wait for operations; without a connection, until the next try to connect. */
 static uint64_t get_wait_ns(const session *s)
 {
     uint64_t now = teffi_now(&s->engine->platform);
@@ -545,10 +556,10 @@ static void run_redis_session(void *arg)
         size_t n = teffi_lane_take(&s->lane, s->group, get_wait_ns(s));
         if (n == 0 && teffi_lane_is_closed(&s->lane))
             break;
-        /* without operations, too: it connects again when it is time */
+        /* also if n is 0: this connects when the back-off ends */
         run_pipeline(s, s->group, n);
     }
-    disconnect_server(s);
+    disconnect_redis(s);
 }
 
 /* ---- the store ---- */
@@ -578,7 +589,7 @@ static void redis_free(teffi_store *store)
     free(e);
 }
 
-/* HOST:PORT or HOST:PORT/NAME, then a question mark or nothing. */
+/* in: rest: HOST:PORT or HOST:PORT/NAME, then a question mark or the end. out: false: not valid. */
 static bool parse_redis_address(engine *e, const char *rest)
 {
     static const char letters[] =

@@ -2,8 +2,8 @@
  * Way:     store/store -> [sqlite] -> sqlite_rows -> SQLite (write-ahead log, synchronous = FULL)
  * States:  submitted -> queue -> read: done() | write: waiting -> group -> committed -> done()
  *          A read runs after the waiting writes of the same row.
- * Threads: submit from any; everything else, also done(), on the engine's own thread. Reads
- *          continue while another process holds the file's write lock. */
+ * Threads: submit: any. Everything else, also done(): the engine's thread. Reads continue while
+ *          another process holds the file's write lock. */
 #include "store/engine.h"
 
 #include <pthread.h>
@@ -16,9 +16,9 @@
 enum {
     QUEUE_MAX = 64 * 1024,              /* operations submitted and not done */
     QUEUE_BYTES_MAX = 64 * 1024 * 1024, /* bytes of values of the writes among them */
-    GROUP_MAX = 1024, /* operations of a transaction: a read waits some milliseconds for it */
+    GROUP_MAX = 1024, /* operations of a transaction; a read waits up to some ms for one */
     GROUP_BYTES_MAX = 16 * 1024 * 1024, /* bytes of values of a transaction; one op always fits */
-    ROW_COUNTS = 1024                   /* counters of waiting writes, chosen by the row's hash */
+    ROW_COUNTS = 1024                   /* counters of rows in waiting writes, by the key's hash */
 };
 
 typedef struct engine {
@@ -26,23 +26,23 @@ typedef struct engine {
     pthread_mutex_t lock; /* a leaf */
     pthread_cond_t wake;
     /* guarded by lock */
-    teffi_queue queue[2]; /* [true]: on the cluster's own tables; taken first, no limit */
+    teffi_queue queue[2]; /* [true]: on the cluster's own tables; no limit, runs first */
     size_t submitted, submitted_bytes; /* operations not done, and bytes of their values */
     bool closed;
     /* immutable after init */
     teffi_thread thread;
     /* owner: the engine's thread */
     teffi_sqlite_file file;
-    /* writes: writes waiting for a transaction, and reads that must run after them. reads: reads to
-     * run now. Index [true]: operations on the cluster's own tables, which run first. Operations on
-     * one row have one index, so they stay in order (but for fences, see teffi_store_submit). */
+    /* writes: writes that wait for a transaction, and reads that must run after them. reads: reads
+     * to run now. Index [true]: operations on the cluster's own tables, which run first. All
+     * operations on a row have one index, so they stay in order (except fences, see store.c). */
     teffi_queue writes[2];
     teffi_queue reads[2];
     uint32_t waiting[ROW_COUNTS];     /* number of rows in waiting writes, by the key's hash */
-    size_t done, done_bytes;          /* not yet subtracted from submitted, submitted_bytes */
+    size_t done, done_bytes;          /* to subtract from submitted, submitted_bytes */
     int busy_tries;                   /* failed attempts (BUSY) of the first group in writes */
     bool unknown;                     /* the last COMMIT failed with an unknown outcome */
-    size_t alone;                     /* number of transactions to come that have one write each */
+    size_t alone;                     /* the next so many transactions have one write each */
     uint64_t etag;                    /* the last one assigned before the transaction */
     teffi_store_op *group[GROUP_MAX]; /* of the transaction */
 } engine;
@@ -59,8 +59,9 @@ static bool has_ops(const teffi_queue queues[2])
 
 /* ---- rows with waiting writes ---- */
 
-/* Rows with the same hash share a count, so it is exact or too high. */
-static uint32_t *row_waiting_count(engine *e, const teffi_row *row)
+/* out: the counter of the row's waiting writes. Rows with the same hash share it, so it may be too
+ * high, but never too low. */
+static uint32_t *get_waiting_count(engine *e, const teffi_row *row)
 {
     return &e->waiting[teffi_hash64(row->key.data, row->key.len, 0) % ROW_COUNTS];
 }
@@ -69,19 +70,19 @@ static void append_write(engine *e, teffi_store_op *op)
 {
     teffi_queue_push(&e->writes[op->system], &op->node);
     for (size_t i = 0; i < op->n_rows; i++)
-        ++*row_waiting_count(e, &op->rows[i]);
+        ++*get_waiting_count(e, &op->rows[i]);
 }
 
-/* Removes the first write, which has ended, from its queue. */
+/* Removes the first write of a queue, which has ended. */
 static void drop_first_write(engine *e, bool system)
 {
     const teffi_store_op *op = queued_op(teffi_queue_pop(&e->writes[system]));
     for (size_t i = 0; i < op->n_rows; i++)
-        --*row_waiting_count(e, &op->rows[i]);
+        --*get_waiting_count(e, &op->rows[i]);
 }
 
-/* in: bytes of values that an operation writes; lock held. A write of any size is accepted if no
- * other write is queued. */
+/* Lock held. A write of any size is accepted if no other write waits. in: bytes: of the values that
+ * the new operation writes. */
 static bool is_queue_full(const engine *e, size_t bytes)
 {
     return e->submitted >= QUEUE_MAX ||
@@ -120,8 +121,8 @@ static void fail_with_code(teffi_store_op *op, int rc)
     teffi_store_fail(op, err, "sqlite: %s", why);
 }
 
-/* Calls done() and counts the operation. take_submitted, which takes the lock anyway, subtracts the
- * counts. */
+/* Calls done() and counts the operation. take_submitted() subtracts the counts later, because it
+ * takes the lock anyway. */
 static void finish_op(engine *e, teffi_store_op *op)
 {
     e->done++;
@@ -129,8 +130,8 @@ static void finish_op(engine *e, teffi_store_op *op)
     op->done(op);
 }
 
-/* Runs a read or scan, and ends it. Repeats it on BUSY, which a read gets only while the log is
- * recovered after another process's crash. */
+/* Runs a read or scan, and ends it. Repeats it on BUSY, which a read gets only while a process
+ * recovers the log after a crash. */
 static void run_read(engine *e, teffi_store_op *op)
 {
     int rc = SQLITE_BUSY;
@@ -142,10 +143,10 @@ static void run_read(engine *e, teffi_store_op *op)
     finish_op(e, op);
 }
 
-/* Commits, and sets e->unknown if the outcome of a failed commit is unknown. In WAL mode the commit
- * frame is written last and synced after that. After FULL, BUSY or READONLY the log has no commit
- * frame. After any other failure it may have one, and recovery after a crash would then apply the
- * transaction. */
+/* Commits, and sets e->unknown if the commit failed and its outcome is unknown. In WAL mode SQLite
+ * writes the commit frame last, and then syncs the log. After FULL, BUSY or READONLY the log has no
+ * commit frame. After any other error it may have one, and then recovery after a crash would apply
+ * the transaction. */
 static int commit_group(engine *e)
 {
     int rc = teffi_sqlite_run(&e->file, TEFFI_SQL_COMMIT);
@@ -172,7 +173,7 @@ static int write_ops(engine *e, size_t n)
     return rc;
 }
 
-/* Runs one transaction over the n writes of the group. The etags of an op are checked before its
+/* Runs the n writes of the group as one transaction. All etags of an op are checked before its
  * first row is written, so a conflict fails only that op. out: SQLITE_OK: each op->err is set;
  * otherwise nothing was written or, if e->unknown, perhaps everything. */
 static int run_transaction(engine *e, size_t n)
@@ -189,8 +190,8 @@ static int run_transaction(engine *e, size_t n)
     return rc;
 }
 
-/* Sets the new etags of a committed write's rows, by counting e->etag up as teffi_sqlite_write()
- * did. */
+/* Sets the new etags of a committed write's rows: increments e->etag for each, in the same order as
+ * teffi_sqlite_write() did. */
 static void set_new_etags(engine *e, teffi_store_op *op)
 {
     for (size_t i = 0; i < op->n_rows; i++)
@@ -198,8 +199,8 @@ static void set_new_etags(engine *e, teffi_store_op *op)
             op->rows[i].etag = op->rows[i].remove ? 0 : ++e->etag;
 }
 
-/* Completes the n writes of a transaction that ended with rc. If the outcome is unknown, conflicts
- * are unknown, too: another write of the group may have caused them. */
+/* Completes the n writes of a transaction that ended with rc. If its outcome is unknown, a conflict
+ * is reported as UNKNOWN, too: an earlier write of the group may have caused it. */
 static void settle_group(engine *e, size_t n, int rc)
 {
     for (size_t i = 0; i < n; i++) {
@@ -216,8 +217,8 @@ static void settle_group(engine *e, size_t n, int rc)
     }
 }
 
-/* Collects in e->group the first writes that fit into one transaction, in each queue up to a read.
- * They stay in their queues until the transaction has ended. out: how many. */
+/* Collects the first writes that fit into one transaction, from each queue up to its first read.
+ * They stay in their queues until the transaction has ended. out: how many, in e->group. */
 static size_t pick_group(engine *e)
 {
     size_t n = 0, bytes = 0, max = e->alone ? 1 : GROUP_MAX;
@@ -232,8 +233,8 @@ static size_t pick_group(engine *e)
     return n;
 }
 
-/* Commits one group. If that fails, the next transactions try its ops one by one, so that an op too
- * large for the disk does not fail the others. A BUSY group is tried again. */
+/* Runs one group. On BUSY it stays queued, and the next call tries again. On other errors the next
+ * transactions have one op each, so that an op too large for the disk does not fail the others. */
 static void write_group(engine *e)
 {
     size_t n = pick_group(e);
@@ -250,7 +251,7 @@ static void write_group(engine *e)
     settle_group(e, n, rc);
 }
 
-/* Waits until an operation is submitted or the store is closed; lock held. Returns at once if
+/* Lock held. Waits until an operation is submitted or the store is closed. Returns at once if
  * earlier operations are waiting, for example a write that got BUSY. */
 static void wait_for_work(engine *e)
 {
@@ -258,21 +259,22 @@ static void wait_for_work(engine *e)
         pthread_cond_wait(&e->wake, &e->lock);
 }
 
-/* Appends the operations to e->writes or e->reads. A read of a row with waiting writes goes to
- * e->writes, behind them. */
+/* Appends the operations to e->writes or e->reads. A read of a row with waiting writes is appended
+ * to e->writes, so that it runs after them. */
 static void sort_ops(engine *e, teffi_queue taken)
 {
     for (teffi_store_op *op = queued_op(teffi_queue_pop(&taken)); op;
          op = queued_op(teffi_queue_pop(&taken)))
         if (!teffi_store_is_read(op))
             append_write(e, op);
-        else if (op->kind == TEFFI_STORE_READ && *row_waiting_count(e, &op->rows[0]))
+        else if (op->kind == TEFFI_STORE_READ && *get_waiting_count(e, &op->rows[0]))
             teffi_queue_push(&e->writes[op->system], &op->node);
         else
             teffi_queue_push(&e->reads[op->system], &op->node);
 }
 
-/* Waits for operations and sorts them. out: false: closed, and nothing is left to do. */
+/* Waits for operations, and sorts them into e->writes and e->reads. out: false: the store is
+ * closed, and all operations have ended. */
 static bool take_submitted(engine *e)
 {
     pthread_mutex_lock(&e->lock);
@@ -289,9 +291,9 @@ static bool take_submitted(engine *e)
     return !closed || has_ops(e->reads) || has_ops(e->writes);
 }
 
-/* Runs all reads of the cluster's own tables, and at most GROUP_MAX others, so that reads delay a
- * write about as long as a transaction does. Then runs the reads at the heads of the write queues:
- * all writes before them have ended. */
+/* Runs all reads of the cluster's own tables, then at most GROUP_MAX others, so that they do not
+ * delay a write for longer than a transaction would. Then runs the reads at the heads of the write
+ * queues, because all writes before them have ended. */
 static void run_reads(engine *e)
 {
     teffi_store_op *op;

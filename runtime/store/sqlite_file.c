@@ -16,22 +16,22 @@
 enum {
     APPLICATION_ID = 0x74656666, /* "teff" */
     SCHEMA_VERSION = 1,
-    HEADER_BYTES = 100, /* the shortest SQLite file (one of 1 byte passes as empty) */
+    HEADER_BYTES = 100, /* no database is shorter; SQLite itself takes 1 byte as an empty file */
     PATH_MAX_BYTES = 4000
 };
 
-/* sum is the checksum of the row's other columns, see sqlite_rows.c. */
+/* Column sum is the checksum of the row's other columns, see sqlite_rows.c. */
 #define SCHEMA_ROWS                                                                                \
     "CREATE TABLE rows(tab TEXT NOT NULL, key BLOB NOT NULL, etag INTEGER NOT NULL, "              \
     "sum INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY(tab, key))"
 #define SCHEMA_ETAGS                                                                               \
     "CREATE TABLE etags(id INTEGER PRIMARY KEY, etag INTEGER NOT NULL, sum INTEGER NOT NULL)"
 
-/* How a file identifies itself; ID_TABLES is the number of its tables, indexes, views, triggers. */
+/* The numbers that identify a file; ID_TABLES counts its tables, indexes, views and triggers. */
 enum { ID_APPLICATION, ID_VERSION, ID_TABLES, ID_COUNT };
 
-/* What a file must be: each query returns one number, 0 if the file is wrong. The first one also
- * sets the connection's options. */
+/* Checks of the file: the last query of each returns one number, 0 if the file is wrong. The first
+ * check also sets the connection's options. */
 static const struct {
     const char *sql;
     teff_err err;
@@ -41,19 +41,19 @@ static const struct {
      "PRAGMA journal_size_limit = 67108864;"
      "SELECT journal_mode = 'wal' FROM pragma_journal_mode",
      TEFF_E_IO, "no write-ahead log is possible here"},
-    /* The schema must be exactly our two statements: no triggers, no views, no other columns. */
+    /* The schema is exactly our two statements: no triggers, no views, no other columns. */
     {"SELECT count(*) = 2 AND sum(sql IN ('" SCHEMA_ROWS "', '" SCHEMA_ETAGS "')) = 2 "
      "FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_stat%'",
      TEFF_E_REFUSED, "its tables are not those of a store"},
-    /* A flipped bit in the index would hide a row; checksums of rows cannot detect that. Files over
-     * 16 MiB would take too long. */
+    /* The file is not damaged: a flipped bit in the index would hide a row, which the checksums of
+     * rows cannot detect. Files over 16 MiB are not checked, since that would take too long. */
     {"SELECT CASE WHEN page_count * page_size > 16777216 THEN 1 "
      "ELSE (SELECT integrity_check = 'ok' FROM pragma_integrity_check(1)) END "
      "FROM pragma_page_count, pragma_page_size",
      TEFF_E_MALFORMED, "damaged: its integrity check fails"},
 };
 
-/* Sets the text, which names the file. out: err. */
+/* Sets the text of an error, which begins with the file's name. out: err. */
 static teff_err refuse_file(char *text, teff_err err, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -90,16 +90,16 @@ teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT])
     return i < n ? known[i].err : TEFF_E_IO;
 }
 
-/* Sets the text for an error of SQLite. in: rc, its code. out: the error. */
-static teff_err refuse_code(char *text, const char *path, int rc)
+/* Sets the text of an error of SQLite. in: rc: its code. out: the error. */
+static teff_err refuse_with_code(char *text, const char *path, int rc)
 {
     char why[TEFFI_SQLITE_TEXT];
     teff_err err = teffi_sqlite_err(rc, why);
     return refuse_file(text, err, path, "%s", why);
 }
 
-/* sqlite3_exec's callback for one row: converts its columns to numbers; NULL: 0. */
-static int take_numbers(void *to, int n, char **values, char **names)
+/* sqlite3_exec's callback for one row: converts its columns to numbers. SQL's NULL becomes 0. */
+static int parse_number_columns(void *to, int n, char **values, char **names)
 {
     (void)names;
     for (int i = 0; i < n; i++)
@@ -107,15 +107,15 @@ static int take_numbers(void *to, int n, char **values, char **names)
     return 0;
 }
 
-/* Runs SQL whose rows are numbers. out: SQLite's code; numbers: the columns of the last row, with
- * room for the columns of any row. */
+/* Runs SQL whose rows are numbers. in: numbers: room for the columns of the widest row. out:
+ * SQLite's code; numbers: the columns of the last row. */
 static int query_numbers(sqlite3 *db, const char *sql, int64_t *numbers)
 {
-    return sqlite3_exec(db, sql, take_numbers, numbers, NULL);
+    return sqlite3_exec(db, sql, parse_number_columns, numbers, NULL);
 }
 
-/* Is the file on a network file system? There SQLite's write-ahead log does not work: all processes
- * that open the file must share memory. out: false: no, or unknown. */
+/* Is the file on a network file system? SQLite's write-ahead log does not work there, because all
+ * processes that open the file must share memory. out: false: no, or unknown. */
 static bool is_on_network(const char *path)
 {
     static const uint32_t cifs = 0xff534d42u, smb2 = 0xfe534d42u, ceph = 0x00c36400u;
@@ -177,8 +177,8 @@ static teff_err open_database(sqlite3 **db, const char *path, char *text)
     return TEFF_OK;
 }
 
-/* Reads with one statement, so that all numbers are of one version of the file: another process may
- * be creating the tables. out: SQLite's code. */
+/* Reads the numbers that identify the file. One statement reads all, because another process may
+ * create the tables at the same time. out: SQLite's code. */
 static int read_identity(sqlite3 *db, int64_t id[ID_COUNT])
 {
     return query_numbers(db,
@@ -192,8 +192,8 @@ static bool is_new_file(const int64_t id[ID_COUNT])
     return id[ID_APPLICATION] == 0 && id[ID_VERSION] == 0 && id[ID_TABLES] == 0;
 }
 
-/* Creates the tables of a new file, unless another process has created them: the first process that
- * locks the file does. out: SQLite's code. */
+/* Creates the tables of a new file, unless another process has just created them: of several
+ * processes, the one that locks the file first creates them. out: SQLite's code. */
 static int create_tables(sqlite3 *db)
 {
     int64_t id[ID_COUNT];
@@ -228,10 +228,9 @@ static teff_err check_identity(const int64_t id[ID_COUNT], const char *path, cha
     return TEFF_OK;
 }
 
-/* Creates the tables in an empty file, or checks that the file is a teff database with its tables.
- * out:  *rc: SQLITE_OK if the result is final, otherwise SQLite's code; on BUSY the caller
- *       retries. */
-static teff_err adopt_database(sqlite3 *db, const char *path, char *text, int *rc)
+/* Creates the tables if the file is empty, then checks that the file is a store. out: *rc:
+ * SQLITE_OK if the result is final; otherwise SQLite's code: on BUSY the caller tries again. */
+static teff_err create_or_check_database(sqlite3 *db, const char *path, char *text, int *rc)
 {
     int64_t id[ID_COUNT];
     *rc = read_identity(db, id);
@@ -248,16 +247,16 @@ static teff_err adopt_database(sqlite3 *db, const char *path, char *text, int *r
         if (*rc == SQLITE_OK && !good)
             err = refuse_file(text, checks[i].err, path, "%s", checks[i].wrong);
     }
-    return *rc == SQLITE_OK ? err : refuse_code(text, path, *rc);
+    return *rc == SQLITE_OK ? err : refuse_with_code(text, path, *rc);
 }
 
-/* Repeats adopt_database while another process locks the file. */
-static teff_err adopt_with_retries(sqlite3 *db, const char *path, char *text)
+/* Repeats create_or_check_database() while another process has locked the file. */
+static teff_err create_or_check_with_retries(sqlite3 *db, const char *path, char *text)
 {
     int rc = SQLITE_OK;
     teff_err err = TEFF_OK;
     for (int i = 0; i < TEFFI_SQLITE_BUSY_TRIES; i++) {
-        err = adopt_database(db, path, text, &rc);
+        err = create_or_check_database(db, path, text, &rc);
         if (!teffi_sqlite_is(rc, SQLITE_BUSY))
             break;
         sqlite3_sleep(TEFFI_SQLITE_BUSY_MS); /* the change to WAL does not wait by itself */
@@ -272,10 +271,10 @@ teff_err teffi_sqlite_file_open(teffi_sqlite_file *file, const char *path, char 
     if (err == TEFF_OK)
         err = open_database(&file->db, path, text);
     if (err == TEFF_OK)
-        err = adopt_with_retries(file->db, path, text);
+        err = create_or_check_with_retries(file->db, path, text);
     int rc = err == TEFF_OK ? teffi_sqlite_prepare(file) : SQLITE_OK;
     if (rc != SQLITE_OK)
-        err = refuse_code(text, path, rc);
+        err = refuse_with_code(text, path, rc);
     if (err == TEFF_OK)
         text[0] = '\0';
     else

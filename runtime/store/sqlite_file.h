@@ -1,4 +1,4 @@
-/* sqlite_file.h - the file of engine `sqlite`: opened, or created; its statements; its rows.
+/* sqlite_file.h - the file of engine `sqlite`: open it, run statements, read and write rows.
  * Way:     store/sqlite -> [sqlite_file -> sqlite_rows] -> SQLite
  * Threads: the opener's thread, then the engine's. */
 #pragma once
@@ -6,7 +6,7 @@
 #include <sqlite3.h>
 #include "store/store.h"
 
-/* How long one attempt waits for another process's lock, and the number of attempts. */
+/* How long one attempt waits for the lock of another process, and the number of attempts. */
 enum { TEFFI_SQLITE_BUSY_MS = 25, TEFFI_SQLITE_BUSY_TRIES = 200 };
 
 typedef enum teffi_sql {
@@ -26,25 +26,25 @@ typedef enum teffi_sql {
 typedef struct teffi_sqlite_file {
     sqlite3 *db;
     sqlite3_stmt *sql[TEFFI_SQL_COUNT];
-    /* A checked row that matched in this transaction and was not written since; else NULL. Writes
-     * of one silo all check the same row. */
+    /* The last row whose check matched in this transaction, if it was not written since; else NULL.
+     * It saves reads, because all writes of one silo check the same row. */
     const teffi_row *checked;
 } teffi_sqlite_file;
 
-/* teffi_sqlite_prepare - compile the statements; teffi_sqlite_file_close finalizes them.
- * out:  an int is SQLITE_OK or SQLite's code, also below. */
+/* Functions here that return int return SQLITE_OK or SQLite's code of an error.
+ * teffi_sqlite_prepare - compile the statements; teffi_sqlite_file_close() finalizes them. */
 int teffi_sqlite_prepare(teffi_sqlite_file *file);
 
 /* teffi_sqlite_run - run a statement that returns no rows. */
 int teffi_sqlite_run(teffi_sqlite_file *file, teffi_sql which);
 
 /* teffi_sqlite_etag, _etag_put - read and write the last etag assigned in this file, which is
- * stored with a checksum. _etag_sum - this checksum. */
+ * stored with a checksum. teffi_sqlite_etag_sum - out: this checksum. */
 int64_t teffi_sqlite_etag_sum(uint64_t etag);
 int teffi_sqlite_etag(teffi_sqlite_file *file, uint64_t *etag);
 int teffi_sqlite_etag_put(teffi_sqlite_file *file, uint64_t etag);
 
-/* teffi_sqlite_err - convert SQLite's code of an error. out: text says what it means. */
+/* teffi_sqlite_err - convert SQLite's code of an error to ours. out: text: what it means. */
 enum { TEFFI_SQLITE_TEXT = 100 };
 teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT]);
 
@@ -62,13 +62,13 @@ TEFF_MUST_USE teff_err teffi_sqlite_file_open(teffi_sqlite_file *file, const cha
 void teffi_sqlite_file_close(teffi_sqlite_file *file);
 
 /* teffi_sqlite_read, _scan - run op on the committed rows.
- * out:  SQLITE_OK: op has its result (op->err may be MALFORMED, NOMEM); otherwise SQLite's code,
- *       and op is as it was submitted. */
+ * out:  SQLITE_OK: op has its result (op->err may be MALFORMED or NOMEM); otherwise op is as it was
+ *       submitted. */
 int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op);
 int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op);
 
 /* teffi_sqlite_write - inside a transaction: check all etags of op, then write all its rows.
  * in:   *etag, the last etag assigned.
- * out:  *etag, advanced by one for each row written. SQLITE_OK: op->err is OK, or CONFLICT or
- *       MALFORMED (op wrote nothing). Otherwise SQLite's code: the caller rolls back. */
+ * out:  *etag, plus one for each row that got a new value. SQLITE_OK: op->err is OK, or CONFLICT or
+ *       MALFORMED (op wrote nothing). Otherwise the caller must roll back. */
 int teffi_sqlite_write(teffi_sqlite_file *file, teffi_store_op *op, uint64_t *etag);

@@ -1,5 +1,5 @@
-/* sqlite_rows.c - the SQL statements; rows in SQL, each with a checksum. The file is not trusted:
- * types and checksum are checked before use. */
+/* sqlite_rows.c - the SQL statements; reads and writes rows, each with a checksum. The file is not
+ * trusted: the types and the checksum of a row are checked before it is used. */
 #include "store/sqlite_file.h"
 
 #include <string.h>
@@ -77,14 +77,15 @@ int teffi_sqlite_etag_put(teffi_sqlite_file *file, uint64_t etag)
 /* Columns of TEFFI_SQL_READ, _SCAN and _SCAN_TO. */
 enum { COL_KEY, COL_ETAG, COL_SUM, COL_VALUE };
 
-static int64_t row_checksum(const teffi_row *row)
+static int64_t hash_sqlite_row(const teffi_row *row)
 {
     uint64_t sum = teffi_hash64(row->table, strlen(row->table), row->etag);
     sum = teffi_hash64(row->key.data, row->key.len, sum);
     return (int64_t)teffi_hash64(row->value.data, row->value.len, sum);
 }
 
-/* Binds a blob. Empty bytes may have a NULL address, which SQLite would store as NULL. */
+/* Binds a blob. Empty bytes need another call, because their address may be NULL, which SQLite
+ * would store as SQL's NULL. */
 static int bind_bytes(sqlite3_stmt *sql, int at, teffi_bytes bytes)
 {
     if (bytes.len == 0)
@@ -99,19 +100,18 @@ static int bind_row(sqlite3_stmt *sql, const teffi_row *row)
     return rc == SQLITE_OK ? bind_bytes(sql, 2, row->key) : rc;
 }
 
-static teffi_bytes column_bytes(sqlite3_stmt *sql, int column)
+static teffi_bytes get_column_bytes(sqlite3_stmt *sql, int column)
 {
     const void *data = sqlite3_column_blob(sql, column);
     return (teffi_bytes){data, (size_t)sqlite3_column_bytes(sql, column)};
 }
 
-/* Decodes the statement's current row; *found is valid until the next step or reset.
- * out: SQLITE_ROW or SQLITE_NOMEM; *good: types and checksum are right; if not, *found has only the
- *      key. */
+/* Decodes the statement's current row. out: SQLITE_ROW or SQLITE_NOMEM; *found, valid until the
+ * next step or reset; *good: types and checksum are right; otherwise *found has only its key. */
 static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bool *good)
 {
     *good = false;
-    *found = (teffi_row){.table = table, .key = column_bytes(sql, COL_KEY)};
+    *found = (teffi_row){.table = table, .key = get_column_bytes(sql, COL_KEY)};
     if (found->key.len && !found->key.data)
         return SQLITE_NOMEM;
     if (sqlite3_column_type(sql, COL_KEY) != SQLITE_BLOB ||
@@ -120,11 +120,11 @@ static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bo
         sqlite3_column_type(sql, COL_VALUE) != SQLITE_BLOB)
         return SQLITE_ROW;
     teffi_row row = *found;
-    row.value = column_bytes(sql, COL_VALUE);
+    row.value = get_column_bytes(sql, COL_VALUE);
     row.etag = (uint64_t)sqlite3_column_int64(sql, COL_ETAG);
     if (row.value.len && !row.value.data)
         return SQLITE_NOMEM;
-    *good = row.etag != 0 && row_checksum(&row) == sqlite3_column_int64(sql, COL_SUM);
+    *good = row.etag != 0 && hash_sqlite_row(&row) == sqlite3_column_int64(sql, COL_SUM);
     if (*good)
         *found = row;
     return SQLITE_ROW;
@@ -136,8 +136,8 @@ static void fail_damaged(teffi_store_op *op, const teffi_row *row)
                      row->table, row->key.len);
 }
 
-/* Reads a row; inside a transaction with its changes. out: SQLITE_ROW with *found and *good;
- * SQLITE_DONE: no such row (*found: etag 0); or an error. The caller resets TEFFI_SQL_READ after
+/* Reads a row; inside a transaction, sees its changes. out: SQLITE_ROW with *found and *good;
+ * SQLITE_DONE: no such row (*found has etag 0); or an error. The caller resets TEFFI_SQL_READ after
  * its last use of *found. */
 static int find_row(teffi_sqlite_file *file, const teffi_row *row, teffi_row *found, bool *good)
 {
@@ -166,7 +166,7 @@ int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op)
 int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
 {
     teffi_row found, *from = op->rows;
-    bool good; /* ignored: a damaged row has only its key, etag 0 */
+    bool good; /* not used: a damaged row is returned with its key and etag 0 */
     sqlite3_stmt *sql = file->sql[op->to.len ? TEFFI_SQL_SCAN_TO : TEFFI_SQL_SCAN];
     int rc = bind_row(sql, from);
     if (rc == SQLITE_OK)
@@ -177,7 +177,7 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
         rc = sqlite3_step(sql);
     while (rc == SQLITE_ROW) {
         rc = decode_row(sql, from->table, &found, &good);
-        if (rc != SQLITE_ROW || !teffi_store_found(op, from, &found))
+        if (rc != SQLITE_ROW || !teffi_store_add_found(op, from, &found))
             break;
         rc = sqlite3_step(sql);
     }
@@ -189,9 +189,9 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
     return rc;
 }
 
-/* Compares the row's etag with the stored one, except for a write with `any`, which also overwrites
- * a damaged row. A row that was checked in this transaction is not read again. out: SQLITE_OK: the
- * result is op->err; otherwise SQLite's code. */
+/* Compares the row's etag with the stored one, unless row->any is set: such a write also replaces a
+ * damaged row. file->checked is not read again. out: SQLITE_OK: op->err is OK, CONFLICT or
+ * MALFORMED; otherwise SQLite's code. */
 static int check_row_etag(teffi_sqlite_file *file, teffi_store_op *op, const teffi_row *row)
 {
     teffi_row found;
@@ -221,7 +221,7 @@ static int put_row(teffi_sqlite_file *file, const teffi_row *row, uint64_t etag)
     if (rc == SQLITE_OK)
         rc = sqlite3_bind_int64(sql, 3, (int64_t)etag);
     if (rc == SQLITE_OK)
-        rc = sqlite3_bind_int64(sql, 4, row_checksum(&fresh));
+        rc = sqlite3_bind_int64(sql, 4, hash_sqlite_row(&fresh));
     if (rc == SQLITE_OK)
         rc = bind_bytes(sql, 5, row->value);
     return rc == SQLITE_OK ? teffi_sqlite_run(file, TEFFI_SQL_PUT) : rc;

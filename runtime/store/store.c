@@ -7,7 +7,7 @@
 #include "base/bug.h"
 #include "store/engine.h"
 
-/* ---- helpers of every engine: errors, the rows of a scan, the order of keys ---- */
+/* ---- helpers that all engines share: key order, errors, rows found ---- */
 
 int teffi_bytes_cmp(teffi_bytes a, teffi_bytes b)
 {
@@ -44,8 +44,8 @@ void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
     va_end(args);
 }
 
-/* Makes room for one more row. The array doubles at 16, 32, 64 .. rows, so its capacity follows
- * from n_found. out: false: no memory. */
+/* Makes room for one more row. The array grows when n_found is 0 (to 16 rows), 16, 32, 64 .. (to
+ * twice as many), so its capacity need not be stored. out: false: no memory. */
 static bool reserve_found_row(teffi_store_op *op)
 {
     size_t n = op->n_found;
@@ -60,7 +60,7 @@ static bool reserve_found_row(teffi_store_op *op)
     return true;
 }
 
-bool teffi_store_found(teffi_store_op *op, teffi_row *from, const teffi_row *found)
+bool teffi_store_add_found(teffi_store_op *op, teffi_row *from, const teffi_row *found)
 {
     teffi_row row = {.etag = found->etag, .key.len = found->key.len, .value.len = found->value.len};
     row.key.data = teff_arena_copy(op->arena, found->key.data, found->key.len);
@@ -88,7 +88,7 @@ void teffi_store_return(teffi_store_op *op, const teffi_row *found)
     op->rows[0].etag = found->etag;
 }
 
-/* ---- limits; check_op functions set op->err and op->text, and return false, on an error ---- */
+/* ---- limits; on an error, check_op functions set op->err and op->text and return false ---- */
 
 static bool is_table_name(const char *table)
 {
@@ -156,12 +156,12 @@ static bool check_op_scan(teffi_store_op *op)
 
 static bool check_op(teffi_store_op *op)
 {
-    bool asks = teffi_store_is_read(op);
+    bool reads = teffi_store_is_read(op);
     if (op->kind < TEFFI_STORE_READ || op->kind > TEFFI_STORE_SCAN)
         teffi_store_fail(op, TEFF_E_INVALID, "no such kind of operation: %d", (int)op->kind);
-    else if (asks && !op->arena)
+    else if (reads && !op->arena)
         teffi_store_fail(op, TEFF_E_INVALID, "a read without an arena");
-    if (op->err != TEFF_OK || !check_op_rows(op, !asks))
+    if (op->err != TEFF_OK || !check_op_rows(op, !reads))
         return false;
     return op->kind == TEFFI_STORE_SCAN ? check_op_scan(op) : check_op_distinct(op);
 }
@@ -176,7 +176,7 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
         op->done(op);
         return;
     }
-    /* not TEFFI_TABLE_FENCE: fences are written in a batch whose first row is in membership */
+    /* TEFFI_TABLE_FENCE is left out: a fence is written in a batch that begins with membership */
     const char *table = op->rows[0].table;
     op->system =
         strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;

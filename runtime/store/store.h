@@ -8,17 +8,17 @@
 #include "base/queue.h"
 #include "memory/arena.h"
 
-/* A row is (table, key) -> (value, etag). A table is 1..64 of [a-z0-9_]; a key is any bytes, also
- * zero bytes. A row's etag is a 64-bit number that only rises, also if the row is removed and
- * created again; 0: there is no such row. Keys are in memcmp order, a prefix first. A value may be
- * empty. */
+/* A row is (table, key) -> (value, etag). A table's name is 1..64 characters of [a-z0-9_]. A key is
+ * any bytes, also zero bytes; keys are in memcmp order, a prefix first. A value may be empty. A
+ * row's etag is a 64-bit number that only rises, also if the row is removed and created again;
+ * etag 0: there is no such row. */
 
 enum {
     TEFFI_STORE_TABLE_MAX = 64,
     TEFFI_STORE_KEY_MAX = 2048,
     TEFFI_STORE_VALUE_MAX = 16 * 1024 * 1024 + 64, /* a state, and the mark of its transaction */
     TEFFI_STORE_BATCH_MAX = 256,
-    TEFFI_STORE_BATCH_BYTES_MAX = 64 * 1024 * 1024, /* values of one batch together */
+    TEFFI_STORE_BATCH_BYTES_MAX = 64 * 1024 * 1024, /* all values of one batch */
     TEFFI_STORE_SCAN_MAX = 1000
 };
 
@@ -30,8 +30,8 @@ typedef struct teffi_bytes {
 typedef enum teffi_store_kind {
     TEFFI_STORE_READ = 1, /* rows[0].table, key -> value, etag; missing row: OK with etag 0 */
     TEFFI_STORE_WRITE,    /* a batch of one row */
-    TEFFI_STORE_BATCH,    /* writes all rows if all etags match, checked ones too; else none */
-    TEFFI_STORE_SCAN /* rows[0].table, from <= key < to (empty to = to the end), <= limit rows */
+    TEFFI_STORE_BATCH,    /* writes all rows if all etags match, also of checked rows; else none */
+    TEFFI_STORE_SCAN      /* in rows[0].table, rows[0].key <= key < to (empty to: up to the end) */
 } teffi_store_kind;
 
 typedef struct teffi_row {
@@ -44,12 +44,14 @@ typedef struct teffi_row {
     bool check;    /* batch: compare etags only; the row stays as it is, value is not used */
 } teffi_row;
 
-/* A read sees every write of its row submitted to the same store before it, done or not; a scan may
- * miss writes that are not done. A read after UNKNOWN shows the outcome of that write; all later
- * reads, through any store of the same rows, show the same. */
+/* A read sees every write of its row that was submitted to the same store before it, if both have
+ * the same op->system. A scan may miss writes that are not done. A read after UNKNOWN shows the
+ * outcome of that write, and later reads through any store show the same. This does not hold if
+ * redis or etcd cannot reach a server when they report UNKNOWN, if postgres is closed before the
+ * server has ended its session, or if sqlite's process crashes before its next commit. */
 
-/* The cluster's own tables. Operations whose first row is in one of the first two run first and are
- * never refused as OVERLOADED, because a busy silo must not look dead. */
+/* The cluster's own tables. Operations whose first row is in `membership` or `alive` run before
+ * others and are never refused as OVERLOADED, because a busy silo must not look dead. */
 #define TEFFI_TABLE_MEMBERSHIP "membership"
 #define TEFFI_TABLE_ALIVE "alive"
 #define TEFFI_TABLE_FENCE "fence"
@@ -57,16 +59,16 @@ typedef struct teffi_row {
 /* One operation. It and its inputs must stay valid until done() is called. */
 typedef struct teffi_store_op {
     teffi_store_kind kind;
-    teffi_row *rows; /* in (read, write, batch); out for scan: set by the engine, in *arena */
-    size_t n_rows;
+    teffi_row *rows;   /* in; out: a scan sets it to the rows found, in *arena */
+    size_t n_rows;     /* in: 1, or more in a batch */
     teffi_bytes to;    /* scan: the end, exclusive; rows[0].key is the start */
     size_t limit;      /* scan: 1..TEFFI_STORE_SCAN_MAX */
     teff_arena *arena; /* the caller's; values read are put there */
     bool system;       /* set by teffi_store_submit: the first row is in membership or alive */
     /* out */
-    /* OK, CONFLICT, UNKNOWN (it has ended; a read shows the outcome), IO, TOO_LARGE, INVALID,
-     * CLOSED, NOMEM (memory or the arena's budget), OVERLOADED, MALFORMED. After every error except
-     * UNKNOWN nothing was written, and rows is as it was submitted. */
+    /* OK, CONFLICT, UNKNOWN (a write that may have run), IO, TOO_LARGE, INVALID, CLOSED, NOMEM
+     * (memory or the arena's budget), OVERLOADED, MALFORMED. After every error except UNKNOWN
+     * nothing was written, and rows is as it was submitted. */
     teff_err err;
     char text[160]; /* what failed, unless err is OK or CONFLICT */
     size_t n_found; /* scan: number of rows; a row with etag 0 is damaged */
@@ -74,22 +76,22 @@ typedef struct teffi_store_op {
     teffi_qnode node; /* used by the engine */
 } teffi_store_op;
 
-/* An engine may have lower limits, which the text of its TOO_LARGE names: etcd has 127 rows and
- * 1.5 MiB in one operation, keys counted three times. */
+/* An engine may have lower limits; the text of its TOO_LARGE names them. etcd allows 127 rows and
+ * 1.5 MiB in one operation, where each key counts three times. */
 
-/* MALFORMED: a row or the file is damaged. Engines with a file store a checksum with each row. A
- * damaged row's value is never returned, and only a write with `any` overwrites or removes the row.
- * Other rows are not affected. A scan returns a damaged row with etag 0 and no value, and continues
- * with the next row. */
+/* MALFORMED: a row or the file is damaged. The engines sqlite, redis and etcd store a checksum with
+ * each row. The value of a damaged row is never returned, and only a write with `any` overwrites or
+ * removes the row. Other rows are not affected. A scan returns a damaged row with etag 0 and no
+ * value, and continues with the next row. */
 
 typedef struct teffi_store teffi_store;
 
 typedef struct teffi_store_ops {
     void (*submit)(teffi_store *store, teffi_store_op *op);
-    /* close: complete all earlier operations, fail later ones with CLOSED. Blocks; not from done().
-     * May be called twice. */
+    /* close: complete all earlier operations, and fail later ones with CLOSED. Blocks; must not be
+     * called from done(). May be called twice. */
     void (*close)(teffi_store *store);
-    /* free: after close, when no thread submits any more. */
+    /* free: called after close, when no thread submits any more. */
     void (*free)(teffi_store *store);
 } teffi_store_ops;
 

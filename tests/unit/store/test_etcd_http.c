@@ -99,10 +99,10 @@ static void an_answer_is_kept(void **state)
     int fd = accept_client();
     assert_true(read_until(fd, "question"));
     send_text(fd, "HTTP/1.1 503 X\r\nContent-Length: 6\r\n\r\nanswer");
-    assert_int_equal(await_post(&c), TEFFI_ETCD_ANSWERED);
+    assert_int_equal(await_post(&c), TEFFI_ETCD_RESPONDED);
     assert_int_equal(c.http.status, 503);
-    assert_int_equal(c.http.answer.len, 6);
-    assert_memory_equal(c.http.answer.data, "answer", 6);
+    assert_int_equal(c.http.response.len, 6);
+    assert_memory_equal(c.http.response.data, "answer", 6);
     close(fd);
     fini_client(&c);
 }
@@ -127,7 +127,7 @@ static void lose_reused_connection(bool serves)
     int fd = accept_client();
     assert_true(read_until(fd, "question"));
     send_text(fd, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    assert_int_equal(await_post(&c), TEFFI_ETCD_ANSWERED);
+    assert_int_equal(await_post(&c), TEFFI_ETCD_RESPONDED);
     start_post(&c);
     assert_true(read_until(fd, "question"));
     if (!serves)
@@ -173,9 +173,9 @@ static void half_a_request_is_unsent(void **state)
 static void a_long_answer_is_cut(void **state)
 {
     client c;
-    char head[100], *rest = calloc(1, TEFFI_ETCD_ANSWER_MAX + 1);
+    char head[100], *rest = calloc(1, TEFFI_ETCD_RESPONSE_MAX + 1);
     for (size_t more = 0; more < 2; more++) {
-        size_t len = TEFFI_ETCD_ANSWER_MAX + more, at = 0;
+        size_t len = TEFFI_ETCD_RESPONSE_MAX + more, at = 0;
         init_client(&c, "question");
         start_post(&c);
         int fd = accept_client();
@@ -184,7 +184,7 @@ static void a_long_answer_is_cut(void **state)
         send_text(fd, head);
         for (ssize_t n; at < len && (n = send(fd, rest + at, len - at, MSG_NOSIGNAL)) > 0;)
             at += (size_t)n;
-        assert_int_equal(await_post(&c), more ? TEFFI_ETCD_TOO_LONG : TEFFI_ETCD_ANSWERED);
+        assert_int_equal(await_post(&c), more ? TEFFI_ETCD_TOO_LONG : TEFFI_ETCD_RESPONDED);
         close(fd);
         fini_client(&c);
     }
@@ -208,7 +208,7 @@ static void a_silent_server_is_lost(void **state)
     int fd = accept_client();
     teffi_etcd_sent sent = await_post(&c);
     assert_true(sent == TEFFI_ETCD_LOST || sent == TEFFI_ETCD_UNSENT);
-    assert_string_equal(c.http.why, "no answer in time");
+    assert_string_equal(c.http.why, "no response in time");
     close(fd);
     fini_client(&c);
 }

@@ -206,7 +206,7 @@ static void a_refused_write_fails_alone(void **state)
     assert_true(etcd_server_start(1));
 }
 
-/* Answers of over TEFFI_ETCD_ANSWER_MAX bytes are asked for in parts. */
+/* Responses of over TEFFI_ETCD_RESPONSE_MAX bytes are requested in parts. */
 static void large_rows_are_read_in_parts(void **state)
 {
     static crowd c;
