@@ -311,7 +311,8 @@ static void report_down(link_peer *peer, teffi_conn *conn)
         teffi_ending_report_dial(conn);
     if (ending->was_up && (!ending->clean || peer->ups == 0))
         link->events.down(link->arg, remote, ending->clean);
-    for (teffi_qnode *at; (at = teffi_queue_pop(&conn->sender.unopened));) {
+    teffi_queue unopened = teffi_sender_take_unopened(conn);
+    for (teffi_qnode *at; (at = teffi_queue_pop(&unopened));) {
         teffi_msg *msg = teffi_container(at, teffi_msg, link);
         if (msg->item.kind == TEFFI_MSG_RESPONSE)
             teffi_ending_break_inbound(link, peer->id);

@@ -575,6 +575,19 @@ void teffi_sender_open(teffi_conn *conn)
     write_and_unlock(conn);
 }
 
+teffi_queue teffi_sender_take_unopened(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    pthread_mutex_lock(&conn->lock);
+    teffi_queue unopened = s->unopened;
+    s->unopened = (teffi_queue){0};
+    s->unopened_bytes = 0;
+    s->closing = SENDER_CLOSED;
+    update_budget(conn);
+    pthread_mutex_unlock(&conn->lock);
+    return unopened;
+}
+
 void teffi_sender_move_unopened(teffi_conn *from, teffi_conn *to)
 {
     conn_sender *f = &from->sender, *t = &to->sender;

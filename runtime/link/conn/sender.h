@@ -90,6 +90,10 @@ void teffi_sender_write_own(struct teffi_conns *conns);
  * not open yet and has no messages; close the sender of `from`. */
 void teffi_sender_move_unopened(teffi_conn *from, teffi_conn *to);
 
+/* teffi_sender_take_unopened - close the sender, and take the messages of which no part was or will
+ * be sent. The handshake may still run on another thread. */
+teffi_queue teffi_sender_take_unopened(teffi_conn *conn);
+
 /* teffi_sender_linger - write everything, then kill the connection. */
 void teffi_sender_linger(teffi_conn *conn);
 

@@ -111,6 +111,20 @@ static void a_stolen_sender_is_closed(void **state)
     assert_false(conn.sender.finished); /* as the other was */
 }
 
+/* The owner gets back what no open will send, even if the handshake ends later. */
+static void unopened_messages_are_taken_once(void **state)
+{
+    assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_OK);
+    assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_OK);
+    teffi_queue taken = teffi_sender_take_unopened(&conn);
+    assert_int_equal(taken.count, 2);
+    assert_int_equal(bytes_used(&budget), 0);
+    assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_E_UNREACHABLE);
+    assert_false(teffi_sender_has_unsent(&conn));
+    assert_int_equal(teffi_sender_take_unopened(&conn).count, 0);
+    other.sender.unopened = taken;
+}
+
 static void a_finished_or_closed_sender_takes_nothing(void **state)
 {
     conn.sender.peer_left = true;
@@ -147,6 +161,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(requests_for_grains_are_refused_over_the_budget, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_stolen_sender_is_closed, setup, teardown),
+        cmocka_unit_test_setup_teardown(unopened_messages_are_taken_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_finished_or_closed_sender_takes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(frames_are_unsent_wherever_they_wait, setup, teardown),
     };
