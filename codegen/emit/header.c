@@ -85,13 +85,12 @@ static void declare_calls(teffi_text *out, const teffi_service *s, teffi_values 
     }
 }
 
-/* out: the header's guard: "sub/a-b.proto" -> "sub_2fa_2db_2eproto". An underscore is not escaped,
- * so "a_2fb.proto" and "a/b.proto" have the same guard. */
+/* out: the header's guard: "sub/a_b.proto" -> "sub_2fa_5fb_2eproto". */
 static const char *make_guard(teffi_pool *pool, const char *name)
 {
     teffi_text text = {.pool = pool};
     for (; *name; name++) {
-        bool plain = strchr(TEFFI_WORD_CHARS, *name) != NULL;
+        bool plain = *name != '_' && strchr(TEFFI_WORD_CHARS, *name) != NULL;
         teffi_text_printf(&text, plain ? "%c" : "_%02x", (unsigned char)*name);
     }
     return text.data;

@@ -94,7 +94,8 @@ static void emit_state_copies(teffi_text *out, const teffi_model *model, const t
 }
 
 /* ---- builders for C++ ----
- * M, V and N do not clash with the members of fields, whose names have no capital letters. */
+ * M, V and N do not clash with the members of fields, whose names have no capital letters; types
+ * are qualified, as a message may be named M, V or N. */
 
 static const char builders[] =
     "\n"
@@ -103,16 +104,16 @@ static const char builders[] =
     " * as the expression. Each setter also sets the field's has_ flag or its oneof's case. */\n";
 static const char builder[] = "\n"
                               "struct $M_with {\n"
-                              "    $P M;\n"
+                              "    ::$P M;\n"
                               "    $M_with() { $d__init(&M); }\n"
-                              "    operator $P *() { return &M; }\n";
-static const char set_list[] = "    $M_with &$f(decltype($P::$f) V, decltype($P::n_$f) N)\n"
+                              "    operator ::$P *() { return &M; }\n";
+static const char set_list[] = "    $M_with &$f(decltype(::$P::$f) V, decltype(::$P::n_$f) N)\n"
                                "    {\n"
                                "        M.$f = V;\n"
                                "        M.n_$f = N;\n"
                                "        return *this;\n"
                                "    }\n";
-static const char set_one[] = "    $M_with &$f(decltype($P::$f) V)\n"
+static const char set_one[] = "    $M_with &$f(decltype(::$P::$f) V)\n"
                               "    {\n"
                               "        M.$f = V;\n"
                               "$S"

@@ -34,17 +34,18 @@ static const char *const taken[] = {
     "brk", "call", "calloc", "chdir", "clearenv", "clock", "clock_t", "close", "connect", "cos",
     "creat", "ctime", "ctx", "daemon", "dev_t", "div", "dst", "dup", "environ", "err", "error",
     "exit", "exp", "fclose", "ffs", "floor", "fork", "free", "gamma", "getenv", "getpid", "gid_t",
-    "grain", "hypot", "i", "in", "index", "init", "int16_t", "int32_t", "int64_t", "int8_t",
-    "intmax_t", "intptr_t", "ioctl", "jmp_buf", "key", "key_text", "kill", "levels", "link",
-    "listen", "log", "lseek", "main", "malloc", "max_align_t", "memchr", "memcmp", "memcpy",
+    "grain", "hypot", "i", "in", "index", "init", "initial", "int16_t", "int32_t", "int64_t",
+    "int8_t", "intmax_t", "intptr_t", "ioctl", "jmp_buf", "key", "key_text", "kill", "levels",
+    "link", "listen", "log", "lseek", "main", "malloc", "max_align_t", "memchr", "memcmp", "memcpy",
     "memmove", "memset", "methods", "mmap", "mode_t", "mount", "nice", "off_t", "open", "options",
     "out", "pause", "pid_t", "pipe", "poll", "pow", "printf", "ptrdiff_t", "putenv", "qsort",
-    "raise", "rand", "random", "read", "realloc", "recv", "remove", "rename", "reply", "round",
-    "select", "self", "send", "shutdown", "sigaction", "signal", "sin", "size_t", "sleep", "socket",
-    "sqrt", "src", "ssize_t", "stat", "state", "strcmp", "strdup", "strlen", "swab", "sync",
-    "syscall", "syslog", "system", "tan", "tee", "time", "time_t", "timer_t", "times", "truncate",
-    "types", "uid_t", "uint16_t", "uint32_t", "uint64_t", "uint8_t", "uintmax_t", "uintptr_t",
-    "unlink", "user", "va_list", "vfork", "wait", "warn", "warnx", "why", "write", "yn",
+    "raise", "rand", "random", "read", "realloc", "recv", "remove", "rename", "response", "round",
+    "select", "self", "send", "shutdown", "sigaction", "signal", "sin", "size", "size_t", "sleep",
+    "slots", "socket", "sqrt", "src", "ssize_t", "stat", "state", "strcmp", "strdup", "strlen",
+    "swab", "sync", "syscall", "syslog", "system", "tan", "tee", "texts", "time", "time_t",
+    "timer_t", "times", "to", "truncate", "types", "uid_t", "uint16_t", "uint32_t", "uint64_t",
+    "uint8_t", "uintmax_t", "uintptr_t", "unlink", "user", "va_list", "vfork", "wait", "warn",
+    "warnx", "why", "write", "yn",
 };
 /* Names to which protobuf-c adds an underscore; from protobuf-c 1.4.1, c_helpers.cc. */
 static const char *const pbc_keywords[] = {
@@ -99,7 +100,8 @@ bool teffi_is_pbc_type(const char *name)
 bool teffi_is_taken(const char *name)
 {
     static const char *const prefixes[] = {"_",      "teff_",       "teffi_",    "TEFF_",
-                                           "Teff__", "protobuf_c_", "ProtobufC", "PROTOBUF_C_"};
+                                           "Teff__", "protobuf_c_", "ProtobufC", "PROTOBUF_C_",
+                                           "n_"}; /* counts of lists, in generated functions */
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
             return true;

@@ -60,9 +60,8 @@ void teffi_text_wrap(teffi_text *text)
     *text = out;
 }
 
-/* out: the length of a UTF-8 sequence that may be in a C comment; 0 for invalid bytes, and for the
- * ranges of the marks that change the direction of text, because compilers warn about those marks.
- * The first range, U+200E to U+202E, also has dashes, curly quotes and the ellipsis. */
+/* out: the length of a UTF-8 sequence that may be in a C comment; 0 for invalid bytes, and for
+ * marks that change the direction of text, because compilers warn about those. */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : 2;
@@ -71,7 +70,8 @@ static size_t utf8_length(const unsigned char *s)
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80)
             return 0;
-    if (s[0] == 0xe2 && ((s[1] == 0x80 && s[2] >= 0x8e && s[2] <= 0xae) ||
+    if (s[0] == 0xe2 && ((s[1] == 0x80 && (s[2] == 0x8e || s[2] == 0x8f)) ||
+                         (s[1] == 0x80 && s[2] >= 0xa8 && s[2] <= 0xae) ||
                          (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9)))
         return 0;
     return n;

@@ -209,166 +209,166 @@ static inline acme_shop_x_v1_empty *acme_shop_x_v1_empty_keep(teff_ctx *ctx,
 #ifdef __cplusplus
 
 struct acme_shop_x_v1_http_reply_with {
-    Acme__ShopX__V1__HTTPReply M;
+    ::Acme__ShopX__V1__HTTPReply M;
     acme_shop_x_v1_http_reply_with() { acme__shop_x__v1__httpreply__init(&M); }
-    operator Acme__ShopX__V1__HTTPReply *() { return &M; }
-    acme_shop_x_v1_http_reply_with &name(decltype(Acme__ShopX__V1__HTTPReply::name) V)
+    operator ::Acme__ShopX__V1__HTTPReply *() { return &M; }
+    acme_shop_x_v1_http_reply_with &name(decltype(::Acme__ShopX__V1__HTTPReply::name) V)
     {
         M.name = V;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &data(decltype(Acme__ShopX__V1__HTTPReply::data) V)
+    acme_shop_x_v1_http_reply_with &data(decltype(::Acme__ShopX__V1__HTTPReply::data) V)
     {
         M.data = V;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &nums(decltype(Acme__ShopX__V1__HTTPReply::nums) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_nums) N)
+    acme_shop_x_v1_http_reply_with &nums(decltype(::Acme__ShopX__V1__HTTPReply::nums) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_nums) N)
     {
         M.nums = V;
         M.n_nums = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &names(decltype(Acme__ShopX__V1__HTTPReply::names) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_names) N)
+    acme_shop_x_v1_http_reply_with &names(decltype(::Acme__ShopX__V1__HTTPReply::names) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_names) N)
     {
         M.names = V;
         M.n_names = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &blobs(decltype(Acme__ShopX__V1__HTTPReply::blobs) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_blobs) N)
+    acme_shop_x_v1_http_reply_with &blobs(decltype(::Acme__ShopX__V1__HTTPReply::blobs) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_blobs) N)
     {
         M.blobs = V;
         M.n_blobs = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &thing(decltype(Acme__ShopX__V1__HTTPReply::thing) V)
+    acme_shop_x_v1_http_reply_with &thing(decltype(::Acme__ShopX__V1__HTTPReply::thing) V)
     {
         M.thing = V;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &things(decltype(Acme__ShopX__V1__HTTPReply::things) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_things) N)
+    acme_shop_x_v1_http_reply_with &things(decltype(::Acme__ShopX__V1__HTTPReply::things) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_things) N)
     {
         M.things = V;
         M.n_things = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &by_name(decltype(Acme__ShopX__V1__HTTPReply::by_name) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_by_name) N)
+    acme_shop_x_v1_http_reply_with &by_name(decltype(::Acme__ShopX__V1__HTTPReply::by_name) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_by_name) N)
     {
         M.by_name = V;
         M.n_by_name = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &camelcase(decltype(Acme__ShopX__V1__HTTPReply::camelcase) V)
+    acme_shop_x_v1_http_reply_with &camelcase(decltype(::Acme__ShopX__V1__HTTPReply::camelcase) V)
     {
         M.camelcase = V;
         M.my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_CAMEL_CASE;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &text(decltype(Acme__ShopX__V1__HTTPReply::text) V)
+    acme_shop_x_v1_http_reply_with &text(decltype(::Acme__ShopX__V1__HTTPReply::text) V)
     {
         M.text = V;
         M.my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_TEXT;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &other(decltype(Acme__ShopX__V1__HTTPReply::other) V)
+    acme_shop_x_v1_http_reply_with &other(decltype(::Acme__ShopX__V1__HTTPReply::other) V)
     {
         M.other = V;
         M.my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_OTHER;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &raw(decltype(Acme__ShopX__V1__HTTPReply::raw) V)
+    acme_shop_x_v1_http_reply_with &raw(decltype(::Acme__ShopX__V1__HTTPReply::raw) V)
     {
         M.raw = V;
         M.my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_RAW;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &kinds(decltype(Acme__ShopX__V1__HTTPReply::kinds) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_kinds) N)
+    acme_shop_x_v1_http_reply_with &kinds(decltype(::Acme__ShopX__V1__HTTPReply::kinds) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_kinds) N)
     {
         M.kinds = V;
         M.n_kinds = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &flag(decltype(Acme__ShopX__V1__HTTPReply::flag) V)
+    acme_shop_x_v1_http_reply_with &flag(decltype(::Acme__ShopX__V1__HTTPReply::flag) V)
     {
         M.flag = V;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &ratio(decltype(Acme__ShopX__V1__HTTPReply::ratio) V)
+    acme_shop_x_v1_http_reply_with &ratio(decltype(::Acme__ShopX__V1__HTTPReply::ratio) V)
     {
         M.ratio = V;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &ratios(decltype(Acme__ShopX__V1__HTTPReply::ratios) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_ratios) N)
+    acme_shop_x_v1_http_reply_with &ratios(decltype(::Acme__ShopX__V1__HTTPReply::ratios) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_ratios) N)
     {
         M.ratios = V;
         M.n_ratios = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &flags(decltype(Acme__ShopX__V1__HTTPReply::flags) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_flags) N)
+    acme_shop_x_v1_http_reply_with &flags(decltype(::Acme__ShopX__V1__HTTPReply::flags) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_flags) N)
     {
         M.flags = V;
         M.n_flags = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &wide(decltype(Acme__ShopX__V1__HTTPReply::wide) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_wide) N)
+    acme_shop_x_v1_http_reply_with &wide(decltype(::Acme__ShopX__V1__HTTPReply::wide) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_wide) N)
     {
         M.wide = V;
         M.n_wide = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &maybe_text(decltype(Acme__ShopX__V1__HTTPReply::maybe_text) V)
+    acme_shop_x_v1_http_reply_with &maybe_text(decltype(::Acme__ShopX__V1__HTTPReply::maybe_text) V)
     {
         M.maybe_text = V;
         M._maybe_text_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_TEXT_MAYBE_TEXT;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &maybe_number(decltype(Acme__ShopX__V1__HTTPReply::maybe_number) V)
+    acme_shop_x_v1_http_reply_with &maybe_number(decltype(::Acme__ShopX__V1__HTTPReply::maybe_number) V)
     {
         M.maybe_number = V;
         M._maybe_number_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_NUMBER_MAYBE_NUMBER;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &maybe_thing(decltype(Acme__ShopX__V1__HTTPReply::maybe_thing) V)
+    acme_shop_x_v1_http_reply_with &maybe_thing(decltype(::Acme__ShopX__V1__HTTPReply::maybe_thing) V)
     {
         M.maybe_thing = V;
         M._maybe_thing_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_THING_MAYBE_THING;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &maybe_raw(decltype(Acme__ShopX__V1__HTTPReply::maybe_raw) V)
+    acme_shop_x_v1_http_reply_with &maybe_raw(decltype(::Acme__ShopX__V1__HTTPReply::maybe_raw) V)
     {
         M.maybe_raw = V;
         M._maybe_raw_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_RAW_MAYBE_RAW;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &link(decltype(Acme__ShopX__V1__HTTPReply::link) V)
+    acme_shop_x_v1_http_reply_with &link(decltype(::Acme__ShopX__V1__HTTPReply::link) V)
     {
         M.link = V;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &links(decltype(Acme__ShopX__V1__HTTPReply::links) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_links) N)
+    acme_shop_x_v1_http_reply_with &links(decltype(::Acme__ShopX__V1__HTTPReply::links) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_links) N)
     {
         M.links = V;
         M.n_links = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &texts(decltype(Acme__ShopX__V1__HTTPReply::texts) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_texts) N)
+    acme_shop_x_v1_http_reply_with &texts(decltype(::Acme__ShopX__V1__HTTPReply::texts) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_texts) N)
     {
         M.texts = V;
         M.n_texts = N;
         return *this;
     }
-    acme_shop_x_v1_http_reply_with &raws(decltype(Acme__ShopX__V1__HTTPReply::raws) V,
-        decltype(Acme__ShopX__V1__HTTPReply::n_raws) N)
+    acme_shop_x_v1_http_reply_with &raws(decltype(::Acme__ShopX__V1__HTTPReply::raws) V,
+        decltype(::Acme__ShopX__V1__HTTPReply::n_raws) N)
     {
         M.raws = V;
         M.n_raws = N;
@@ -377,15 +377,15 @@ struct acme_shop_x_v1_http_reply_with {
 };
 
 struct acme_shop_x_v1_http_reply_inner_thing_with {
-    Acme__ShopX__V1__HTTPReply__InnerThing M;
+    ::Acme__ShopX__V1__HTTPReply__InnerThing M;
     acme_shop_x_v1_http_reply_inner_thing_with() { acme__shop_x__v1__httpreply__inner__thing__init(&M); }
-    operator Acme__ShopX__V1__HTTPReply__InnerThing *() { return &M; }
-    acme_shop_x_v1_http_reply_inner_thing_with &kind(decltype(Acme__ShopX__V1__HTTPReply__InnerThing::kind) V)
+    operator ::Acme__ShopX__V1__HTTPReply__InnerThing *() { return &M; }
+    acme_shop_x_v1_http_reply_inner_thing_with &kind(decltype(::Acme__ShopX__V1__HTTPReply__InnerThing::kind) V)
     {
         M.kind = V;
         return *this;
     }
-    acme_shop_x_v1_http_reply_inner_thing_with &up(decltype(Acme__ShopX__V1__HTTPReply__InnerThing::up) V)
+    acme_shop_x_v1_http_reply_inner_thing_with &up(decltype(::Acme__ShopX__V1__HTTPReply__InnerThing::up) V)
     {
         M.up = V;
         return *this;
@@ -393,15 +393,15 @@ struct acme_shop_x_v1_http_reply_inner_thing_with {
 };
 
 struct acme_shop_x_v1_http_reply_by_name_entry_with {
-    Acme__ShopX__V1__HTTPReply__ByNameEntry M;
+    ::Acme__ShopX__V1__HTTPReply__ByNameEntry M;
     acme_shop_x_v1_http_reply_by_name_entry_with() { acme__shop_x__v1__httpreply__by_name_entry__init(&M); }
-    operator Acme__ShopX__V1__HTTPReply__ByNameEntry *() { return &M; }
-    acme_shop_x_v1_http_reply_by_name_entry_with &key(decltype(Acme__ShopX__V1__HTTPReply__ByNameEntry::key) V)
+    operator ::Acme__ShopX__V1__HTTPReply__ByNameEntry *() { return &M; }
+    acme_shop_x_v1_http_reply_by_name_entry_with &key(decltype(::Acme__ShopX__V1__HTTPReply__ByNameEntry::key) V)
     {
         M.key = V;
         return *this;
     }
-    acme_shop_x_v1_http_reply_by_name_entry_with &value(decltype(Acme__ShopX__V1__HTTPReply__ByNameEntry::value) V)
+    acme_shop_x_v1_http_reply_by_name_entry_with &value(decltype(::Acme__ShopX__V1__HTTPReply__ByNameEntry::value) V)
     {
         M.value = V;
         return *this;
@@ -409,15 +409,15 @@ struct acme_shop_x_v1_http_reply_by_name_entry_with {
 };
 
 struct acme_shop_x_v1_http_reply_texts_entry_with {
-    Acme__ShopX__V1__HTTPReply__TextsEntry M;
+    ::Acme__ShopX__V1__HTTPReply__TextsEntry M;
     acme_shop_x_v1_http_reply_texts_entry_with() { acme__shop_x__v1__httpreply__texts_entry__init(&M); }
-    operator Acme__ShopX__V1__HTTPReply__TextsEntry *() { return &M; }
-    acme_shop_x_v1_http_reply_texts_entry_with &key(decltype(Acme__ShopX__V1__HTTPReply__TextsEntry::key) V)
+    operator ::Acme__ShopX__V1__HTTPReply__TextsEntry *() { return &M; }
+    acme_shop_x_v1_http_reply_texts_entry_with &key(decltype(::Acme__ShopX__V1__HTTPReply__TextsEntry::key) V)
     {
         M.key = V;
         return *this;
     }
-    acme_shop_x_v1_http_reply_texts_entry_with &value(decltype(Acme__ShopX__V1__HTTPReply__TextsEntry::value) V)
+    acme_shop_x_v1_http_reply_texts_entry_with &value(decltype(::Acme__ShopX__V1__HTTPReply__TextsEntry::value) V)
     {
         M.value = V;
         return *this;
@@ -425,15 +425,15 @@ struct acme_shop_x_v1_http_reply_texts_entry_with {
 };
 
 struct acme_shop_x_v1_http_reply_raws_entry_with {
-    Acme__ShopX__V1__HTTPReply__RawsEntry M;
+    ::Acme__ShopX__V1__HTTPReply__RawsEntry M;
     acme_shop_x_v1_http_reply_raws_entry_with() { acme__shop_x__v1__httpreply__raws_entry__init(&M); }
-    operator Acme__ShopX__V1__HTTPReply__RawsEntry *() { return &M; }
-    acme_shop_x_v1_http_reply_raws_entry_with &key(decltype(Acme__ShopX__V1__HTTPReply__RawsEntry::key) V)
+    operator ::Acme__ShopX__V1__HTTPReply__RawsEntry *() { return &M; }
+    acme_shop_x_v1_http_reply_raws_entry_with &key(decltype(::Acme__ShopX__V1__HTTPReply__RawsEntry::key) V)
     {
         M.key = V;
         return *this;
     }
-    acme_shop_x_v1_http_reply_raws_entry_with &value(decltype(Acme__ShopX__V1__HTTPReply__RawsEntry::value) V)
+    acme_shop_x_v1_http_reply_raws_entry_with &value(decltype(::Acme__ShopX__V1__HTTPReply__RawsEntry::value) V)
     {
         M.value = V;
         return *this;
@@ -441,9 +441,9 @@ struct acme_shop_x_v1_http_reply_raws_entry_with {
 };
 
 struct acme_shop_x_v1_empty_with {
-    Acme__ShopX__V1__Empty M;
+    ::Acme__ShopX__V1__Empty M;
     acme_shop_x_v1_empty_with() { acme__shop_x__v1__empty__init(&M); }
-    operator Acme__ShopX__V1__Empty *() { return &M; }
+    operator ::Acme__ShopX__V1__Empty *() { return &M; }
 };
 #endif
 

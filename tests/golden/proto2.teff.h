@@ -53,77 +53,77 @@ static inline void old_part_append_numbers(teff_ctx *ctx, old_part *dst, int32_t
 #ifdef __cplusplus
 
 struct old_part_with {
-    Old__Part M;
+    ::Old__Part M;
     old_part_with() { old__part__init(&M); }
-    operator Old__Part *() { return &M; }
-    old_part_with &number(decltype(Old__Part::number) V)
+    operator ::Old__Part *() { return &M; }
+    old_part_with &number(decltype(::Old__Part::number) V)
     {
         M.number = V;
         M.has_number = 1;
         return *this;
     }
-    old_part_with &name(decltype(Old__Part::name) V)
+    old_part_with &name(decltype(::Old__Part::name) V)
     {
         M.name = V;
         return *this;
     }
-    old_part_with &label(decltype(Old__Part::label) V)
+    old_part_with &label(decltype(::Old__Part::label) V)
     {
         M.label = V;
         return *this;
     }
-    old_part_with &raw(decltype(Old__Part::raw) V)
+    old_part_with &raw(decltype(::Old__Part::raw) V)
     {
         M.raw = V;
         M.has_raw = 1;
         return *this;
     }
-    old_part_with &preset(decltype(Old__Part::preset) V)
+    old_part_with &preset(decltype(::Old__Part::preset) V)
     {
         M.preset = V;
         M.has_preset = 1;
         return *this;
     }
-    old_part_with &next(decltype(Old__Part::next) V)
+    old_part_with &next(decltype(::Old__Part::next) V)
     {
         M.next = V;
         return *this;
     }
-    old_part_with &data(decltype(Old__Part::data) V)
+    old_part_with &data(decltype(::Old__Part::data) V)
     {
         M.data = V;
         return *this;
     }
-    old_part_with &part(decltype(Old__Part::part) V)
+    old_part_with &part(decltype(::Old__Part::part) V)
     {
         M.part = V;
         M.either_case = OLD__PART__EITHER_PART;
         return *this;
     }
-    old_part_with &text(decltype(Old__Part::text) V)
+    old_part_with &text(decltype(::Old__Part::text) V)
     {
         M.text = V;
         M.either_case = OLD__PART__EITHER_TEXT;
         return *this;
     }
-    old_part_with &numbers(decltype(Old__Part::numbers) V, decltype(Old__Part::n_numbers) N)
+    old_part_with &numbers(decltype(::Old__Part::numbers) V, decltype(::Old__Part::n_numbers) N)
     {
         M.numbers = V;
         M.n_numbers = N;
         return *this;
     }
-    old_part_with &size(decltype(Old__Part::size) V)
+    old_part_with &size(decltype(::Old__Part::size) V)
     {
         M.size = V;
         M.has_size = 1;
         return *this;
     }
-    old_part_with &plain(decltype(Old__Part::plain) V)
+    old_part_with &plain(decltype(::Old__Part::plain) V)
     {
         M.plain = V;
         return *this;
     }
-    old_part_with &flag(decltype(Old__Part::flag) V)
+    old_part_with &flag(decltype(::Old__Part::flag) V)
     {
         M.flag = V;
         M.has_flag = 1;

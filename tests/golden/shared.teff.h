@@ -52,15 +52,15 @@ static inline shop_shared_link *shop_shared_link_keep(teff_ctx *ctx, const shop_
 #ifdef __cplusplus
 
 struct shop_shared_link_with {
-    Shop__Shared__Link M;
+    ::Shop__Shared__Link M;
     shop_shared_link_with() { shop__shared__link__init(&M); }
-    operator Shop__Shared__Link *() { return &M; }
-    shop_shared_link_with &text(decltype(Shop__Shared__Link::text) V)
+    operator ::Shop__Shared__Link *() { return &M; }
+    shop_shared_link_with &text(decltype(::Shop__Shared__Link::text) V)
     {
         M.text = V;
         return *this;
     }
-    shop_shared_link_with &next(decltype(Shop__Shared__Link::next) V)
+    shop_shared_link_with &next(decltype(::Shop__Shared__Link::next) V)
     {
         M.next = V;
         return *this;

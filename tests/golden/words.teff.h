@@ -78,10 +78,10 @@ static inline words_total *words_total_keep(teff_ctx *ctx, const words_total *sr
 #ifdef __cplusplus
 
 struct words_count_with {
-    Words__Count M;
+    ::Words__Count M;
     words_count_with() { words__count__init(&M); }
-    operator Words__Count *() { return &M; }
-    words_count_with &count(decltype(Words__Count::count) V)
+    operator ::Words__Count *() { return &M; }
+    words_count_with &count(decltype(::Words__Count::count) V)
     {
         M.count = V;
         return *this;
@@ -89,10 +89,10 @@ struct words_count_with {
 };
 
 struct words_seen_with {
-    Words__Seen M;
+    ::Words__Seen M;
     words_seen_with() { words__seen__init(&M); }
-    operator Words__Seen *() { return &M; }
-    words_seen_with &times(decltype(Words__Seen::times) V)
+    operator ::Words__Seen *() { return &M; }
+    words_seen_with &times(decltype(::Words__Seen::times) V)
     {
         M.times = V;
         return *this;
@@ -100,10 +100,10 @@ struct words_seen_with {
 };
 
 struct words_total_with {
-    Words__Total M;
+    ::Words__Total M;
     words_total_with() { words__total__init(&M); }
-    operator Words__Total *() { return &M; }
-    words_total_with &count(decltype(Words__Total::count) V)
+    operator ::Words__Total *() { return &M; }
+    words_total_with &count(decltype(::Words__Total::count) V)
     {
         M.count = V;
         return *this;

@@ -171,7 +171,8 @@ static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
         refuse_message(conn, msg);
     teffi_msg_free(msg);
     return admission == TEFFI_ADMIT_REFUSED ||
-           teffi_receiver_malformed(conn, "a response from a client");
+           teffi_receiver_malformed(conn,
+                                    "a response from a client, or a request within a transaction");
 }
 
 /* Decodes the frame to a message, checks it and adds it to the batch. A silo accepts messages only

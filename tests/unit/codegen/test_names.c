@@ -60,6 +60,8 @@ static void reserved_names(void **state)
     assert_true(teffi_is_taken("DIR"));
     assert_true(teffi_is_taken("malloc"));
     assert_true(teffi_is_taken("yn"));
+    assert_true(teffi_is_taken("response")); /* generated functions have such variables */
+    assert_true(teffi_is_taken("n_names"));
     assert_true(teffi_is_taken("teff_silo"));
     assert_true(teffi_is_taken("_x"));
     assert_false(teffi_is_taken("words_word"));
@@ -114,6 +116,10 @@ static void comments(void **state)
     assert_string_equal(commented(" ends with \\\n"), ">  /* ends with */\n");
     assert_string_equal(commented(" \xff \x01 caf\xc3\xa9 \xe2\x80\xae\n"),
                         ">  /* ? ? caf\xc3\xa9 ??? */\n");
+    assert_string_equal(commented(" 5\xe2\x80\x93"
+                                  "6 \xe2\x80\x9cx\xe2\x80\x9d \xe2\x80\x8f\n"),
+                        ">  /* 5\xe2\x80\x93"
+                        "6 \xe2\x80\x9cx\xe2\x80\x9d ??? */\n");
 }
 
 static int setup(void **state)

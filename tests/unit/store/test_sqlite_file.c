@@ -371,7 +371,7 @@ static void locked_for_good(void **state)
 /* Behind a lock writes wait: so many bytes of them, and reads beside. */
 static void writes_that_wait_are_limited_in_bytes(void **state)
 {
-    enum { N = 5, EACH = TEFFI_STORE_VALUE_MAX };
+    enum { N = 5, EACH = 16 * 1024 * 1024 };
     char path[SCRATCH_PATH_MAX];
     uint8_t *bytes = calloc(1, EACH);
     ask_op writes[N] = {0};
