@@ -248,9 +248,10 @@ static void on_watch(teffi_wait *wait)
 
 /* ---- take ---- */
 
-/* Makes the lock, with the state for a roll-back, and starts its watch. errs: with text in ctx. */
+/* Makes the lock, with the state for a roll-back, and starts its watch. out: *made.
+ * errs: with text in ctx. */
 static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
-                          const teffi_transaction *transaction)
+                          const teffi_transaction *transaction, teffi_lock **made)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
     teffi_bytes state = {NULL, 0};
@@ -278,6 +279,7 @@ static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
     more->lock = lock;
     act->busy |= TEFFI_BUSY_LOCKED;
     arm_watch(lock, ctx->home->exec);
+    *made = lock;
     return TEFF_OK;
 }
 
@@ -286,9 +288,9 @@ teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act, const teffi_msg *
 {
     teffi_transaction transaction;
     (void)teffi_transaction_read(request, &transaction); /* the handler has checked it */
-    teff_err err = teffi_lock_of(act) ? TEFF_OK : make_lock(ctx, act, &transaction);
     *lock = teffi_lock_of(act);
-    if (err)
+    teff_err err = *lock ? TEFF_OK : make_lock(ctx, act, &transaction, lock);
+    if (!*lock)
         return teffi_error_prefix_turn(ctx, err);
     uint64_t deadline_ns = request->deadline_ns ? request->deadline_ns : teffi_ctx_deadline(ctx, 0);
     uint64_t until_ns = deadline_ns + watch_ns;

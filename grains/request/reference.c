@@ -294,7 +294,8 @@ __attribute__((noinline)) static teff_err ask_specially(teffi_ask *ask, Protobuf
     if (ask->method->flags & TEFF_METHOD_IDEMPOTENT)
         return ask_with_retries(ask, out);
     teff_err err = start_call(ask, true, NULL, &call);
-    return err ? note_not_begun(ask->ctx, ask->method, err) : await_response(ask, call.impl, out);
+    return call.impl ? await_response(ask, call.impl, out)
+                     : note_not_begun(ask->ctx, ask->method, err);
 }
 
 static inline __attribute__((always_inline)) teff_err
