@@ -64,7 +64,7 @@ static bool take_processor(teffi_worker *w)
     teffi_processor *p = teffi_processor_find_free(w->sched);
     teffi_worker *idle = p ? NULL : teffi_idle_first(w->sched);
     if (idle)
-        p = teffi_idle_lend(idle);
+        p = teffi_idle_take_processor(idle);
     if (p)
         teffi_processor_assign(p, w);
     return p;

@@ -39,7 +39,7 @@ static bool borrow_processor(teffi_worker *w)
     if (may) {
         sched->borrow.active = true;
         w->thread.id = pthread_self();
-        teffi_processor_assign(teffi_idle_lend(lender), w);
+        teffi_processor_assign(teffi_idle_take_processor(lender), w);
     }
     pthread_mutex_unlock(&sched->idle_lock);
     return may;
@@ -128,13 +128,13 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
     if (teffi_fiber_thread_enter(w->sched->exec.fibers))
         teffi_preempt_allow();
     teffi_worker_become(w);
-    teffi_thread_hook(w, w->sched->hooks.start);
+    teffi_hooks_call(w, w->sched->hooks.start);
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
     teffi_processor_use_end(w, 0); /* fn is like a turn: the processor may be retaken from it */
     fn(arg);
     (void)teffi_processor_use_begin_after_retake(w);
     run_ready_groups(w);
-    teffi_thread_hook(w, w->sched->hooks.end);
+    teffi_hooks_call(w, w->sched->hooks.end);
     teffi_fiber_thread_leave(); /* before return_processor: afterwards the fibers may be freed */
     teffi_worker_become(NULL);
     return_processor(w);
@@ -143,8 +143,8 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
 bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    /* Ask teffi_none_idle first: under load it is true most often, and it is cheap. */
-    if (teffi_none_idle(sched) || teffi_worker_self())
+    /* Ask teffi_none_idle_or_searching first: under load it is true most often, and it is cheap. */
+    if (teffi_none_idle_or_searching(sched) || teffi_worker_self())
         return false;
     /* acquire: the borrower's fields; pairs with the release below */
     if (atomic_exchange_explicit(&process_has_borrower, true, memory_order_acquire))

@@ -188,16 +188,16 @@ static teffi_group *steal_from_any(teffi_worker *w)
 /* out: how many rounds to search. One if all other workers are idle and there is a poller: then
  * only threads that are no workers can push, and they wake a worker. So this one should wait in the
  * poller soon. */
-static unsigned search_rounds(teffi_sched *sched)
+static unsigned count_search_rounds(teffi_sched *sched)
 {
-    return teffi_poll_has(sched) && teffi_others_are_idle(sched) ? 1 : ROUNDS;
+    return teffi_sched_has_poller(sched) && teffi_others_are_idle(sched) ? 1 : ROUNDS;
 }
 
 /* Search the global queue and all deques, round after round. out: NULL: none, or the worker is
  * needed for something else (attention). */
 static teffi_group *search_all(teffi_worker *w)
 {
-    unsigned rounds = search_rounds(w->sched);
+    unsigned rounds = count_search_rounds(w->sched);
     for (unsigned round = 0; round < rounds; round++) {
         teffi_group *group = pop_global_batch(w);
         if (group || (group = steal_from_any(w)))

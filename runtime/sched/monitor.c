@@ -72,7 +72,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
                        : teffi_processor_staff(sched, p);
         }
         if (next) {
-            teffi_worker_hold(w, NULL);
+            teffi_worker_set_processor(w, NULL);
             atomic_store_explicit(&w->preempt, 1, memory_order_relaxed);
             teffi_worker_set_state(w, TEFFI_WORKER_LOST);
         } else {
@@ -136,7 +136,7 @@ static bool wake_or_find_shortage(teffi_sched *sched)
         return false;
     /* Usually the push that made the work visible has woken a worker; a second one is harmless. */
     teffi_wake_one(sched);
-    return teffi_none_idle(sched);
+    return teffi_none_idle_or_searching(sched);
 }
 
 /* If processors are short: request preemption of turns that have used their slice, and one tick
@@ -292,7 +292,8 @@ static bool all_are_parked(const teffi_sched *sched)
 static bool all_is_quiet(const teffi_sched *sched)
 {
     return all_are_parked(sched) && !sched->monitor.reclaims &&
-           (!teffi_poll_has(sched) || atomic_load_explicit(&sched->polling, memory_order_relaxed));
+           (!teffi_sched_has_poller(sched) ||
+            atomic_load_explicit(&sched->polling, memory_order_relaxed));
 }
 
 /* Announce that the monitor sleeps without a timeout, if all has been quiet for QUIET_TICKS; *quiet

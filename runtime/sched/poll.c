@@ -19,7 +19,7 @@ static teffi_poller *get_poller(const teffi_sched *sched)
 void teffi_poll_start(teffi_exec *exec, teffi_poller *poller)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    teffi_bug_if(teffi_poll_has(sched));
+    teffi_bug_if(teffi_sched_has_poller(sched));
     /* release: what poller points to; pairs with get_poller */
     atomic_store_explicit(&sched->poller, poller, memory_order_release);
     /* A worker that parks now may not have seen the poller: wake one, so that it polls. */
@@ -180,7 +180,8 @@ void teffi_poll_leave_to_others(teffi_sched *sched)
 {
     /* relaxed: a hint; the monitor looks after a tick */
     if (atomic_load_explicit(&sched->wake_below, memory_order_relaxed) != UINT32_MAX &&
-        teffi_poll_has(sched) && !atomic_load_explicit(&sched->polling, memory_order_relaxed) &&
+        teffi_sched_has_poller(sched) &&
+        !atomic_load_explicit(&sched->polling, memory_order_relaxed) &&
         !teffi_enough_are_running(sched))
         (void)teffi_wake_parked(sched);
 }

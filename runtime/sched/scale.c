@@ -63,7 +63,7 @@ static void vacate_processor(teffi_processor *p)
 {
     teffi_worker *w = p->worker;
     if (w && (w->state == TEFFI_WORKER_PARKED || w->state == TEFFI_WORKER_BLOCKED))
-        (void)teffi_idle_lend(w);
+        (void)teffi_idle_take_processor(w);
 }
 
 /* Vacate and clear the processor, unless another thread has activated it meanwhile. A worker that
