@@ -120,9 +120,9 @@ static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-/* Read the clock into now_ns if the coarse clock is later than now_ns, or unknown (0). Elsewhere
- * now_ns is set only every 16 picks. After long runs it would be so old that the quantum of the
- * next run, which is counted from now_ns, would be over at once. */
+/* Read the clock into now_ns if the coarse clock is later than now_ns, or unknown (0). Otherwise a
+ * busy worker sets now_ns only every 16 picks. After long runs it would be so old that the quantum
+ * of the next run, which is counted from now_ns, would be over at once. */
 static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
 {
     uint32_t read_ms = (uint32_t)(p->now_ns / MS_NS), coarse_ms = teffi_coarse_ms(exec);
@@ -279,7 +279,7 @@ bool teffi_run_nested(teffi_exec *exec)
 
 /* ---- the loop of a worker's thread ---- */
 
-/* Call fn, which may sleep, between the hooks park and unpark. */
+/* Call the hook park, then fn, which may sleep, then the hook unpark. */
 static void call_between_park_hooks(teffi_worker *w, void (*fn)(teffi_worker *w))
 {
     teffi_hooks_call(w, w->sched->hooks.park);
