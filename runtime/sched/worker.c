@@ -60,7 +60,7 @@ teffi_worker *teffi_worker_longest_in(const teffi_sched *sched, teffi_worker_sta
 
 /* ---- threads ---- */
 
-/* Grow the array of workers if it is full. out: false: memory is out. */
+/* Grow the array of workers if it is full. idle_lock held. out: false: memory is out. */
 static bool make_room_for_worker(teffi_sched *sched)
 {
     if (sched->n_workers < sched->workers_room)
@@ -133,7 +133,7 @@ void teffi_workers_join_ended(teffi_sched *sched)
     pthread_mutex_lock(&sched->idle_lock);
     for (teffi_worker *w; (w = teffi_worker_latest_in(sched, TEFFI_WORKER_ENDED));) {
         pthread_mutex_unlock(&sched->idle_lock);
-        teffi_thread_join(&w->thread); /* unlocked: its last hook, a user's, may need the lock */
+        teffi_thread_join(&w->thread); /* unlocked: the thread may lock it before it ends */
         pthread_mutex_lock(&sched->idle_lock);
         teffi_worker_set_state(w, TEFFI_WORKER_VACANT);
     }
