@@ -1,7 +1,7 @@
 /* retake.h - how the monitor takes a processor, or its LIFO slot, from a worker whose turn is too
  * long; the worker's side: may it use its processor?
  * Way:     a turn -> [use_begin] -> ready, timers, deferral ... -> [use_end] -> the turn
- * States:  RUNNING -> LOST -its turn ends or blocks-> another processor | SPARE | WAITING
+ * States:  RUNNING -> LOST -its turn or blocking region ends-> another processor | SPARE | WAITING
  * Threads: the worker's own; of monitor.c: the monitor. A retake needs neither the turn's
  *          co-operation nor an interrupt.
  * Source:  Go's src/runtime/proc.go (retake); tests/model/retake.pml */
