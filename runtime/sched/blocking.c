@@ -30,7 +30,7 @@ static void block_worker(teffi_worker *w)
         teffi_runqueue_push(&sched->queue, group);
     (void)teffi_processor_allow_stealing(w->processor);
     pthread_mutex_lock(&sched->idle_lock);
-    /* Once stopping is set, waiting workers have returned without a processor: assign none. */
+    /* Once stopping is set, waiting workers go on without a processor: assign none. */
     if (sched->stopping || !teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING)) {
         teffi_idle_add(w, TEFFI_WORKER_BLOCKED);
     } else {
@@ -64,7 +64,7 @@ static bool take_processor(teffi_worker *w)
     teffi_processor *p = teffi_processor_find_free(w->sched);
     teffi_worker *idle = p ? NULL : teffi_idle_first(w->sched);
     if (idle)
-        p = teffi_idle_lend(idle);
+        p = teffi_idle_take_processor(idle);
     if (p)
         teffi_processor_assign(p, w);
     return p;
@@ -72,7 +72,8 @@ static bool take_processor(teffi_worker *w)
 
 /* Get w a processor: its own if w still has it, else a free one or that of an idle worker. If there
  * is none and the turn cannot yield, wait for one. out: false: there is none, and the caller yields
- * the turn. */
+ * the turn. true: w has one, is the system thread, or goes on without one, since the scheduler
+ * stops. */
 static bool unblock_worker(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;

@@ -39,21 +39,22 @@ static bool borrow_processor(teffi_worker *w)
     if (may) {
         sched->borrow.active = true;
         w->thread.id = pthread_self();
-        teffi_processor_assign(teffi_idle_lend(lender), w);
+        teffi_processor_assign(teffi_idle_take_processor(lender), w);
     }
     pthread_mutex_unlock(&sched->idle_lock);
     return may;
 }
 
 /* Give p to a waiting worker, else to a spare one, else to a new one. A spare one becomes PARKED
- * with p if p has no work. idle_lock held. out: the worker that the caller wakes; NULL: none.
- * *parked is set if a worker became PARKED; then the caller looks at the queues. */
+ * with p if p has no group and no deferred work. idle_lock held. out: the worker that the caller
+ * wakes; NULL: none. *parked is set if a worker became PARKED; then the caller looks at the
+ * queues. */
 static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
 {
     teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_SPARE);
     if (teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING))
         return teffi_processor_assign_waiting(sched, p);
-    if (!w) /* all other threads run long turns, without a processor */
+    if (!w) /* the lender has another processor now, or its thread has ended */
         return teffi_processor_staff(sched, p);
     teffi_processor_assign(p, w);
     if (teffi_processor_has_local(p) || teffi_deferral_exists(&p->deferral))
@@ -65,8 +66,8 @@ static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool
     return teffi_wheel_next(&p->wheel) < w->sleeps_until_ns ? w : NULL;
 }
 
-/* End borrowing. Give the processor to a worker, which is woken only if the processor has work;
- * clear the processor if it was deactivated. */
+/* End borrowing. Give the processor to a worker: see hand_to_worker; or clear it if it was
+ * deactivated. */
 static void return_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -105,8 +106,8 @@ static bool borrower_may_run(const teffi_worker *w)
            !atomic_load_explicit(&w->sched->attention, memory_order_relaxed);
 }
 
-/* Run groups until none is READY and no work is deferred, or until borrower_may_run() is false;
- * then run the work that is still deferred. */
+/* Run groups until teffi_find_near finds none and no work is deferred, or until borrower_may_run()
+ * is false; then run the work that is still deferred, if w has its processor. */
 static void run_ready_groups(teffi_worker *w)
 {
     while (borrower_may_run(w)) {
@@ -121,20 +122,20 @@ static void run_ready_groups(teffi_worker *w)
         teffi_submit_run_deferred(w);
 }
 
-/* Act as worker w, which holds a borrowed processor: call fn(arg), run READY groups until there are
- * none, and return the processor. */
+/* Act as worker w, which holds a borrowed processor: call fn(arg) and run_ready_groups, and return
+ * the processor. */
 static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
 {
     if (teffi_fiber_thread_enter(w->sched->exec.fibers))
         teffi_preempt_allow();
     teffi_worker_become(w);
-    teffi_thread_hook(w, w->sched->hooks.start);
+    teffi_hooks_call(w, w->sched->hooks.start);
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
     teffi_processor_use_end(w, 0); /* fn is like a turn: the processor may be retaken from it */
     fn(arg);
     (void)teffi_processor_use_begin_after_retake(w);
     run_ready_groups(w);
-    teffi_thread_hook(w, w->sched->hooks.end);
+    teffi_hooks_call(w, w->sched->hooks.end);
     teffi_fiber_thread_leave(); /* before return_processor: afterwards the fibers may be freed */
     teffi_worker_become(NULL);
     return_processor(w);
@@ -143,8 +144,8 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
 bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    /* Ask teffi_none_idle first: under load it is true most often, and it is cheap. */
-    if (teffi_none_idle(sched) || teffi_worker_self())
+    /* teffi_none_idle_or_searching first: under load it is true most often, and it is cheap. */
+    if (teffi_none_idle_or_searching(sched) || teffi_worker_self())
         return false;
     /* acquire: the borrower's fields; pairs with the release below */
     if (atomic_exchange_explicit(&process_has_borrower, true, memory_order_acquire))

@@ -11,12 +11,12 @@
 void teffi_borrow_inbound(teffi_exec *exec, teffi_inbound *batch);
 
 /* teffi_borrow_run - on a thread that is no worker: borrow the processor of a parked worker, call
- * fn(arg), and run the groups that it made READY.
+ * fn(arg), and run groups, those that fn made READY and others, until it finds none nearby.
  * out:  false: fn was not called: no worker is parked, another thread is the borrower, this thread
  *       is a worker, or the scheduler stops. */
 bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
 
-/* teffi_borrow_init - before the first batch. teffi_borrow_stop - after stopping was set: wait
- * until no thread borrows. */
+/* teffi_borrow_init - before other threads know sched. teffi_borrow_stop - after stopping was set:
+ * wait until no thread borrows. */
 void teffi_borrow_init(teffi_sched *sched);
 void teffi_borrow_stop(teffi_sched *sched);

@@ -27,7 +27,7 @@ static bool may_run_in_place(const teffi_worker *w)
            !(w->sched->priorities && others_are_urgent(w));
 }
 
-/* Has this run had all of its turns in place? The first call in a run resets the budget. */
+/* Has this run used all of its attempts? The first call in a run resets the budget. */
 static bool budget_is_used(teffi_worker *w)
 {
     teffi_direct_budget *budget = &w->direct;
@@ -52,8 +52,8 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
 }
 
 /* The operation `may`: may the turn on this thread run another one in place now? in: async, see
- * teffi_direct_may. This function and those below are called through pointers only, never inlined,
- * so they may read the thread-local teffi_own_worker: see worker.h. */
+ * teffi_direct_may. This function and those below are called through pointers, or inlined into one
+ * that is, so they may read the thread-local teffi_own_worker: see worker.h. */
 static bool direct_may(teffi_exec *exec, bool async)
 {
     teffi_worker *w = teffi_own_worker;
@@ -78,6 +78,7 @@ static teffi_group *direct_enter(teffi_exec *exec, teffi_group *group)
     return outer;
 }
 
+/* Record that this worker runs outer again. Abort if the inner turn is in a blocking region. */
 static void direct_leave(teffi_exec *exec, teffi_group *outer)
 {
     teffi_worker *w = teffi_own_worker;

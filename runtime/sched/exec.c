@@ -202,8 +202,8 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     return NULL;
 }
 
-/* Start a worker for each active processor. out: false: a thread could not start; the caller stops
- * the others. */
+/* Start a worker for each active processor. out: false: a thread could not start, or memory is out;
+ * the caller stops the others. */
 static bool start_workers(teffi_sched *sched, unsigned active)
 {
     bool ok = true;

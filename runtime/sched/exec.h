@@ -16,7 +16,7 @@ bool teffi_sched_take(teff_sched_options *to, teff_sched_hooks *hooks,
 /* teffi_exec_real_new - start an executor and its threads.
  * in:   workers, 0 = one a core; opt, as taken, copied; NULL = all defaults.
  * errs: TEFF_E_INVALID (an option is out of its range), TEFF_E_NOMEM, TEFF_E_IO (a thread could not
- *       start). */
+ *       start, or memory for its worker is out). */
 TEFF_MUST_USE teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
                                            const teff_sched_options *opt, teffi_exec **exec);
 
@@ -24,5 +24,6 @@ TEFF_MUST_USE teff_err teffi_exec_real_new(const teffi_platform *platform, unsig
 void teffi_blocking_begin(teffi_exec *exec);
 void teffi_blocking_end(teffi_exec *exec);
 
-/* teffi_blocking_end_all - end all open regions, for a turn that is abandoned in its middle. */
+/* teffi_blocking_end_all - end all open regions of this thread's turn, which is abandoned in its
+ * middle. */
 void teffi_blocking_end_all(void);

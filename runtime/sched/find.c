@@ -1,5 +1,6 @@
-/* find.c - where a worker looks for its next group. Every 61st pick, and one every 10 ms, is a fair
- * pick: it begins with the oldest work, so that newest-first order starves nothing.
+/* find.c - where a worker looks for its next group. Every 61st pick that is not from the LIFO slot,
+ * one after 256 from it in a row, and one every 10 ms, is a fair pick: it begins with the oldest
+ * work, so that newest-first order starves nothing.
  * Way:     LIFO slot (a bounded run) -> own deque -> global queue (one, and a batch) -> steal half
  * Source:  Go's src/runtime/proc.go (findRunnable); tokio's
  *          runtime/scheduler/multi_thread/worker.rs (next_task) */
@@ -29,7 +30,8 @@ static teffi_group *count_local_pick(teffi_processor *p, teffi_group *group)
     return group;
 }
 
-/* Take the oldest group from the own deque, at the end where thieves steal. out: NULL: none. */
+/* Take the oldest group from the own deque, at the end where thieves steal. out: NULL: the deque is
+ * empty, or a thief was faster. */
 static teffi_group *pop_oldest(teffi_processor *p)
 {
     void *group;
@@ -76,7 +78,7 @@ static teffi_group *pop_global_batch(teffi_worker *w)
 }
 
 /* Pick the oldest group of the global queue or of the deque; which of them is tried first
- * alternates. out: NULL: both are empty. */
+ * alternates. out: NULL: none. */
 static teffi_group *pick_fair(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -185,19 +187,19 @@ static teffi_group *steal_from_any(teffi_worker *w)
     return NULL;
 }
 
-/* out: how many rounds to search. One if all other workers are idle and there is a poller: then
- * only threads that are no workers can push, and they wake a worker. So this one should wait in the
- * poller soon. */
-static unsigned search_rounds(teffi_sched *sched)
+/* out: how many rounds to search. One if all other workers are idle and there is a poller: then new
+ * work comes from threads that are no workers, and from the poller. So this worker should wait in
+ * the poller soon. */
+static unsigned count_search_rounds(teffi_sched *sched)
 {
-    return teffi_poll_has(sched) && teffi_others_are_idle(sched) ? 1 : ROUNDS;
+    return teffi_sched_has_poller(sched) && teffi_others_are_idle(sched) ? 1 : ROUNDS;
 }
 
 /* Search the global queue and all deques, round after round. out: NULL: none, or the worker is
  * needed for something else (attention). */
 static teffi_group *search_all(teffi_worker *w)
 {
-    unsigned rounds = search_rounds(w->sched);
+    unsigned rounds = count_search_rounds(w->sched);
     for (unsigned round = 0; round < rounds; round++) {
         teffi_group *group = pop_global_batch(w);
         if (group || (group = steal_from_any(w)))
@@ -229,7 +231,8 @@ __attribute__((noinline)) static void back_off(teffi_worker *w)
 
 /* ---- all together ---- */
 
-/* Policy multilevel: with probability 1 - levels->chance, pick a group of level 1 or 2. */
+/* Policy multilevel: with probability 1 - chance / TEFFI_CHANCE_ONE, pick a group of level 1 or 2.
+ * out: NULL: none. */
 __attribute__((noinline)) static teffi_group *pick_above_level_0(teffi_worker *w)
 {
     teffi_group *group;

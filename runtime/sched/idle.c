@@ -48,7 +48,7 @@ teffi_worker *teffi_idle_first(const teffi_sched *sched)
     return w ? w : teffi_worker_longest_in(sched, TEFFI_WORKER_BLOCKED);
 }
 
-teffi_processor *teffi_idle_lend(teffi_worker *w)
+teffi_processor *teffi_idle_take_processor(teffi_worker *w)
 {
     bool parked = w->state == TEFFI_WORKER_PARKED;
     teffi_idle_remove(w, parked ? TEFFI_WORKER_SPARE : TEFFI_WORKER_OUT, false);
@@ -82,7 +82,7 @@ static void lock_and_wake_one(teffi_sched *sched)
     } else if (w->state == TEFFI_WORKER_PARKED) {
         unpark_worker(w, true);
     } else {
-        w = teffi_processor_staff(sched, teffi_idle_lend(w));
+        w = teffi_processor_staff(sched, teffi_idle_take_processor(w));
     }
     pthread_mutex_unlock(&sched->idle_lock);
     teffi_worker_wake(w);
@@ -128,7 +128,7 @@ bool teffi_wake_parked(teffi_sched *sched)
     return w;
 }
 
-bool teffi_none_idle(teffi_sched *sched)
+bool teffi_none_idle_or_searching(teffi_sched *sched)
 {
     return !atomic_load_explicit(&sched->idle_word, memory_order_relaxed);
 }

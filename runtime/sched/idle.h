@@ -9,33 +9,34 @@
 /* No wake-up is lost, since both sides store, then load (all seq_cst):
  *  - A pusher makes work visible, then loads idle_word.
  *  - A worker changes idle_word (searching - 1, idle + 1 in one step), then looks at each queue.
- * A pusher that sees a searching worker, or enough running ones, wakes none. When the last searcher
- * has found work, it looks at each queue again and wakes another worker if there is more. A deque
- * with no_steal set does not count as a queue here; clearing no_steal counts as a push. */
+ * A pusher that sees a searching worker wakes none; one that sees enough running workers wakes only
+ * those that back off. When the last searcher has found work, or has given up, it looks at each
+ * queue again and wakes another worker if there is more. A deque with no_steal set does not count
+ * as a queue here; clearing no_steal counts as a push. */
 
 /* teffi_enough_are_running - while cores are contended (policy/contention.h): do so many workers
  * run that no other one should be woken? Each of them looks at all queues before it parks, or, as a
  * borrower, after it has returned its processor. */
 bool teffi_enough_are_running(const teffi_sched *sched);
 
-/* teffi_wake_one - after making work visible: wake a worker, unless one is searching or enough are
- * running. */
+/* teffi_wake_one - after making work visible: wake a worker, unless one is searching. If enough are
+ * running, wake those that back off instead. May take idle_lock. */
 void teffi_wake_one(teffi_sched *sched);
 
 /* teffi_wake_parked - wake a parked worker without work for it, so that it polls.
- * out:  false: none is parked. */
+ * out:  false: none is parked, or the scheduler stops. */
 bool teffi_wake_parked(teffi_sched *sched);
 
-/* teffi_none_idle - does no worker count as idle or searching? A hint: relaxed. */
-bool teffi_none_idle(teffi_sched *sched);
+/* teffi_none_idle_or_searching - does no worker count as idle or searching? A hint: relaxed. */
+bool teffi_none_idle_or_searching(teffi_sched *sched);
 
-/* teffi_others_are_idle - is every active processor but one idle? A hint, as teffi_none_idle. */
+/* teffi_others_are_idle - is every active processor but one idle? A hint: relaxed. */
 bool teffi_others_are_idle(teffi_sched *sched);
 
 /* teffi_search_begin - count this worker as searching, unless half of the active processors'
  * workers search already. out: true: it counts as searching.
  * teffi_search_end - after it has found work, or given up: count it no more. If it was the last
- * searcher and there is more work, wake another worker. */
+ * searcher and there is more work, wake another worker. in: w, which counts as searching. */
 bool teffi_search_begin(teffi_worker *w);
 void teffi_search_end(teffi_worker *w);
 
@@ -55,7 +56,7 @@ void teffi_regain_processor(teffi_worker *w);
  * clock. The worker counts neither as searching nor as idle, and looks at each queue before it
  * parks: so no wake-up is lost, only delayed.
  * teffi_back_off_end - wake the workers that back off: there is work that no busy worker will take
- * soon. Any thread. */
+ * soon, or a worker waits for a processor. Any thread; may take idle_lock. */
 void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now);
 void teffi_back_off_end(teffi_sched *sched);
 
@@ -76,8 +77,8 @@ teffi_worker *teffi_idle_parked(const teffi_sched *sched);
  * out:  NULL: none is idle. */
 teffi_worker *teffi_idle_first(const teffi_sched *sched);
 
-/* teffi_idle_lend - take the processor of an idle worker, which becomes SPARE or OUT. */
-teffi_processor *teffi_idle_lend(teffi_worker *w);
+/* teffi_idle_take_processor - take the processor of an idle worker, which becomes SPARE or OUT. */
+teffi_processor *teffi_idle_take_processor(teffi_worker *w);
 
 /* teffi_monitor_wake - wake the monitor if it sleeps without a timeout. */
 void teffi_monitor_wake(teffi_sched *sched);

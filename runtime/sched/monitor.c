@@ -2,7 +2,7 @@
  * timers; it preempts such turns, retakes processors by the protocol of retake.h, reclaims memory.
  * Way:     every 2.5 ms while a worker runs -> [monitor] -> wake_one, wheel_fire, preempt, retake
  * Threads: its own. When all workers have been parked for a while and nothing is left to reclaim,
- *          it sleeps until a worker wakes it.
+ *          it sleeps until a thread calls teffi_monitor_wake.
  * Source:  Go's src/runtime/proc.go (sysmon) */
 
 #include "memory/pool.h"
@@ -16,12 +16,12 @@
 #define OVERDUE_NS 1500000u /* of a timer; workers fire theirs within about a tick of the wheel */
 #define MS_NS 1000000u
 
-enum { LOST_MIN = 2 }; /* turns that may go on without a processor, if there are fewer processors */
+enum { LOST_MIN = 2 }; /* max(active processors, LOST_MIN) turns may run without a processor */
 
 enum { USAGE_MAX = 64 }; /* workers whose usage a sample reads: three system calls each */
 
 enum { QUIET_TICKS = 4 }; /* then it sleeps without a timeout; waking it costs the waker 5 us */
-enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* freed bytes, then the allocator trims its heap */
+enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* after so many freed bytes the heap is trimmed */
 
 /* ---- retake a processor, or its LIFO slot, from a turn that takes too long ---- */
 
@@ -72,7 +72,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
                        : teffi_processor_staff(sched, p);
         }
         if (next) {
-            teffi_worker_hold(w, NULL);
+            teffi_worker_set_processor(w, NULL);
             atomic_store_explicit(&w->preempt, 1, memory_order_relaxed);
             teffi_worker_set_state(w, TEFFI_WORKER_LOST);
         } else {
@@ -107,9 +107,9 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
 
 /* ---- the tick ---- */
 
-/* Count the ticks that have seen p's present run. From the second one on, let other workers take
- * the group in p's LIFO slot and steal its local batch. out: true: they can take a group now that
- * they could not take before; the caller calls teffi_wake_one. */
+/* Count the ticks that have seen p's present or last run. From the second one on, let other workers
+ * take the group in p's LIFO slot and steal its local batch. out: true: they may find a group now
+ * that they could not take before; the caller calls teffi_wake_one. */
 static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
 {
     uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed);
@@ -126,8 +126,8 @@ static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
     return (lifo && retake_lifo(sched, p, run)) || allowed;
 }
 
-/* out: true: processors are short: a worker waits for one, or there is work and no worker is idle.
- * If none waits and there is work, also wakes a worker. */
+/* out: true: processors are short: a worker waits for one, or there is work and no worker is idle
+ * or searching. If none waits and there is work, also wakes a worker. */
 static bool wake_or_find_shortage(teffi_sched *sched)
 {
     if (atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_WAITING)
@@ -136,7 +136,7 @@ static bool wake_or_find_shortage(teffi_sched *sched)
         return false;
     /* Usually the push that made the work visible has woken a worker; a second one is harmless. */
     teffi_wake_one(sched);
-    return teffi_none_idle(sched);
+    return teffi_none_idle_or_searching(sched);
 }
 
 /* If processors are short: request preemption of turns that have used their slice, and one tick
@@ -175,7 +175,8 @@ static bool reclaim_memory(teffi_sched *sched, uint64_t now)
 
 /* ---- contention for cores ---- */
 
-/* Add up for how long the workers with a processor ran, and were delayed, since the last sample. */
+/* Add up for how long the workers with a processor, at most USAGE_MAX, ran and were delayed since
+ * the last sample. */
 static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
 {
     teffi_worker *some[USAGE_MAX]; /* valid without the lock: freed with the scheduler */
@@ -287,16 +288,17 @@ static bool all_are_parked(const teffi_sched *sched)
     return true;
 }
 
-/* May the monitor sleep: are all workers parked, one of them in the poller if there is one, and is
- * nothing left to reclaim? idle_lock held. */
+/* May the monitor sleep: all_are_parked, a worker waits in the poller if there is a poller, and
+ * nothing is left to reclaim? idle_lock held. */
 static bool all_is_quiet(const teffi_sched *sched)
 {
     return all_are_parked(sched) && !sched->monitor.reclaims &&
-           (!teffi_poll_has(sched) || atomic_load_explicit(&sched->polling, memory_order_relaxed));
+           (!teffi_sched_has_poller(sched) ||
+            atomic_load_explicit(&sched->polling, memory_order_relaxed));
 }
 
 /* Announce that the monitor sleeps without a timeout, if all has been quiet for QUIET_TICKS; *quiet
- * counts them. out: true: the monitor shall sleep; the next worker that is woken wakes it. */
+ * counts them. out: true: the monitor shall sleep, until a thread calls teffi_monitor_wake. */
 static bool announce_sleep_if_quiet(teffi_sched *sched, unsigned *quiet)
 {
     pthread_mutex_lock(&sched->idle_lock);

@@ -8,7 +8,7 @@
 /* The longest sleep of a worker that has timers. While the machine is suspended, the timers' clock
  * advances but a thread's timeout does not: afterwards a timer is late by this at most. */
 #define SLEEP_MAX_NS 2000000000u
-enum { LOOK_EVERY = 64 }; /* picks; a look takes 300 ns, so many short turns 2 to 4 us */
+enum { LOOK_EVERY = 64 }; /* picks; a look takes 300 ns, 64 short turns take 2 to 4 us */
 
 static teffi_poller *get_poller(const teffi_sched *sched)
 {
@@ -19,7 +19,7 @@ static teffi_poller *get_poller(const teffi_sched *sched)
 void teffi_poll_start(teffi_exec *exec, teffi_poller *poller)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    teffi_bug_if(teffi_poll_has(sched));
+    teffi_bug_if(teffi_sched_has_poller(sched));
     /* release: what poller points to; pairs with get_poller */
     atomic_store_explicit(&sched->poller, poller, memory_order_release);
     /* A worker that parks now may not have seen the poller: wake one, so that it polls. */
@@ -59,7 +59,7 @@ static void schedule_look(teffi_worker *w, bool found)
 
 /* ---- parking ---- */
 
-/* Set sleeps_until_ns. idle_lock held. out: the longest time to sleep. */
+/* Set sleeps_until_ns. idle_lock held. out: the longest time to sleep, in ns. */
 static uint64_t set_park_timeout(teffi_worker *w)
 {
     uint64_t due = teffi_wheel_next(&w->processor->wheel);
@@ -72,7 +72,7 @@ static uint64_t set_park_timeout(teffi_worker *w)
 }
 
 /* Leave PARKED, unless another thread has woken this worker or taken its processor. out: the new
- * state; RUNNING: it has its processor. */
+ * state; RUNNING: it has a processor, its own or another one. */
 static teffi_worker_state leave_parked(teffi_worker *w, bool searching)
 {
     pthread_mutex_lock(&w->sched->idle_lock);
@@ -114,7 +114,8 @@ static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_process
         (void)teffi_wake_parked(sched);
 }
 
-/* Sleep, then handle the events that came. out: false: w has lost its processor. */
+/* Sleep, then handle the events that came. out: false: w has lost its processor, and had no other
+ * one after the sleep. */
 static bool sleep_parked(teffi_worker *w, uint64_t timeout_ns)
 {
     teffi_poller *poller = claim_poller(w);
@@ -180,7 +181,8 @@ void teffi_poll_leave_to_others(teffi_sched *sched)
 {
     /* relaxed: a hint; the monitor looks after a tick */
     if (atomic_load_explicit(&sched->wake_below, memory_order_relaxed) != UINT32_MAX &&
-        teffi_poll_has(sched) && !atomic_load_explicit(&sched->polling, memory_order_relaxed) &&
+        teffi_sched_has_poller(sched) &&
+        !atomic_load_explicit(&sched->polling, memory_order_relaxed) &&
         !teffi_enough_are_running(sched))
         (void)teffi_wake_parked(sched);
 }

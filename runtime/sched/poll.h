@@ -15,8 +15,9 @@
  *    when it parks, and when it blocks it wakes a parked worker.
  *  - A worker that leaves the poller with its processor is RUNNING, and claims it when it parks.
  *    One that lost its processor while it slept releases the poller, then wakes a parked worker.
- *  - The monitor sleeps only while all workers are parked and a worker polls, which may be one that
- *    has lost its processor. Whoever ends that, under idle_lock, wakes the monitor.
+ *  - The monitor sleeps only while all processors' workers are parked and a worker polls, which may
+ *    be one that has lost its processor. Each change of a worker from PARKED to another state is
+ *    made under idle_lock, and wakes the monitor.
  *  - While workers run or block, and none has waited in the poller for a tick, the monitor wakes a
  *    parked worker, unless enough are running. If it wakes none and nobody has looked either, it
  *    calls neglected. */
@@ -24,15 +25,18 @@
 /* teffi_poll_start - exec op poll. */
 void teffi_poll_start(teffi_exec *exec, teffi_poller *poller);
 
-/* teffi_poll_has - is there a poller? runs: idle_lock held, or after the change of idle_word. */
-static inline bool teffi_poll_has(const teffi_sched *sched)
+/* teffi_sched_has_poller - is there a poller? Any thread. A worker that parks may see a new one
+ * late: teffi_poll_start then wakes a worker. */
+static inline bool teffi_sched_has_poller(const teffi_sched *sched)
 {
     /* acquire: pairs with teffi_poll_start */
     return atomic_load_explicit(&sched->poller, memory_order_acquire);
 }
 
 /* teffi_park - sleep until there may be work, an event was handled, a timer is due, or the
- * scheduler stops. A worker that loses its processor meanwhile waits for another one. */
+ * scheduler stops. A worker that loses its processor meanwhile waits for another one. Returns at
+ * once if a worker waits for a processor, or w's processor is not active.
+ * runs: between turns, using the processor. Afterwards w->processor may be NULL. */
 void teffi_park(teffi_worker *w);
 
 /* teffi_poll_look_if_due - on a busy worker, every 16 picks: handle the events that are there,
@@ -41,8 +45,8 @@ void teffi_park(teffi_worker *w);
  * runs: using the processor. */
 void teffi_poll_look_if_due(teffi_worker *w);
 
-/* teffi_poll_leave_to_others - a worker has blocked: if nobody polls and not enough workers are
- * running, wake a parked worker, so that it polls. */
+/* teffi_poll_leave_to_others - a worker has blocked: if cores are contended, nobody polls and not
+ * enough workers are running, wake a parked worker, so that it polls. */
 void teffi_poll_leave_to_others(teffi_sched *sched);
 
 /* teffi_poll_watch - if no worker has waited in the poller for a tick, let another thread poll.

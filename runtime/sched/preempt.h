@@ -10,12 +10,12 @@
 /* teffi_turn_yield - suspend the turn that this worker runs. Its group's handle returns at once,
  * and the group handles no other item until the turn has resumed.
  * in:   stays: the turn resumes after teffi_group_go_on; else its group is queued behind all
- *       others.
+ *       others, or in the deque if w->run_first is set.
  * out:  false: the turn may not yield. true: it has resumed, maybe on another thread. */
 bool teffi_turn_yield(teffi_worker *w, bool stays);
 
-/* teffi_turn_may_yield - may the turn that this worker runs yield? out: false: the turn has no
- * fiber of its own, its group cannot resume it, or it is in a blocking region. */
+/* teffi_turn_may_yield - may the turn that this worker runs yield? out: false: no turn runs, it has
+ * no fiber of its own, its group cannot resume it, or it is in a blocking region. */
 bool teffi_turn_may_yield(const teffi_worker *w);
 
 /* teffi_preempt_start - install the signal handler; a second call does no harm.
@@ -24,7 +24,7 @@ void teffi_preempt_start(void);
 void teffi_preempt_allow(void);
 
 /* teffi_preempt_request - ask the turn of this processor's worker to yield; interrupt it if it is
- * in a preemptible region. out: false: no worker runs there. */
+ * in a preemptible region. out: false: its worker is not RUNNING, or it has none. */
 bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_preempt_lost - interrupt the turns that are in a preemptible region and whose processor was

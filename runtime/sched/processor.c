@@ -66,16 +66,17 @@ void teffi_processor_poke(teffi_sched *sched, teffi_processor *p)
 void teffi_processor_assign(teffi_processor *p, teffi_worker *w)
 {
     teffi_worker_set_state(w, TEFFI_WORKER_RUNNING);
-    teffi_worker_hold(w, p);
+    teffi_worker_set_processor(w, p);
     p->worker = w;
-    /* relaxed: idle_lock orders it. w's thread waits for a processor, or is the caller. */
+    /* relaxed: idle_lock orders it. w's thread is the caller, or uses no processor before it has
+     * locked idle_lock. */
     atomic_store_explicit(&w->retaken, 0, memory_order_relaxed);
 }
 
 teffi_processor *teffi_processor_release(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
-    teffi_worker_hold(w, NULL);
+    teffi_worker_set_processor(w, NULL);
     p->worker = NULL;
     (void)teffi_processor_allow_stealing(p);
     return p;

@@ -41,7 +41,7 @@ struct teffi_processor {
     uint64_t rng;
     uint32_t tick;       /* all picks */
     uint32_t lifo_picks; /* picks from lifo in a row, and turns in place meanwhile */
-    uint32_t picks;      /* picks from other places */
+    uint32_t picks;      /* calls of pick_queued, unless fair already */
     uint32_t fair_picks; /* picks of the oldest work */
     uint32_t fair_ms;    /* coarse clock at the last fair pick */
     uint32_t looked_ms;  /* coarse clock at the last look at the poller */
@@ -66,7 +66,8 @@ static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
     atomic_store_explicit(counter, now + n, memory_order_relaxed);
 }
 
-/* teffi_processor_items - how many items its workers have handled. A hint: relaxed. */
+/* teffi_processor_items - how many items its workers have handled, plus 1, without turns in place.
+ * A hint: relaxed. */
 static inline uint64_t teffi_processor_items(const teffi_processor *p)
 {
     return atomic_load_explicit(&p->runs, memory_order_relaxed) +
@@ -74,7 +75,8 @@ static inline uint64_t teffi_processor_items(const teffi_processor *p)
 }
 
 /* teffi_processor_take_lifo - empty the LIFO slot. out: NULL: it was empty.
- * runs: the owner, using it; the monitor, when it has retaken the processor. */
+ * runs: the owner, using it; the monitor, when it has retaken the processor; a thread that has just
+ *       released it, before idle_lock is unlocked. */
 static inline teffi_group *teffi_processor_take_lifo(teffi_processor *p)
 {
     /* relaxed: assignment or retake of the processor orders this load */
@@ -127,8 +129,8 @@ void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platf
 void teffi_processor_poke(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_processor_assign - give p to w, which is RUNNING from now on.
- * teffi_processor_release - take w's processor from it and let thieves use its deque. The caller
- * sets w's state. out: the processor. */
+ * teffi_processor_release - take w's processor from it and let thieves use its deque. out: the
+ * processor. The caller sets w's state; in teffi_scale_leave w stays RUNNING. */
 void teffi_processor_assign(teffi_processor *p, teffi_worker *w);
 teffi_processor *teffi_processor_release(teffi_worker *w);
 
@@ -142,5 +144,5 @@ teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor
 teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_processor_find_free - an active processor that no worker holds, because no thread could be
- * started for it; NULL: there is none. */
+ * started for it, or teffi_scale has not staffed it yet; NULL: there is none. */
 teffi_processor *teffi_processor_find_free(teffi_sched *sched);

@@ -61,7 +61,8 @@ static teff_sched_worker read_worker_counters(const teffi_processor *p)
         one.level_ns[l] = counter_get(&c->level_ns[l]);
     uint64_t others = one.local + one.global + one.stolen;
     /* Load runs last, since a pick is counted before its run; runs begins at 1. Picks from the LIFO
-     * slot, the hottest path, have no counter: they are the runs that no other counter has. */
+     * slot, the hottest path, have no counter: they are the runs that no other counter has, with
+     * the forked parts that ran at once. */
     one.runs = counter_get(&p->runs) - 1;
     if (one.runs < others)
         one.runs = others;
@@ -127,8 +128,8 @@ static void add_worker(snapshot *shot, worker_copy s)
         shot->workers[shot->n++] = s;
 }
 
-/* Copy the state of all workers. Without memory for them, shot->room is 0 and they are counted
- * only. */
+/* Count the workers by state, and copy those that run or hold a processor, at most shot->room (0 if
+ * there is no memory). The system thread is copied, but not counted. */
 static void take_snapshot(teffi_sched *sched, snapshot *shot)
 {
     pthread_mutex_lock(&sched->idle_lock);
@@ -197,7 +198,7 @@ static const char *policy_name(const teffi_sched *sched)
 
 void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 {
-    enum { BLOCKED_MAX = 256 }; /* turns in blocking calls, beside one worker a processor */
+    enum { BLOCKED_MAX = 256 }; /* turns without a processor, beside one worker a processor */
     teffi_sched *sched = teffi_sched_of(exec);
     const teffi_lines to = {fn, arg};
     snapshot shot = {.now_ns = teffi_now(exec->platform),
@@ -206,7 +207,7 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
     if (!shot.workers)
         shot.room = 0;
     take_snapshot(sched, &shot);
-    /* relaxed: for the report; inactive processors are empty, so they are not listed */
+    /* relaxed: for the report; inactive processors are not listed: their work is moved away */
     unsigned active = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
     teffi_lines_print(
         &to,
@@ -231,8 +232,8 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 
 /* ---- long turns ---- */
 
-/* If the worker is in a new run, or blocks, measure from now on. out: true: its run has taken so
- * long that it is to be logged, or logged again; *out is the run. idle_lock held. */
+/* If the worker is in a new run or in none, or blocks, measure from now on. out: true: its run has
+ * taken so long that it is to be logged, or logged again; *out is the run. idle_lock held. */
 static bool watch_run(teffi_worker *w, uint64_t now_ns, seen_run *out)
 {
     seen_run now = load_run(w, now_ns);

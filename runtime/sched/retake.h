@@ -1,8 +1,9 @@
 /* retake.h - how the monitor takes a processor, or its LIFO slot, from a worker whose turn is too
  * long; the worker's side: may it use its processor?
  * Way:     a turn -> [use_begin] -> ready, timers, deferral ... -> [use_end] -> the turn
- * States:  RUNNING -> LOST -its turn ends or blocks-> another processor | SPARE | WAITING
- * Threads: the worker's own. The turn neither co-operates with the monitor nor is interrupted.
+ * States:  RUNNING -> LOST -its turn or blocking region ends-> another processor | SPARE | WAITING
+ * Threads: the worker's own; of monitor.c: the monitor. A retake needs neither the turn's
+ *          co-operation nor an interrupt.
  * Source:  Go's src/runtime/proc.go (retake); tests/model/retake.pml */
 #pragma once
 
@@ -66,8 +67,9 @@ static inline uint32_t teffi_processor_use_begin_after_retake(teffi_worker *w)
 /* ---- monitor.c ---- */
 
 /* The monitor's tick. A run that it sees at slice_ticks ticks in a row, by default five, has taken
- * at least slice_ms, and at most a tick more. If groups or workers wait for a processor, its turn
- * gets a preemption request then, and at the next tick its processor is retaken. */
+ * at least slice_ms, rounded up to ticks, and at most a tick more. If groups or workers wait for a
+ * processor, its turn gets a preemption request then, and at the next tick its processor is
+ * retaken. */
 #define TEFFI_MONITOR_NS 2500000u
 
 /* teffi_monitor_main - what the monitor's thread runs. in: sched, a teffi_sched. */

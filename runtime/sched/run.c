@@ -120,9 +120,9 @@ static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-/* Read the clock into now_ns if the coarse clock is later than now_ns, or unknown (0). Elsewhere
- * now_ns is set only every 16 picks. After long runs it would be so old that the quantum of the
- * next run, which is counted from now_ns, would be over at once. */
+/* Read the clock into now_ns if the coarse clock is later than now_ns, or unknown (0). Otherwise a
+ * busy worker sets now_ns only every 16 picks. After long runs it would be so old that the quantum
+ * of the next run, which is counted from now_ns, would be over at once. */
 static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
 {
     uint32_t read_ms = (uint32_t)(p->now_ns / MS_NS), coarse_ms = teffi_coarse_ms(exec);
@@ -279,12 +279,12 @@ bool teffi_run_nested(teffi_exec *exec)
 
 /* ---- the loop of a worker's thread ---- */
 
-/* Call fn, which may sleep, between the hooks park and unpark. */
-static void pause_loop(teffi_worker *w, void (*fn)(teffi_worker *w))
+/* Call the hook park, then fn, which may sleep, then the hook unpark. */
+static void call_between_park_hooks(teffi_worker *w, void (*fn)(teffi_worker *w))
 {
-    teffi_thread_hook(w, w->sched->hooks.park);
+    teffi_hooks_call(w, w->sched->hooks.park);
     fn(w);
-    teffi_thread_hook(w, w->sched->hooks.unpark);
+    teffi_hooks_call(w, w->sched->hooks.unpark);
 }
 
 /* Park, or leave a processor that was deactivated. */
@@ -300,18 +300,18 @@ static void leave_or_park(teffi_worker *w)
 static bool run_pass(teffi_worker *w)
 {
     if (!w->processor)
-        pause_loop(w, teffi_regain_processor);
+        call_between_park_hooks(w, teffi_regain_processor);
     uint32_t attention = atomic_load_explicit(&w->sched->attention, memory_order_relaxed);
     if (!w->processor || attention & TEFFI_ATTEND_STOP)
         return false;
     if (attention) {
-        pause_loop(w, teffi_give_processor_to_waiter);
+        call_between_park_hooks(w, teffi_give_processor_to_waiter);
         return true;
     }
     if (teffi_find_check_clock(w)) {
         if (!teffi_processor_is_active(w->sched, w->processor)) {
             teffi_submit_run_deferred(w);
-            pause_loop(w, teffi_scale_leave);
+            call_between_park_hooks(w, teffi_scale_leave);
             return true;
         }
         teffi_poll_look_if_due(w);
@@ -324,7 +324,7 @@ static bool run_pass(teffi_worker *w)
     /* Deferred work was deferred again: do not park. The next pass runs it after the queues. */
     if (w->processor && teffi_deferral_exists(&w->processor->deferral))
         return true;
-    pause_loop(w, leave_or_park);
+    call_between_park_hooks(w, leave_or_park);
     if (w->processor)
         teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
     return true;
@@ -336,10 +336,10 @@ void teffi_worker_main(void *worker)
     teffi_worker_become(w);
     (void)teffi_fiber_thread_enter(w->sched->exec.fibers);
     teffi_preempt_allow();
-    teffi_thread_hook(w, w->sched->hooks.start);
+    teffi_hooks_call(w, w->sched->hooks.start);
     while (run_pass(w))
         ;
-    teffi_thread_hook(w, w->sched->hooks.end);
+    teffi_hooks_call(w, w->sched->hooks.end);
     teffi_fiber_thread_leave();
     teffi_worker_become(NULL);
 }

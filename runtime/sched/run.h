@@ -11,7 +11,7 @@
 void teffi_worker_main(void *worker);
 
 /* teffi_run_groups - run a group, then the part that its turn forked, if any.
- * runs: using the processor. */
+ * runs: using the processor. Afterwards w->processor may be NULL, or another one. */
 void teffi_run_groups(teffi_worker *w, teffi_group *group);
 
 /* teffi_run_nested - exec op: from a turn that waits on its worker's own stack, find and run one
@@ -40,9 +40,8 @@ static inline void teffi_hooks_after(const teffi_worker *w, const teffi_group *g
         hooks->after(hooks->arg, w->number, group);
 }
 
-/* teffi_thread_hook - call a hook of a thread: start, end, park or unpark. in: hook; NULL: none. */
-static inline void teffi_thread_hook(const teffi_worker *w,
-                                     void (*hook)(void *arg, uint32_t thread))
+/* teffi_hooks_call - call a hook of a thread: start, end, park or unpark. in: hook; NULL: none. */
+static inline void teffi_hooks_call(const teffi_worker *w, void (*hook)(void *arg, uint32_t thread))
 {
     if (hook)
         hook(w->sched->hooks.arg, w->number);
@@ -56,7 +55,8 @@ teffi_group *teffi_find_near(teffi_worker *w);
 /* teffi_find_by_search - after teffi_find_near has found no group: look for a while in the global
  * queue and in the deques of other processors.
  * in:   patient: the worker may back off before it searches.
- * out:  NULL: none; the worker may still count as searching. */
+ * out:  NULL: none, work was deferred again, or attention is not 0; the worker may still count as
+ *       searching. */
 teffi_group *teffi_find_by_search(teffi_worker *w, bool patient);
 
 /* teffi_find - the next group for this worker. A searching worker that finds one stops searching.

@@ -1,5 +1,5 @@
 /* scale.c - how many processors are in use. A deactivated processor is cleared at once, and again
- * when its worker has left it after the turn under way. */
+ * when its worker has left it: between two turns, when the worker next reads the clock. */
 #include "sched/scale.h"
 
 #include "sched/idle.h"
@@ -20,7 +20,8 @@ void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p)
 }
 
 /* Move the deque's groups to the global queue, by stealing, which is safe even if the processor has
- * become active again. Its worker, if any, empties the LIFO slot in teffi_scale_leave. */
+ * become active again. Its worker, if any, empties the LIFO slot in teffi_scale_leave; a borrower
+ * empties it in return_processor. */
 static void move_deque(teffi_sched *sched, teffi_processor *p)
 {
     void *out[TEFFI_STEAL_MAX];
@@ -57,17 +58,17 @@ void teffi_scale_leave(teffi_worker *w)
         teffi_scale_clear(sched, p);
 }
 
-/* Take the processor of a worker that is parked or in a blocking region; a running one gives it up
- * in teffi_scale_leave(). idle_lock held. */
+/* Take the processor of a worker that is parked or in a blocking region; a running one leaves it in
+ * teffi_scale_leave(), a borrower in return_processor(). idle_lock held. */
 static void vacate_processor(teffi_processor *p)
 {
     teffi_worker *w = p->worker;
     if (w && (w->state == TEFFI_WORKER_PARKED || w->state == TEFFI_WORKER_BLOCKED))
-        (void)teffi_idle_lend(w);
+        (void)teffi_idle_take_processor(w);
 }
 
-/* Vacate and clear the processor, unless another thread has activated it meanwhile. A worker that
- * runs a turn keeps it until the turn ends, but the processor's groups and timers are moved now. */
+/* Vacate and clear the processor, unless another thread has activated it meanwhile. A running
+ * worker keeps it until teffi_scale_leave, but the deque's groups and the timers are moved now. */
 static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
 {
     pthread_mutex_lock(&sched->idle_lock);

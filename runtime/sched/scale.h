@@ -1,5 +1,5 @@
 /* scale.h - how many processors are in use, changed while they work.
- * Way:     a program -> exec op -> [scale] -> processors vacated or staffed; loop -> scale_leave
+ * Way:     a program -> exec op -> [scale] -> processors vacated or staffed; run -> scale_leave
  * Threads: any. The first n_active processors are in use.
  * Source:  yatp src/pool/spawn.rs; tikv/yatp issue 90: threads that went on working */
 #pragma once
@@ -19,6 +19,6 @@ void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p);
 void teffi_scale_clear(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_scale_leave - take w's processor from it, and clear the processor, unless it is active
- * again. The worker's loop then takes a free processor, for which no thread could be started, or
- * waits. */
+ * again. The worker's loop then takes a free processor (teffi_processor_find_free), or waits.
+ * in:   w, between turns, without deferred work. runs: on w's thread, using the processor. */
 void teffi_scale_leave(teffi_worker *w);

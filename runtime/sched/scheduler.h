@@ -26,14 +26,14 @@ typedef struct teffi_monitor {
     teffi_parker parker;              /* woken by any thread */
     uint64_t watched_ns;              /* when it last looked for long turns */
     bool reclaims;                    /* there is more to reclaim */
-    uint32_t seen_claims, seen_waits; /* of the poller, at the last tick */
-    size_t reclaimed_bytes;           /* freed to the allocator since it last trimmed its heap */
+    uint32_t seen_claims, seen_waits; /* poller->claims, sched->waits at the last tick */
+    size_t reclaimed_bytes;           /* freed to the allocator since its heap was last trimmed */
     teffi_contention contention;
 } teffi_monitor;
 
-/* A thread that is no worker and has borrowed a processor (borrow.c). Guarded by idle_lock. */
+/* A thread that is no worker and has borrowed a processor (borrow.c). */
 typedef struct teffi_borrow {
-    bool active;
+    bool active;                      /* guarded by idle_lock */
     teffi_parker left;                /* wakes the thread that stops the scheduler */
     _Alignas(64) teffi_worker worker; /* the worker that the thread acts as */
 } teffi_borrow;
@@ -44,7 +44,7 @@ struct teffi_sched {
     unsigned n_processors;
     unsigned threads_max;
     unsigned take_max;  /* groups taken from the global queue with the one to run */
-    bool runs_extended; /* there are hooks or a policy: run_extended in run.c */
+    bool runs_extended; /* hooks before, after, or a policy: run_extended in run.c */
     bool no_membarrier; /* the kernel has none: teffi_processor_use_begin uses an exchange */
     teff_sched_hooks hooks;
     teffi_exec_ops ops;           /* with the policy's ready */
@@ -60,24 +60,26 @@ struct teffi_sched {
     _Alignas(64) _Atomic uint32_t next_wheel; /* round robin, for timers set by other threads */
     _Atomic uint32_t n_backing_off;           /* workers */
     _Atomic uint32_t n_threads;               /* of workers; written under idle_lock */
-    _Atomic uint32_t n_active;     /* the first n_active processors are in use; as n_threads */
+    _Atomic uint32_t n_active;     /* the first n_active are in use; written under idle_lock */
     _Atomic bool has_system;       /* after ops->system; release: exec.system_fibers */
     teffi_poller *_Atomic poller;  /* NULL: none. Set once */
-    teffi_worker *_Atomic polling; /* waits in the poller, or handles its events; NULL: none does */
+    teffi_worker *_Atomic polling; /* waits in the poller, or handles the events of that wait; NULL:
+                                    * none does. Not set while a busy worker looks */
     _Atomic uint32_t waits;        /* how often a worker began to wait in the poller */
     const char *_Atomic refusal;   /* why a thread was refused, until the monitor has logged it */
-    teffi_runqueue queue;          /* the global one */
-    teffi_runqueue system_queue;   /* of the system thread */
+    teffi_runqueue queue;          /* the global one; it has a lock */
+    teffi_runqueue system_queue;   /* of the system thread; it has a lock */
     /* guarded by idle_lock */
     pthread_mutex_t idle_lock;
     teffi_worker_list in_state[TEFFI_WORKER_STATES];
-    teffi_worker **workers; /* never freed before the scheduler, also without a thread */
+    teffi_worker **workers; /* each is freed with the scheduler, even if it has no thread */
     unsigned n_workers, workers_room;
     bool stopping, monitor_asleep, refused_once;
+    /* see their types */
     teffi_borrow borrow;
     teffi_inbound_queue inbound;
     teffi_worker system;   /* the system thread; it never holds a processor */
-    teffi_monitor monitor; /* its thread's, except the parker */
+    teffi_monitor monitor; /* its thread's, except thread and parker */
 };
 
 /* teffi_sched_of - the scheduler that exec is the first field of. */

@@ -5,8 +5,8 @@
 #include "sched/retake.h"
 #include "sched/scale.h"
 
-/* out: this thread's worker, if it is one of this scheduler's and not in a blocking region. For
- * functions that are called through pointers (never inlined) and do not suspend. */
+/* out: this thread's worker, if it is one of this scheduler's and not in a blocking region; else
+ * NULL. For functions that are called through pointers (never inlined) and do not suspend. */
 static teffi_worker *own_unblocked_worker(teffi_sched *sched)
 {
     teffi_worker *w = teffi_own_worker;
@@ -46,7 +46,7 @@ push_displaced_and_end_use(teffi_worker *w, teffi_processor *p, teffi_group *old
     teffi_processor_use_end(w, was);
 }
 
-/* Push to the global queue. Wake an idle worker, and all workers that back off. */
+/* Push to the global queue. Wake a worker if one is needed, and all workers that back off. */
 static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_group *group)
 {
     teffi_runqueue_push(&sched->queue, group);
@@ -54,8 +54,8 @@ static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_gr
     teffi_back_off_end(sched);
 }
 
-/* Put the group into the LIFO slot; a group that was there goes to the deque. If w has lost its
- * processor, the group goes to the global queue. */
+/* Put the group into the LIFO slot; a group that was there goes to the deque. If w has no processor
+ * that it may use, the group goes to the global queue. */
 static void submit_here(teffi_worker *w, teffi_group *group)
 {
     uint32_t was = teffi_processor_use_begin(w);
@@ -112,7 +112,8 @@ void teffi_submit_ready_by_level(teffi_exec *exec, teffi_group *group)
         submit_global(sched, group);
 }
 
-/* All groups go to the global queue, so that the most urgent one is always found first. */
+/* All groups but those of the system thread go to the global queue, so that the most urgent one is
+ * found first. */
 void teffi_submit_ready_by_priority(teffi_exec *exec, teffi_group *group)
 {
     teffi_sched *sched = teffi_sched_of(exec);
@@ -190,7 +191,7 @@ void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
     teffi_processor *p = w ? set_timer_here(w, timer, due_ns) : NULL;
     if (!p)
         p = set_timer_elsewhere(sched, timer, due_ns);
-    if (!teffi_processor_is_active(sched, p)) /* deactivated meanwhile */
+    if (!teffi_processor_is_active(sched, p)) /* it was deactivated */
         teffi_scale_move_timers(sched, p);
 }
 

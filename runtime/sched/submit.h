@@ -1,6 +1,7 @@
 /* submit.h - what goes into the scheduler: READY groups, timers, deferred work.
  * Way:     a turn or other thread -> exec op -> [submit] -> a processor | the global queue -> wake
- * Threads: any. From a turn it goes to the processor of the turn's worker, if that may be used. */
+ * Threads: any. What a turn submits goes to the processor of its worker, if the worker may use it;
+ *          a group that the policy orders goes to the global queue. */
 #pragma once
 
 #include "group/deferred.h"
@@ -23,8 +24,8 @@ bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work);
  * meanwhile. For a worker that is about to leave its processor. runs: using the processor. */
 void teffi_submit_run_deferred(teffi_worker *w);
 
-/* teffi_submit_stealable - push a READY group to the worker's deque, open to thieves; a group that
- * the policy orders goes to the global queue.
+/* teffi_submit_stealable - push a READY group to the worker's deque, open to thieves; to the global
+ * queue if the policy orders the group, w may use no processor, or memory is out.
  * runs: on w's thread. */
 void teffi_submit_stealable(teffi_worker *w, teffi_group *group);
 

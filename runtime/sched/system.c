@@ -1,5 +1,5 @@
 /* system.c - a thread for system groups, so that no turn of a user's delays them. It never holds a
- * processor: what its turns make READY goes to the global queue, their timers to any wheel. */
+ * processor: other groups that its turns make READY go to the global queue, timers to any wheel. */
 #include "sched/submit.h"
 
 #include "base/bug.h"

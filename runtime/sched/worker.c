@@ -41,7 +41,7 @@ void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state)
     TAILQ_INSERT_HEAD(&w->sched->in_state[state], w, link);
 }
 
-void teffi_worker_hold(teffi_worker *w, teffi_processor *p)
+void teffi_worker_set_processor(teffi_worker *w, teffi_processor *p)
 {
     w->processor = p;
     atomic_store_explicit(&w->held, p ? (uint32_t)(p - w->sched->processors) + 1 : 0,
@@ -60,7 +60,7 @@ teffi_worker *teffi_worker_longest_in(const teffi_sched *sched, teffi_worker_sta
 
 /* ---- threads ---- */
 
-/* Grow the array of workers if it is full. out: false: memory is out. */
+/* Grow the array of workers if it is full. idle_lock held. out: false: memory is out. */
 static bool make_room_for_worker(teffi_sched *sched)
 {
     if (sched->n_workers < sched->workers_room)
@@ -115,11 +115,11 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
     char name[32];
     snprintf(name, sizeof name, "teff-w%u", w->number);
     w->searching = searching; /* before the start: the thread reads these fields */
-    teffi_worker_hold(w, p);
+    teffi_worker_set_processor(w, p);
     p->worker = w;
     if (teffi_thread_start(&w->thread, name, sched->worker_main, w)) {
         p->worker = NULL;
-        teffi_worker_hold(w, NULL);
+        teffi_worker_set_processor(w, NULL);
         teffi_worker_set_state(w, TEFFI_WORKER_VACANT);
         return refuse_thread(sched, "the system refused to start one");
     }
@@ -133,7 +133,7 @@ void teffi_workers_join_ended(teffi_sched *sched)
     pthread_mutex_lock(&sched->idle_lock);
     for (teffi_worker *w; (w = teffi_worker_latest_in(sched, TEFFI_WORKER_ENDED));) {
         pthread_mutex_unlock(&sched->idle_lock);
-        teffi_thread_join(&w->thread); /* unlocked: its last hook, a user's, may need the lock */
+        teffi_thread_join(&w->thread); /* unlocked: the thread may lock it before it ends */
         pthread_mutex_lock(&sched->idle_lock);
         teffi_worker_set_state(w, TEFFI_WORKER_VACANT);
     }

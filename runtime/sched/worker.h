@@ -1,5 +1,5 @@
 /* worker.h - M: a thread that runs groups while it holds a processor.
- * Way:     processor (staff) -> [worker] -> loop
+ * Way:     processor (staff) -> [worker] -> run (loop)
  * States:  teffi_worker_state
  * Threads: see the headings in the struct. A turn may lose its worker's processor (retake.h) and
  *          may resume on another worker.
@@ -15,7 +15,8 @@
 
 enum { TEFFI_THREADS_MIN = 2, TEFFI_THREADS_MAX = TEFF_THREAD_BORROWED };
 
-/* Guarded by idle_lock, as the list of the workers in each state. */
+/* Guarded by idle_lock, as the list of the workers in each state. A RUNNING worker has a processor,
+ * except the system thread, and a worker between teffi_scale_leave and teffi_regain_processor. */
 typedef enum teffi_worker_state {
     TEFFI_WORKER_RUNNING = 0,
     TEFFI_WORKER_PARKED,  /* holds a processor; idle */
@@ -25,7 +26,7 @@ typedef enum teffi_worker_state {
     TEFFI_WORKER_WAITING, /* in its turn, after a blocking region, for a processor */
     TEFFI_WORKER_SPARE,   /* between turns, without a processor */
     TEFFI_WORKER_ENDED,   /* its thread ends, because it was spare for long */
-    TEFFI_WORKER_VACANT,  /* its thread was joined */
+    TEFFI_WORKER_VACANT,  /* without a thread: it was joined, or did not start */
     TEFFI_WORKER_STATES
 } teffi_worker_state;
 
@@ -38,34 +39,38 @@ typedef struct teffi_watched {
 /* Turns in place (direct.c). */
 typedef struct teffi_direct_budget {
     uint64_t run;     /* the run that count and from_ms belong to */
-    uint32_t from_ms; /* coarse clock at that run's first turn in place */
-    unsigned count;
-    unsigned depth;  /* turns nested now */
-    unsigned unseen; /* turns since find.c last added them to lifo_picks, at a pick */
+    uint32_t from_ms; /* coarse clock at that run's first attempt */
+    unsigned count;   /* attempts, also those that ran no turn, see group/direct.h */
+    unsigned depth;   /* turns nested now */
+    unsigned unseen;  /* turns since find.c last added them to lifo_picks, at a pick */
 } teffi_direct_budget;
 
 struct teffi_worker {
     /* immutable */
     teffi_sched *sched;
-    uint32_t number; /* from 0; the hooks' argument thread */
+    uint32_t number; /* the hooks' argument thread: from 0; the borrower's: TEFF_THREAD_BORROWED;
+                      * the system thread, which calls no hooks: UINT32_MAX */
     /* any thread */
     teffi_poll_parker parker;
     /* written by its own thread; read by the monitor and dumps */
     _Atomic uintptr_t running;  /* the group of the innermost turn (group/warn.h). release: the
                                   * group's set-up; pairs with readers' acquire */
-    _Atomic uint64_t run;       /* that run's number: its processor's runs then. relaxed */
+    _Atomic uint64_t run;       /* that run's number: its processor's runs then; of the system
+                                 * thread: its own count. relaxed */
     _Atomic bool blocked;       /* in a blocking region */
-    _Atomic uint32_t held;      /* number of its processor; 0: none. With processor, any thread */
+    _Atomic uint32_t held;      /* number of its processor, from 1; 0: none. Written with the field
+                                 * processor: under idle_lock, by any thread */
     _Atomic bool backing_off;   /* see idle.h */
     _Atomic uint32_t in_region; /* preemptible: its turn may be interrupted */
     _Atomic uint32_t using_processor; /* pairs with retaken, see retake.h */
     /* written by others */
     _Atomic uint32_t retaken; /* by the monitor under idle_lock; cleared with a new processor, or
                                * when the retake is cancelled */
-    _Atomic uint32_t preempt; /* preemption request, by the monitor; cleared when a run begins */
+    _Atomic uint32_t preempt; /* preemption request, by the monitor, or by its own thread after a
+                               * turn in place has yielded; cleared when a run begins */
     /* own thread */
     teffi_processor *processor; /* changed under idle_lock; its thread reads it while using it */
-    bool searching;             /* while it is idle: written under idle_lock by its waker */
+    bool searching;             /* while idle or SPARE: written under idle_lock by its waker */
     bool refuses_deferred;      /* in teffi_submit_run_deferred: teffi_submit_defer returns false */
     bool adds_to_batch;         /* groups that it makes READY are added to the local batch */
     unsigned nested;            /* runs nested in waiting turns */
@@ -79,7 +84,7 @@ struct teffi_worker {
     struct teffi_timed_run *timed;       /* run.c: the run under way, with policy multilevel */
     uint64_t timed_ns;                   /* run time since the last adjust_levels */
     teffi_group *batch[TEFFI_STEAL_MAX]; /* groups on their way from one queue to another */
-    /* guarded by idle_lock */
+    /* guarded by idle_lock; thread is joined without it, and its tid is atomic */
     teffi_thread thread;
     teffi_worker_state state;
     TAILQ_ENTRY(teffi_worker) link; /* in the list of its state */
@@ -145,12 +150,14 @@ void teffi_worker_wake(teffi_worker *w);
 teffi_worker *teffi_worker_latest_in(const teffi_sched *sched, teffi_worker_state state);
 teffi_worker *teffi_worker_longest_in(const teffi_sched *sched, teffi_worker_state state);
 
-/* teffi_worker_hold - w holds p from now on; NULL: no processor. The caller sets p->worker. */
-void teffi_worker_hold(teffi_worker *w, teffi_processor *p);
+/* teffi_worker_set_processor - w holds p from now on; NULL: no processor. The caller sets
+ * p->worker. */
+void teffi_worker_set_processor(teffi_worker *w, teffi_processor *p);
 
 /* ---- threads ---- */
 
-/* teffi_worker_init - RUNNING, without a thread. in: w, zeroed. */
+/* teffi_worker_init - RUNNING, without a thread. idle_lock held, or no other thread knows sched.
+ * in: w, zeroed. */
 void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number);
 
 /* teffi_worker_start - start a thread that runs sched->worker_main with p. idle_lock held.
@@ -158,11 +165,12 @@ void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number);
  * out:  NULL: no thread was started, and p->worker may be NULL now; teffi_refusal_log logs why. */
 teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool searching);
 
-/* teffi_workers_join_ended - join threads that have ended; their workers become VACANT.
- * runs: the monitor. */
+/* teffi_workers_join_ended - join the threads of ENDED workers, which become VACANT.
+ * runs: the monitor, without idle_lock. */
 void teffi_workers_join_ended(teffi_sched *sched);
 
-/* teffi_workers_join_all, teffi_workers_free - after stopping was set and the monitor has ended. */
+/* teffi_workers_join_all - after stopping was set, and when the monitor has ended or did not start.
+ * teffi_workers_free - when all workers' threads were joined. */
 void teffi_workers_join_all(teffi_sched *sched);
 void teffi_workers_free(teffi_sched *sched);
 

@@ -46,7 +46,8 @@ PLANTS = {
     "poller-early": ("sched/poll.c", "    poller->wait(poller, 0);\n",
                      "    poller->wait(poller, 0);\n    teffi_poller_release(poller);\n"),
     # All workers are parked, nobody polls, and the monitor sleeps.
-    "poller-unwatched": ("sched/monitor.c", "(!teffi_poll_has(sched) ||", "(sched->exec.ops ||"),
+    "poller-unwatched": ("sched/monitor.c", "(!teffi_sched_has_poller(sched) ||",
+                         "(sched->exec.ops ||"),
     # All workers are in long turns, and no other thread is asked to poll.
     "poller-neglected": ("sched/poll.c",
                          "    if (none_looked && !woke)\n        poller->neglected(poller);\n",

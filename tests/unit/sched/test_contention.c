@@ -284,7 +284,7 @@ static void a_second_worker_is_woken_when_the_run_is_long(void **state)
     teffi_sched *sched = limited_sched(&exec);
     push(&holding); /* none runs: one is woken */
     WAIT_FOR(atomic_load(&inside) && parked(exec) == 1);
-    assert_false(teffi_none_idle(sched));
+    assert_false(teffi_none_idle_or_searching(sched));
     assert_true(teffi_enough_are_running(sched));
     push(&other);
     assert_int_equal(parked(exec), 1);
@@ -304,7 +304,7 @@ static void a_processor_without_a_worker_does_not_count(void **state)
     teffi_exec *exec;
     teffi_sched *sched = limited_sched(&exec);
     pthread_mutex_lock(&sched->idle_lock);
-    teffi_processor *p = teffi_idle_lend(teffi_idle_parked(sched));
+    teffi_processor *p = teffi_idle_take_processor(teffi_idle_parked(sched));
     pthread_mutex_unlock(&sched->idle_lock);
     assert_null(p->worker);
     push(&other);
