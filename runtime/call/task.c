@@ -54,7 +54,7 @@ static void handle_task_item(teffi_group *group, teffi_item *item)
     teff_ctx *ctx;
     bool ended;
     if (item->kind == ITEM_START) {
-        teffi_fiber_label(t->ctx.fiber, atomic_load_explicit(&t->label, memory_order_relaxed));
+        teffi_fiber_set_label(t->ctx.fiber, atomic_load_explicit(&t->label, memory_order_relaxed));
         ended = teffi_fiber_resume(t->ctx.fiber);
     } else if (item->kind == TEFFI_ITEM_CLOSURE) {
         teffi_closure_run(item);

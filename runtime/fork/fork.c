@@ -68,7 +68,7 @@ static void start_part(teffi_group *group, teffi_item *item)
     teffi_fiber *fiber = teffi_fiber_new(group->exec->fibers, run_part, p);
     (void)item;
     if (fiber) {
-        teffi_fiber_label(fiber, p->doing);
+        teffi_fiber_set_label(fiber, p->doing);
         resume_part(group, fiber);
         return;
     }
