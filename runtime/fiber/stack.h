@@ -17,7 +17,7 @@ struct teffi_fiber {
     teffi_fiber *next;      /* while free: the pool's or cache's list */
     teffi_fiber_pool *pool; /* immutable, like low and high */
     char *low, *high;       /* the usable stack; the guard is below low */
-    void *sp;               /* suspended: stack pointer; not begun: the fiber itself; running: NULL */
+    void *sp;               /* stack pointer, if suspended; not begun: the fiber; running: NULL */
     void *back;             /* while running: the resumer's stack pointer */
     void (*fn)(void *arg);
     void *arg;
