@@ -98,7 +98,7 @@ static teffi_task *take_task(teffi_home *home, bool system)
         return NULL;
     teffi_group_init(&t->group, home->exec, &task_ops);
     if (system) /* never changed back: a late signaller may still use the group */
-        teffi_group_make_system(&t->group);
+        teffi_group_set_system(&t->group);
     pthread_mutex_lock(&tasks->lock);
     t->next_of_all = tasks->all;
     tasks->all = t;
