@@ -14,7 +14,8 @@ typedef struct teffi_fiber_pool teffi_fiber_pool;
  * above a guard of 64 KiB. It has at most max stacks (0 = 32,768); each thread that has entered the
  * pool caches up to 64 free ones. On kernels before 6.13 all pools together have at most
  * TEFFI_GUARDS_MAX guards, besides the reserved ones, and a stack needs one.
- * out:  NULL: out of memory. All fibers must have ended before the pool is freed. */
+ * out:  NULL: out of memory. When the pool is freed, none of its fibers runs, and none is resumed
+ *       afterwards. */
 teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max);
 void teffi_fiber_pool_free(teffi_fiber_pool *pool);
 
@@ -74,9 +75,9 @@ bool teffi_fiber_may_preempt(const teffi_fiber *fiber, const void *frame);
 void teffi_fiber_set_label(teffi_fiber *fiber, const char *text);
 const char *teffi_fiber_doing(const teffi_fiber *fiber);
 
-/* teffi_fiber_joins - the current fiber's pointer to its forks that are not joined yet; NULL when
- * the fiber begins. Used by fork/fork.c only. */
+/* teffi_fiber_joins - the current fiber's pointer to its newest open join; NULL when the fiber
+ * begins. Used by fork/fork.c only, on a fiber. */
 void **teffi_fiber_joins(void);
 
-/* teffi_fiber_local - a pointer for whoever made the fiber; NULL when the fiber begins. */
+/* teffi_fiber_local - a pointer for the code that made the fiber; NULL when the fiber begins. */
 void **teffi_fiber_local(teffi_fiber *fiber);
