@@ -600,7 +600,7 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
         refuse_request(&s, err);
         return;
     }
-    teffi_fiber_label(s.fiber, method->name);
+    teffi_fiber_set_label(s.fiber, method->name);
     (void)teffi_fiber_resume(s.fiber);
 }
 
@@ -676,7 +676,7 @@ teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place)
     place->fiber = teffi_fiber_new(exec->fibers, in_place_main, place);
     if (!place->fiber)
         return TEFFI_TURN_NOT_STARTED;
-    teffi_fiber_label(place->fiber, place->method->name);
+    teffi_fiber_set_label(place->fiber, place->method->name);
     teffi_activation_stamp_use(place->act);
     teffi_group *outer = teffi_direct_enter(exec, &place->act->group);
     bool ended = teffi_fiber_resume(place->fiber);
@@ -725,7 +725,7 @@ teff_err teffi_turn_start_life(teffi_activation *act,
     if (!l.fiber)
         return TEFF_E_OVERLOADED;
     act->busy |= TEFFI_BUSY_LIFE;
-    teffi_fiber_label(l.fiber, act->type->info->name);
+    teffi_fiber_set_label(l.fiber, act->type->info->name);
     (void)teffi_fiber_resume(l.fiber);
     return TEFF_OK;
 }

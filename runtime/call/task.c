@@ -54,7 +54,7 @@ static void handle_task_item(teffi_group *group, teffi_item *item)
     teff_ctx *ctx;
     bool ended;
     if (item->kind == ITEM_START) {
-        teffi_fiber_label(t->ctx.fiber, atomic_load_explicit(&t->label, memory_order_relaxed));
+        teffi_fiber_set_label(t->ctx.fiber, atomic_load_explicit(&t->label, memory_order_relaxed));
         ended = teffi_fiber_resume(t->ctx.fiber);
     } else if (item->kind == TEFFI_ITEM_CLOSURE) {
         teffi_closure_run(item);
@@ -98,7 +98,7 @@ static teffi_task *take_task(teffi_home *home, bool system)
         return NULL;
     teffi_group_init(&t->group, home->exec, &task_ops);
     if (system) /* never changed back: a late signaller may still use the group */
-        teffi_group_make_system(&t->group);
+        teffi_group_set_system(&t->group);
     pthread_mutex_lock(&tasks->lock);
     t->next_of_all = tasks->all;
     tasks->all = t;

@@ -40,8 +40,9 @@ static inline void teffi_exceptions_leave(teffi_exceptions *own, const teffi_exc
     *own = *before;
 }
 
-/* Marks the calling function as the first one of its stack for unwinders, so that an exception
- * thrown by a function below it ends in std::terminate. Only in functions that are not inlined. */
+/* Marks the function that contains it as the first one of its stack for unwinders, so that an
+ * exception that leaves a function called by it ends in std::terminate. Only in functions that are
+ * not inlined. */
 #if defined(__x86_64__)
 #define TEFFI_UNWINDING_ENDS __asm__ volatile(".cfi_undefined %rip")
 #elif defined(__aarch64__)

@@ -21,7 +21,7 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_current(void)
  * so that no signal suspends the fiber meanwhile. */
 __attribute__((noinline, cold)) static void abort_in_region(teffi_fiber *fiber, const char *rule)
 {
-    teffi_fiber_region(fiber, false);
+    teffi_fiber_set_region(fiber, false);
     teffi_fatal_in(teffi_fiber_doing(fiber), rule);
 }
 
@@ -123,9 +123,9 @@ void teffi_fiber_suspend(teffi_fiber *fiber)
 
 /* ---- preemptible regions ---- */
 
-/* relaxed: only a signal handler on the same thread reads `region`. The fences keep the compiler
- * from moving the region's code out of it. */
-void teffi_fiber_region(teffi_fiber *fiber, bool on)
+/* relaxed: only the fiber itself, and a signal handler on its thread, read `region`. The fences
+ * keep the compiler from moving the region's code out of it. */
+void teffi_fiber_set_region(teffi_fiber *fiber, bool on)
 {
     atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&fiber->region, on, memory_order_relaxed);
@@ -148,7 +148,7 @@ void **teffi_fiber_local(teffi_fiber *fiber)
     return &fiber->local;
 }
 
-void teffi_fiber_label(teffi_fiber *fiber, const char *text)
+void teffi_fiber_set_label(teffi_fiber *fiber, const char *text)
 {
     fiber->label = text;
 }

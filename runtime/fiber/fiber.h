@@ -10,10 +10,12 @@
 typedef struct teffi_fiber teffi_fiber;
 typedef struct teffi_fiber_pool teffi_fiber_pool;
 
-/* teffi_fiber_pool_new - a pool of stacks of stack_bytes each (0 = 64 KiB), each above a guard of
- * 64 KiB. It holds at most max stacks (0 = 32,768); up to 64 free ones are cached by each thread
- * that has entered the pool. On kernels before 6.13 all pools together have TEFFI_GUARDS_MAX.
- * out:  NULL: out of memory. All fibers must have ended before the pool is freed. */
+/* teffi_fiber_pool_new - a pool of stacks of stack_bytes each (0 = 64 KiB; 256 KiB with ASan), each
+ * above a guard of 64 KiB. It has at most max stacks (0 = 32,768); each thread that has entered the
+ * pool caches up to 64 free ones. On kernels before 6.13 all pools together have at most
+ * TEFFI_GUARDS_MAX guards, besides the reserved ones, and a stack needs one.
+ * out:  NULL: out of memory. When the pool is freed, none of its fibers runs, and none is resumed
+ *       afterwards. */
 teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max);
 void teffi_fiber_pool_free(teffi_fiber_pool *pool);
 
@@ -27,52 +29,55 @@ bool teffi_fiber_pool_reclaim(teffi_fiber_pool *pool, uint64_t now_ns);
 
 /* teffi_fiber_thread_enter, _leave - give this thread a cache of hot stacks until leave, and, until
  * the thread ends, an alternate signal stack so that a stack overflow can be reported. Optional; a
- * thread calls them around its work as a worker. Call leave before the pool is freed.
- * out:  of enter: true: this thread has never entered a pool before. */
+ * thread calls them around its work as a worker. A thread is in one pool at a time. Call leave
+ * before the pool is freed.
+ * out:  of enter: true: this thread had never entered a pool before. */
 bool teffi_fiber_thread_enter(teffi_fiber_pool *pool);
 void teffi_fiber_thread_leave(void);
 
 /* teffi_fiber_new - a fiber that runs fn(arg) from its first resume on. Its floating-point control
  * words (rounding mode) are those of the thread that made the pool.
- * out:  NULL: memory, guards or the pool's stacks are used up. The fiber returns to the pool when
- *       fn returns. */
+ * out:  NULL: memory, guards or the pool's stacks are used up. The resume in which the fiber ends
+ *       returns it to the pool. */
 teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool, void (*fn)(void *arg), void *arg);
 
 /* teffi_fiber_resume - run the fiber until it suspends or ends. The caller is on a thread's own
  * stack or in another fiber; suspend returns to the caller.
- * out:  true: fn has returned and the fiber is gone; false: it suspended. */
+ * out:  true: fn has returned, or teffi_fiber_exit was called, and the fiber is gone; false: it
+ *       suspended. */
 bool teffi_fiber_resume(teffi_fiber *fiber);
 
 /* teffi_fiber_suspend - switch back to the fiber's resumer. Only from inside that fiber. Returns
  * when the fiber is resumed again, maybe on another thread. */
 void teffi_fiber_suspend(teffi_fiber *fiber);
 
-/* teffi_fiber_exit - end the current fiber without returning from fn. Nothing is unwound: resources
- * held by its stack frames are not released. */
+/* teffi_fiber_exit - end the current fiber without returning from fn; only on a fiber. Nothing is
+ * unwound: resources held by its stack frames are not released. */
 _Noreturn void teffi_fiber_exit(void);
 
 /* teffi_fiber_current - the fiber that this thread runs, NULL on a thread's own stack. Never
  * inlined: compilers must not cache the result over a suspend. */
 teffi_fiber *teffi_fiber_current(void);
 
-/* teffi_fiber_region - begin (on) or end a preemptible region of the current fiber. In a region a
- * signal handler may suspend the fiber at any instruction, and the fiber may continue on another
- * thread. So its code must not suspend by itself or use thread-local variables. */
-void teffi_fiber_region(teffi_fiber *fiber, bool on);
+/* teffi_fiber_set_region - begin (on) or end a preemptible region of the current fiber. In a region
+ * a signal handler may suspend the fiber at any instruction, and the fiber may continue on another
+ * thread. So its code must not suspend by itself or use thread-local variables: suspending, or
+ * ending the fiber, aborts the process. */
+void teffi_fiber_set_region(teffi_fiber *fiber, bool on);
 
 /* teffi_fiber_may_preempt - for a signal handler: is the current fiber in a region, and does the
  * handler run on that fiber's stack? in: frame, an address in the handler's frame. */
 bool teffi_fiber_may_preempt(const teffi_fiber *fiber, const void *frame);
 
-/* teffi_fiber_label - set what the fiber is doing ("words.Word.Add"), for error reports; text is
- * borrowed until the next label or the fiber's end.
+/* teffi_fiber_set_label - set what the fiber is doing ("words.Word.Add"), for error reports; text
+ * is borrowed until the next label or the fiber's end.
  * teffi_fiber_doing - that text; "a turn" if none was set. */
-void teffi_fiber_label(teffi_fiber *fiber, const char *text);
+void teffi_fiber_set_label(teffi_fiber *fiber, const char *text);
 const char *teffi_fiber_doing(const teffi_fiber *fiber);
 
-/* teffi_fiber_joins - the current fiber's pointer to its forks that are not joined yet; NULL when
- * the fiber begins. Used by fork/fork.c only. */
+/* teffi_fiber_joins - the current fiber's pointer to its newest open join; NULL when the fiber
+ * begins. Used by fork/fork.c only, on a fiber. */
 void **teffi_fiber_joins(void);
 
-/* teffi_fiber_local - a pointer for whoever made the fiber; NULL when the fiber begins. */
+/* teffi_fiber_local - a pointer for the code that made the fiber; NULL when the fiber begins. */
 void **teffi_fiber_local(teffi_fiber *fiber);

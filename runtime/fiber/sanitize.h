@@ -1,4 +1,5 @@
-/* sanitize.h - tells ASan, TSan and Valgrind about fiber stacks; empty in a plain build.
+/* sanitize.h - tells ASan, TSan and Valgrind about fiber stacks. A plain build has only Valgrind's
+ * part, if Valgrind's header was found.
  * Way:     fiber.c, stack.c -> [sanitize] -> the tools' own headers
  * Source:  sanitizer/common_interface_defs.h, sanitizer/tsan_interface.h, valgrind/valgrind.h */
 #pragma once
@@ -83,7 +84,8 @@ static inline void teffi_san_reset(teffi_fiber *fiber)
 
 /* TSan records each function's entry and exit on the current shadow stack. A non-inlined function
  * that announces a switch would enter on one shadow stack and exit on the other; after a stack that
- * is left for good the resumer's would lack an entry. So the two functions below are inlined. */
+ * is left for good the resumer's would lack an entry. So teffi_san_before_enter and
+ * teffi_san_before_leave are always inlined. */
 #define TEFFI_SAN_INLINE static inline __attribute__((always_inline))
 
 /* Announces a switch to the fiber. Called on the resumer's stack, before the switch. */

@@ -39,14 +39,14 @@ typedef struct region {
 
 struct teffi_fiber_pool {
     size_t stack_bytes, max; /* immutable */
-    bool reserved;           /* immutable: may use the reserved guards */
+    bool reserved;           /* immutable once a stack is made: may use the reserved guards */
     uint64_t control;        /* immutable */
     pthread_mutex_t lock;    /* guards the rest */
     teffi_fiber *free;
     _Atomic size_t n_free; /* relaxed: a hint to readers without the lock */
     size_t least, spare;   /* minimum of n_free since looked_ns; how many to decommit */
     uint64_t looked_ns;    /* when spare was computed last */
-    char **decommitted;    /* low of each decommitted stack; with room for all stacks */
+    char **decommitted;    /* low of each decommitted stack; with room for all that are made */
     size_t n_decommitted;
     size_t made;          /* stacks ever made */
     region *regions;      /* newest first */
@@ -149,7 +149,7 @@ static teffi_fiber *init_fiber_at(teffi_fiber_pool *pool, char *low)
     return fiber;
 }
 
-/* lock held. Makes a stack in the newest region, or in another one if that is full. out: NULL: no
+/* lock held. Makes a stack in the newest region, or in a new one if that is full. out: NULL: no
  * memory or guard, or the pool has its maximum. */
 static teffi_fiber *new_stack(teffi_fiber_pool *pool)
 {

@@ -1,6 +1,7 @@
 /* stack.h - inside a fiber: its fields, the pool of stacks, the switch between two.
  * Way:     fiber.c, thread.c -> [stack] -> os/pages; [switch] -> switch_x86_64.S | switch_aarch64.S
- * Threads: only the thread that runs or resumes a fiber uses its fields. */
+ * Threads: a fiber's fields belong to the thread that runs or resumes it; while it is suspended, to
+ *          its owner. */
 #pragma once
 
 #include <stdatomic.h>
@@ -16,7 +17,7 @@ struct teffi_fiber {
     teffi_fiber *next;      /* while free: the pool's or cache's list */
     teffi_fiber_pool *pool; /* immutable, like low and high */
     char *low, *high;       /* the usable stack; the guard is below low */
-    void *sp;               /* while suspended: stack pointer; the fiber itself: not begun */
+    void *sp;               /* stack pointer, if suspended; not begun: the fiber; running: NULL */
     void *back;             /* while running: the resumer's stack pointer */
     void (*fn)(void *arg);
     void *arg;
@@ -60,12 +61,13 @@ static inline teffi_fiber *teffi_stack_take_hot(const teffi_fiber_pool *pool)
     return fiber;
 }
 
-/* teffi_stack_give - return a stack to its pool; not while running on it. Called after
- * teffi_stack_keep has returned false. */
+/* teffi_stack_give - after teffi_stack_keep has returned false: return a stack to its pool, or, if
+ * this thread's cache is full, to the cache, half of which then goes to the pool. Not while running
+ * on that stack. */
 void teffi_stack_give(teffi_fiber *fiber);
 
-/* teffi_stack_keep - return a stack to this thread's cache. out: false: the cache is full, or
- * another pool's. Only functions that are never inlined may call it. */
+/* teffi_stack_keep - return a stack to this thread's cache. out: false: the cache is full, or this
+ * thread has none for the stack's pool. Only functions that are never inlined may call it. */
 static inline bool teffi_stack_keep(teffi_fiber *fiber)
 {
     teffi_stacks *own = &teffi_own_stacks;
@@ -86,7 +88,7 @@ void teffi_stacks_end(void);
 
 /* teffi_switch - save the callee-saved registers and the floating-point control words on this
  * stack, and its stack pointer in *save. Continue on the stack whose pointer is load, saved in the
- * same way. Returns when another switch loads *save. */
+ * same way. Returns when another switch loads *save, or teffi_fiber_main returns it. */
 void teffi_switch(void **save, void *load);
 
 /* teffi_switch_first - as teffi_switch, to a new stack, where it calls teffi_fiber_main(top).

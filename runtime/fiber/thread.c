@@ -18,7 +18,7 @@ static struct sigaction before; /* the handler that was installed before ours */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t stack_key; /* its destructor frees the signal stack of a thread that ends */
 static bool has_stack_key;      /* without it that stack is leaked */
-static TEFFI_LOCAL bool has_entered; /* a pool, before now */
+static TEFFI_LOCAL bool has_entered; /* this thread has entered a pool before */
 
 /* One writev, so that lines of several threads do not mix. */
 static void write_report(const char *what, const char *where)

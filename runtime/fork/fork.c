@@ -12,8 +12,8 @@
 #include "sched/submit.h"
 
 /* count: one for each part that has not ended, plus one for the turn while it does not wait. To
- * wait, the turn yields; then its worker, on the worker's own stack, subtracts the turn's one. So
- * the thread that brings the count to zero finds the turn's fiber suspended. */
+ * wait, the turn yields; then its worker, no longer on the turn's stack, subtracts the turn's one.
+ * So the thread that brings the count to zero finds the turn's fiber suspended. */
 typedef struct join {
     _Atomic uint32_t count;  /* see above; 0 before the first fork */
     uint32_t forked;         /* the turn's: not 0 after the first fork */
@@ -33,7 +33,7 @@ typedef struct part {
     void *arg;
     join *join;
     const char *doing; /* the turn's, for reports */
-    uint32_t used;     /* group.used of the part and of the turn, as it was at the fork */
+    uint32_t used;     /* group.used of the turn at the fork; the part's began with it */
 } part;
 
 static join *join_of(teff_join *j)
@@ -68,7 +68,7 @@ static void start_part(teffi_group *group, teffi_item *item)
     teffi_fiber *fiber = teffi_fiber_new(group->exec->fibers, run_part, p);
     (void)item;
     if (fiber) {
-        teffi_fiber_label(fiber, p->doing);
+        teffi_fiber_set_label(fiber, p->doing);
         resume_part(group, fiber);
         return;
     }
@@ -131,7 +131,8 @@ static void close_join(join *j)
         above->outer = j->outer;
 }
 
-/* Make a part of the turn that runs now, and count it in j. out: NULL: memory is out. */
+/* Make a part of the turn that runs now, and count it in j; the first one opens j.
+ * out:  NULL: memory is out. */
 static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg)
 {
     part *p = malloc(sizeof *p);

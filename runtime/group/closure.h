@@ -1,4 +1,4 @@
-/* closure.h - a work item that is a function call: in a group's turn, or in the null group's.
+/* closure.h - a work item that is a function call: in a turn of some group, or of the null group.
  * Way:     teff_post -> [closure] -> a group's queue -> fn(arg)
  * Threads: push: any. fn runs in a turn of the group, on a worker; it must not wait.
  * Source:  Orleans' src/Orleans.Runtime/Scheduler/ClosureWorkItem.cs */
@@ -9,8 +9,8 @@
 enum { TEFFI_ITEM_CLOSURE = 101 }; /* item.kind: for teffi_closure_run */
 
 /* teffi_closure_push - queue the call fn(arg) behind the group's other items.
- * in:   group, whose handler takes TEFFI_ITEM_CLOSURE: an activation, system target, task, or an
- *       executor's null group. Its memory lives until this function has returned.
+ * in:   group, whose handler takes TEFFI_ITEM_CLOSURE: an activation, process, system target, task,
+ *       or an executor's null group. Its memory lives until this function has returned.
  * errs: TEFF_E_NOMEM; TEFF_E_CLOSED: the group is COMPLETE. */
 TEFF_MUST_USE teff_err teffi_closure_push(teffi_group *group, void (*fn)(void *arg), void *arg);
 

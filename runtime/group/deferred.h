@@ -14,7 +14,8 @@ typedef struct teffi_deferred {
     struct teffi_deferred *next; /* link in the list */
 } teffi_deferred;
 
-/* teffi_deferred_push - add work to a list. runs: any thread. out: true: the list was empty. */
+/* teffi_deferred_push - add work, which is in no list, to a list. runs: any thread. out: true: the
+ * list was empty. */
 static inline bool teffi_deferred_push(teffi_deferred *_Atomic *list, teffi_deferred *work)
 {
     teffi_deferred *head = atomic_load_explicit(list, memory_order_relaxed);
@@ -27,7 +28,7 @@ static inline bool teffi_deferred_push(teffi_deferred *_Atomic *list, teffi_defe
     return !head;
 }
 
-/* teffi_deferred_run_all - empty the list, then run all work that was in it. */
+/* teffi_deferred_run_all - empty the list, then run all work that was in it, the newest first. */
 static inline void teffi_deferred_run_all(teffi_deferred *_Atomic *list)
 {
     /* acquire: pairs with teffi_deferred_push */

@@ -32,6 +32,8 @@
  *    urgent than the outer one. */
 enum { TEFFI_DIRECT_DEPTH = 16, TEFFI_DIRECT_MAX = 256, TEFFI_DIRECT_ASYNC_MS = 5 };
 
+/* Called by the functions below, which say what may, enter and leave do. yielded ends the claim of
+ * a group whose turn in place has yielded, and queues the group as teffi_direct_done says. */
 typedef struct teffi_direct_ops {
     bool (*may)(teffi_exec *exec, bool async);
     teffi_group *(*enter)(teffi_exec *exec, teffi_group *group);
@@ -41,8 +43,9 @@ typedef struct teffi_direct_ops {
 
 /* teffi_direct_may - may the turn that runs here run another one in place? This call may make the
  * turn yield, and resume on another thread.
- * in:   async: the outer turn does not await the result at once. Then the answer is false after
- *       TEFFI_DIRECT_ASYNC_MS of a run, so that long work is spread over the workers. */
+ * in:   async: the outer turn does not await the result at once. Then the answer is false once
+ *       TEFFI_DIRECT_ASYNC_MS have passed since the first such question in this run, so that long
+ *       work is spread over the workers. */
 static inline bool teffi_direct_may(teffi_exec *exec, bool async)
 {
     return exec->ops->direct && exec->ops->direct->may(exec, async);
@@ -63,8 +66,9 @@ static inline void teffi_direct_leave(teffi_exec *exec, teffi_group *outer)
 }
 
 /* teffi_direct_done - end the claim. If items were pushed meanwhile, the group is queued; if its
- * turn has yielded, it is queued behind all others, or waits for teffi_group_go_on. Another worker
- * may own the group when this returns. */
+ * turn has yielded, it is queued, behind all others unless the turn has forked, or waits for
+ * teffi_group_go_on. When this returns, another worker may own the group, or, if it was COMPLETE,
+ * its memory may be freed. */
 static inline void teffi_direct_done(teffi_exec *exec, teffi_group *group)
 {
     if (teffi_group_yielded(group))

@@ -11,8 +11,10 @@
 
 struct teffi_fiber_pool;
 
-/* A timer lives in its owner; zeroed = not set. fire runs once per set, on some worker, without
- * locks held; it must be short (it pushes an item). The timer may be set again from inside fire. */
+/* A timer lives in its owner; zeroed = not set. fire runs once per set, unless it is cancelled: on
+ * some worker or, when that is late, on the monitor's thread, without locks held. It must be short
+ * (it pushes an item), and may set the timer again. The executor does not use the timer after it
+ * has called fire. */
 typedef struct teffi_timer {
     void (*fire)(struct teffi_timer *timer);
     uint64_t due_ns;
@@ -27,29 +29,31 @@ struct teffi_deferred;
 struct teffi_inbound;
 
 typedef struct teffi_exec_ops {
-    /* A group became READY. Any thread. From a worker's own turn it goes to that worker's queue. */
+    /* A group became READY. Any thread. From a worker's turn it goes to that worker's queue, unless
+     * the policy orders it or it is a system group. */
     void (*ready)(teffi_exec *exec, teffi_group *group);
     /* Set a timer that is not set; fire runs at due_ns (mono) or soon after. Any thread. */
     void (*timer_set)(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);
     /* Cancel a timer. out: true: it was set and will not fire; false: it is not set, or fire has
-     * run or is running. */
+     * run, is running, or is about to run on another thread. */
     bool (*timer_cancel)(teffi_exec *exec, teffi_timer *timer);
     /* Call work->run when this worker finds no group in any queue, before it blocks or parks, or
      * soon if it always finds one; at the latest when the executor has stopped. in: work, not
-     * deferred yet (deferred.h). out: false: this thread is no worker, so the caller does the work.
-     * May be NULL. */
+     * deferred yet (deferred.h). out: false: this thread is no worker, or may not use a processor
+     * now, so the caller does the work. May be NULL. */
     bool (*defer)(teffi_exec *exec, struct teffi_deferred *work);
     /* Run a batch of received messages once, and release it (inbound.h). A worker runs it here, and
      * the groups that become READY are its local batch. Another thread borrows the processor of a
      * parked worker and runs the batch and those groups, which may take as long as any turn; if
-     * none is parked, a long batch is left to a worker. NULL: the caller runs the batch. */
+     * that is not possible, a long batch is left to a worker, and this thread runs a short one.
+     * NULL: the caller runs the batch, and does not release it. */
     void (*inbound)(teffi_exec *exec, struct teffi_inbound *batch);
     /* Workers that find no group wait in poller instead of sleeping, one at a time, and busy ones
-     * look at it. Once, before its first event. in: poller, in use until stop. Any thread. NULL:
-     * nobody waits in it. */
+     * look at it. Called once, before the poller's first event. in: poller, in use until stop. Any
+     * thread. NULL: no worker waits in it. */
     void (*poll)(teffi_exec *exec, teffi_poller *poller);
     /* Around a call that blocks the thread (a store driver, a system call): others get its
-     * processor. */
+     * processor. May be nested. blocking_end may suspend the turn. */
     void (*blocking_begin)(teffi_exec *exec);
     void (*blocking_end)(teffi_exec *exec);
     /* Called again and again by a thread that is no worker, until its wait is over. The simulator,
@@ -58,7 +62,8 @@ typedef struct teffi_exec_ops {
     /* From a turn that waits on a worker's own stack: run one other READY group, nested.
      * out: false: there is none, or the turn may not, or runs are nested too deep. May be NULL. */
     bool (*run_nested)(teffi_exec *exec);
-    /* The processor that this thread holds now: 1 .. exec->workers; 0 = none. May be NULL. */
+    /* The processor that this thread holds now: 1 .. exec->workers; 0 = none, or in a blocking
+     * region. May be NULL. */
     unsigned (*worker)(teffi_exec *exec);
     /* Run groups on n of exec->workers processors from now on. Turns under way go on; groups and
      * timers of deactivated processors move to active ones. Any thread. errs: TEFF_E_INVALID (0, or
@@ -79,14 +84,15 @@ typedef struct teffi_exec_ops {
     teff_err (*system)(teffi_exec *exec);
     /* Report workers, processors and queues as lines, to fn(arg). Any thread. May be NULL. */
     void (*dump)(teffi_exec *exec, teff_line_fn *fn, void *arg);
-    /* Stop and join all workers: no group runs and no timer fires any more. Queues and stacks keep
-     * their memory until free. Not from a worker. NULL: nothing runs by itself. */
+    /* Stop and join all workers, then run the deferred work and the queued batches that are left:
+     * afterwards no group runs and no timer fires. Queues and stacks keep their memory until free.
+     * Not from a worker. NULL: nothing runs by itself. */
     void (*stop)(teffi_exec *exec);
     /* Call stop if that has not been done, and free exec. Not from a worker. */
     void (*free)(teffi_exec *exec);
 } teffi_exec_ops;
 
-enum { TEFFI_REPOLLS_MAX = 5 }; /* two groups may push to each other for ever */
+enum { TEFFI_REPOLLS_MAX = 5 }; /* a limit, since two groups may push to each other for ever */
 
 struct teffi_exec {
     const teffi_exec_ops *ops;
@@ -101,8 +107,8 @@ struct teffi_exec {
     teffi_group null_group; /* for closures of no other group (closure.h) */
 };
 
-/* teffi_coarse_ms - the platform's clock in ms, late by a tick of the monitor at most; 0: not
- * known, for example while all workers are parked. relaxed: a late value does no harm. */
+/* teffi_coarse_ms - the platform's clock in ms, modulo 2^32, late by about a tick of the monitor;
+ * 0: not known, for example while all workers are parked. relaxed: a late value does no harm. */
 static inline uint32_t teffi_coarse_ms(const teffi_exec *exec)
 {
     return atomic_load_explicit(&exec->coarse_ms, memory_order_relaxed);
@@ -115,7 +121,8 @@ static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
 }
 
 /* teffi_exec_check_delay - log if item, which is about to be handled, waited too long. The
- * comparison is signed, so that a clock that is 0 (not known) or behind at_ms causes no warning. */
+ * comparison is signed, so that a clock that is 0 (not known, while at_ms is below 2^31) or behind
+ * at_ms causes no warning. */
 static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *item)
 {
     teffi_exec *exec = group->exec;

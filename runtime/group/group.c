@@ -112,7 +112,7 @@ static inline teffi_item *group_take_all(teffi_group *group, unsigned new_state)
         oldest = newest;
         newest = older;
     }
-    uint32_t warn = group->exec->warn.queue_warn; /* 0: an executor that warns of nothing */
+    uint32_t warn = group->exec->warn.queue_warn; /* 0: warn was not initialized */
     if (n > warn && warn)
         teffi_warn_long_queue(group, n);
     return oldest;
@@ -131,7 +131,7 @@ static __attribute__((noinline)) void take_first_batch(teffi_group *group)
 }
 
 /* Begin a run, by the group's only owner. out: false: there is nothing to handle. A COMPLETE group
- * may still have items. */
+ * may still have items. acquire: the effects of earlier runs; pairs with group_rest. */
 static inline bool group_start(teffi_group *group)
 {
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_acquire);
@@ -166,8 +166,8 @@ static inline bool group_stop_running(teffi_group *group)
     return true;
 }
 
-/* RUNNING -> IDLE or BLOCKED. out: false: the group is still RUNNING, since an item was pushed, or
- * it is COMPLETE. */
+/* RUNNING -> IDLE or BLOCKED; head is empty, or the group is COMPLETE. out: false: the group is
+ * still RUNNING, since an item was pushed, or it is COMPLETE. */
 static inline bool group_rest(teffi_group *group)
 {
     uintptr_t word = READY;
@@ -191,7 +191,7 @@ typedef struct group_run {
     unsigned items_max;
     uint64_t until_ns;
     unsigned done;    /* items handled */
-    unsigned repolls; /* batches taken from the word since the run began */
+    unsigned repolls; /* batches that group_take_more has taken */
     unsigned look;    /* the value of done at the next look at the coarse clock */
     uint32_t coarse;  /* the coarse clock at the last look */
     bool again;       /* the group is still READY */
@@ -206,7 +206,8 @@ static inline void group_charge(teffi_group *group, const group_run *run)
 }
 
 /* Take the next batch, after group_rest has failed. out: false: the run ends, since the group is
- * COMPLETE and all items were handled, or the run has taken enough batches. */
+ * COMPLETE and all items were handled (then ops->ended was called, and the group may be gone), or
+ * the run has taken enough batches. */
 static inline bool group_take_more(teffi_group *group, group_run *run)
 {
     if (is_complete(group)) {
@@ -233,8 +234,8 @@ static inline bool group_refill(teffi_group *group, group_run *run)
 /* Has the run used its items or its quantum? Reads the coarse clock only after 2, 4, 8, 16 items,
  * then every 16; the platform's clock (40 ns) only if the coarse one has advanced or is not known.
  * Between two checks the number of items at most doubles. So if all items take equally long, a run
- * exceeds its quantum by at most the time until its last check, and one coarse tick. */
-static inline bool budget_used(teffi_group *group, group_run *run)
+ * exceeds its quantum by at most the time until its last check but one, and one coarse tick. */
+static inline bool budget_is_used(teffi_group *group, group_run *run)
 {
     if (run->done >= run->items_max)
         return true;
@@ -255,14 +256,14 @@ void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn)
     group->head = &turn->item;
 }
 
-/* Resume the turn that has yielded; it is the group's first item. */
+/* Resume the turn that has yielded, which is the group's first item. */
 static inline void group_resume(teffi_group *group)
 {
     group->ops->resume(group, teffi_container(group_pop(group), teffi_yielded_turn, item)->fiber);
 }
 
-/* End a run or claim whose turn has yielded, so that the turn is the first item. out: true: the
- * group is READY; false (`stays` is set): it stays RUNNING until teffi_group_go_on. */
+/* End a run or claim whose turn has yielded and is the group's first item. out: true: the group
+ * is READY; false (`stays` is set): it stays RUNNING until teffi_group_go_on. */
 static inline bool end_yielded_run(teffi_group *group)
 {
     return !teffi_container(group->head, teffi_yielded_turn, item)->stays &&
@@ -304,7 +305,7 @@ static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_grou
         }
         if (!group->head && !group_refill(group, run))
             return run->done << 1 | run->again;
-        if (run->done && budget_used(group, run)) {
+        if (run->done && budget_is_used(group, run)) {
             group_charge(group, run);
             return run->done << 1 | group_stop_running(group);
         }

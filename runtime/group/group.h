@@ -2,7 +2,7 @@
  * Way:     process/, grains/activation -> [group] -> exec (run queues, workers) -> ops->handle
  * States:  IDLE -push-> READY -a worker-> RUNNING -no items-> IDLE; RUNNING -budget used-> READY.
  *          BLOCKED is IDLE for a process that waits; COMPLETE refuses pushes, until reuse.
- * Threads: push: any. handle: one worker at a time; each run sees all that was done before it.
+ * Threads: push: any. handle: one worker at a time; each run sees what the runs before it did.
  * Source:  Orleans' src/Orleans.Runtime/Scheduler/WorkItemGroup.cs; yatp's src/task/future.rs */
 #pragma once
 
@@ -29,11 +29,11 @@ typedef struct teffi_group_ops {
     /* The group is COMPLETE, its last item was handled, and the executor does not refer to it any
      * more: its memory may be freed. May be NULL. */
     void (*ended)(teffi_group *group);
-    /* Resume the fiber of a turn that yielded, then do what handle does after a turn. handle is not
-     * called before that. After resuming a fiber, handle and resume must return at once if
-     * teffi_group_yielded. NULL: the group's turns cannot yield. */
+    /* Resume the fiber of a turn that yielded, then do what handle does after a turn. While a turn
+     * has yielded, handle is not called. After resuming a fiber, handle and resume must return at
+     * once if teffi_group_yielded. NULL: the group's turns cannot yield. */
     void (*resume)(teffi_group *group, struct teffi_fiber *fiber);
-    /* In a turn of a group that was evicted from the run queue (sched/policy/priority.h): drop this
+    /* In a run of a group that was evicted from the run queue (sched/policy/priority.h): drop this
      * item if possible. out: true: it was dropped, with an error to its sender; false: it will be
      * handled. NULL: the group has no priority: it comes before all others, and is never
      * evicted. */
@@ -54,7 +54,7 @@ typedef enum teffi_group_state {
 
 /* One word holds the state and the newest pushed item, so that queue and state always agree, and
  * each transition is one CAS. The word encodes READY and RUNNING as "owned"; the flag running tells
- * them apart, for reports. Ownership passes from the pusher that took the group out of IDLE to a
+ * them apart, for reports. Ownership passes from the pusher that took the group out of rest to a
  * run queue to a worker. Only the owner uses head; other threads only append to the word. When a
  * run has no items left, it takes the ones that were pushed meanwhile, up to exec.repolls_max
  * times; then the group is READY again. */
@@ -70,7 +70,7 @@ struct teffi_group {
     bool evicted : 1;        /* the owner's; set by the run queue, under its lock */
     bool shares : 1;         /* the owner's: used is the number of an account */
     bool blocked : 1;        /* the owner's: at rest the group is BLOCKED, not IDLE */
-    bool system;             /* immutable once pushed to, see teffi_group_make_system */
+    bool system;             /* immutable once pushed to, see teffi_group_set_system */
     _Atomic bool running;    /* written by the owner; for teffi_group_state_of */
 };
 
@@ -83,9 +83,9 @@ typedef struct teffi_meter {
 /* teffi_group_init - IDLE and empty. in: ops, constant; exec, borrowed. */
 void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_group_ops *ops);
 
-/* teffi_group_make_system - after init: this group's work keeps the silo in its cluster. It runs on
- * the executor's system thread, if there is one (exec ops->system). */
-static inline void teffi_group_make_system(teffi_group *group)
+/* teffi_group_set_system - after init, before the first push: this group's work keeps the silo in
+ * its cluster. It runs on the executor's system thread, if there is one (exec ops->system). */
+static inline void teffi_group_set_system(teffi_group *group)
 {
     group->system = true;
 }
@@ -100,16 +100,18 @@ void teffi_group_init_complete(teffi_group *group);
  * order in which pushes took effect.
  * in:   item, moves to the group, whose memory must live until the push has returned.
  * out:  false: the group is COMPLETE and the item is still the caller's.
- * runs: any thread, also in handle of the same group. Never blocks. */
+ * runs: any thread, also in handle of the same group. It takes only the executor's locks, so it is
+ *       allowed under locks that come before them (ARCHITECTURE, "Lock order"). */
 bool teffi_group_push(teffi_group *group, teffi_item *item);
 
 /* teffi_group_run_counted - handle the queued items: for executors, after taking the group off a
  * run queue.
  * in:   items_max; until_ns, end of the quantum (mono; 0 = none).
- * out:  twice the number of items that it handled, plus one if the group is still READY, to be
- *       queued behind all others. Else do not touch it any more: it is IDLE, COMPLETE (its memory
- *       may be freed), or has another owner.
- * runs: on a worker's own stack. */
+ * out:  twice the number of items that it handled, without a turn that it resumed, plus one if the
+ *       group is still READY, or COMPLETE with items left: to be queued behind all others. Else do
+ *       not touch it any more: it is at rest, COMPLETE (its memory may be freed), RUNNING until
+ *       teffi_group_go_on, or has another owner.
+ * runs: the group's owner, on its thread's own stack. */
 unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns);
 
 /* teffi_group_run - as teffi_group_run_counted. out: true: the group is still READY. */
@@ -135,7 +137,7 @@ typedef struct teffi_yielded_turn {
 #define TEFFI_ITEM_YIELDED UINT32_MAX
 
 /* teffi_group_yield - make turn the group's first item. The next run of the group then resumes the
- * fiber. runs: in handle or resume, on the fiber, just before the fiber is suspended. */
+ * fiber. runs: in handle, resume or a claim, on the fiber, just before the fiber is suspended. */
 void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn);
 
 /* teffi_group_yielded - has the group's turn yielded, and not resumed yet? runs: the owner. */
@@ -144,8 +146,8 @@ static inline bool teffi_group_yielded(const teffi_group *group)
     return group->head && group->head->kind == TEFFI_ITEM_YIELDED;
 }
 
-/* teffi_group_go_on - resume a turn that yielded with `stays` set: makes its group READY. Any
- * thread, once. */
+/* teffi_group_go_on - let a turn that yielded with `stays` set go on: make its group READY. Once,
+ * after the run or claim in which the turn yielded has ended. Any thread. */
 void teffi_group_go_on(teffi_group *group);
 
 /* teffi_group_claim - IDLE and empty -> RUNNING, without a queue.
@@ -163,16 +165,17 @@ void teffi_group_release(teffi_group *group);
  *       teffi_group_go_on. */
 bool teffi_group_release_yielded(teffi_group *group);
 
-/* teffi_group_complete - in handle or a claim: refuse pushes from now on. Queued items are still
- * handled, then ops->ended is called. */
+/* teffi_group_complete - in handle, resume or a claim: refuse pushes from now on. Queued items are
+ * still handled, then ops->ended is called. */
 void teffi_group_complete(teffi_group *group);
 
 /* teffi_group_reuse - COMPLETE -> IDLE, to use the memory again, after ops->ended was called.
  * Threads with old pointers may push to it, so each item must name the life that it is for. */
 void teffi_group_reuse(teffi_group *group);
 
-/* teffi_group_take_item - take one queued item. out: NULL: there is none.
- * runs: in a handle that waits on its own stack, or by the owner once the executor has stopped. */
+/* teffi_group_take_item - take one queued item; drop a turn that has yielded.
+ * out:  the item, now the caller's; NULL: there is none.
+ * runs: in a turn of the group, or one thread once the executor has stopped. */
 teffi_item *teffi_group_take_item(teffi_group *group);
 
 /* teffi_group_state_name - "IDLE" and so on. */

@@ -8,8 +8,8 @@
 #include "group/group.h"
 
 enum {
-    TEFFI_INBOUND_GROUPS = 16,  /* batches that workers run at a time, at most */
-    TEFFI_INBOUND_SHORT = 1024, /* bytes; such a batch is not worth waking a worker */
+    TEFFI_INBOUND_GROUPS = 16,  /* queued batches that workers run at a time, at most */
+    TEFFI_INBOUND_SHORT = 1024, /* bytes; a batch up to this is not worth waking a worker */
 };
 
 typedef enum teffi_inbound_state {
@@ -18,12 +18,12 @@ typedef enum teffi_inbound_state {
     TEFFI_INBOUND_TAKEN_BACK /* item is still queued; its handler does not run the batch */
 } teffi_inbound_state;
 
-/* Zeroed but for the first three fields: new. */
+/* A new one is zeroed, except the first three fields, which its owner sets. */
 typedef struct teffi_inbound {
     /* Dispatches the messages. It may submit the batch again, for the next read. */
     void (*run)(struct teffi_inbound *batch);
-    /* Called once for each submission, after run or take_back: the executor does not use the batch
-     * any more. Until then its memory must stay. */
+    /* Called once for each submission, after its run, or some time after a take_back: for this
+     * submission the executor does not use the batch any more. Until then its memory must stay. */
     void (*release)(struct teffi_inbound *batch);
     size_t bytes; /* received; set before each submission */
     /* the queue's */
@@ -51,8 +51,8 @@ void teffi_inbound_queue_init(teffi_inbound_queue *queue, struct teffi_exec *exe
                               void (*run)(struct teffi_exec *exec, teffi_inbound *batch));
 
 /* teffi_inbound_queue_put - queue a batch for a worker.
- * out:  false: the caller must run it: it is short, its item is still queued, its last wait was
- *       long, or the queue has stopped. */
+ * out:  true: the queue releases it. false: the caller must run and release it: it is short, its
+ *       item is still queued, its last wait was long, or the queue has stopped. */
 bool teffi_inbound_queue_put(teffi_inbound_queue *queue, teffi_inbound *batch);
 
 /* teffi_inbound_queue_stop - run all queued batches here, and queue none from now on.
@@ -63,5 +63,6 @@ void teffi_inbound_queue_stop(teffi_inbound_queue *queue);
 bool teffi_inbound_is_overdue(const teffi_inbound *batch, uint64_t now_ns);
 
 /* teffi_inbound_take_back - take a QUEUED batch back from the workers. Any thread. out: true: no
- * worker will run it, the caller runs it; false: it is not QUEUED. */
+ * worker will run it, the caller runs it; a worker still releases it, maybe at once, so the caller
+ * needs a reference of its own. false: it is not QUEUED. */
 bool teffi_inbound_take_back(teffi_inbound *batch, uint64_t now_ns);

@@ -22,7 +22,7 @@ typedef struct teffi_warn {
     teffi_warn_limiter turn, delay, queue;
 } teffi_warn;
 
-/* teffi_warn_init - in: opt, checked. */
+/* teffi_warn_init - set the limits, 0 = the default. in: opt, checked. */
 void teffi_warn_init(teffi_warn *warn, const teff_sched_options *opt);
 
 /* teffi_warn_late_item - log how long an item of the group waited in its queue.
@@ -56,6 +56,6 @@ static inline teffi_group *teffi_running_group(uintptr_t running)
     return (teffi_group *)(running & ~(uintptr_t)1);
 }
 
-/* teffi_running_describe - as teffi_group_describe, for a word of teffi_running_of.
- * runs: any thread. */
+/* teffi_running_describe - as teffi_group_describe, for a word of teffi_running_of, not 0.
+ * runs: any thread, until the executor has stopped. */
 void teffi_running_describe(uintptr_t running, char *text);

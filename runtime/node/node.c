@@ -152,7 +152,7 @@ void teffi_node_set_target(teffi_node *node, unsigned slot, teffi_target_fn *han
     teffi_target *target = &node->targets[slot];
     teffi_bug_if(slot == TEFFI_SLOT_GRAIN || slot >= TEFFI_SLOT_SYSTEM_END || target->handle);
     teffi_group_init(&target->group, node->home.exec, &target_ops);
-    teffi_group_make_system(&target->group);
+    teffi_group_set_system(&target->group);
     target->node = node;
     target->handle = handle;
 }

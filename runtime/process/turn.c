@@ -85,7 +85,7 @@ static void resume_fiber(teff_process *p)
     if (!p->fiber && !p->forced) {
         p->fiber = teffi_fiber_new(p->system->exec->fibers, run_fiber, p);
         if (p->fiber)
-            teffi_fiber_label(p->fiber, ops_of(p)->name);
+            teffi_fiber_set_label(p->fiber, ops_of(p)->name);
         else
             set_process_over(p, TEFF_E_NOMEM);
     }

@@ -12,8 +12,8 @@
 __attribute__((noinline)) static bool others_are_urgent(const teffi_worker *w)
 {
     const teffi_group *turn = teffi_worker_group(w);
-    return teffi_priorities_wait(w->sched->priorities,
-                                 atomic_load_explicit(&turn->priority, memory_order_relaxed));
+    return teffi_priorities_has_above(w->sched->priorities,
+                                      atomic_load_explicit(&turn->priority, memory_order_relaxed));
 }
 
 /* May this worker run a turn in place, apart from its budget? relaxed: a flag that is seen late

@@ -226,7 +226,7 @@ __attribute__((noinline)) static void back_off(teffi_worker *w)
     if (!ns)
         return;
     teffi_back_off(w, ns, from);
-    teffi_backoff_slept(b, teffi_processor_items(b->victim) - before, from, teffi_now(platform));
+    teffi_backoff_record(b, teffi_processor_items(b->victim) - before, from, teffi_now(platform));
 }
 
 /* ---- all together ---- */

@@ -70,13 +70,13 @@ static void on_interrupt(void *context)
         !atomic_load_explicit(&w->preempt, memory_order_relaxed))
         return;
     /* The fiber leaves its region, so that another signal does not interrupt the yield. */
-    teffi_fiber_region(fiber, false);
+    teffi_fiber_set_region(fiber, false);
     atomic_store_explicit(&w->in_region, 0, memory_order_relaxed);
     teffi_interrupt_allow();
     (void)teffi_turn_yield(w, false);
     teffi_interrupt_rebind(context);
     atomic_store_explicit(&teffi_worker_self()->in_region, 1, memory_order_relaxed);
-    teffi_fiber_region(fiber, true);
+    teffi_fiber_set_region(fiber, true);
 }
 
 void teffi_preempt_start(void)
@@ -128,7 +128,7 @@ teff_preemptible teff_preemptible_begin(void)
         return (teff_preemptible){NULL};
     teffi_fiber *fiber = teffi_fiber_current();
     atomic_store_explicit(&w->in_region, 1, memory_order_relaxed);
-    teffi_fiber_region(fiber, true);
+    teffi_fiber_set_region(fiber, true);
     return (teff_preemptible){fiber};
 }
 
@@ -138,7 +138,7 @@ teff_preemptible teff_preemptible_begin(void)
 void teff_preemptible_end(teff_preemptible region)
 {
     if (region.turn) {
-        teffi_fiber_region(region.turn, false);
+        teffi_fiber_set_region(region.turn, false);
         atomic_store_explicit(&teffi_worker_self()->in_region, 0, memory_order_relaxed);
     }
     (void)teff_yield_if_due();

@@ -10,7 +10,7 @@
 #define PERIOD_NS 0u
 #define WORTH_IT_NS 1000000000u
 #endif
-#define FRESH_NS 10000000u /* for so long a victim's rate without thief is used */
+#define FRESH_NS 10000000u /* an alone_rate that is older is not used */
 #define SLEEP_MIN_NS 100000u
 #define SLEEP_MAX_NS 3200000u
 
@@ -44,7 +44,7 @@ uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now)
     return b->sleep_ns;
 }
 
-void teffi_backoff_slept(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now)
+void teffi_backoff_record(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now)
 {
     if (now - from < PERIOD_NS)
         return; /* woken too early for a measurement */

@@ -11,26 +11,30 @@ struct teffi_processor;
 /* When a group moves to another core, its cache lines follow, some 100 ns each. If an item takes
  * 20 ns, a thief can halve the throughput of all workers. So a thief counts the items that it and
  * its victim handle, from its first steal until it has no work and 50 us have passed. Then it
- * sleeps for 100 us and counts the items that the victim handles alone. If both together were not
- * faster by an eighth, the sleeps double, up to 3.2 ms; else it does not sleep for 10 ms. Items
- * that take more than 500 ns are always worth stealing. */
+ * sleeps for 100 us and counts the items that the victim handles alone. While both together are not
+ * faster by an eighth, the sleeps double, up to 3.2 ms; else the thief does not sleep until that
+ * rate is 10 ms old, and then measures it again. Items that take more than 500 ns are always worth
+ * stealing. */
 typedef struct teffi_backoff {
-    uint64_t since_ns;     /* the steal that the measurement began with; 0: none */
+    uint64_t since_ns;     /* time of the steal that the measurement began with; 0: none */
     uint64_t items_before; /* handled by thief and victim until then */
     struct teffi_processor *victim;
     uint64_t alone_rate;  /* items in 2^20 ns that a victim handled alone */
     uint64_t alone_at_ns; /* when alone_rate was measured; 0: never */
-    uint64_t sleep_ns;    /* the last sleep; 0: stealing paid */
+    uint64_t sleep_ns;    /* the last sleep; 0: stealing paid, or was not judged yet */
 } teffi_backoff;
 
-/* teffi_backoff_begin - begin a measurement, at a steal. in: items, handled by both so far. */
+/* teffi_backoff_begin - begin a measurement, at a steal, if since_ns is 0. in: items, handled by
+ * both so far. */
 void teffi_backoff_begin(teffi_backoff *b, struct teffi_processor *victim, uint64_t items,
                          uint64_t now);
 
-/* teffi_backoff_judge - the thief has no work: end the measurement, if it took 50 us.
+/* teffi_backoff_judge - the thief has no work, and since_ns is not 0: end the measurement, if it
+ * took 50 us.
  * in:   items, handled by both so far.
  * out:  for how long to sleep, in ns; 0: stealing paid, or the measurement goes on. */
 uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now);
 
-/* teffi_backoff_slept - record the victim's rate. in: items that it handled in from .. now. */
-void teffi_backoff_slept(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now);
+/* teffi_backoff_record - after a sleep: record the victim's rate, unless the sleep was shorter than
+ * 50 us. in: items that the victim handled in from .. now. */
+void teffi_backoff_record(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now);

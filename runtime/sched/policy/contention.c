@@ -11,7 +11,7 @@
 enum { WINDOWS = 8 };
 enum { DELAYED = 6 };     /* contended: for each ns of delay, at most so many ns of run time */
 enum { BUSY = 10 };       /* and workers wanted to run for 1/BUSY of the time at least */
-enum { GAIN = 16 };       /* the lower limit stays if an item costs 1/GAIN less with it */
+enum { GAIN = 16 };       /* the lower limit stays if an item costs over 1/GAIN less with it */
 enum { ITEMS_MIN = 256 }; /* in the windows of each limit; else their costs tell nothing */
 
 void teffi_contention_reset(teffi_contention *c, uint32_t n)

@@ -1,5 +1,5 @@
 /* contention.h - do other threads of the machine take the cores of the workers? Then fewer workers
- * may do more: the limit, up to which running workers are woken.
+ * may do more: this sets a limit; while so many workers run, no other one is woken.
  * Way:     monitor (samples) -> [contention] -> idle (wake_one)
  * Threads: the monitor's.
  * Source:  trials: .NET's PortableThreadPool.HillClimbing.cs */
@@ -27,25 +27,26 @@ typedef struct teffi_contention {
     uint32_t limit;                /* the present one */
     uint32_t low, high;            /* the limits under trial */
     unsigned window;               /* of the trial, from 1; odd: with low. 0: there is no trial */
-    bool went_down;                /* the last trial was one of half the limit */
+    bool went_down;                /* the present or last trial is one of half the limit */
     teffi_contention_sums sums[2]; /* of the trial's windows with high, with low */
     uint64_t items_seen, cpu_seen_ns; /* in the last sample */
     uint64_t due_ns;                  /* when the next sample is due; 0: at once */
-    uint64_t trial_ns, pause_ns;      /* no trial before; the pause that led there */
+    uint64_t trial_ns, pause_ns;      /* when the next trial may begin; the pause before it */
 } teffi_contention;
 
 typedef struct teffi_contention_sample {
     uint64_t now_ns;
     uint64_t items;              /* that all workers have handled so far, without turns in place */
     uint64_t cpu_ns;             /* the process's processor time so far */
-    uint64_t ran_ns, delayed_ns; /* of the workers since the last sample */
+    uint64_t ran_ns, delayed_ns; /* of workers with a processor, since the last sample */
 } teffi_contention_sample;
 
-/* teffi_contention_reset - no limit below n, and no trial. */
+/* teffi_contention_reset - no limit below n, and no trial; a sample is due. */
 void teffi_contention_reset(teffi_contention *c, uint32_t n);
 
 /* teffi_contention_is_due - is it time for a sample? */
 bool teffi_contention_is_due(const teffi_contention *c, uint64_t now_ns);
 
-/* teffi_contention_update - take a sample that is due into account: c->limit may change. */
+/* teffi_contention_update - take a sample that is due into account: c->limit may change. If the
+ * sample is more than 100 ms late, as teffi_contention_reset first. */
 void teffi_contention_update(teffi_contention *c, const teffi_contention_sample *sample);

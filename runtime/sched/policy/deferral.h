@@ -1,9 +1,9 @@
 /* deferral.h - deferred work of one processor: run when its worker finds no group, or when the work
  * is old.
- * Way:     submit (defer) -> [deferral] -> find, before it finds nothing -> work->run
+ * Way:     submit (defer) -> [deferral] -> find, when the queues are empty -> work->run
  * Threads: filled by the owner; run by the owner while it uses its processor, by the monitor during
- *          a long turn, or when no worker runs any more. run makes groups READY and may defer the
- *          work again. */
+ *          a long turn, or when no worker runs any more. run may make groups READY, and may defer
+ *          the work again. */
 #pragma once
 
 #include <stdint.h>
@@ -13,17 +13,18 @@ typedef struct teffi_deferral {
     teffi_deferred *_Atomic list;
     /* the owner's */
     uint32_t from_ms; /* coarse clock when the oldest work was added */
-    uint64_t from_ns; /* when run_if_old first saw work in the list; 0: it has not */
+    uint64_t from_ns; /* when run_if_old saw work after it had seen none; 0: it saw none */
 } teffi_deferral;
 
-/* teffi_deferral_exists - is there deferred work? runs: the owner. */
+/* teffi_deferral_exists - is there deferred work? A hint, if not called by the owner. */
 static inline bool teffi_deferral_exists(const teffi_deferral *d)
 {
-    /* relaxed: only the owner adds work */
+    /* relaxed: only the owner adds work; other threads may miss the latest */
     return atomic_load_explicit(&d->list, memory_order_relaxed) != NULL;
 }
 
-/* teffi_deferral_run - run all deferred work. out: false: there was none. */
+/* teffi_deferral_run - run all deferred work. out: false: there was none.
+ * runs: the threads that the file header names. */
 static inline bool teffi_deferral_run(teffi_deferral *d)
 {
     bool exists = teffi_deferral_exists(d);
@@ -32,8 +33,8 @@ static inline bool teffi_deferral_run(teffi_deferral *d)
     return exists;
 }
 
-/* teffi_deferral_run_if_ticked - run the deferred work if the coarse clock has advanced since the
- * oldest work was added. in: now_ms, the coarse clock. */
+/* teffi_deferral_run_if_ticked - run the deferred work if the coarse clock has changed since the
+ * oldest work was added. in: now_ms, the coarse clock. runs: the owner. */
 static inline void teffi_deferral_run_if_ticked(teffi_deferral *d, uint32_t now_ms)
 {
     if (d->from_ms != now_ms)
@@ -56,7 +57,8 @@ static inline void teffi_deferral_run_if_old(teffi_deferral *d, uint64_t now_ns)
     }
 }
 
-/* teffi_deferral_add - defer work. in: now_ms, the coarse clock. */
+/* teffi_deferral_add - defer work. in: now_ms, the coarse clock. runs: the owner, using its
+ * processor. */
 static inline void teffi_deferral_add(teffi_deferral *d, teffi_deferred *work, uint32_t now_ms)
 {
     if (teffi_deferred_push(&d->list, work))

@@ -4,7 +4,7 @@
 #include "base/hash.h"
 
 enum { UNIT_NS = 64, TIME_BITS = 24, TIME_MASK = (1 << TIME_BITS) - 1 };
-enum { RATIO = 4 }; /* of the picks that are not of level 0: level 1 to level 2 */
+enum { RATIO = 4 }; /* picks of level 1 to picks of level 2 */
 enum { CHANCE_MIN = 500, CHANCE_MAX = 980, CHANCE_STEP = 60, SHARE_OFF = 50 }; /* thousandths */
 enum { SHARE_DEFAULT = 80 };                                                   /* percent */
 

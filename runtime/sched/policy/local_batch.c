@@ -5,8 +5,8 @@
 
 /* A sample is slow if it exceeds turns * TURN_NS + SLACK_NS (START_NS for the first samples). One
  * sample over SURE_NS is enough, unless the OS has preempted this thread since the last such
- * sample. DRY_NS is how long a batch stays local at most before it is shared. Chosen so that short
- * calls of a peer are hardly ever shared (BENCH=remote-call-1024). */
+ * sample. DRY_NS is the longest time that a batch stays local. Chosen so that short calls of a peer
+ * are hardly ever shared (BENCH=remote-call-1024). */
 enum { TURN_NS = 2000, SLACK_NS = 6000, START_NS = 20000, SURE_NS = 200000, DRY_NS = 4000000 };
 #ifndef TEFFI_BATCH_SHARED_SOON /* tests/explore: slow turns are rare there and batches small */
 enum { SLOW_MAX = 3, SHARED_PICKS = 1024 };

@@ -1,5 +1,5 @@
-/* local_batch.h - the local batch: groups that received messages made READY, which thieves should
- * leave alone while their turns are short.
+/* local_batch.h - the local batch: groups that became READY by received messages. Thieves leave
+ * them alone while their turns are short.
  * Way:     submit (add) ... find (check, at each pick) -> keep it local | let thieves take from it
  * Threads: the processor's owner. */
 #pragma once
@@ -8,15 +8,16 @@
 
 /* When a group moves to another core, its cache lines follow, and those of its messages and pending
  * calls. If turns are short, that costs more than it gains (tests/bench/RESULTS.md). So a batch
- * stays local until several samples in a row are slow, or it has been local for 4 ms. Then it, or
- * the next ones, are shared for some picks. If a turn does not end, the monitor opens the batch. */
+ * stays local until several samples in a row are slow, one is very slow, or it has been local for
+ * 4 ms. Then this batch and the next ones are shared for 1,024 picks. If a turn does not end, the
+ * monitor lets thieves take from the batch. */
 typedef struct teffi_local_batch {
-    bool exists;       /* groups were added, and the deque has not been empty since */
+    bool exists;       /* groups were added, and the deque was not found empty since */
     unsigned slow;     /* slow samples in a row */
     uint32_t shared;   /* picks for which new batches are still shared */
     uint32_t picks;    /* since the first group was added */
     uint32_t sampled;  /* picks at the last sample */
-    uint64_t since_ns; /* its first pick, or when it was last shared */
+    uint64_t since_ns; /* time of its first pick, or when it was last shared */
     uint64_t sampled_ns;
 } teffi_local_batch;
 

@@ -19,7 +19,7 @@ typedef struct teffi_rank { /* doubly linked by one pointer a group, see priorit
 } teffi_rank;
 
 typedef struct teffi_priorities {
-    teffi_order order;
+    teffi_order order;    /* must be first: its functions cast it */
     uint32_t waiting_max; /* immutable; 0 = no limit */
     uint32_t waiting;     /* groups in ranks from 1 on */
     uint64_t filled[(TEFFI_RANKS + 63) / 64];
@@ -35,11 +35,13 @@ static inline unsigned teffi_rank_of(int priority)
     return (unsigned)(1 + INT8_MAX - priority);
 }
 
-/* teffi_priorities_wait - does a group wait that is more urgent than this priority? Any thread. */
-static inline bool teffi_priorities_wait(const teffi_priorities *ranks, int priority)
+/* teffi_priorities_has_above - does a group wait that is more urgent than this priority? A hint.
+ * Any thread. */
+static inline bool teffi_priorities_has_above(const teffi_priorities *ranks, int priority)
 {
     return atomic_load_explicit(&ranks->first, memory_order_relaxed) < teffi_rank_of(priority);
 }
 
-/* teffi_priorities_init - empty. in: waiting_max, groups that may wait; 0 = no limit. */
+/* teffi_priorities_init - empty. in: waiting_max, groups that may wait in ranks from 1 on;
+ * 0 = no limit. */
 void teffi_priorities_init(teffi_priorities *ranks, uint32_t waiting_max);

@@ -17,6 +17,7 @@ struct teffi_ring {
     void *_Atomic cell[];
 };
 
+/* in: room, a power of two. out: NULL: memory is out. */
 static teffi_ring *ring_new(uint32_t room, teffi_ring *older)
 {
     teffi_ring *ring = calloc(1, sizeof *ring + room * sizeof ring->cell[0]);
@@ -74,7 +75,8 @@ void teffi_deque_fini(teffi_deque *deque)
     atomic_store_explicit(&deque->ring, NULL, memory_order_relaxed);
 }
 
-/* Replace the ring by one of twice the room, with items from .. to - 1. out: NULL: no memory. */
+/* Replace the ring by one of twice the room, with items from .. to - 1. out: NULL: memory is
+ * out, and nothing has changed. */
 static teffi_ring *ring_grow(teffi_deque *deque, teffi_ring *old, uint32_t from, uint32_t to)
 {
     teffi_ring *ring = ring_new((old->mask + 1) * 2, old);

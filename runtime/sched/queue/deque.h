@@ -28,7 +28,7 @@ typedef struct teffi_deque {
     teffi_ring *_Atomic ring;             /* the owner replaces it when full */
 } teffi_deque;
 
-/* teffi_deque_init - empty, room for 256. errs: false when memory is out. */
+/* teffi_deque_init - empty, room for 256. out: false: memory is out; the caller may call fini. */
 bool teffi_deque_init(teffi_deque *deque);
 void teffi_deque_fini(teffi_deque *deque);
 

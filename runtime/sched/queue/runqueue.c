@@ -1,4 +1,4 @@
-/* runqueue.c - the global queue of READY groups. */
+/* runqueue.c - a shared queue of READY groups. */
 #include "sched/queue/runqueue.h"
 
 #include <stddef.h>

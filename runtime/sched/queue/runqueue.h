@@ -1,6 +1,7 @@
-/* runqueue.h - the global queue of READY groups, shared by all workers of an executor.
+/* runqueue.h - a shared queue of READY groups: the global one, for all workers of an executor, and
+ * that of the system thread.
  * Way:     outside threads, used-up groups -> [run queue] -> a worker, with a batch for its deque
- * Threads: any; it has a lock. count is read without the lock.
+ * Threads: push, pop, count: any; it has a lock. count is read without the lock.
  * Source:  Go's src/runtime/proc.go (global run queue); yatp src/queue */
 #pragma once
 
@@ -15,19 +16,22 @@ typedef struct teffi_order {
 } teffi_order;
 
 typedef struct teffi_runqueue {
-    _Atomic uint32_t count; /* written under the lock; read by parking workers and wakers */
+    _Atomic uint32_t count; /* written under the lock; any thread reads it without */
     pthread_mutex_t lock;
     teffi_queue fifo;   /* of group.link; guarded by lock; unused if there is an order */
-    teffi_order *order; /* immutable after init; NULL: first in, first out */
+    teffi_order *order; /* immutable once pushed to; NULL: first in, first out */
 } teffi_runqueue;
 
+/* teffi_runqueue_init - empty; first in, first out, unless the caller sets order before a push. */
 void teffi_runqueue_init(teffi_runqueue *queue);
 void teffi_runqueue_fini(teffi_runqueue *queue);
 
-/* teffi_runqueue_push - queue a READY group. */
+/* teffi_runqueue_push - queue a READY group. It wakes no worker: usually the caller then calls
+ * teffi_wake_one. */
 void teffi_runqueue_push(teffi_runqueue *queue, teffi_group *group);
 
-/* teffi_runqueue_pop - take up to n groups, in order. out: how many, in out[0..]. */
+/* teffi_runqueue_pop - take up to n groups, in order. out: how many, in out[0..]; an order may
+ * give fewer than n though there are more. */
 unsigned teffi_runqueue_pop(teffi_runqueue *queue, teffi_group **out, unsigned n);
 
 /* teffi_runqueue_pop_by - as teffi_runqueue_pop, with pop in place of order->pop; NULL: pop from

@@ -1,6 +1,7 @@
 /* timer.c - the timer wheel.
  * Way:     set -> bucket by distance -> (wheel_advance) moved to lower levels -> fire
- * Threads: fire runs without the lock, so that it may set its timer again. */
+ * Threads: timer->fire runs without the lock, so that it may set its timer again. The static
+ *          functions are called with the lock held. */
 #include "sched/queue/timer.h"
 
 #include <stddef.h>
@@ -36,8 +37,8 @@ static uint64_t due_tick(uint64_t due_ns)
     return due_ns / TEFFI_TICK_NS + (due_ns % TEFFI_TICK_NS != 0); /* rounded up: never early */
 }
 
-/* A past tick becomes now. A tick beyond one round of the top level is put into that level's
- * farthest bucket; its timer is inserted again when the bucket begins. */
+/* A past tick becomes now. A tick more than 63 buckets of the top level ahead becomes the tick 63
+ * buckets ahead; its timer is inserted again when that bucket begins. */
 static uint64_t clamp_tick(uint64_t now, uint64_t tick)
 {
     uint64_t farthest = (uint64_t)MASK << (BITS * (TEFFI_WHEEL_LEVELS - 1));
@@ -103,20 +104,20 @@ static uint64_t wheel_next_tick(const teffi_wheel *wheel)
 }
 
 /* Set next_due_ns. in: tick; UINT64_MAX: no timer is set. */
-static void wheel_publish(teffi_wheel *wheel, uint64_t tick)
+static void wheel_set_next_due(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t due = tick > UINT64_MAX / TEFFI_TICK_NS ? UINT64_MAX : tick * TEFFI_TICK_NS;
     atomic_store_explicit(&wheel->next_due_ns, due, memory_order_seq_cst);
 }
 
-/* Publish tick, at which the bucket of an inserted timer begins, if no other is earlier. out: true:
- * it was published. */
+/* Set next_due_ns to tick, at which the bucket of an inserted timer begins, if that is earlier than
+ * next_due_ns. out: true: it was. */
 static bool wheel_note_earliest(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
     bool earlier = tick < before / TEFFI_TICK_NS;
     if (earlier) /* rare; the store costs as much as the rest of teffi_wheel_set */
-        wheel_publish(wheel, tick);
+        wheel_set_next_due(wheel, tick);
     return earlier;
 }
 
@@ -163,7 +164,7 @@ bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to)
     uint32_t moved = atomic_load_explicit(&from->count, memory_order_relaxed);
     wheel_count_add(to, moved);
     wheel_count_add(from, 0 - moved);
-    wheel_publish(from, wheel_next_tick(from));
+    wheel_set_next_due(from, wheel_next_tick(from));
     teffi_spinlock_unlock(&second->lock);
     teffi_spinlock_unlock(&first->lock);
     return earlier;
@@ -190,8 +191,9 @@ bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
     }
 }
 
-/* After wheel->tick has advanced: move the timers of each bucket of a higher level that begins at
- * this tick to lower levels. The caller publishes the next tick. */
+/* After wheel->tick has advanced: insert the timers of each bucket of a higher level that begins at
+ * this tick again. They go to lower levels, except those that clamp_tick leaves in the top level.
+ * The caller calls wheel_set_next_due. */
 static void wheel_cascade(teffi_wheel *wheel)
 {
     for (unsigned level = TEFFI_WHEEL_LEVELS - 1; level > 0; level--) {
@@ -216,7 +218,7 @@ static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
         teffi_timer *timer = LIST_FIRST(&wheel->bucket[wheel->tick & MASK]);
         if (timer && due_tick(timer->due_ns) <= now)
             return timer;
-        /* That bucket is empty or not due, so the next filled one is later. */
+        /* That bucket is empty, or its tick is after now: then next is after now, too. */
         uint64_t next = wheel_next_tick(wheel);
         if (next > now)
             return NULL;
@@ -236,7 +238,7 @@ void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
             /* release: this wheel's use of the timer; it may now be set on another wheel */
             atomic_store_explicit(&timer->where, 0, memory_order_release);
         }
-        wheel_publish(wheel, wheel_next_tick(wheel));
+        wheel_set_next_due(wheel, wheel_next_tick(wheel));
         teffi_spinlock_unlock(&wheel->lock);
         if (!timer)
             break;

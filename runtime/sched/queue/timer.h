@@ -35,10 +35,11 @@ bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns);
 
 /* teffi_wheel_cancel - cancel a timer, whichever wheel of the array holds it. in: wheels, the array
  * that ids index, of stride bytes each.
- * out:  false: it is not set, or fire has run or is running. */
+ * out:  false: it is not set, or fire has run, is running, or is about to run on another thread. */
 bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
 
-/* teffi_wheel_fire - fire due timers one by one, at most 1024, without the lock held. */
+/* teffi_wheel_fire - fire due timers one by one, at most 1024; fire runs without the lock. Any
+ * thread: the wheel's owner, and the monitor when they are overdue. */
 void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
 
 /* teffi_wheel_move - move all timers of a wheel to another wheel of the same array. It holds both
@@ -46,11 +47,13 @@ void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
  * out:  true: to has a new earliest timer. */
 bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to);
 
+/* teffi_wheel_count - how many timers are set; a hint without the lock. */
 static inline uint32_t teffi_wheel_count(teffi_wheel *wheel)
 {
     return atomic_load_explicit(&wheel->count, memory_order_relaxed);
 }
 
+/* teffi_wheel_next - read next_due_ns, without the lock. */
 static inline uint64_t teffi_wheel_next(teffi_wheel *wheel)
 {
     return atomic_load_explicit(&wheel->next_due_ns, memory_order_seq_cst);

@@ -142,7 +142,7 @@ static void use_fields(void *arg)
     *(bool *)arg = new &&strcmp(teffi_fiber_doing(fiber), "a turn") == 0;
     *teffi_fiber_joins() = &used[0];
     *teffi_fiber_local(fiber) = &used[1];
-    teffi_fiber_label(fiber, "used");
+    teffi_fiber_set_label(fiber, "used");
     assert_string_equal(teffi_fiber_doing(fiber), "used");
 }
 
@@ -178,12 +178,12 @@ static void look_at_region(void *arg)
     char here;
     bool *in = arg;
     in[0] = teffi_fiber_may_preempt(fiber, &here);
-    teffi_fiber_region(fiber, true);
+    teffi_fiber_set_region(fiber, true);
     in[1] = teffi_fiber_may_preempt(fiber, &here);
     in[2] = teffi_fiber_may_preempt(fiber, &elsewhere);
     in[3] = teffi_fiber_may_preempt(fiber, (void *)UINTPTR_MAX);
     in[4] = teffi_fiber_may_preempt(fiber, NULL);
-    teffi_fiber_region(fiber, false);
+    teffi_fiber_set_region(fiber, false);
     in[5] = teffi_fiber_may_preempt(fiber, &here);
 }
 
@@ -198,8 +198,8 @@ static void test_a_region_is_on_the_fibers_own_stack(void **state)
 static void begin_region(void *arg)
 {
     void (*then)(teffi_fiber * fiber) = *(void (**)(teffi_fiber * fiber)) arg;
-    teffi_fiber_label(teffi_fiber_current(), "words.Word.Add");
-    teffi_fiber_region(teffi_fiber_current(), true);
+    teffi_fiber_set_label(teffi_fiber_current(), "words.Word.Add");
+    teffi_fiber_set_region(teffi_fiber_current(), true);
     if (then)
         then(teffi_fiber_current());
 }
@@ -624,7 +624,7 @@ static int eat_stack(volatile int *levels)
 
 static void overflow(void *arg)
 {
-    teffi_fiber_label(teffi_fiber_current(), arg);
+    teffi_fiber_set_label(teffi_fiber_current(), arg);
     volatile int levels = 1000000;
     (void)eat_stack(&levels);
 }

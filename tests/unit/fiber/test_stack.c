@@ -197,7 +197,7 @@ static int eat_stack(volatile int *levels)
 static void overflow(void *arg)
 {
     volatile int levels = 1000000;
-    teffi_fiber_label(teffi_fiber_current(), arg);
+    teffi_fiber_set_label(teffi_fiber_current(), arg);
     (void)eat_stack(&levels);
 }
 

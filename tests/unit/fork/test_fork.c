@@ -403,7 +403,7 @@ static void note_doing(void *arg)
 static void fork_one(job *j)
 {
     teff_join join = {{0}};
-    teffi_fiber_label(teffi_fiber_current(), "words.Word.Add");
+    teffi_fiber_set_label(teffi_fiber_current(), "words.Word.Add");
     part_does = NULL;
     teff_fork(&join, TEFF_STEAL_CHILD, note_doing, NULL);
     teff_join_wait(&join);

@@ -234,7 +234,7 @@ static void a_system_tasks_rows_are_the_clusters(void **state)
     for (int i = 0; i < 2; i++) {
         teffi_group_init(&groups[i], &exec, &ops);
         if (i)
-            teffi_group_make_system(&groups[i]);
+            teffi_group_set_system(&groups[i]);
         ctx->group = &groups[i]; /* as a turn of it has */
         (void)start(TEFFI_SLOT_STORE);
         assert_int_equal(sent.request[i]->system, i == 1);

@@ -31,7 +31,7 @@ static uint64_t judge_after(uint64_t items, uint64_t ns)
 static void sleep_while(uint64_t items, uint64_t ns)
 {
     now_ns += ns;
-    teffi_backoff_slept(&b, items, now_ns - ns, now_ns);
+    teffi_backoff_record(&b, items, now_ns - ns, now_ns);
 }
 
 static void a_measurement_takes_50_us(void **state)

@@ -42,7 +42,7 @@ static void job_init(job *j, teffi_exec *exec, void (*run)(job *job))
 static void system_init(job *j, teffi_exec *exec, void (*run)(job *job))
 {
     job_init(j, exec, run);
-    teffi_group_make_system(&j->group);
+    teffi_group_set_system(&j->group);
 }
 
 static void push(job *j)
