@@ -37,7 +37,7 @@ void teffi_process_step(teff_process *p);
 
 /* teffi_step_end - after ops->step: free its events (RETRY: put the event back), apply its
  * decision, dispatch its commands.
- * in:   given, the nodes of its events. err, of the step: if set, its commands are freed instead. */
+ * in:   given, the nodes of its events. err, of the step: if set, its commands are freed. */
 void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_err err);
 
 /* teffi_step_retry - a decision: run the step again with the same event, after a poke, or with a
