@@ -47,7 +47,7 @@ teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt, teff_
     *engine = NULL;
     if (silo->phase != TEFFI_SILO_SERVING)
         return TEFF_E_CLOSED;
-    teff_err err = teffi_engine_on(silo->node.home.exec, &calls, opt, engine);
+    teff_err err = teffi_engine_new_on(silo->node.home.exec, &calls, opt, engine);
     if (*engine)
         list_engine(silo, *engine); /* also after an error, as it is freed after the executor */
     if (!err)

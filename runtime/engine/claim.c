@@ -1,8 +1,8 @@
 /* claim.c - claims of data: a claim is granted all its data at once, or waits and holds nothing, so
- * tasks cannot deadlock. A claim does not overtake an older one for the same data. Exception: a
- * task inside a task holds the outer one's data. Its claim may overtake, since the older claim may
- * wait for that data; a cycle among such claims is detected before it closes.
- * Threads: under engine.lock. */
+ * tasks cannot deadlock. A claim does not overtake an older one that conflicts with it. Exception:
+ * a task inside a task holds the outer one's data. Its claim may overtake, since the older claim
+ * may wait for that data; a cycle among such claims is detected before it closes.
+ * Threads: static functions run under engine.lock; for the others see engine.h. */
 #include "engine/engine.h"
 
 #include "process/send.h"
@@ -86,9 +86,9 @@ static bool claims_conflict(const teffi_claim *a, const teffi_claim *b)
     return false;
 }
 
-/* May the claim have its data: no other component holds it, and no older claim waits for it? The
- * claim of a component that holds data already may overtake older ones. in: claim, in
- * engine->waiters or new. */
+/* May the claim have its data: does it conflict neither with what other components hold, nor with
+ * an older claim that waits? The claim of a component that holds data already may overtake older
+ * ones. in: claim, in engine->waiters or new. */
 static bool may_grant(teff_engine *engine, const teffi_claim *claim)
 {
     if (is_held_by_other(claim))
@@ -235,7 +235,7 @@ void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
     grant_waiters(engine); /* younger claims may have waited behind those */
 }
 
-bool teffi_claim_is_held(teff_component *component, teffi_instance *instance, teff_access access)
+bool teffi_component_holds(teff_component *component, teffi_instance *instance, teff_access access)
 {
     bool held = false;
     teffi_hold *h;

@@ -1,5 +1,5 @@
 /* data.c - instances of data: published by owners, bound by users, freed with the last reference.
- * Threads: under engine.lock. */
+ * Threads: find_instance runs under engine.lock; the others take it. */
 #include "engine/engine.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* engine.c - engines: create schedulers, broadcast tasks, add and remove components, stop.
  * Way:     a program -> [engine] -> a system of processes for each scheduler
  *          broadcast -> each scheduler's dispatcher -> the mailboxes of components
- * Threads: new, stop, free: the owner; broadcasts: any, one at a time; the others: any. */
+ * Threads: new, stop, free: the owner; the others: any. broadcast_lock orders broadcasts. */
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static teff_err end_copy(void *arg, const teff_event *copy, teff_err err, const 
     (void)len;
     if (err == TEFF_E_OVERLOADED)
         count_one(&engine->evicted);
-    teffi_task_over(engine, (teffi_task_msg *)(uintptr_t)copy->data, 0);
+    teffi_task_call_over(engine, (teffi_task_msg *)(uintptr_t)copy->data, 0);
     return TEFF_OK;
 }
 
@@ -215,8 +215,8 @@ static teff_err take_engine_options(teff_engine_options *to, const teff_engine_o
     return TEFF_E_INVALID;
 }
 
-teff_err teffi_engine_on(teffi_exec *exec, const teffi_process_calls *calls,
-                         const teff_engine_options *opt, teff_engine **engine)
+teff_err teffi_engine_new_on(teffi_exec *exec, const teffi_process_calls *calls,
+                             const teff_engine_options *opt, teff_engine **engine)
 {
     teff_engine_options filled;
     *engine = NULL;
@@ -256,7 +256,7 @@ teff_err teffi_engine_on(teffi_exec *exec, const teffi_process_calls *calls,
 teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
 {
     const teffi_process_calls none = {0};
-    teff_err err = teffi_engine_on(NULL, &none, opt, engine);
+    teff_err err = teffi_engine_new_on(NULL, &none, opt, engine);
     if (err && *engine) {
         teffi_engine_drop(*engine);
         *engine = NULL;
@@ -300,7 +300,8 @@ static const teff_process_ops *get_or_make_ops(teff_engine *engine, const teff_c
 }
 
 /* Start the component's process and list the component, both under the scheduler's lock, so that it
- * does not end or miss a task in between. errs: TEFF_E_INVALID: see may_join_scheduler. */
+ * does not end or miss a task in between. errs: TEFF_E_INVALID: see may_join_scheduler; else as
+ * teff_process_spawn. */
 static teff_err start_component(teff_component *component, const teff_process_ops *ops,
                                 teff_component_id *id)
 {
@@ -379,8 +380,8 @@ void teffi_engine_print(teff_engine *engine, const teffi_lines *to)
         teffi_processes_print(engine->schedulers[i].system, to);
 }
 
-/* Cancel the components of all schedulers. Called before the first scheduler is stopped, since a
- * component may wait for one of another scheduler. out: how many were cancelled. */
+/* Cancel the listed components of all schedulers. Called before the first scheduler is stopped,
+ * since a component may wait for one of another scheduler. out: how many were cancelled. */
 static uint32_t cancel_components(teff_engine *engine)
 {
     uint32_t n = 0;

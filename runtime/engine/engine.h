@@ -29,11 +29,11 @@ typedef struct teffi_bound {   /* a component's use of another's data; guarded b
     LIST_ENTRY(teffi_bound) link;
 } teffi_bound;
 
-typedef struct teffi_hold {
+typedef struct teffi_hold { /* a claim's part for one instance */
     teffi_instance *instance;
     teff_access access;
     teffi_claim *claim;
-    LIST_ENTRY(teffi_hold) link; /* instance.held */
+    LIST_ENTRY(teffi_hold) link; /* instance.held, while the claim is granted */
 } teffi_hold;
 
 typedef enum teffi_claim_state {
@@ -46,7 +46,7 @@ typedef enum teffi_claim_state {
 
 /* A claim on all data of one task: it holds all of it, or waits and holds nothing. */
 struct teffi_claim {
-    teff_component *component;
+    teff_component *component; /* NULL: not started */
     uint32_t n;
     teffi_hold holds[TEFF_NEEDS_MAX];
     /* guarded by engine.lock */
@@ -76,7 +76,7 @@ struct teff_component {
     teffi_scheduler *scheduler;
     const teff_component_type *type;
     void *user;
-    teff_process *me;
+    teff_process *me; /* NULL: init was not called */
     teff_pid pid;
     /* its process's turn */
     teffi_component_phase phase;
@@ -84,7 +84,7 @@ struct teff_component {
     bool ending;
     teffi_claim claim; /* of set-up, of the queued task, of take-down */
     teffi_lock *locks; /* newest first */
-    teffi_lock *outer; /* those from here on belong to functions further out */
+    teffi_lock *outer; /* this lock and older ones belong to functions further out */
     /* guarded by engine.lock */
     uint32_t n_granted;   /* claims that hold data */
     teffi_claim *waiting; /* the claim that waits; NULL: none */
@@ -94,8 +94,8 @@ struct teff_component {
     /* guarded by scheduler.lock */
     bool listed;
     LIST_ENTRY(teff_component) link;
-    teffi_bound *bound;     /* indexed as data */
-    teffi_instance *data[]; /* its turn's; indexed as type->data; NULL: not bound */
+    teffi_bound *bound;     /* immutable, elements guarded by engine.lock; indexed as data */
+    teffi_instance *data[]; /* its turn's; indexed as type->data; NULL: not made or bound now */
 };
 
 struct teffi_scheduler {
@@ -124,7 +124,7 @@ struct teff_engine {
     teffi_scheduler *schedulers;
     teffi_exec *exec;          /* of a silo; NULL: each scheduler has its own */
     teffi_process_calls calls; /* of the silo */
-    teff_engine *next;         /* the silo's engines */
+    teff_engine *next;         /* the silo's next engine; set by the silo */
     /* atomic */
     _Atomic bool ending, stopped;
     _Atomic uint64_t broadcasts, given, dropped, refused, evicted;
@@ -146,13 +146,13 @@ typedef struct teffi_task_msg { /* the data of a broadcast message */
     _Alignas(16) unsigned char bytes[];
 } teffi_task_msg;
 
-/* teffi_engine_on - an engine on the caller's executor (NULL: as teff_engine_new).
+/* teffi_engine_new_on - make an engine on the caller's executor (NULL: as teff_engine_new).
  * in:   calls, of its components; opt: with exec, threads and sched are ignored.
  * out:  *engine, also on an error that came after its parts had begun to run: the caller stops it,
- *       and drops it. errs: as teff_engine_new.
+ *       and drops it; NULL on other errors. errs: as teff_engine_new.
  * teffi_engine_drop - free a stopped engine, after the executor it was given. */
-TEFF_MUST_USE teff_err teffi_engine_on(teffi_exec *exec, const teffi_process_calls *calls,
-                                       const teff_engine_options *opt, teff_engine **engine);
+TEFF_MUST_USE teff_err teffi_engine_new_on(teffi_exec *exec, const teffi_process_calls *calls,
+                                           const teff_engine_options *opt, teff_engine **engine);
 void teffi_engine_drop(teff_engine *engine);
 
 /* teffi_engine_print - report the engine and its components as lines. runs: any thread. */
@@ -165,25 +165,26 @@ extern const teff_process_ops teffi_component_step_ops, teffi_component_run_ops,
 
 /* ---- tasks of a component (task.c). runs: its turn ---- */
 
-/* teffi_task_run_queued - run a queued task. out: false: it waits for its data: call again after a
- * poke. */
+/* teffi_task_run_queued - run a queued task. out: true: it ran, or cannot run; its over was called.
+ * false: it waits for its data: call again after a poke. */
 bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task);
 
-/* teffi_task_over - call the task's over, and poke the components that wait for a condition.
- * runs: also where the component has ended. */
-void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran);
+/* teffi_task_call_over - call the task's over, then teff_engine_notify. runs: without locks, also
+ * after the component has ended. */
+void teffi_task_call_over(teff_engine *engine, teffi_task_msg *task, int ran);
 
-/* teffi_component_unlock_all - release all data that the component has locked by itself. */
+/* teffi_component_unlock_all - release all data locked by teff_component_lock. */
 void teffi_component_unlock_all(teff_component *component);
 
-/* teffi_component_wait_for_poke - wait for a poke. in: or_end: wait until the component is ending,
- * if that is earlier. out: false: the component is ending (with or_end), or forced to end. */
+/* teffi_component_wait_for_poke - wait for a poke. in: or_end: the wait also ends when the
+ * component is ending. out: false: the component is ending (with or_end), or forced to end. */
 bool teffi_component_wait_for_poke(teff_component *component, bool or_end);
 
-/* ---- instances of data (data.c). runs: the turn of the component; pokes: any ---- */
+/* ---- instances of data (data.c). runs: the turn of the component, without engine.lock ---- */
 
-/* teffi_instance_new - make an instance that component owns, or, if not owned, a local one.
- * out:  NULL: no memory; or owned, and another component of the scheduler owns one of this type. */
+/* teffi_instance_new - make an instance that component owns, or, if not owned, a local one, with
+ * one reference, which the caller stores in component->data.
+ * out:  NULL: no memory; or owned, and the scheduler has one of this type, which is not retired. */
 teffi_instance *teffi_instance_new(teff_component *component, const teff_data_type *type,
                                    bool owned);
 
@@ -191,38 +192,45 @@ teffi_instance *teffi_instance_new(teff_component *component, const teff_data_ty
 void teffi_instance_publish(teff_engine *engine, teffi_instance *instance);
 
 /* teffi_instance_bind - bind component to a published instance of type->data[i], and take a
- * reference. When the instance is retired, component is cancelled.
+ * reference, which the caller stores in data[i]. When the instance is retired, component is
+ * cancelled.
  * in:   any_scheduler: also look at other schedulers than the component's.
- * out:  NULL: there is none; component is poked when data is published. */
+ * out:  NULL: there is none; component is added to the sleepers, which are poked when data is
+ *       published. */
 teffi_instance *teffi_instance_bind(teff_component *component, size_t i, bool any_scheduler);
 
 /* teffi_instance_retire - forbid to bind or claim the instance from now on. Claims that wait for it
- * are closed, components bound to it are cancelled. out: true: no claim holds it. */
+ * are closed, bound components are cancelled, sleepers are poked. out: true: no claim holds it. */
 bool teffi_instance_retire(teff_engine *engine, teffi_instance *instance);
 
 /* teffi_instance_drop - drop component's reference to data[i]; the last one frees the instance. */
 void teffi_instance_drop(teff_component *component, size_t i);
 
-/* ---- claims and sleepers (claim.c) ---- */
+/* ---- claims and sleepers (claim.c). runs: the turn of the component; pokes: any thread. Without
+ * engine.lock, unless said otherwise ---- */
 
-/* teffi_claim_add - add an instance to a claim that was not started. */
+/* teffi_claim_add - add an instance to a claim that was not started. At most TEFF_NEEDS_MAX
+ * different ones. If the instance was added before, write access replaces read access. */
 void teffi_claim_add(teffi_claim *claim, teffi_instance *instance, teff_access access);
 
-/* teffi_claim_start - hold all instances or wait, unless it was started before. The component is
- * poked when a waiting claim's state changes. out: the state now. */
+/* teffi_claim_start - hold all instances, wait or fail, unless the claim was started before. The
+ * component is poked when a waiting claim's state changes. out: the state now; the caller calls
+ * teffi_claim_end in any case. */
 teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *component);
 
 /* teffi_claim_end - if the claim was started, release its data or stop waiting, and empty the
  * claim. */
 void teffi_claim_end(teffi_claim *claim);
 
-/* teffi_claims_close - close the claims that wait for the instance. engine.lock held. */
+/* teffi_claims_close - close the claims that wait for the instance, and grant other waiting claims
+ * that no longer have to wait. engine.lock held. */
 void teffi_claims_close(teff_engine *engine, teffi_instance *instance);
 
-/* teffi_claim_is_held - does the component hold the instance for this access, or for writing? */
-bool teffi_claim_is_held(teff_component *component, teffi_instance *instance, teff_access access);
+/* teffi_component_holds - does the component hold the instance for this access, or for writing? */
+bool teffi_component_holds(teff_component *component, teffi_instance *instance, teff_access access);
 
-/* teffi_component_poke - make a component check its wait condition again. */
+/* teffi_component_poke - make a component check its wait condition again. With or without
+ * engine.lock. */
 void teffi_component_poke(teff_component *component);
 
 /* teffi_sleepers_add, teffi_sleepers_remove - list or unlist a component that waits for unpublished

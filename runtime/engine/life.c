@@ -184,7 +184,7 @@ static void clear_queue(teff_component *component)
     teffi_event *event;
     unlist_component(component);
     while ((event = teffi_process_take_mail(component->me))) {
-        teffi_task_over(component->engine, (teffi_task_msg *)(uintptr_t)event->event.data, 0);
+        teffi_task_call_over(component->engine, (teffi_task_msg *)(uintptr_t)event->event.data, 0);
         teffi_event_free(component->me, event);
     }
 }
@@ -252,7 +252,7 @@ static teff_err step_component(void *self, const teff_event *events, size_t n, t
     if (!take_down_component(component))
         return teffi_step_retry(out);
     if (task)
-        teffi_task_over(component->engine, task, 0);
+        teffi_task_call_over(component->engine, task, 0);
     return teff_step_done(out);
 }
 

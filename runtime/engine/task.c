@@ -5,7 +5,7 @@
 #include "process/turn.h"
 
 /* out: the component's instance of the type, and in *kind how the component uses it; NULL: it does
- * not use the type. */
+ * not use the type, or the instance is not made or bound now. */
 static teffi_instance *find_data(teff_component *component, const teff_data_type *type,
                                  teff_data_kind *kind)
 {
@@ -73,7 +73,7 @@ static void run_task(teff_component *component, const teff_task_type *type, void
     component->outer = outer;
 }
 
-void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran)
+void teffi_task_call_over(teff_engine *engine, teffi_task_msg *task, int ran)
 {
     if (task->type->over)
         task->type->over(task->bytes, ran);
@@ -85,7 +85,7 @@ bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task)
     teffi_claim *claim = &component->claim;
     if (!claim->component && !add_needs(component, claim, task->type->needs, task->type->n_needs)) {
         *claim = (teffi_claim){0}; /* the component does not use the task's data */
-        teffi_task_over(component->engine, task, 0);
+        teffi_task_call_over(component->engine, task, 0);
         return true;
     }
     teffi_claim_state state = teffi_claim_start(claim, component);
@@ -96,7 +96,7 @@ bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task)
         run_task(component, task->type, task->bytes);
     component->ending |= state == TEFFI_CLAIM_CLOSED; /* an owner of its data has ended */
     teffi_claim_end(claim);
-    teffi_task_over(component->engine, task, granted);
+    teffi_task_call_over(component->engine, task, granted);
     return true;
 }
 
@@ -127,7 +127,7 @@ static bool needs_are_covered(teff_component *component, const teff_task_type *t
         teff_data_kind kind;
         teffi_instance *instance = find_data(component, type->needs[i].type, &kind);
         bool ok = instance && (kind == TEFF_DATA_LOCAL ||
-                               teffi_claim_is_held(component, instance, type->needs[i].access));
+                               teffi_component_holds(component, instance, type->needs[i].access));
         for (size_t k = 0; instance && k < n && !ok; k++)
             ok = lock[k].type == type->needs[i].type && lock[k].access >= type->needs[i].access;
         if (!ok)
@@ -137,8 +137,8 @@ static bool needs_are_covered(teff_component *component, const teff_task_type *t
 }
 
 /* Start the claim and wait until it is granted. The caller ends the claim, also on an error.
- * errs: TEFF_E_DEADLOCK; TEFF_E_CANCELLED: the component ended while it waited; TEFF_E_CLOSED: the
- * owner of some of the data has ended, and the component ends, too. */
+ * errs: TEFF_E_DEADLOCK; TEFF_E_CANCELLED: the claim had to wait, and the component is ending;
+ * TEFF_E_CLOSED: the owner of some of the data has ended, and the component ends, too. */
 static teff_err claim_and_wait(teff_component *component, teffi_claim *claim)
 {
     teffi_claim_state state;
@@ -221,9 +221,9 @@ static void set_poll_timer(condition *c)
     c->waiting.awaits = c->timer ? &c->timer->e : NULL;
 }
 
-/* teffi_waiting.ready: check the condition, after each item of the process. If the item was the
- * poll timer's event, set the timer again. out: true: the condition is true, or the component is
- * ending. */
+/* teffi_waiting.ready: check the condition, after items of the process were taken. If the poll
+ * timer's event was among them, set the timer again. out: true: the condition is true, or the
+ * component is ending. */
 static bool check_condition(teff_process *p, teffi_waiting *waiting)
 {
     condition *c = (condition *)waiting; /* its first member */
@@ -280,7 +280,7 @@ static void run_task_event(teff_component *component, const teff_event *event)
     while (!teffi_task_run_queued(component, task))
         if (!teffi_component_wait_for_poke(component, true)) {
             teffi_claim_end(&component->claim);
-            teffi_task_over(component->engine, task, 0);
+            teffi_task_call_over(component->engine, task, 0);
             return;
         }
 }

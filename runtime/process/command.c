@@ -1,5 +1,5 @@
 /* command.c - commands, from a process to its host's handlers, and their completions.
- * Threads: the stripe's lock guards the list of commands in flight and the generation. So a
+ * Threads: the stripe's lock guards the list of commands in flight; a life ends under it, too. So a
  *          completion reaches the life that sent the command, at most once, and no other. Its event
  *          is allocated with the command, so that completing cannot fail. */
 #include "process/events.h"
@@ -63,8 +63,8 @@ void teffi_command_dispatch(teff_process *p, teffi_command *c)
     c->next = p->commands;
     p->commands = c;
     pthread_mutex_unlock(teffi_stripe(p));
-    /* From here on any thread may complete the command. Only this turn, or a later one of the
-     * process, frees it, so its data stays valid until fn returns. */
+    /* From here on any thread may complete the command. The process's turn frees it after fn has
+     * returned, or anybody after the process's end, so its data stays valid until fn returns. */
     teff_command_fn *fn = kind < TEFF_COMMANDS_MAX ? p->system->handlers[kind].fn : NULL;
     if (fn)
         fn(p->system->handlers[kind].arg, &command);

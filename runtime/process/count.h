@@ -1,6 +1,6 @@
 /* count.h - the counters of a process, and those of the worker that it runs on.
  * Way:     turn, step, wait -> [count] -> list (metrics)
- * Threads: the process's turn. Readers see the counters change one by one. */
+ * Threads: the process's turn; teffi_own_cell: any. Readers see the counters change one by one. */
 #pragma once
 
 #include "process/process.h"

@@ -1,5 +1,5 @@
 /* events.c - lists of events that a process has not handled yet. A message counts in the mailbox
- * until it is freed, also after a turn has taken it off the group. */
+ * until it is freed or returned, also after a turn has taken it off the group. */
 #include "process/events.h"
 
 #include "memory/pool.h"
@@ -104,8 +104,8 @@ void teffi_events_free(teff_process *p, teffi_events *list)
         teffi_event_free(p, event);
 }
 
-/* Takes the list of commands and changes the generation under one lock, so that each command is
- * either completed before that, or freed here. */
+/* Takes the list of commands and changes the generation under one lock, so that each command either
+ * has been completed before, or is freed here. */
 void teffi_process_end_life(teff_process *p)
 {
     teffi_event *event;
@@ -137,7 +137,7 @@ bool teffi_process_has_other_work(const teff_process *p)
     switch (p->status) {
     case TEFFI_STATUS_START:
     case TEFFI_STATUS_CONTINUE:
-        return !p->again_queued; /* else this step begins with the again item */
+        return !p->again_queued; /* the next step comes after that item, in the group's order */
     case TEFFI_STATUS_BLOCK:
         return p->urgent.head != NULL;
     case TEFFI_STATUS_RETRY:

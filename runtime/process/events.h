@@ -57,32 +57,36 @@ static inline teffi_event *teffi_events_pop(teffi_events *list)
     return event;
 }
 
-/* teffi_process_take_item - put an item of the group into the lists and flags. An event of an
- * earlier life is freed and counted as dropped. */
+/* teffi_process_take_item - put an item of the group into the process's lists and flags. An event
+ * of an earlier life, or one that comes after the process's end, is freed and counted as dropped; a
+ * request gets TEFF_E_CLOSED. An item that is no event goes to system->calls. */
 void teffi_process_take_item(teff_process *p, teffi_item *item);
 
-/* teffi_process_take_items - do this with all items of the group. runs: inside the process's own
- * functions. out: false: there were no items. */
+/* teffi_process_take_items - call teffi_process_take_item for all queued items of the group. runs:
+ * inside the process's own functions. out: false: there were no items. */
 bool teffi_process_take_items(teff_process *p);
 
 /* teffi_process_take_mail - take the next message, from the list or the group. out: NULL: none; the
  * caller frees it with teffi_event_free. runs: inside the process's own functions. */
 teffi_event *teffi_process_take_mail(teff_process *p);
 
-/* teffi_event_free - free an event; a message does not count in the mailbox any more. */
+/* teffi_event_free - free an event that is in no list; a message does not count in the mailbox any
+ * more. teffi_events_free - free all events of a list. Requests among them get no response. */
 void teffi_event_free(teff_process *p, teffi_event *event);
 void teffi_events_free(teff_process *p, teffi_events *list);
 
-/* teffi_process_end_life - make the generation even; free queued events, commands and timers. */
+/* teffi_process_end_life - make the generation even; free the events in the process's lists, the
+ * commands in flight and the timers. Requests get TEFF_E_CLOSED. Events that are queued at the
+ * group, or come later, are freed by teffi_process_take_item. */
 void teffi_process_end_life(teff_process *p);
 
 typedef struct teffi_command {
     teffi_event e;
-    struct teffi_command *next; /* process.commands */
+    struct teffi_command *next; /* in teff_step, then in process.commands */
     uint64_t serial;
     uint32_t kind;
     size_t data_len;
-    void *result; /* owned; e.event.data once completed */
+    void *result; /* owned; e.event.data once completed; NULL: none */
     _Alignas(16) unsigned char data[];
 } teffi_command;
 
@@ -103,15 +107,16 @@ typedef struct teffi_timer_event {
     teffi_event e;
     teffi_timer timer;
     teff_process *process;
-    bool muted; /* cancelled while it fired: its event is not given to the process */
+    bool muted; /* cancelled after it began to fire: the process does not get its event */
     LIST_ENTRY(teffi_timer_event) link; /* process.timers */
 } teffi_timer_event;
 
-/* teffi_timer_event_set - start a timer. out: NULL when memory is out. */
+/* teffi_timer_event_set - start a timer. out: the timer, valid until its event is freed; NULL when
+ * memory is out. */
 teffi_timer_event *teffi_timer_event_set(teff_process *p, uint64_t delay_ns, uint64_t tag);
 
 /* teffi_timer_event_cancel - cancel a timer: even if it is firing, the process does not get its
- * event. */
+ * event. in: timer, whose event was not taken off the group yet. */
 void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *timer);
 
 /* teffi_timer_events_drop - cancel all timers of the process, at the end of its life. */

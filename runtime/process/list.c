@@ -87,7 +87,7 @@ enum { TOP = 16 };
 typedef struct survey {
     uint64_t in_state[TEFF_PROCESS_COMPLETE + 1], waiting;
     unsigned n_top;
-    teff_process_info top[TOP]; /* fullest mailboxes first, those that are idle last */
+    teff_process_info top[TOP]; /* highest dump_rank first */
 } survey;
 
 /* out: a rank; a dump lists higher ones first: by waiting messages, with equal numbers idle last.

@@ -67,9 +67,9 @@ static bool count_spawn_if_room(teff_process_system *system, _Atomic uint64_t *s
 teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
                          teff_process **process)
 {
-    /* The lock is needed only near the limit. If one more block still fits into processes_max, no
-     * spawn can exceed it, even if a block is made meanwhile. relaxed: teff_process_spawn
-     * decrements *spawned with seq_cst when the spawn ends, and the process ends after that. */
+    /* The lock is needed only near the limit. If one more block fits into processes_max, this spawn
+     * exceeds it only if other threads spawn a whole block before the addition. relaxed: the push
+     * in publish_process orders this before the process's end. */
     if ((teffi_slab_blocks(&system->slab) + 1) * TEFFI_SLAB_BLOCK <= system->opt.processes_max)
         atomic_fetch_add_explicit(spawned, TEFFI_SPAWNED, memory_order_relaxed);
     else if (!count_spawn_if_room(system, spawned))

@@ -1,11 +1,13 @@
 /* pid.h - slots of processes, and the process that a PID names.
  * Way:     spawn -> [slot_take]; a sender -> [find] -> send
- * Threads: any. A slot is taken under the lock only near processes_max, and for new slots. */
+ * Threads: any. teffi_slot_take takes the system's lock only near processes_max, and the slab's
+ *          only if this thread has no list of free slots, or an empty one. */
 #pragma once
 
 #include "process/process.h"
 
-/* teffi_process_at - the memory of a slot. out: NULL: no process was ever in it. */
+/* teffi_process_at - the memory of a slot, in use or free. in: slot, any number. out: NULL: it is
+ * not a process's (TEFFI_PROCESS_BIT), or was never made. */
 static inline teff_process *teffi_process_at(teff_process_system *system, uint32_t slot)
 {
     return slot & TEFFI_PROCESS_BIT ? teffi_slab_at(&system->slab, slot & ~TEFFI_PROCESS_BIT)
@@ -13,6 +15,7 @@ static inline teff_process *teffi_process_at(teff_process_system *system, uint32
 }
 
 /* teffi_process_find - the live process with this PID of this system. It may end at any moment.
+ * in:   pid, of this system: its silo and incarnation are not checked.
  * out:  NULL: there is none, see teffi_process_missing_err. */
 static inline teff_process *teffi_process_find(teff_process_system *system, teff_pid pid)
 {
@@ -29,15 +32,18 @@ static inline teff_process *teffi_process_find(teff_process_system *system, teff
 teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid);
 
 /* teffi_slots_init - set up system->slab; teffi_slab_fini frees it. out: false: memory is out.
- * teffi_slot_take - take a free slot, from this thread's list if possible, and count it in
- * *spawned, a cell's. errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM. */
+ * teffi_slot_take - take a free slot, from this thread's list if possible, and count the spawn.
+ * in:   spawned, that of a cell, in which this spawn is already counted as in progress.
+ * errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM: the spawn is not counted. */
 bool teffi_slots_init(teff_process_system *system);
 TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
                                        teff_process **process);
 
-/* teffi_processes_alive - the number of processes that were spawned and have not ended. What the
- * ended ones stored is visible to the caller. */
+/* teffi_processes_alive - the number of processes that were spawned and have not ended; while
+ * some spawn or end, it may be larger, never smaller. What the ended ones stored is visible to the
+ * caller. */
 uint32_t teffi_processes_alive(teff_process_system *system);
 
-/* teffi_stripe - the lock over signals, commands and the generation of a slot. */
+/* teffi_stripe - the lock that guards a process's signals and commands in flight. The process's end
+ * changes its generation under it. */
 pthread_mutex_t *teffi_stripe(const teff_process *p);

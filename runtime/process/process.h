@@ -25,18 +25,18 @@ enum {
 };
 
 /* A bit of teff_process_ops.flags besides the public ones: the process is the runtime's own and is
- * never evicted. Later lives in its slot would not be evicted either, so such a process must live
- * until its system ends. */
+ * never evicted. Only the first life in a slot sets this, for all lives. So spawn such a process
+ * before any process of its system has ended; it must live until its system ends. */
 enum { TEFFI_PROCESS_KEPT = 1 << 16 };
 
 /* What the process waits for before its next step. */
-typedef enum teffi_next {
+typedef enum teffi_process_status {
     TEFFI_STATUS_START = 0, /* nothing: init runs first */
     TEFFI_STATUS_CONTINUE,
     TEFFI_STATUS_IDLE,
     TEFFI_STATUS_BLOCK,
-    TEFFI_STATUS_RETRY /* a poke: the same events come again; or a cancel, which comes alone */
-} teffi_next;
+    TEFFI_STATUS_RETRY /* a poke: the same event comes again; or a cancel, which comes alone */
+} teffi_process_status;
 
 struct teff_process {
     teffi_group group;
@@ -44,14 +44,15 @@ struct teff_process {
     teff_process_system *system;
     uint32_t slot;
     /* atomic */
-    /* odd = alive; written by the spawn that took the slot, at the end under the stripe's lock */
+    /* odd = alive. The spawn that took the slot makes it odd; the process's end, under the
+     * stripe's lock, makes it even */
     _Atomic uint32_t generation;
     _Atomic uint64_t sent, taken;        /* see send.h */
-    const teff_process_ops *_Atomic ops; /* written by the turn */
+    const teff_process_ops *_Atomic ops; /* written by the spawn, then by the turn */
     _Atomic uint64_t turns, events, run_ns;
     _Atomic bool sleeping; /* its turn waits on parker; pairs with teffi_process_wake */
     uint8_t n_uncounted;   /* the turn's: events that the counters do not have yet */
-    uint8_t gathered;      /* the turn's: items that it has taken off the group for this step */
+    uint8_t gathered;      /* the turn's: items taken off the group for the next step */
     teffi_parker parker;
     /* guarded by the stripe's lock */
     uint16_t signals;
@@ -62,7 +63,7 @@ struct teff_process {
     union {
         struct {
             void *self;
-            void *held; /* START: a teffi_start or NULL; later the event that receive returned */
+            void *held; /* START: a teffi_start; later the event of receive or ask; or NULL */
         };
         teffi_slab_link free; /* the slab's link, while the slot is free */
     };
@@ -73,19 +74,19 @@ struct teff_process {
     LIST_HEAD(, teffi_timer_event) timers;
     uint64_t serial;
     /* in one word, for teffi_process_awaits_any */
-    teffi_next status : 3;
-    uint32_t retry_n : 1;
+    teffi_process_status status : 3;
+    uint32_t retry_n : 1; /* RETRY: the number of events that come again */
     uint32_t again_queued : 1, cancel : 1, poked : 1, forced : 1, over : 1, gone : 1;
 };
 
 static_assert(sizeof(struct teff_process) <= 256, "what an idle process costs");
 
-/* Counters of one worker, in cache lines of their own; cell 0: other threads. */
+/* Counters of one processor, in a cache line of their own; cell 0: threads that hold none. */
 typedef struct teffi_cell {
-    /* written by that worker only, without atomic additions */
+    /* written by the processor's holder, without atomic additions; in cell 0 with them */
     _Alignas(64) _Atomic uint64_t turns;
     _Atomic uint64_t events, run_ns;
-    /* atomic additions: after a retake two threads may use one worker's cell */
+    /* atomic additions: after a retake two threads may use one processor's cell */
     _Atomic uint64_t spawned; /* TEFFI_SPAWNED for each spawn, plus 1 while it is in progress */
     _Atomic uint64_t ended;
 } teffi_cell;
@@ -95,10 +96,11 @@ typedef struct teffi_cell {
 enum { TEFFI_SPAWNED = 1 << 16 };
 
 typedef struct teffi_pid_route {
-    /* Send a message or a cancel to a process of another silo. errs: as teff_process_send. NULL:
-     * other silos cannot be reached. */
+    /* Send a message, a returned message or a cancel to a process of another silo. errs: as
+     * teff_process_send. NULL: other silos cannot be reached. */
     teff_err (*send)(void *arg, teff_pid to, const teff_event *message);
-    /* Respond to a request, wherever it comes from. errs: as teff_pid_respond. */
+    /* Respond to a request, wherever it comes from. errs: as teff_pid_respond. NULL: nobody sends
+     * requests to this system's processes. */
     teff_err (*respond)(void *arg, const teff_event *request, teff_err err, const void *data,
                         size_t len);
     void *arg;
@@ -108,7 +110,7 @@ typedef struct teffi_pid_route {
 /* How processes call grains (call/process_ctx.c). */
 typedef struct teffi_process_calls {
     void (*take_item)(teffi_item *item);   /* an item of a process's group that is no event */
-    void (*end_ctx)(struct teff_ctx *ctx); /* the process ends; runs on its fiber */
+    void (*end_ctx)(struct teff_ctx *ctx); /* the process's fiber ends; runs on it */
     struct teffi_home *home;
 } teffi_process_calls;
 
@@ -123,8 +125,8 @@ struct teff_process_system {
     teff_process_options opt; /* defaults filled in */
     teffi_exec *exec;
     teffi_platform *own_platform;     /* NULL: executor and platform belong to the caller */
-    teffi_pid_route route;            /* set by the owner before the first spawn, as calls */
-    teffi_process_calls calls;        /* home is NULL: the system belongs to no silo */
+    teffi_pid_route route;            /* set by the owner before the first spawn */
+    teffi_process_calls calls;        /* likewise; home is NULL: the system belongs to no silo */
     const teffi_process_words *words; /* set by the owner before the first spawn */
     struct {
         teff_command_fn *fn;
@@ -156,8 +158,8 @@ static inline bool teffi_process_takes(const teff_process *p, const teffi_event 
            event->generation == atomic_load_explicit(&p->generation, memory_order_relaxed);
 }
 
-/* teffi_process_awaits_any - between two turns: is the process idle, so that the next event starts
- * a turn? Its lists are empty then. runs: the turn. */
+/* teffi_process_awaits_any - is the process idle, so that the next event starts a turn? Between two
+ * turns its lists are empty then. runs: in the group's handle. */
 static inline bool teffi_process_awaits_any(const teff_process *p)
 {
     return p->status == TEFFI_STATUS_IDLE && !p->gathered && !p->again_queued && !p->cancel &&
@@ -166,9 +168,11 @@ static inline bool teffi_process_awaits_any(const teff_process *p)
 
 /* ---- system.c ---- */
 
-/* teffi_process_system_new_on - a system on the caller's executor, which must be freed before the
- * system is. in: opt as for teff_process_system_new, but workers and sched are ignored. errs: the
- * same. */
+/* teffi_process_system_new_on - make a system on the caller's executor, which must be freed before
+ * the system is.
+ * in:   opt as for teff_process_system_new, but workers and sched are ignored.
+ * out:  *system, owned; NULL without memory; not written if opt is invalid.
+ * errs: TEFF_E_NOMEM, TEFF_E_INVALID. */
 TEFF_MUST_USE teff_err teffi_process_system_new_on(teffi_exec *exec,
                                                    const teff_process_options *opt,
                                                    teff_process_system **system);
@@ -186,5 +190,5 @@ typedef struct teffi_stopper {
     LIST_ENTRY(teffi_stopper) link;
 } teffi_stopper;
 
-/* teffi_stoppers_wake - a process has ended while the system stops. */
+/* teffi_stoppers_wake - wake the threads in teff_process_system_stop, after a process has ended. */
 void teffi_stoppers_wake(teff_process_system *system);

@@ -135,7 +135,7 @@ static bool is_own_pid(const teff_process_system *system, teff_pid pid)
     return pid.silo == system->route.silo && pid.incarnation == system->route.incarnation;
 }
 
-/* Sends a message to a process of another silo, as an event of kind. */
+/* Sends a message, returned message or cancel, as kind says, to a process of another silo. */
 static __attribute__((noinline)) teff_err send_by_route(teff_process_system *system, teff_pid to,
                                                         const teff_event *message,
                                                         teff_event_kind kind)

@@ -27,18 +27,20 @@ static inline void teffi_mailbox_release(teff_process *p, size_t len)
 /* teffi_mailbox_load - waiting messages and bytes, packed; the true value may be less. */
 uint64_t teffi_mailbox_load(const teff_process *p);
 
-/* teffi_process_send_here - teff_process_send to a process of this system, without yielding: for
- * callers that hold a lock. in: message, of kind MESSAGE or REQUEST. */
+/* teffi_process_send_here - as teff_process_send to a process of this system, without yielding: for
+ * callers that hold a lock. in: message, of kind MESSAGE or REQUEST; its kind is kept. */
 TEFF_MUST_USE teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
                                                const teff_event *message);
 
 /* teffi_process_return_message - give a message of an evicted process back to its sender, in this
- * silo or another. If the sender cannot get it, it is counted as dropped. in: event, moves to the
- * sender; from, the process that was evicted. */
+ * silo or another. If the sender cannot get it, it is freed and counted as dropped.
+ * in:   event, moves to this function; it counts in no mailbox any more. from, the evicted process.
+ */
 void teffi_process_return_message(teff_process_system *system, teffi_event *event, teff_pid from);
 
-/* teffi_process_deliver - an event from outside to a process of this system: a message, a request
- * or a returned message with all its fields, or a cancel.
+/* teffi_process_deliver - give a process of this system an event from outside.
+ * in:   event, borrowed: a message, a request or a returned message, of which kind, tag, data, from
+ *       and call are kept; or a cancel.
  * errs: as teff_process_send; TEFF_E_INVALID: another kind. */
 TEFF_MUST_USE teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid,
                                              const teff_event *event);
@@ -48,10 +50,12 @@ TEFF_MUST_USE teff_err teffi_process_deliver(teff_process_system *system, teff_p
 void teffi_process_refuse_request(teff_process_system *system, const teff_event *event,
                                   teff_err err);
 
-/* teffi_process_signal - set bits of a process's signals. errs: as teffi_process_missing_err. */
+/* teffi_process_signal - set bits of a process's signals, and push its signal item unless it is
+ * queued. Takes the stripe's lock. errs: as teffi_process_missing_err. */
 teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_t bits);
 
-/* teffi_process_has_room - would a message of len bytes be taken now? */
+/* teffi_process_has_room - would a message of len bytes be taken now? out: false also if there is
+ * no such process. */
 bool teffi_process_has_room(teff_process_system *system, teff_pid pid, size_t len);
 
 /* teffi_process_wake - after a push: wake the process's turn if it sleeps on its worker's stack. */

@@ -38,7 +38,7 @@ void teffi_start_free(teffi_start *start)
 
 /* ---- decisions ---- */
 
-static teff_err set_decision(teff_step *out, teffi_next status)
+static teff_err set_decision(teff_step *out, teffi_process_status status)
 {
     out->status = status;
     out->decided = true;
@@ -126,8 +126,8 @@ static void batch_append(batch *b, teffi_event *event)
     teffi_events_push(&b->given, event);
 }
 
-/* Takes the events of the next step, in this order: a cancel, completions and timers, messages. A
- * retried step gets the same event again, or a cancel alone. */
+/* Takes the events of the next step, in this order: a cancel, the other urgent events, messages
+ * (not with status BLOCK). A retried step gets the same event again, or a cancel alone. */
 static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b)
 {
     teffi_event *event;
@@ -231,7 +231,7 @@ void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_er
 void teffi_process_step(teff_process *p)
 {
     const teff_process_ops *ops = atomic_load_explicit(&p->ops, memory_order_relaxed);
-    batch b __attribute__((uninitialized)); /* 3 KiB that need no zeroes */
+    batch b __attribute__((uninitialized)); /* 3.5 KiB that need no zeroes */
     b.n = 0;
     b.given = (teffi_events){0};
     gather_events(p, ops, &b);

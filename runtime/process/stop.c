@@ -56,7 +56,8 @@ static void wait_for_spawns(teff_process_system *system)
             teffi_thread_yield();
 }
 
-/* Names some of the processes that are left in the report, then kills all of them. */
+/* Kills the processes that are left, after putting the first ones into the report, and waits for
+ * FORCED_MS at most. */
 static void force_rest(teff_process_system *system, teff_stop_report *report)
 {
     report->n_named = (uint32_t)teff_process_list(system, report->named, TEFF_STOP_NAMED);

@@ -44,7 +44,7 @@ void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *t)
         LIST_REMOVE(t, link);
         teffi_pool_put(t, sizeof *t);
     } else {
-        t->muted = true; /* it is firing, or its event is queued: append_event will free it */
+        t->muted = true; /* it is firing or has fired: it is freed with its event */
     }
 }
 
@@ -55,7 +55,7 @@ void teffi_timer_events_drop(teff_process *p)
     LIST_INIT(&p->timers);
     while (t) {
         teffi_timer_event *next = LIST_NEXT(t, link);
-        /* A timer that is firing is not freed here: its event still arrives, and is freed then. */
+        /* A timer that is firing, or has fired, is freed later, with its event. */
         if (exec->ops->timer_cancel(exec, &t->timer))
             teffi_pool_put(t, sizeof *t);
         t = next;

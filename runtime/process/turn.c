@@ -1,9 +1,9 @@
 /* turn.c - turns of a process: init, steps or run function, close.
  * Way:     group -> [handle_item -> run_turn] -> step | fiber -> ... -> finish_process
  * States:  the group's, see group.h; BLOCKED while messages do not resume it
- * Threads: the process's turn, on the worker's own stack. A turn first takes up to TEFFI_STEP_MAX
- *          items off the group, so that one step gets many events. If a step leaves work, the again
- *          item is pushed, behind the items that were pushed meanwhile. */
+ * Threads: the process's turn, on the worker's own stack; units may run on the process's fiber.
+ *          A turn first takes up to TEFFI_STEP_MAX items off the group, so that one step gets many
+ *          events. If a step leaves work, the again item is pushed, behind the other items. */
 #include "process/turn.h"
 
 #include <stdio.h>
@@ -45,8 +45,8 @@ static void run_init(teff_process *p)
         set_process_over(p, err);
 }
 
-/* Runs one step, or the whole run function; init before the first step. A process that is forced to
- * end is only marked as over. */
+/* Runs a unit: init if the status is START, then one step, or the whole run function. A process
+ * that is forced to end is only marked as over. */
 static void run_unit(teff_process *p)
 {
     if (p->forced) {
@@ -79,7 +79,8 @@ static void run_fiber(void *arg)
 }
 
 /* Runs the next unit on the process's fiber, or continues the unit that is suspended there. Makes
- * the fiber, if there is none; a process that is forced to end before that needs no fiber. */
+ * the fiber, if there is none; a process that is forced to end before that needs no fiber, and one
+ * that gets none is over. */
 static void resume_fiber(teff_process *p)
 {
     if (!p->fiber && !p->forced) {
@@ -175,8 +176,8 @@ static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
     settle_turn(p);
 }
 
-/* May run_one_message handle this item? It must be a message, and the only item, for a process that
- * is idle, has no fiber, and is not measured. */
+/* May run_one_message handle this item? It must be a message, and the only item taken off the word,
+ * for a process that is idle, has no fiber, and is not measured. */
 static bool can_run_one_message(const teff_process *p, const teffi_item *item)
 {
     return !p->group.head && item->kind == TEFFI_ITEM_MESSAGE && teffi_process_awaits_any(p) &&
@@ -201,8 +202,8 @@ static __attribute__((noinline)) void run_one_message(teff_process *p, teffi_eve
         settle_turn(p);
 }
 
-/* Takes an item into the process's lists. Runs a turn only after the group's last item, or after
- * TEFFI_STEP_MAX items. */
+/* Takes an item into the process's lists and flags. Runs a turn only after the last item taken off
+ * the word, or after TEFFI_STEP_MAX items. */
 static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item)))

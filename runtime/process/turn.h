@@ -14,8 +14,8 @@ typedef struct teffi_start {
     _Alignas(16) char bytes[]; /* method, its zero byte, input */
 } teffi_start;
 
-/* teffi_start_new - in: method, may be NULL. out: *start, NULL: neither method nor input. errs:
- * TEFF_E_NOMEM. */
+/* teffi_start_new - copy the arguments of init. in: method, may be NULL. out: *start; NULL: neither
+ * method nor input. errs: TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_start_new(const char *method, const void *input, size_t len,
                                        teffi_start **start);
 
@@ -24,7 +24,7 @@ void teffi_start_free(teffi_start *start);
 
 struct teff_step {
     teff_process *process;
-    teffi_next status;
+    teffi_process_status status;
     bool decided, done;
     struct teffi_command *first, *last; /* issued; NULL: none */
     const teff_process_ops *upgrade;    /* NULL: no */
@@ -32,22 +32,22 @@ struct teff_step {
     struct teffi_start *upgrade_start;
 };
 
-/* teffi_process_step - run one step with the queued events; sets status or over. */
+/* teffi_process_step - run one step with events from the process's lists; sets status and over. */
 void teffi_process_step(teff_process *p);
 
 /* teffi_step_end - after ops->step: free its events (RETRY: put the event back), apply its
  * decision, dispatch its commands.
- * in:   given, the nodes of its events. */
+ * in:   given, the nodes of its events. err, of the step: if set, its commands are freed. */
 void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_err err);
 
-/* teffi_step_retry - a decision: run the step again with the same events, after a poke or a cancel.
- * For processes with step_max 1. */
+/* teffi_step_retry - a decision: run the step again with the same event, after a poke, or with a
+ * cancel alone. For processes with step_max 1. */
 teff_err teffi_step_retry(teff_step *out);
 
 /* teffi_process_has_other_work - slow path of teffi_process_has_work. */
 bool teffi_process_has_other_work(const teff_process *p);
 
-/* teffi_process_has_work - is there an event, or another reason for a step? */
+/* teffi_process_has_work - is there an event for its status, or another reason for a step? */
 static inline bool teffi_process_has_work(const teff_process *p)
 {
     bool awaits_any = p->status == TEFFI_STATUS_IDLE && !p->forced && !p->cancel;
@@ -56,6 +56,7 @@ static inline bool teffi_process_has_work(const teff_process *p)
 
 /* What a process waits for; on the stack of the function that waits. */
 typedef struct teffi_waiting {
+    /* Is the wait over? Runs in the process's turn, also on the worker's stack; must not wait. */
     bool (*ready)(teff_process *p, struct teffi_waiting *waiting);
     void *arg;
     bool blocked;              /* the group rests as BLOCKED, since messages do not end the wait */
@@ -63,8 +64,9 @@ typedef struct teffi_waiting {
     teffi_event *arrived;      /* that event once it has arrived; else NULL */
 } teffi_waiting;
 
-/* teffi_process_wait - wait until waiting->ready() is true; it is called again after each item.
- * errs: TEFF_E_CLOSED: the process is being forced to end. */
+/* teffi_process_wait - wait until waiting->ready() is true. ready() is called again after items
+ * were taken off the group. runs: inside the process's own functions, without locks.
+ * errs: TEFF_E_CLOSED: the process is being forced to end, and ready() is false. */
 TEFF_MUST_USE teff_err teffi_process_wait(teff_process *p, teffi_waiting *waiting);
 
 /* teffi_process_push_again - push the item that makes the group run again, unless it is queued. */

@@ -171,7 +171,7 @@ teff_err teff_process_yield(teff_process *me)
 {
     teffi_exec *exec = me->system->exec;
     teffi_waiting w = {.ready = again_was_taken};
-    if (!me->fiber && exec->ops->run_nested) /* without a fiber, other groups run nested */
+    if (!me->fiber && exec->ops->run_nested) /* without a fiber, one other group runs nested */
         (void)exec->ops->run_nested(exec);
     teffi_process_push_again(me);
     return teffi_process_wait(me, &w);

@@ -30,7 +30,8 @@ static bench start(uint32_t poll_ms)
     atomic_store(&ran, 0);
     atomic_store(&tested, 0);
     b.exec = exec_of(&w.platform, 1, (teff_sched_options){0});
-    assert_int_equal(teffi_engine_on(b.exec, &(teffi_process_calls){0}, &opt, &b.engine), TEFF_OK);
+    assert_int_equal(teffi_engine_new_on(b.exec, &(teffi_process_calls){0}, &opt, &b.engine),
+                     TEFF_OK);
     assert_int_equal(teff_engine_add(b.engine, 0, &pinged, NULL, &id), TEFF_OK);
     return b;
 }

@@ -383,7 +383,7 @@ static void the_end_of_a_life_frees_all_and_refuses_the_requests_in_the_mail(voi
 
 enum { NOTHING, MAIL, URGENT, POKE, CANCEL, KILL, AGAIN, REASONS };
 
-static void has_work_as_in(const char *row, teffi_next status)
+static void has_work_as_in(const char *row, teffi_process_status status)
 {
     p->status = status;
     for (int reason = NOTHING; reason < REASONS; reason++) {
