@@ -94,13 +94,13 @@ static teff_err read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo,
                : TEFF_E_MALFORMED;
 }
 
-/* The row may be well: it must not be taken for an unreadable one. */
+/* Without memory, a readable row must not count as an unreadable one: the whole read fails. */
 static teff_err fail_without_memory(teff_ctx *ctx)
 {
     return teff_fail(ctx, TEFF_E_NOMEM, "store: out of memory to read table %s", members_table);
 }
 
-/* Reads the version row. errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
+/* Reads the version row. errs: TEFF_E_MALFORMED, TEFF_E_TOO_LARGE: it is damaged; TEFF_E_NOMEM. */
 static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *rows)
 {
     ProtobufCMessage *msg;
@@ -277,7 +277,7 @@ static teffi_row make_member_row(teff_ctx *ctx, const teffi_member_row *changed,
 }
 
 /* Makes the row that writes a heartbeat or a fence: it has no value, only its etag counts. It
- * replaces what an earlier start of the silo has left. */
+ * replaces any row of the silo, also one that an earlier start has left. */
 static teffi_row make_marker_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
     return (teffi_row){.table = table, .key = make_silo_key(ctx, silo), .any = true};
