@@ -111,7 +111,7 @@ static bool adopt_view(teffi_membership *m, teffi_view *view)
     bool member = teffi_view_find(view, node->id) != NULL;
     pthread_mutex_unlock(&m->follow.lock);
     teffi_view_unref(old);
-    teffi_membership_changed(m);
+    teffi_membership_note_change(m);
     if (!member && m->joined)
         teffi_membership_lose_lease(m, "the cluster has declared it dead");
     return true;
@@ -155,7 +155,7 @@ static teff_err read_and_adopt(teff_ctx *ctx)
     m->follow.read_err = (uint32_t)err;
     m->follow.reads++;
     m->follow.reading = false;
-    teffi_membership_changed(m);
+    teffi_membership_note_change(m);
     return err;
 }
 
@@ -196,7 +196,7 @@ static teff_err read_shared(teff_ctx *ctx, uint64_t version)
 teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
 {
     uint64_t wanted = version;
-    teff_err err = version ? TEFF_OK : teffi_rows_version(ctx, &wanted);
+    teff_err err = version ? TEFF_OK : teffi_rows_read_version(ctx, &wanted);
     if (!err)
         err = read_shared(ctx, wanted);
     if (!err && teffi_membership_version(ctx->node) < version)

@@ -102,11 +102,11 @@ void teffi_membership_refresh_soon(teffi_membership *membership);
 
 /* Changes are: a view is adopted, a read of the table has ended, a silo is connected, a part of the
  * directory is served, the lease is lost, this silo closes.
- * teffi_membership_changed - report a change: wake all waiters. in: may be NULL.
+ * teffi_membership_note_change - report a change: wake all waiters. in: may be NULL.
  * teffi_membership_wait - wait until follow.changes.count differs from seen, which the caller read
  *       before its try, or until this try's back-off has passed: 2 ms, doubled with each try up to
  *       1 s, half of it random. */
-void teffi_membership_changed(teffi_membership *membership);
+void teffi_membership_note_change(teffi_membership *membership);
 void teffi_membership_wait(teff_ctx *ctx, uint64_t seen, unsigned tries);
 
 /* teffi_membership_read - read the table's rows; logs how many are unreadable, if that number has

@@ -44,9 +44,9 @@ typedef struct teffi_rows {
  *       TEFF_E_TIMEOUT: the table kept changing while it was read. */
 TEFF_MUST_USE teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows);
 
-/* teffi_rows_version - read only the table's version; 0: the cluster does not exist yet.
+/* teffi_rows_read_version - read only the table's version; 0: the cluster does not exist yet.
  * errs: as teffi_rows_read(). */
-TEFF_MUST_USE teff_err teffi_rows_version(teff_ctx *ctx, uint64_t *version);
+TEFF_MUST_USE teff_err teffi_rows_read_version(teff_ctx *ctx, uint64_t *version);
 
 /* teffi_rows_write - write changed rows (etag as read, 0 = new) and the next version, or nothing.
  * If one of them joins, this silo's lease begins.
@@ -64,12 +64,12 @@ teffi_view *teffi_rows_make_view(teff_ctx *ctx, const teffi_rows *rows);
  *       been started again elsewhere. */
 TEFF_MUST_USE teff_err teffi_alive_write(teff_ctx *ctx);
 
-/* teffi_rows_own_fence - a checked row for a batch that must not be written once this silo is dead.
- * out: etag 0: it has not joined, and has no fence: do not add the row. */
-teffi_row teffi_rows_own_fence(teff_ctx *ctx);
+/* teffi_rows_make_own_fence - make a checked row for a batch that must not be written once this
+ * silo is dead. out: etag 0: it has not joined, and has no fence: do not add the row. */
+teffi_row teffi_rows_make_own_fence(teff_ctx *ctx);
 
-/* teffi_rows_fence - the same of another silo, whose fence has that etag. */
-teffi_row teffi_rows_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag);
+/* teffi_rows_make_fence - the same of another silo, whose fence has that etag. */
+teffi_row teffi_rows_make_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag);
 
 /* teffi_alive_read - read the etag of a silo's heartbeat, which changes with each one. A damaged
  * row is removed; a live silo writes it again. out: 0: there is none. errs: the store's. */
