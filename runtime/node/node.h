@@ -21,7 +21,8 @@ typedef struct teffi_upcalls {
     /* A message to a grain, or a client's message to a gateway, did not reach that node: route it
      * again. Owns msg. Must not block. */
     void (*unsent)(teffi_node *node, teffi_node_id to, teffi_msg *msg);
-    /* The view changed from old (may be NULL) to now. Calls do not overlap. Must not block. */
+    /* The view changed from old (may be NULL) to now, both borrowed. Runs under membership's
+     * follow.lock, so calls do not overlap. Must not block. */
     void (*view)(teffi_node *node, const struct teffi_view *old, const struct teffi_view *now);
 } teffi_upcalls;
 
@@ -105,7 +106,8 @@ void teffi_node_free_exec(teffi_node *node);
 /* teffi_node_fini - free the rest, after all contexts of the node. Accepts zeroed memory. */
 void teffi_node_fini(teffi_node *node);
 
-/* teffi_node_set_target - install the handler of a system slot. Before messages can arrive. */
+/* teffi_node_set_target - install the handler of a system slot. Once for each slot, before messages
+ * can arrive. */
 void teffi_node_set_target(teffi_node *node, unsigned slot, teffi_target_fn *handle);
 
 /* teffi_target_name - the name of an installed target, for reports. */
