@@ -29,7 +29,7 @@ static teff_err describe_row(teff_ctx *ctx, teffi_activation *act, participant *
     teffi_bytes key = teffi_state_key(ctx, act), value = {NULL, 0};
     own->row = wire_bytes(key.data, key.len);
     own->etag = act->stored->etag;
-    own->fence = teffi_rows_own_fence(ctx).etag;
+    own->fence = teffi_rows_make_own_fence(ctx).etag;
     bool removes = lock->removes && !teffi_answers_any(act);
     own->removes = removes && own->etag;
     own->writes = lock->writes && (!removes || own->etag);
@@ -233,7 +233,7 @@ static void add_state(teff_ctx *ctx, batch *b, participant *one,
 /* Adds the fence of silo, unless it was added before, or the silo has none (fence is 0). */
 static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, uint64_t fence)
 {
-    teffi_row row = teffi_rows_fence(ctx, silo, fence);
+    teffi_row row = teffi_rows_make_fence(ctx, silo, fence);
     for (size_t i = n_states; i < b->n; i++)
         if (b->rows[i].key.len == row.key.len &&
             memcmp(b->rows[i].key.data, row.key.data, row.key.len) == 0)
@@ -250,7 +250,7 @@ static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transac
     for (size_t i = 0; i < all->n_list; i++)
         add_state(ctx, b, all->list[i], transaction);
     size_t n_states = b->n;
-    add_fence(ctx, b, n_states, ctx->node->id.silo, teffi_rows_own_fence(ctx).etag);
+    add_fence(ctx, b, n_states, ctx->node->id.silo, teffi_rows_make_own_fence(ctx).etag);
     for (size_t i = 0; i < all->n_list; i++)
         if (all->list[i]->row.len)
             add_fence(ctx, b, n_states, all->list[i]->silo, all->list[i]->fence);

@@ -76,7 +76,7 @@ static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activatio
  * TEFF_E_CONFLICT may mean that, so the view is refreshed. out: row->etag, the new one. */
 static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
-    teffi_row rows[] = {*row, teffi_rows_own_fence(ctx)};
+    teffi_row rows[] = {*row, teffi_rows_make_own_fence(ctx)};
     teffi_store_op op = {.kind = TEFFI_STORE_BATCH,
                          .rows = rows,
                          .n_rows = rows[1].etag ? 2 : 1,

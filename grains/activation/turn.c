@@ -115,7 +115,7 @@ static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
     teffi_msg *request = turn->request;
     if (turn->on_stack || (stays && request->arena.chunks)) {
         *to = node->id;
-        return teffi_node_response(node, request);
+        return teffi_node_make_response(node, request);
     }
     turn->request = NULL;
     *to = teffi_node_convert_to_response(node, request);
@@ -617,7 +617,7 @@ static bool caller_has_left(const teffi_turn *turn)
         return false;
     if (teffi_node_is(request->src, node->id))
         return !teffi_call_is_pending(&node->home, request->call.slot, request->call.generation);
-    return teffi_node_cancelled(node, request);
+    return teffi_node_has_cancel(node, request);
 }
 
 /* Reads the call's state before the clock: so if the call ended at its deadline, the clock shows

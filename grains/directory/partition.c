@@ -342,5 +342,5 @@ void teffi_partitions_unlock(teffi_grains *grains, const uint8_t *set, uint64_t 
         pthread_mutex_unlock(&shard->lock);
     }
     teffi_partitions_deliver(grains);
-    teffi_membership_changed(grains->node->membership);
+    teffi_membership_note_change(grains->node->membership);
 }

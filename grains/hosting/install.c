@@ -239,8 +239,8 @@ void teffi_grains_stop(teffi_node *node)
     teffi_exec *exec = node->home.exec;
     node->grains->accepting = false;
     node->grains->closed = true;
-    teffi_membership_changed(node->membership); /* look-ups that wait see closed, and fail */
-    pthread_mutex_lock(&all->collect_lock);     /* after closed: set_collect_timer() reads it */
+    teffi_membership_note_change(node->membership); /* look-ups that wait see closed, and fail */
+    pthread_mutex_lock(&all->collect_lock);         /* after closed: set_collect_timer() reads it */
     exec->ops->timer_cancel(exec, &all->collect_timer);
     pthread_mutex_unlock(&all->collect_lock);
     teffi_recover_stop(node->grains);

@@ -87,7 +87,7 @@ static void meet_silo(teffi_node *node, const teffi_hello *peer)
     else if (standing != TEFFI_STANDING_MEMBER)
         (void)!net->peer_add(node->home.net, peer->node, peer->address);
     teffi_membership_note_connection(node->membership, peer->node, true);
-    teffi_membership_changed(node->membership);
+    teffi_membership_note_change(node->membership);
 }
 
 /* The node's net_up: lists a client, or counts a silo's connection. */

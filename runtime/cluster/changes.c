@@ -24,7 +24,7 @@ static void wake_timed_out(teffi_timer *timer)
 }
 
 /* A waiter whose timer is firing is woken by the timer. Once signalled, a waiter may be freed. */
-void teffi_membership_changed(teffi_membership *m)
+void teffi_membership_note_change(teffi_membership *m)
 {
     if (!m)
         return;

@@ -9,7 +9,8 @@ enum {
     READ_TRIES = 9       /* tries to pass to teffi_membership_wait(): the end of a read wakes it */
 };
 
-/* Allows sends to the members of `now` that `old` lacks, except those with an invalid address.
+/* follow.lock held. Allows sends to the other members of `now` that `old` lacks. One that the net
+ * does not take, because its address is invalid or the net is shut down, is passed over.
  * out:  false: no memory; `now` must not be adopted, since later views would not add the rest. */
 static bool add_peers(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
@@ -110,7 +111,7 @@ static bool adopt_view(teffi_membership *m, teffi_view *view)
     bool member = teffi_view_find(view, node->id) != NULL;
     pthread_mutex_unlock(&m->follow.lock);
     teffi_view_unref(old);
-    teffi_membership_changed(m);
+    teffi_membership_note_change(m);
     if (!member && m->joined)
         teffi_membership_lose_lease(m, "the cluster has declared it dead");
     return true;
@@ -154,7 +155,7 @@ static teff_err read_and_adopt(teff_ctx *ctx)
     m->follow.read_err = (uint32_t)err;
     m->follow.reads++;
     m->follow.reading = false;
-    teffi_membership_changed(m);
+    teffi_membership_note_change(m);
     return err;
 }
 
@@ -166,9 +167,9 @@ static void read_as_task(teff_ctx *ctx, void *arg)
     (void)!read_and_adopt(ctx);
 }
 
-/* Waits until a view of at least version is adopted, or one whole read has taken place. One read
- * serves all waiting turns. A turn that arrives during a read may need rows that this read
- * misses, so it waits for the end of the next one. */
+/* Waits until a view of at least version is adopted, or one read that began after this call has
+ * ended. One read serves all waiting contexts. One that arrives during a read may need rows that
+ * this read misses, so it waits for the end of the next one. errs: of the last read; NOMEM. */
 static teff_err read_shared(teff_ctx *ctx, uint64_t version)
 {
     teffi_membership *m = ctx->node->membership;
@@ -195,7 +196,7 @@ static teff_err read_shared(teff_ctx *ctx, uint64_t version)
 teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
 {
     uint64_t wanted = version;
-    teff_err err = version ? TEFF_OK : teffi_rows_version(ctx, &wanted);
+    teff_err err = version ? TEFF_OK : teffi_rows_read_version(ctx, &wanted);
     if (!err)
         err = read_shared(ctx, wanted);
     if (!err && teffi_membership_version(ctx->node) < version)
@@ -205,7 +206,7 @@ teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
 }
 
 /* The task of teffi_membership_refresh_soon. `looking` becomes false before the refresh begins, so
- * that a later call starts another refresh. An error is ignored: the heartbeats refresh, too. */
+ * that a later call starts another refresh. An error is ignored: each look refreshes, too. */
 static void look_as_task(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;

@@ -4,11 +4,11 @@
 
 #include "call/task.h"
 
-/* Times are parts of a lease. With the default of 10 s, a heartbeat is written each 2 s, or 0.5 s
- * after a failed one. A silo is declared dead when its heartbeat has stood still for 15 s; for
- * 10.5 s if its connection broke: its lease is over by then, unless the clocks differ by 5 %. An
- * interval between two looks counts for 5 s at most, since during a longer one this process itself
- * stood still. */
+/* Times are parts of a lease: the silo's own for its heartbeats and looks, the other silo's for its
+ * death. With the default of 10 s, a heartbeat is written each 2 s, or 0.5 s after a failed one. A
+ * silo is declared dead when its heartbeat has stood still for 15 s; for 10.5 s if its connection
+ * broke: its lease is over by then, unless the clocks differ by 5 %. An interval between two looks
+ * counts for 5 s at most, since during a longer one this process itself may have stood still. */
 enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK_PERCENT = 50 };
 
 /* out: this percentage of the member's lease. */
@@ -21,7 +21,7 @@ static uint64_t get_part_ns(const teffi_member *member, unsigned percent)
 
 /* Each silo watches the silos whose connections broke, and the NEXT silos after it in the view, so
  * that every silo has equally many watchers. BURY: how many silos one change may declare dead, so
- * that their rows fit into one batch of the store. */
+ * that their rows (three each) fit into TEFFI_STORE_BATCH_MAX. */
 enum { NEXT = 16, BURY = 64 };
 
 /* Silos whose heartbeats stood still, with the etags that they had. */
@@ -102,8 +102,8 @@ static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead
     return ahead <= NEXT || teffi_membership_is_broken(m, view->members[at].node);
 }
 
-/* Looks at the watched silos and lists the silent ones. in: next_ns, the time to the next
- * heartbeat. out: next_ns, or less if a silo may be silent before that. */
+/* Looks at the watched silos and lists the silent ones, BURY at most. in: next_ns, the time to the
+ * next look. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
                             silent_silos *silent)
 {
@@ -131,15 +131,15 @@ static void run_push(teff_ctx *ctx, void *arg)
     teffi_membership_push_view(ctx, false);
 }
 
-/* Pushes the view in a task of its own: a silo that does not respond must not delay the next
- * heartbeat. Without memory for the task, the other silos read the table by themselves. */
+/* Pushes the view in a task of its own: a silo that does not respond must not delay the next look.
+ * Without memory for the task, the other silos read the table by themselves. */
 static void push_view_soon(teffi_node *node)
 {
     (void)!teffi_task_start(&node->home, run_push, NULL, "membership: push a view", true);
 }
 
 /* Looks at the watched silos and declares the silent ones dead. in: next_ns, the time to the next
- * heartbeat. out: next_ns, or less if a silo may be silent before that. */
+ * look. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
 {
     const teffi_view *view = teffi_view_get(ctx->node);

@@ -33,8 +33,8 @@ teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, ch
     return why ? teffi_fail(text, TEFF_E_REFUSED, "%s", why) : err;
 }
 
-/* May this silo replace `before`, the row with its id? Yes, if that is NULL, a dead silo's, or has
- * this silo's address. errs: TEFF_E_REFUSED, with text. */
+/* May this silo replace `before`, the row with its id? Yes, if `before` is NULL, a dead silo's, or
+ * has this silo's address. errs: TEFF_E_REFUSED, with text. */
 static teff_err check_own_row(teff_ctx *ctx, const teffi_member_row *before)
 {
     char text[TEFF_TEXT_MAX];
@@ -45,8 +45,9 @@ static teff_err check_own_row(teff_ctx *ctx, const teffi_member_row *before)
     return teff_fail(ctx, TEFF_E_REFUSED, "%s", text);
 }
 
-/* Sets the node's address, its silo id (a hash of the address) and its incarnation (seconds since
- * 2022). The caller raises the incarnation if the table has had a higher one. */
+/* Sets the node's address, its silo id (a hash of the address) and its incarnation: the seconds
+ * since 2022; unchanged if the clock is before that. The caller raises the incarnation if the table
+ * has had one that is not lower. in: address, of at most TEFFI_ADDRESS_MAX bytes. */
 static void set_first_id(teff_ctx *ctx, const char *address)
 {
     teffi_node *node = ctx->node;

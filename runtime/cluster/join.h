@@ -10,8 +10,8 @@
 
 /* teffi_membership_identify - choose an incarnation above the table's last one for address.
  * in:   node->id: the id used on the connection to a remote store's server, or none.
- * out:  node->id and node->address are set. errs: the store's; TEFF_E_REFUSED: a live silo with
- *       another address has the same id. */
+ * out:  node->id and node->address are set. errs: as teffi_rows_read(); TEFF_E_REFUSED: a silo of
+ *       the table that is not dead has the same id, but another address. */
 TEFF_MUST_USE teff_err teffi_membership_identify(teff_ctx *ctx, const char *address);
 
 /* teffi_identity_check_peer - may this silo connect? No, if a member of the view has its id, but
@@ -19,24 +19,31 @@ TEFF_MUST_USE teff_err teffi_membership_identify(teff_ctx *ctx, const char *addr
 teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, char *text);
 
 /* teffi_membership_join - write this silo's row as ACTIVE, adopt the view, start the heartbeat,
- * push the view to the other silos. errs: the store's, TEFF_E_TIMEOUT (too many conflicts). */
+ * push the view to the other silos. errs: as teffi_membership_change(), TEFF_E_REFUSED as for
+ * teffi_membership_identify(). */
 TEFF_MUST_USE teff_err teffi_membership_join(teff_ctx *ctx);
 
-/* teffi_membership_begin_leaving - become LEAVING: nothing new is placed here. When it returns,
- * every other silo has adopted that view or could not be reached. */
+/* teffi_membership_begin_leaving - become LEAVING: nothing new is placed here. When it returns
+ * TEFF_OK, every other member has adopted that view, or has not confirmed it within 5 s.
+ * errs: as teffi_membership_change(). */
 TEFF_MUST_USE teff_err teffi_membership_begin_leaving(teff_ctx *ctx);
 
-/* teffi_membership_leave - leave the view for good; the others adopt that in the same way. */
+/* teffi_membership_leave - leave the view for good, and release the lease; the others, also silos
+ * that left before, adopt that in the same way. in: teffi_heartbeat_stop() was called.
+ * errs: as teffi_membership_change(). */
 TEFF_MUST_USE teff_err teffi_membership_leave(teff_ctx *ctx);
 
-/* teffi_heartbeat_start - begin the heartbeats of a silo that has joined.
- * teffi_heartbeat_stop - start no more heartbeats; one may still be running. */
+/* teffi_heartbeat_start - begin the heartbeats of a silo that has joined, its looks at the other
+ *       silos, and the watch over its lease.
+ * teffi_heartbeat_stop - end the watch, and start no more heartbeats and looks; one of each may
+ *       still be running. */
 void teffi_heartbeat_start(teffi_membership *membership);
 void teffi_heartbeat_stop(teffi_membership *membership);
 
 /* teffi_membership_push_view - make the other silos adopt this silo's view, and wait for their
- * responses. in: departed_too: also silos that left and may still forward requests. */
+ * responses, 5 s at most. in: departed_too: also silos that left and may still forward requests;
+ * this silo has adopted a view. */
 void teffi_membership_push_view(teff_ctx *ctx, bool departed_too);
 
-/* teffi_membership_handle - handle a message to the system target of membership. */
+/* teffi_membership_handle - handle a message to the system target of membership. Owns msg. */
 void teffi_membership_handle(teffi_node *node, teffi_msg *msg);

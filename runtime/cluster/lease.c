@@ -15,7 +15,7 @@ void teffi_membership_lose_lease(teffi_membership *m, const char *why)
         return;
     teffi_logf(&node->platform->log, TEFF_LOG_ERROR,
                "membership: this silo has lost its lease, %s; it serves nothing any more", why);
-    teffi_membership_changed(m);
+    teffi_membership_note_change(m);
     if (node->lost)
         node->lost(node, why);
 }

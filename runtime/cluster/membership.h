@@ -7,7 +7,8 @@
 
 #include "cluster/rows.h"
 
-enum { TEFFI_METHOD_VIEW_AT_LEAST = 1, TEFFI_METHOD_GO_AWAY = 2 }; /* TEFFI_SLOT_MEMBERSHIP */
+/* Methods of TEFFI_SLOT_MEMBERSHIP. GO_AWAY is for clients: this silo leaves. */
+enum { TEFFI_METHOD_VIEW_AT_LEAST = 1, TEFFI_METHOD_GO_AWAY = 2 };
 enum { TEFFI_DEPARTED_MAX = 64, TEFFI_OUTSIDERS_MAX = 64, TEFFI_WATCHED_MAX = 512 };
 
 typedef struct teffi_changes { /* changes.c's */
@@ -28,17 +29,19 @@ typedef struct teffi_follow {                    /* follow.c's */
     _Atomic uint64_t adopted; /* version of the last view whose adoption is complete */
     teffi_changes changes;
     _Atomic bool looking, reading; /* a refresh task is queued; the rows are being read */
+    /* when the last refresh of teffi_membership_refresh_soon() began; 0: never */
     _Atomic uint64_t looked_ns;
     _Atomic uint64_t reads;    /* number of completed reads; written by the reader */
     _Atomic uint32_t read_err; /* of the last read; written by the reader */
     _Atomic size_t junk;       /* unreadable rows at the last read */
 } teffi_follow;
 
-typedef struct teffi_outsider { /* a connected silo that is no member, or has just become one */
+/* A connected silo that is no member, or any silo of which messages are kept. */
+typedef struct teffi_outsider {
     teffi_node_id node;
     teffi_standing standing;
     uint32_t connections; /* that came up while it was no member */
-    uint32_t held;        /* messages that are kept, and the one that is being delivered */
+    uint32_t held;        /* its messages that are kept, or were taken to be delivered */
 } teffi_outsider;
 
 typedef struct teffi_outsiders { /* outsiders.c's */
@@ -46,8 +49,8 @@ typedef struct teffi_outsiders { /* outsiders.c's */
     /* guarded by lock */
     teffi_outsider silo[TEFFI_OUTSIDERS_MAX];
     size_t n;
-    teffi_queue held; /* messages of strangers */
-    bool served;      /* a task delivers them */
+    teffi_queue held; /* kept messages, the oldest first */
+    bool served;      /* a task, or start_serving(), delivers them */
 } teffi_outsiders;
 
 typedef struct teffi_watched_silo { /* another silo's heartbeat, as last read */
@@ -69,7 +72,7 @@ typedef struct teffi_beat { /* heartbeat.c's */
 
 typedef struct teffi_membership {
     teffi_node *node;
-    _Atomic bool listed; /* the table may list this silo, although it has not joined yet */
+    _Atomic bool listed; /* the table may list this silo; set before joined */
     _Atomic bool joined, left;
     teffi_follow follow;
     teffi_outsiders outsiders;
@@ -78,59 +81,68 @@ typedef struct teffi_membership {
     uint32_t types[]; /* ids of the types that the silo hosts; then their versions */
 } teffi_membership;
 
-/* teffi_membership_new - create it, and register the system target. in: types, ids of the types the
- * silo hosts; versions, as many, NULL: all 0; both copied. out: NULL: no memory. */
+/* teffi_membership_new - create it, set the node's membership, check_silo and hold, and register
+ * the system target. in: types, ids of the types the silo hosts; versions, as many, NULL: all 0;
+ * both copied. out: NULL: no memory. */
 teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types,
                                        const uint32_t *versions, size_t n);
 
-/* teffi_membership_free - after the node's tasks have ended. in: may be NULL. */
+/* teffi_membership_free - free it, and drop the node's view, after the node's tasks have ended.
+ * in: may be NULL. node->membership is left to the caller. */
 void teffi_membership_free(teffi_membership *membership);
 
 /* teffi_membership_refresh - adopt the table's view, of at least this version; 0: its present one.
- * errs: the store's; TEFF_E_TIMEOUT: the table has no such version yet; TEFF_E_NOMEM. */
+ * errs: as teffi_rows_read(); TEFF_E_TIMEOUT also if the table has no such version yet. */
 TEFF_MUST_USE teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version);
 
-/* teffi_membership_refresh_soon - refresh the view in a task, because a silo could not be reached.
- * One refresh serves all calls within 100 ms. Does not wait. */
+/* teffi_membership_refresh_soon - refresh the view in a task, because a silo could not be reached,
+ * or the store has refused a write. Refreshes begin at least 100 ms apart; one serves all calls
+ * before it begins. Does not wait. Without memory for the task, does nothing. */
 void teffi_membership_refresh_soon(teffi_membership *membership);
 
-/* Changes are: a view is adopted, a silo is connected, a part of the directory is served, this silo
- * closes.
- * teffi_membership_changed - report a change: wake all waiters. in: may be NULL.
+/* Changes are: a view is adopted, a read of the table has ended, a silo is connected, a part of the
+ * directory is served, the lease is lost, this silo closes.
+ * teffi_membership_note_change - report a change: wake all waiters. in: may be NULL.
  * teffi_membership_wait - wait until follow.changes.count differs from seen, which the caller read
  *       before its try, or until this try's back-off has passed: 2 ms, doubled with each try up to
  *       1 s, half of it random. */
-void teffi_membership_changed(teffi_membership *membership);
+void teffi_membership_note_change(teffi_membership *membership);
 void teffi_membership_wait(teff_ctx *ctx, uint64_t seen, unsigned tries);
 
-/* teffi_membership_read - read the table's rows; logs unreadable rows. errs: the store's. */
+/* teffi_membership_read - read the table's rows; logs how many are unreadable, if that number has
+ * changed. errs: as teffi_rows_read(). */
 TEFF_MUST_USE teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows);
 
-/* teffi_membership_adopt - adopt the view that rows describe. errs: TEFF_E_NOMEM. */
+/* teffi_membership_adopt - adopt the view that rows describe, unless it is no newer than the
+ * adopted one. errs: TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows);
 
 /* teffi_membership_version - the adopted view's version; 0: none. No request for a grain is sent
- * any more to a silo that this view lacks. */
+ * any more to a silo that this view lacks. in: a silo's node, which has a membership. */
 uint64_t teffi_membership_version(teffi_node *node);
 
 /* A silo that is no member may connect, to join, or to pass on what it received before it left. A
- * stranger may use only the system targets of membership, directory and store: the first one makes
- * this silo read the table, the second one checks the view, and the third one serves silos that
- * have no store of their own. Its other messages are kept until the table has been read: it may
- * have joined. A dead silo may not connect at all.
+ * stranger's responses and cancels are handled as a member's, and so are its messages to the system
+ * targets of membership, directory and store: the first one makes this silo read the table, the
+ * second one checks the view, and the third one serves silos that have no store of their own. Its
+ * other messages are kept until the table has been read: it may have joined. A dead silo may not
+ * connect at all.
  * teffi_outsiders_check - may a silo connect? out: NULL: yes; otherwise why not.
  * teffi_outsiders_add - one of its connections has come up. out: its standing; DEAD: it must be
  *       disconnected (also when TEFFI_OUTSIDERS_MAX others are connected).
- * teffi_outsiders_remove - one of them has ended.
- * teffi_outsiders_update - view was adopted: members are no outsiders any more; dead silos are
- *       disconnected. in: follow.lock held.
- * teffi_outsiders_list - out: how many are written to `to`, of TEFFI_OUTSIDERS_MAX.
- * teffi_outsiders_have_stranger - is this silo a stranger now? zero: is any outsider one?
+ * teffi_outsiders_remove - one of its connections has ended.
+ * teffi_outsiders_update - view was adopted: members are no outsiders any more, unless messages of
+ *       them are kept; dead outsiders are disconnected. in: follow.lock held.
+ * teffi_outsiders_list - list them. in: to, with room for TEFFI_OUTSIDERS_MAX. out: how many.
+ * teffi_outsiders_have_stranger - is this silo an outsider, and a stranger? zero: is any outsider
+ *       a stranger?
  * teffi_outsiders_hold_any - are messages kept that are not delivered yet?
  * teffi_outsiders_hold - keep the message of a stranger, or of a silo of which messages are kept.
- *       out: *first: nobody delivers them yet. errs: TEFF_E_NOT_FOUND: not kept: deliver it;
- *       TEFF_E_OVERLOADED.
- * teffi_outsiders_take_held - take what is kept now. out: nothing: the next one is the first.
+ *       in: msg, owned by the callee on TEFF_OK only. out: *first, set on TEFF_OK only: true: the
+ *       caller must see to it that the kept messages are delivered. errs: TEFF_E_NOT_FOUND: not
+ *       kept: deliver it; TEFF_E_OVERLOADED.
+ * teffi_outsiders_take_held - take what is kept now, to deliver it. Repeat it until the queue is
+ *       empty: then the next teffi_outsiders_hold() sets *first. One caller at a time.
  * teffi_outsiders_note_delivered - a message of this silo, which was kept, was delivered. */
 const char *teffi_outsiders_check(teffi_membership *membership, teffi_node_id silo);
 teffi_standing teffi_outsiders_add(teffi_membership *membership, teffi_node_id silo);
@@ -147,27 +159,28 @@ void teffi_outsiders_note_delivered(teffi_membership *membership, teffi_node_id 
 /* teffi_membership_hold - see node->hold. */
 bool teffi_membership_hold(teffi_node *node, teffi_msg *msg);
 
-/* teffi_membership_note_connection - a silo is connected (up), or its last connection has broken
- * (!up): then its heartbeat is watched at once, and may stand still for a shorter time.
- * in: membership may be NULL. */
+/* teffi_membership_note_connection - a connection with a silo has come up (up), or one has broken
+ * or could not be made (!up): then the silo's heartbeat is watched at once, and may stand still for
+ * a shorter time. in: membership may be NULL. */
 void teffi_membership_note_connection(teffi_membership *membership, teffi_node_id silo, bool up);
 
-/* teffi_membership_is_broken - did the silo's last connection break, with none since? */
+/* teffi_membership_is_broken - has a connection with the silo broken, and none come up since? */
 bool teffi_membership_is_broken(teffi_membership *membership, teffi_node_id silo);
 
-/* teffi_membership_forget_broken - forget the silos that view lacks. */
+/* teffi_membership_forget_broken - forget the broken connections of silos that view lacks. */
 void teffi_membership_forget_broken(teffi_membership *membership, const teffi_view *view);
 
 /* teffi_membership_set_timer - set one of beat's timers, unless heartbeats have stopped or the
  * lease is over. in: beat.lock held. */
 void teffi_membership_set_timer(teffi_membership *membership, teffi_timer *timer, uint64_t due_ns);
 
-/* teffi_membership_watch_lease - set the timer that ends the lease when it has run out. */
+/* teffi_membership_watch_lease - set the timer that ends the lease when it has run out. in: the
+ * lease has begun. */
 void teffi_membership_watch_lease(teffi_membership *membership);
 
-/* teffi_membership_lose_lease - end this silo's lease for good, log why, and tell node->lost; once.
- * A silo that has left has no lease. */
+/* teffi_membership_lose_lease - end this silo's lease for good, log why, report a change, and call
+ * node->lost; once. Does nothing after teffi_membership_leave() has begun. runs: without a lock. */
 void teffi_membership_lose_lease(teffi_membership *membership, const char *why);
 
-/* teffi_membership_drop_departed - drop the connections to silos that left some time ago. */
+/* teffi_membership_drop_departed - drop the connections to silos that left at least 10 s ago. */
 void teffi_membership_drop_departed(teffi_membership *membership);

@@ -18,15 +18,15 @@ static bool is_outside(teffi_standing standing)
 }
 
 /* outsiders.lock held. Must messages of this silo be kept, not delivered at once? Yes if it is a
- * stranger. Also if it has become a member, until its kept messages are delivered: messages keep
- * their order. */
+ * stranger. Also if it is one no longer, until its kept messages are delivered: messages keep their
+ * order. */
 static bool must_hold(const teffi_outsider *outsider)
 {
     return outsider->standing == TEFFI_STANDING_STRANGER || outsider->held;
 }
 
-/* outsiders.lock held. Removes entries that are not needed any more, and publishes for how many
- * silos messages are kept. relaxed: see node.h */
+/* outsiders.lock held. Removes entries that are not needed any more, and publishes how many silos
+ * must_hold(). relaxed: see node.h */
 static void update_entries(teffi_membership *m)
 {
     teffi_outsiders *o = &m->outsiders;
@@ -97,7 +97,7 @@ teffi_standing teffi_outsiders_add(teffi_membership *m, teffi_node_id silo)
     return standing;
 }
 
-/* One of the silo's connections has ended; its entry is removed after the last one. */
+/* The silo's entry is removed after its last connection, or later if messages of it are kept. */
 void teffi_outsiders_remove(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;

@@ -94,13 +94,13 @@ static teff_err read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo,
                : TEFF_E_MALFORMED;
 }
 
-/* The row may be well: it must not be taken for an unreadable one. */
+/* Without memory, a readable row must not count as an unreadable one: the whole read fails. */
 static teff_err fail_without_memory(teff_ctx *ctx)
 {
     return teff_fail(ctx, TEFF_E_NOMEM, "store: out of memory to read table %s", members_table);
 }
 
-/* Reads the version row. errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
+/* Reads the version row. errs: TEFF_E_MALFORMED, TEFF_E_TOO_LARGE: it is damaged; TEFF_E_NOMEM. */
 static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *rows)
 {
     ProtobufCMessage *msg;
@@ -211,7 +211,7 @@ teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
     for (int i = 0; i < READ_TRIES; i++) {
         uint64_t before = 0;
         bool compared = paged;
-        teff_err err = compared ? teffi_rows_version(ctx, &before) : TEFF_OK;
+        teff_err err = compared ? teffi_rows_read_version(ctx, &before) : TEFF_OK;
         if (!err)
             err = scan_table(ctx, rows, &paged);
         if (err || !paged || (compared && rows->version == before))
@@ -221,7 +221,7 @@ teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
                      members_table, READ_TRIES);
 }
 
-teff_err teffi_rows_version(teff_ctx *ctx, uint64_t *version)
+teff_err teffi_rows_read_version(teff_ctx *ctx, uint64_t *version)
 {
     teffi_rows rows = {0};
     teffi_row row = {.table = members_table, .key = make_row_key(ctx, 0, "v")};
@@ -277,7 +277,7 @@ static teffi_row make_member_row(teff_ctx *ctx, const teffi_member_row *changed,
 }
 
 /* Makes the row that writes a heartbeat or a fence: it has no value, only its etag counts. It
- * replaces what an earlier start of the silo has left. */
+ * replaces any row of the silo, also one that an earlier start has left. */
 static teffi_row make_marker_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
     return (teffi_row){.table = table, .key = make_silo_key(ctx, silo), .any = true};
@@ -356,22 +356,22 @@ teffi_view *teffi_rows_make_view(teff_ctx *ctx, const teffi_rows *rows)
     return teffi_view_new(rows->version, members, n);
 }
 
-teffi_row teffi_rows_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag)
+teffi_row teffi_rows_make_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag)
 {
     return (teffi_row){
         .table = fence_table, .key = make_silo_key(ctx, silo), .etag = etag, .check = true};
 }
 
-teffi_row teffi_rows_own_fence(teff_ctx *ctx)
+teffi_row teffi_rows_make_own_fence(teff_ctx *ctx)
 {
     uint64_t etag = atomic_load_explicit(&ctx->home->lease.fence, memory_order_relaxed);
-    return teffi_rows_fence(ctx, ctx->node->id.silo, etag);
+    return teffi_rows_make_fence(ctx, ctx->node->id.silo, etag);
 }
 
 teff_err teffi_alive_write(teff_ctx *ctx)
 {
     teffi_row rows[] = {make_marker_row(ctx, alive_table, ctx->node->id.silo),
-                        teffi_rows_own_fence(ctx)};
+                        teffi_rows_make_own_fence(ctx)};
     uint64_t since_ns = teffi_now(ctx->node->platform);
     teff_err err = run_store_op(ctx, TEFFI_STORE_BATCH, rows, 2);
     if (!err)

@@ -1,6 +1,6 @@
 /* rows.h - reads, writes and changes the membership table: one row per silo and a version row.
  * Way:     join, heartbeat -> [change -> rows] -> store (tables "membership", "alive", "fence")
- * Threads: any context of the silo's own tasks.
+ * Threads: any context of a silo: tasks, and users' turns, which use fences and refresh the view.
  * Every change is one batch over the changed rows and the version row, so all changes are totally
  * ordered. The store is not trusted: each row is checked. An unreadable row counts as a dead
  * silo's; that silo may replace it when it starts.
@@ -18,7 +18,7 @@
 enum { TEFFI_TOMBSTONES_MAX = 25 };
 
 typedef struct teffi_member_row {
-    teffi_member member; /* types in the context's arena */
+    teffi_member member; /* types and versions borrowed; as read, in the context's arena */
     bool dead;           /* a tombstone: keeps the last incarnation (0: the row was unreadable) */
     bool left;           /* dead because it left by itself */
     uint64_t ended;      /* dead since this version of the table; 0: unknown */
@@ -26,8 +26,8 @@ typedef struct teffi_member_row {
     bool forget;         /* write: remove the row */
     bool joins;          /* write: also write its heartbeat and its fence */
     bool leaves;         /* write: also remove both */
-    bool dies;           /* write: the same, if its heartbeat still has this etag (0: no row) */
-    uint64_t alive_etag; /* of dies */
+    bool dies;           /* write: the same, if its heartbeat's etag still is alive_etag */
+    uint64_t alive_etag; /* of dies; 0: there is no heartbeat */
     uint64_t etag;
 } teffi_member_row;
 
@@ -39,15 +39,17 @@ typedef struct teffi_rows {
     size_t junk; /* number of unreadable or damaged rows */
 } teffi_rows;
 
-/* teffi_rows_read - read all rows of one version. errs: the store's; TEFF_E_MALFORMED: the version
- * row is damaged; TEFF_E_TIMEOUT: the table kept changing while it was read. */
+/* teffi_rows_read - read all rows of one version.
+ * errs: the store's; TEFF_E_MALFORMED, TEFF_E_TOO_LARGE: the version row is damaged; TEFF_E_NOMEM;
+ *       TEFF_E_TIMEOUT: the table kept changing while it was read. */
 TEFF_MUST_USE teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows);
 
-/* teffi_rows_version - read only the table's version; 0: the cluster does not exist yet.
+/* teffi_rows_read_version - read only the table's version; 0: the cluster does not exist yet.
  * errs: as teffi_rows_read(). */
-TEFF_MUST_USE teff_err teffi_rows_version(teff_ctx *ctx, uint64_t *version);
+TEFF_MUST_USE teff_err teffi_rows_read_version(teff_ctx *ctx, uint64_t *version);
 
 /* teffi_rows_write - write changed rows (etag as read, 0 = new) and the next version, or nothing.
+ * If one of them joins, this silo's lease begins.
  * errs: TEFF_E_CONFLICT: another silo changed the table, read it again; TEFF_E_UNKNOWN: perhaps
  *       written, read it again; the store's. */
 TEFF_MUST_USE teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read,
@@ -58,16 +60,16 @@ TEFF_MUST_USE teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read,
 teffi_view *teffi_rows_make_view(teff_ctx *ctx, const teffi_rows *rows);
 
 /* teffi_alive_write - write this silo's heartbeat, and renew its lease.
- * errs: the store's; TEFF_E_CONFLICT: its fence is gone: it was declared dead, or has been started
- *       again elsewhere. */
+ * errs: the store's; TEFF_E_CONFLICT: its fence is gone or replaced: it was declared dead, or has
+ *       been started again elsewhere. */
 TEFF_MUST_USE teff_err teffi_alive_write(teff_ctx *ctx);
 
-/* teffi_rows_own_fence - a checked row for a batch that must not be written once this silo is dead.
- * out: etag 0: it has not joined. */
-teffi_row teffi_rows_own_fence(teff_ctx *ctx);
+/* teffi_rows_make_own_fence - make a checked row for a batch that must not be written once this
+ * silo is dead. out: etag 0: it has not joined, and has no fence: do not add the row. */
+teffi_row teffi_rows_make_own_fence(teff_ctx *ctx);
 
-/* teffi_rows_fence - the same of another silo, whose fence has that etag. */
-teffi_row teffi_rows_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag);
+/* teffi_rows_make_fence - the same of another silo, whose fence has that etag. */
+teffi_row teffi_rows_make_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag);
 
 /* teffi_alive_read - read the etag of a silo's heartbeat, which changes with each one. A damaged
  * row is removed; a live silo writes it again. out: 0: there is none. errs: the store's. */
@@ -80,8 +82,9 @@ typedef size_t teffi_change_fn(teff_ctx *ctx, const teffi_rows *rows, teffi_memb
 enum { TEFFI_CHANGE_REFUSED = UINT32_MAX >> 1 };
 
 /* teffi_membership_change - read the table, call change, write the rows, adopt the result. Repeats
- * after a conflict.
- * errs: the store's; TEFF_E_REFUSED: by change; TEFF_E_TIMEOUT: too many conflicts. */
+ * all that after TEFF_E_CONFLICT and TEFF_E_UNKNOWN. On an error the rows may have been written.
+ * errs: as teffi_membership_refresh(); the store's; TEFF_E_REFUSED: by change; TEFF_E_TIMEOUT also
+ *       after too many conflicts. */
 TEFF_MUST_USE teff_err teffi_membership_change(teff_ctx *ctx, teffi_change_fn *change,
                                                const void *arg);
 
@@ -91,5 +94,6 @@ const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t si
 /* teffi_rows_forget_oldest - mark the oldest tombstones beyond TEFFI_TOMBSTONES_MAX to be removed,
  * because silos on ephemeral ports never reuse their rows. This is safe, since new incarnations are
  * above all removed ones, and a silo declared dead is not in the view.
- * in:   but, a silo that keeps its row. out: how many rows of changed are set. */
+ * in:   but, a silo that keeps its row, 0: none; changed, with room for all tombstones, which are
+ *       sorted there. out: how many rows of changed are to be written; at most 20. */
 size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_member_row *changed);

@@ -6,7 +6,7 @@
 
 enum { LOOK_APART_MS = 100 };
 
-/* Delivers a message that was kept, unless its sender is still a stranger, or dead. */
+/* Delivers a message that was kept; refuses it if its sender is still a stranger, or is dead. */
 static void deliver_held_message(teffi_membership *m, teffi_msg *msg)
 {
     teffi_node_id from = msg->src;
@@ -32,8 +32,8 @@ static bool have_strangers(teffi_membership *m)
     return teffi_outsiders_have_stranger(m, (teffi_node_id){0});
 }
 
-/* The task that reads the table if there are strangers, and then delivers what was kept before. If
- * the table cannot be read, the senders remain strangers. */
+/* The task that reads the table if there are strangers, and then delivers what was kept before.
+ * Repeats this until nothing is kept. If the table cannot be read, the senders remain strangers. */
 static void serve_strangers(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
@@ -59,7 +59,7 @@ static void start_serving(teffi_membership *m)
         deliver_held_messages(m, &held);
 }
 
-/* out: true: the message was kept or answered; false: the caller delivers it. */
+/* out: true: the message was kept or refused; false: the caller delivers it. */
 bool teffi_membership_hold(teffi_node *node, teffi_msg *msg)
 {
     bool first = false;

@@ -17,8 +17,8 @@ static bool is_listed(const teffi_node_id *silos, size_t n, teffi_node_id silo)
     return false;
 }
 
-/* Lists silos that left and may still forward requests: departed ones, and outsiders, since a silo
- * that left before this silo joined is known by its connection only. out: how many. */
+/* Lists silos that left and may still forward requests: departed ones, and all outsiders, since a
+ * silo that left before this silo joined is known by its connection only. out: how many. */
 static size_t list_departed(teffi_membership *m, teffi_node_id *to)
 {
     teffi_node_id outsiders[TEFFI_OUTSIDERS_MAX];
@@ -34,7 +34,8 @@ static size_t list_departed(teffi_membership *m, teffi_node_id *to)
     return n;
 }
 
-/* Lists the other members and, if departed_too, silos that left. out: how many. */
+/* Lists the other members and, if departed_too, silos that left; a silo may be listed twice.
+ * in: to, with room for n_members + TEFFI_DEPARTED_MAX + TEFFI_OUTSIDERS_MAX. out: how many. */
 static size_t list_others(teffi_membership *m, const teffi_view *view, bool departed_too,
                           teffi_node_id *to)
 {

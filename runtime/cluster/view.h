@@ -20,7 +20,7 @@ typedef struct teffi_member {
     teffi_node_id node;
     teffi_status status;
     char address[TEFFI_ADDRESS_MAX + 1];
-    uint32_t *types; /* ids of the types it hosts, sorted */
+    uint32_t *types; /* ids of the types it hosts */
     size_t n_types;
     uint32_t *versions; /* of the types, in their order; in a view in the same memory */
     size_t n_versions;  /* the versions of the other types are 0 */
@@ -37,7 +37,7 @@ typedef enum teffi_standing {
     TEFFI_STANDING_STRANGER,
     TEFFI_STANDING_MEMBER,
     TEFFI_STANDING_LEFT, /* may still pass on requests that it has received */
-    TEFFI_STANDING_DEAD, /* or a later start of the same silo is in the table */
+    TEFFI_STANDING_DEAD, /* or the view has a later start of the same silo */
 } teffi_standing;
 
 typedef struct teffi_view {
@@ -63,7 +63,7 @@ const teffi_view *teffi_view_get(struct teffi_node *node);
 /* teffi_view_now_has - is silo a member of the node's current view? */
 bool teffi_view_now_has(struct teffi_node *node, teffi_node_id silo);
 
-/* teffi_view_find - find a member. out: NULL: not in the view. */
+/* teffi_view_find - find a member. out: valid as long as the view; NULL: not in the view. */
 const teffi_member *teffi_view_find(const teffi_view *view, teffi_node_id node);
 
 /* teffi_view_standing - what does the view say about this start of a silo? in: view, NULL: none. */

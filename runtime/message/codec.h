@@ -1,7 +1,8 @@
 /* codec.h - protobuf messages to packed bytes and back, by protobuf-c's descriptors, with limits
  * that protobuf-c lacks.
- * Way:     frame, node, hello, cluster/rows, grains -> [check, encode, decode]
- * Threads: pure. The recursion depth is that of nested messages, at most TEFF_DEPTH_MAX. */
+ * Way:     msg, node, hello, cluster/rows, grains -> [check, encode, decode]
+ * Threads: pure. The recursion depth is that of nested messages: at most TEFF_DEPTH_MAX in check
+ *          and decode; encode does not limit it. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -22,7 +23,8 @@ typedef struct teffi_limits {
  * required message and no message in a list is NULL.
  * in:   desc, of msg. what: how the text names the message, "the request". text, of TEFF_TEXT_MAX
  *       bytes, may be NULL.
- * out:  *packed: the packed size. On an error *text is set: what, the value and the limit.
+ * out:  *packed: the packed size, on TEFF_OK only. On an error text is set: what, with the value
+ *       and the limit, or with the field that is wrong.
  * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED. */
 TEFF_MUST_USE teff_err teffi_check(const ProtobufCMessageDescriptor *desc,
                                    const ProtobufCMessage *msg, const teffi_limits *limits,
@@ -52,7 +54,8 @@ size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_s
  * in:   data, may be NULL if len is 0. Each occurrence of a field counts, also in nested messages;
  *       a packed list is one field. Limit: TEFF_FIELDS_MAX.
  * out:  *msg, NULL on an error; the arena may have been used even then.
- * runs: on a thread's or worker's own stack.
+ * runs: on a thread's or worker's own stack; on a fiber's only with a desc that cannot nest deeply,
+ *       as cluster/rows.c does.
  * errs: TEFF_E_MALFORMED (wire format, field number 0, a required field that is missing, bad UTF-8
  *       or a zero byte in a string), TEFF_E_TOO_LARGE (depth over TEFF_DEPTH_MAX, fields),
  *       TEFF_E_NOMEM. */

@@ -33,7 +33,7 @@ static inline uint8_t *put_tag(uint8_t *end, uint32_t id, unsigned wire)
 static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg);
 
 /* out: size of one value with its length, without its tag. For a nested message the descriptor of
- * its field is used, not the one that it points to. */
+ * its field is used, not the one that the message points to. */
 static size_t value_size(teffi_field_desc *field, const void *slot)
 {
     if (teffi_wire_of(field->type) != TEFFI_BYTES)

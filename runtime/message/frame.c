@@ -326,8 +326,7 @@ static void read_numbers(reader *r, unsigned has, uint64_t now_ns, teffi_msg *m)
         m->err = (uint16_t)read_number(r, 2);
 }
 
-/* Copies the unread bytes (key, text, body) into the arena in one piece, and makes r read the
- * copy. */
+/* Copies the unread bytes (key to body) into the arena in one piece, and makes r read the copy. */
 static teff_err copy_rest(reader *r, teffi_msg *m)
 {
     size_t n = (size_t)(r->end - r->at);
@@ -379,8 +378,8 @@ static bool fields_fit_kind(const teffi_msg *m, unsigned has)
     }
 }
 
-/* Decodes a frame to m. in: copies: key and body are copied to m's arena; otherwise they point into
- * the frame. */
+/* Decodes a frame to m. in: copies: key, once, transaction and body are copied to m's arena;
+ * otherwise they point into the frame. */
 static teff_err decode_into(const teffi_frame *frame, bool copies, uint64_t now_ns, teffi_msg *m)
 {
     const uint8_t *d = frame->data;

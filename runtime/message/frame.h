@@ -88,7 +88,8 @@ void teffi_frame_encode_control(uint8_t kind, const uint8_t *payload, size_t len
 
 /* teffi_frame_peek - find the frame at the start of data.
  * in:   max_bytes, limit of a frame.
- * out:  *size with the prefix, 0 if len < 4. If *size <= len the frame is complete, *frame is set.
+ * out:  *size with the prefix; 0 if len < 4. If 0 < *size <= len, the frame is complete, and *frame
+ *       is set.
  * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED (shorter than a head). */
 TEFF_MUST_USE teff_err teffi_frame_peek(const uint8_t *data, size_t len, size_t max_bytes,
                                         size_t *size, teffi_frame *frame);
@@ -99,9 +100,9 @@ TEFF_MUST_USE bool teffi_frame_payload(const teffi_frame *frame, const uint8_t *
                                        size_t *len);
 
 /* teffi_frame_decode - decode a frame to a new message.
- * in:   memory: NULL: key, raw and text are copied into the message's arena. Otherwise key and raw
- *       point into the frame, and memory, from teffi_chunk_new(), contains it; the message owns it
- *       on TEFF_OK.
+ * in:   memory: NULL: all bytes are copied into the message's arena. Otherwise key, once,
+ *       transaction and raw point into the frame, only the text is copied, and memory, from
+ *       teffi_chunk_new(), contains the frame; the message owns it on TEFF_OK.
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_frame_decode(const teffi_frame *frame, uint8_t *memory,
                                           uint64_t now_ns, teffi_msg **msg);

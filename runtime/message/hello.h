@@ -6,7 +6,7 @@
  *            checks                    <--- Hello(nonce B, echo A, proof) | Refuse(code, text)
  *            Ack(echo B, proof) | Refuse ----------------------------->  up
  *
- * With a shared secret (message/proof.h) both have a proof; a dialler refuses a wrong one. */
+ * With a shared secret (message/proof.h) both have a proof; a wrong one ends the connection. */
 #pragma once
 
 #include <stdbool.h>
@@ -34,6 +34,7 @@ enum { TEFFI_HELLO_MAX = 4096 }; /* of a whole handshake frame */
 
 typedef struct teffi_greeting {
     teffi_hello hello;
+    /* the dialler numbers its connections; the acceptor's is 0 */
     uint64_t sequence;
     uint8_t nonce[TEFFI_NONCE_BYTES];
     uint8_t echo[TEFFI_NONCE_BYTES];  /* zeros: none */
@@ -63,7 +64,8 @@ size_t teffi_hello_pack(const teffi_greeting *greeting, uint8_t *out);
 TEFF_MUST_USE teff_err teffi_hello_unpack(const uint8_t *data, size_t len,
                                           teffi_greeting *greeting);
 
-/* teffi_refuse_pack - pack the reason for a refusal, cut at TEFF_TEXT_MAX, with TEFF_E_REFUSED.
+/* teffi_refuse_pack - pack the reason for a refusal, cut to TEFF_TEXT_MAX - 1 bytes, with code
+ * TEFF_E_REFUSED.
  * out:  the payload's length.
  * teffi_refuse_unpack - unpack the reason. The code may be any teff_err but TEFF_OK; it is dropped.
  * out:  text, of TEFF_TEXT_MAX bytes. errs: as teffi_hello_unpack(). */

@@ -15,7 +15,8 @@
 #include "group/group.h"
 
 /* One start of a silo or client. Zero = none. silo is a hash of the advertised address, or for a
- * client a random number with the top bit set. incarnation rises with every start. */
+ * client a random number with the top bit set. A silo's incarnation rises with every start; a
+ * client's is random. */
 typedef struct teffi_node_id {
     uint32_t silo;
     uint32_t incarnation;
@@ -44,7 +45,8 @@ static inline teffi_node_id teffi_node_of_word(uint64_t word)
     return (teffi_node_id){(uint32_t)(word >> 32), (uint32_t)word};
 }
 
-/* A process anywhere in the cluster. slot 0 = the activation of the grain, wherever it is. */
+/* A process, system target or activation of a node. slot 0 = the activation of the message's grain,
+ * wherever it is. */
 typedef struct teffi_pid {
     teffi_node_id node;
     uint32_t slot;
@@ -60,7 +62,7 @@ static inline bool teffi_pid_is(teffi_pid a, teffi_pid b)
  * activations. */
 #define TEFFI_PROCESS_BIT 0x80000000u
 
-/* Slots below this are system targets, the same on every silo; generation 0. */
+/* Slots 1 to TEFFI_SLOT_SYSTEM_END - 1 are system targets, the same on every silo; generation 0. */
 enum {
     TEFFI_SLOT_GRAIN = 0,
     TEFFI_SLOT_DIRECTORY = 1,
@@ -79,7 +81,7 @@ enum {
     /* between silos, to or from TEFFI_SLOT_STORE: its frame may be longer (message/frame.h) */
     TEFFI_MSG_ROW = 2,
     /* response: the text is from the runtime and does not name the call; the caller's side adds the
-     * name (grains/activation/name.h) */
+     * name (teffi_call_text_lacks_method) */
     TEFFI_MSG_UNNAMED = 4,
 };
 
@@ -96,18 +98,18 @@ typedef struct teffi_msg {
     teffi_qnode link; /* in a queue of its owner */
     uint16_t flags;
     uint8_t hops;      /* forwards so far; over TEFFI_HOPS_MAX the response is UNAVAILABLE */
-    bool borrows;      /* body, key and text are in the caller's memory, until send returns */
+    bool borrows;      /* what teffi_msg_own() copies is the caller's memory, until send returns */
     bool awaited;      /* request: its sender only waits for the response */
     uint8_t tries;     /* failed attempts to deliver it to the grain's supposed place */
     uint16_t err;      /* response: a teff_err */
-    teffi_node_id src; /* the caller's node; response: the responding node */
+    teffi_node_id src; /* the node that sent it: the first one, or a relay's (call/relay.h) */
     teffi_pid to;      /* request, one-way: the target; response: to.node is the caller */
-    teffi_origin call; /* the caller's pending call; one-way: none */
+    teffi_origin call; /* the sender's pending call or relay; response: to.node's; one-way: none */
     uint32_t type_id;  /* of the grain; 0 for system targets */
     uint32_t method_id;
     uint64_t deadline_ns; /* mono of this machine, 0 = none; relative milliseconds on the wire */
     uint64_t hash;        /* of type and key (grains/activation/ident.h); 0: not computed */
-    const uint8_t *key;   /* canonical key bytes, in arena or borrowed from inside raw */
+    const uint8_t *key;   /* canonical key bytes, in arena, borrowed, or inside raw's frame */
     uint32_t key_len;
     uint32_t packed_len; /* of body, from its check; 0: not known */
     /* The body is one of: none; packed bytes (raw); a message (body), packed before the wire. */
@@ -115,7 +117,7 @@ typedef struct teffi_msg {
     size_t raw_len;
     ProtobufCMessage *body;
     union {
-        const char *text;    /* response with err: its text, in arena; may be NULL */
+        const char *text;    /* response with err: its text, in arena or static; may be NULL */
         const uint8_t *once; /* request: idempotency key of TEFFI_ONCE_BYTES, in arena or inside
                               * raw's frame; NULL: none */
     };
@@ -164,8 +166,8 @@ static inline bool teffi_msg_ends_transaction(const teffi_msg *msg)
  * unpacked to later. Only the first call counts. in: budget, may be NULL. */
 void teffi_msg_charge(teffi_msg *msg, teffi_budget *budget);
 
-/* teffi_msg_own - if msg borrows, pack its body and copy key and text into its own arena.
- * in:   msg->transaction is in its arena, or msg is a response.
+/* teffi_msg_own - if msg borrows, pack its body and copy key and a response's text and transaction
+ * into its own arena. in: a request's once and transaction, a one-way's transaction: in its arena.
  * out:  false: no memory, or the body is over its budget; msg is unchanged. */
 bool teffi_msg_own(teffi_msg *msg);
 

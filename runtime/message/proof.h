@@ -4,9 +4,9 @@
  * Threads: pure functions.
  *
  * A proof is an HMAC-SHA256 with the secret as key, over: who proves; the digest of the dialler's
- * hello; the digest of the acceptor's. A digest covers all that a hello says of its node, and the
- * nonce. So a proof is worth nothing on another connection (nonces), sent back to the side that
- * made it (who proves), or with another id, role, cluster or address. */
+ * hello; the digest of the acceptor's. A digest covers all that a hello says of its node, the nonce
+ * and the sequence. So a proof is worth nothing on another connection (nonces), sent back to the
+ * side that made it (who proves), or with another id, role, cluster or address. */
 #pragma once
 
 #include <stdbool.h>

@@ -45,7 +45,7 @@ static bool look_up_cancel(teffi_node *node, const teffi_msg *request,
     return look_up(&node->home, own ? (teffi_node_id){0} : request->src, origin);
 }
 
-bool teffi_node_cancelled(teffi_node *node, const teffi_msg *request)
+bool teffi_node_has_cancel(teffi_node *node, const teffi_msg *request)
 {
     return look_up_cancel(node, request, teffi_cancel_is_kept);
 }
@@ -146,7 +146,7 @@ bool teffi_node_pack(teffi_msg *msg, const ProtobufCMessage *body)
     return true;
 }
 
-teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request)
+teffi_msg *teffi_node_make_response(const teffi_node *node, const teffi_msg *request)
 {
     bool awaits = request->item.kind == TEFFI_MSG_REQUEST;
     teffi_msg *response = awaits ? teffi_msg_new(TEFFI_MSG_RESPONSE) : NULL;
@@ -218,7 +218,7 @@ static void end_with_response(teffi_node *node, teffi_msg *request, teffi_msg *r
 static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, const char *text,
                           uint16_t flags)
 {
-    teffi_msg *response = teffi_node_response(node, request);
+    teffi_msg *response = teffi_node_make_response(node, request);
     if (response) {
         response->err = (uint16_t)err;
         response->flags |= flags;
@@ -239,7 +239,7 @@ void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err
 
 void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body)
 {
-    teffi_msg *response = teffi_node_response(node, request);
+    teffi_msg *response = teffi_node_make_response(node, request);
     if (response && !teffi_node_pack(response, body))
         response->err = TEFF_E_NOMEM;
     end_with_response(node, request, response, false);

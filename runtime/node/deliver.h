@@ -16,7 +16,8 @@ void teffi_node_drop(teffi_node *node, teffi_msg *msg);
  * grain. Owns msg. */
 void teffi_node_deliver(teffi_node *node, teffi_msg *msg);
 
-/* teffi_node_end_call - end the call of a valid response. Owns response. */
+/* teffi_node_end_call - end the call of a response, which comes from this node or has passed
+ * teffi_call_is_response. Owns response. */
 void teffi_node_end_call(teffi_node *node, teffi_msg *response);
 
 /* teffi_node_pass_relays - send the outcome of ended relays to their origin nodes.
@@ -28,13 +29,13 @@ void teffi_node_pass_relays(teffi_node *node, teffi_call *relays);
 TEFF_MUST_USE teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg);
 
 /* teffi_node_send_to_gateway - send a client's message to the gateway for its grain.
- * in:   as teffi_node_send.
+ * in:   as teffi_node_send; msg->hash is set.
  * errs: as teffi_node_send; TEFF_E_UNREACHABLE: no gateway is connected; TEFF_E_CANCELLED: the
  *       call of the request was cancelled. */
 TEFF_MUST_USE teff_err teffi_node_send_to_gateway(teffi_node *node, teffi_msg *msg);
 
 /* teffi_node_respond - respond to a request with an error, or with TEFF_OK and no body. The
- * caller's silo prefixes text with the call's name.
+ * caller's node puts the call's name before text.
  * in:   request, owned; a one-way is only freed, and with an error counted as dropped. text,
  *       copied, may be NULL. */
 void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
@@ -46,12 +47,13 @@ void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err
 /* teffi_node_respond_with - respond to a request with a body, borrowed, packed. Owns request. */
 void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body);
 
-/* teffi_node_response - a new, empty response to request. out: NULL: out of memory, or request is a
- *       one-way.
+/* teffi_node_make_response - make an empty response to request. out: NULL: out of memory, or
+ *       request is a one-way.
  * teffi_node_convert_to_response - change request into its own, empty response, with its arena.
  *       out: the node to send it to.
- * teffi_node_respond_to - send a response to a node. Owns response. */
-teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request);
+ * teffi_node_respond_to - send a response to a node; if it is too large, an error in its place. One
+ *       that cannot be sent is freed, and counted as dropped. Owns response. */
+teffi_msg *teffi_node_make_response(const teffi_node *node, const teffi_msg *request);
 teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *request);
 void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response);
 
@@ -61,8 +63,8 @@ void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *respon
  * errs: as teffi_relay_new. */
 TEFF_MUST_USE teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg);
 
-/* teffi_node_cancelled - has the caller cancelled this request, which is on this node? Any thread.
+/* teffi_node_has_cancel - is a cancel of this request, which is on this node, kept here?
  * teffi_node_forget_cancel - remove the cancel that is kept for this request; called when the
  *       request has ended or will not start. out: true: there was one. */
-bool teffi_node_cancelled(teffi_node *node, const teffi_msg *request);
+bool teffi_node_has_cancel(teffi_node *node, const teffi_msg *request);
 bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request);

@@ -1,6 +1,6 @@
 /* events.c - handles the transport's events: messages, and peers that connect or disconnect.
  * Way:     link/net -> [events] -> deliver, calls; net_up, net_down, check_silo
- * Threads: any of the transport's. */
+ * Threads: those of the net's events (link/net.h). */
 #include "node/node.h"
 
 #include "base/error.h"
@@ -65,13 +65,13 @@ static void end_greeting(teffi_node *node, const teffi_hello *peer)
 /* Refuses a peer while this node is starting, a client also while it is leaving. The transport has
  * checked cluster, version, role and identity before. A client is counted in greeting
  * before `leaving` is read; a silo that leaves sets `leaving` before it reads greeting. So either
- * the client is refused, or the silo waits for it. */
+ * the client is refused, or the silo waits for it. Others pass check_silo(). */
 static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
 {
     teffi_node *node = arg;
     if (peer->role == TEFFI_ROLE_CLIENT)
         atomic_fetch_add(&node->greeting, 1);
-    bool seed = teffi_node_word(peer->node) == node->seed; /* this start needs its store */
+    bool seed = teffi_node_word(peer->node) == node->seed; /* this start uses its store */
     bool early = !node_is_open(node) && !seed;
     bool late = peer->role == TEFFI_ROLE_CLIENT && node->leaving;
     if (!early && !late)

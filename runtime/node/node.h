@@ -21,7 +21,8 @@ typedef struct teffi_upcalls {
     /* A message to a grain, or a client's message to a gateway, did not reach that node: route it
      * again. Owns msg. Must not block. */
     void (*unsent)(teffi_node *node, teffi_node_id to, teffi_msg *msg);
-    /* The view changed from old (may be NULL) to now. Calls do not overlap. Must not block. */
+    /* The view changed from old (may be NULL) to now, both borrowed. Runs under membership's
+     * follow.lock, so calls do not overlap. Must not block. */
     void (*view)(teffi_node *node, const struct teffi_view *old, const struct teffi_view *now);
 } teffi_upcalls;
 
@@ -61,8 +62,9 @@ struct teffi_node {
     bool (*authorize)(teffi_node *node, const teffi_msg *msg);
     /* May a silo that dialled us connect? errs: TEFF_E_REFUSED, text. Installed by membership. */
     teff_err (*check_silo)(teffi_node *node, const teffi_hello *peer, char *text);
-    /* Takes a message of a silo if the view does not know that silo. out: false: deliver it.
-     * Called while `strangers` is not 0. Must not block. Installed by membership. */
+    /* Keeps or refuses a message of a silo that the view does not know, or of which messages are
+     * kept. Owns msg if it returns true; false: deliver msg. Called while `strangers` is not 0.
+     * Must not block. Installed by membership. */
     bool (*hold)(teffi_node *node, teffi_msg *msg);
     struct teffi_membership *membership;
     struct teffi_grains *grains; /* opaque here */
@@ -80,20 +82,20 @@ struct teffi_node {
     _Atomic bool open;         /* every target of messages is initialized; set once, with release */
     _Atomic uint64_t seed;     /* the only node that may connect before open; 0: none */
     _Atomic uint32_t greeting; /* clients between accepted hello and up or gone */
-    /* connected silos whose messages go to hold(); relaxed, because the count is set before the
-     * first message of a connection is reported */
+    /* silos whose messages hold() takes; relaxed, because the count is set before the first message
+     * of a connection is reported */
     _Atomic uint32_t strangers;
     _Atomic uint64_t dropped; /* messages that could not be delivered or responded to */
 };
 
 /* teffi_node_init - initialize the node and make its executor; the caller sets net and store.
- * errs: TEFF_E_NOMEM, TEFF_E_IO (from the executor). */
+ * errs: TEFF_E_NOMEM, TEFF_E_IO (from the executor); then node needs no fini. */
 TEFF_MUST_USE teff_err teffi_node_init(teffi_node *node, const teffi_platform *platform,
                                        uint32_t role, const char *cluster, unsigned workers,
                                        const teff_sched_options *sched);
 
 /* teffi_node_stop - end pending calls as TEFF_E_CANCELLED, refuse new ones, stop the executor, free
- * the transport. All tasks must have ended, except tasks of turns that are dropped.
+ * the transport. All tasks must have ended (teffi_tasks_running).
  * runs: not on a worker. */
 void teffi_node_stop(teffi_node *node);
 
@@ -104,7 +106,8 @@ void teffi_node_free_exec(teffi_node *node);
 /* teffi_node_fini - free the rest, after all contexts of the node. Accepts zeroed memory. */
 void teffi_node_fini(teffi_node *node);
 
-/* teffi_node_set_target - install the handler of a system slot. Before messages can arrive. */
+/* teffi_node_set_target - install the handler of a system slot. Once for each slot, before messages
+ * can arrive. */
 void teffi_node_set_target(teffi_node *node, unsigned slot, teffi_target_fn *handle);
 
 /* teffi_target_name - the name of an installed target, for reports. */

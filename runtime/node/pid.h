@@ -1,7 +1,7 @@
 /* pid.h - what is sent to a PID: events of processes, and requests that await a response.
  * Way:     teff_pid_*, teff_process_send -> [pid] -> deliver | net ===> deliver -> [pid_receive]
  *          -> process/send
- * Threads: any; only teff_pid_ask and _await wait.
+ * Threads: any; only teff_pid_ask and teff_pid_ask_await wait.
  *
  *   An event is a message to the process's slot, with this body:
  *     u8 kind (teff_event_kind) | u64 tag | from: u32 silo, incarnation, slot, generation | data
@@ -22,9 +22,10 @@ teffi_event_head { /* meson.build allows little-endian only */
 } teffi_event_head;
 
 /* teffi_pid_attach - let a silo's process system use the node: give it a route, and give it the
- * events that arrive for its PIDs. Once, before the first spawn. */
+ * events that arrive for its PIDs. Once, before the first spawn, and after node->id is set. */
 void teffi_pid_attach(teffi_node *node, teff_process_system *system);
 
 /* teffi_pid_deliver - an event for a process of this node has arrived. in: msg, borrowed. Does not
- * block. errs: it was not delivered; TEFF_E_UNAVAILABLE: the node has no processes. */
+ * block. errs: it was not delivered; TEFF_E_UNAVAILABLE: the node has no processes;
+ * TEFF_E_MALFORMED; as teffi_process_deliver. */
 teff_err teffi_pid_deliver(teffi_node *node, const teffi_msg *msg);

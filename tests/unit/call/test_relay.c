@@ -73,19 +73,19 @@ static void come(teffi_node_id from, teffi_origin o)
 static void it_is_kept_for_its_request_alone(void **state)
 {
     teffi_msg *msg = request_of(one_client);
-    assert_false(teffi_node_cancelled(node, msg));
+    assert_false(teffi_node_has_cancel(node, msg));
     come(one_client, origin);
-    assert_true(teffi_node_cancelled(node, msg));
+    assert_true(teffi_node_has_cancel(node, msg));
     msg->src = other_client;
-    assert_false(teffi_node_cancelled(node, msg));
+    assert_false(teffi_node_has_cancel(node, msg));
     msg->src = node->id;
-    assert_false(teffi_node_cancelled(node, msg));
+    assert_false(teffi_node_has_cancel(node, msg));
     msg->src = one_client;
     msg->call.cookie++;
-    assert_false(teffi_node_cancelled(node, msg));
+    assert_false(teffi_node_has_cancel(node, msg));
     msg->call.cookie--;
     msg->call.generation++;
-    assert_false(teffi_node_cancelled(node, msg));
+    assert_false(teffi_node_has_cancel(node, msg));
     msg->call.generation--;
     assert_true(teffi_node_forget_cancel(node, msg));
     assert_false(teffi_node_forget_cancel(node, msg));
@@ -267,7 +267,7 @@ static void a_request_that_waits_here_is_not_sent(void **state)
     teffi_msg *msg;
     fire(call_a_grain(&msg));
     assert_int_equal(kept(), 1);
-    assert_true(teffi_node_cancelled(node, msg));
+    assert_true(teffi_node_has_cancel(node, msg));
     assert_false(teffi_cancel_sign(&node->home, msg, silo));
     assert_int_equal(kept(), 0);
     teffi_msg_free(msg);

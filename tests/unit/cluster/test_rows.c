@@ -298,7 +298,7 @@ static void a_damaged_version_row_is_told(void **state)
     put("v", junk, sizeof junk);
     lab_fails(ctx, teffi_rows_read(ctx, &rows), TEFF_E_MALFORMED);
     assert_non_null(strstr(teff_error(ctx), "version row of cluster dev"));
-    lab_fails(ctx, teffi_rows_version(ctx, &version), TEFF_E_MALFORMED);
+    lab_fails(ctx, teffi_rows_read_version(ctx, &version), TEFF_E_MALFORMED);
     put("v", "", 0);
 }
 

@@ -61,7 +61,7 @@ static teffi_msg *bare_respond(teffi_msg *msg)
 {
     if (!sent.respond || msg->item.kind != TEFFI_MSG_REQUEST)
         return msg;
-    teffi_msg *response = teffi_node_response(&node, msg);
+    teffi_msg *response = teffi_node_make_response(&node, msg);
     assert_non_null(response);
     assert_true(teffi_node_pack(response, sent.respond()));
     teffi_msg_free(msg);

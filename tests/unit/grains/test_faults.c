@@ -145,7 +145,7 @@ static teff_err locate(void)
         return outcome(n, dropped);
     grains.closed = true;
     (void)teffi_group_run(bare_busy, 10, 0); /* it pauses first */
-    teffi_membership_changed(node.membership);
+    teffi_membership_note_change(node.membership);
     (void)teffi_group_run(bare_busy, 10, 0);
     grains.closed = false;
     teff_err err = outcome(n, dropped);

@@ -33,7 +33,7 @@ static struct {
 
 static void respond_to(teffi_msg *request)
 {
-    teffi_msg *response = teffi_node_response(&node, request);
+    teffi_msg *response = teffi_node_make_response(&node, request);
     assert_true(response && teffi_node_pack(response, &lab_number(.n = 0)->base));
     teffi_msg_free(request);
     teffi_node_deliver(&node, response);

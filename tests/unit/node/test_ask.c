@@ -32,7 +32,7 @@ static void answer(unsigned i, teff_err err, uint32_t number)
 {
     teffi_msg *request = sent.request[i];
     Teff__Cluster__StoreResponse body = TEFF__CLUSTER__STORE_RESPONSE__INIT;
-    teffi_msg *response = teffi_node_response(&node, request);
+    teffi_msg *response = teffi_node_make_response(&node, request);
     assert_non_null(response);
     body.err = number;
     response->err = (uint16_t)err;

@@ -363,7 +363,7 @@ static void a_response_that_cannot_be_sent_is_counted(void **state)
 static teffi_msg *large_response(teff_err err)
 {
     teffi_msg *request = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
-    teffi_msg *response = teffi_node_response(&node, request);
+    teffi_msg *response = teffi_node_make_response(&node, request);
     assert_non_null(response);
     response->err = (uint16_t)err;
     response->raw = (const uint8_t *)"body";
@@ -398,7 +398,7 @@ static void an_error_larger_than_a_frame_is_dropped(void **state)
 static void only_a_request_has_a_response(void **state)
 {
     teffi_msg *msg = message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN);
-    assert_null(teffi_node_response(&node, msg));
+    assert_null(teffi_node_make_response(&node, msg));
     teffi_msg_free(msg);
 }
 

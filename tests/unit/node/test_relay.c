@@ -84,7 +84,7 @@ static void a_response_ends_it_once(void **state)
     uint64_t dropped = node->dropped;
     teffi_msg *msg = begin(one_client, 0);
     for (int i = 0; i < 2; i++) {
-        teffi_msg *response = teffi_node_response(node, msg);
+        teffi_msg *response = teffi_node_make_response(node, msg);
         assert_non_null(response);
         teffi_node_end_call(node, response);
         assert_int_equal(relays(), 0);
