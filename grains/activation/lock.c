@@ -258,7 +258,7 @@ static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
     teff_err err = act->stored ? teffi_state_pack(ctx, act, &state) : TEFF_OK;
     if (err)
         return err;
-    teffi_more *more = teffi_activation_more(act);
+    teffi_more *more = teffi_activation_ensure_more(act);
     teffi_lock *lock = more ? calloc(1, sizeof *lock) : NULL;
     if (lock && state.data)
         lock->before = malloc(state.len + 1);

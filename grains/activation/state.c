@@ -378,7 +378,7 @@ static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
 
 /* In a transaction, or in the turn of a call with an idempotency key: clears or checks the state,
  * which is written at the end. */
-static teff_err put_off_write(teff_ctx *ctx, teffi_activation *act, bool clears)
+static teff_err defer_write(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
     teffi_bytes unused;
@@ -399,7 +399,7 @@ static teff_err write_state(teff_ctx *ctx, bool clears)
     teff_err err;
     teffi_lock *lock = ctx->transaction;
     if (lock || (act->stored->answers && act->stored->answers->turn == ctx)) {
-        err = put_off_write(ctx, act, clears);
+        err = defer_write(ctx, act, clears);
         if (lock) {
             lock->writes = true;
             lock->removes = clears;
@@ -417,7 +417,7 @@ static teff_err write_state(teff_ctx *ctx, bool clears)
 teff_err teffi_state_begin_once(teff_ctx *ctx, teffi_activation *act)
 {
     lock_state(ctx, act); /* until teffi_state_end_once() */
-    if (teffi_answers_of(act)) {
+    if (teffi_answers_ensure(act)) {
         act->stored->answers->turn = ctx;
         return TEFF_OK;
     }

@@ -262,7 +262,7 @@ static inline teff_err invoke_method(teffi_turn *turn, const teff_method *method
                                      ProtobufCMessage *out)
 {
     teff_grain grain __attribute__((uninitialized));
-    teffi_turn_grain(&grain, &turn->ctx, turn->act);
+    teffi_turn_fill_grain(&grain, &turn->ctx, turn->act);
     return method->invoke(&grain, turn->act->type->methods, turn->request->body, out);
 }
 
@@ -421,7 +421,8 @@ static teff_err write_failure(teffi_turn *turn, uint64_t hash, teff_err err)
     return unwritten ? unwritten : teff_fail(ctx, err, "%s", text);
 }
 
-/* Runs the root's method, and commits. in: once, the request has an idempotency key. */
+/* Runs the root's method, then commits or aborts. in: once, the request has an idempotency key;
+ * hash, the request's if once. out: the result to respond with. */
 static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
@@ -438,12 +439,13 @@ static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, Proto
     return counts ? write_failure(turn, hash, err) : err;
 }
 
-/* Runs the root's turn. */
+/* Runs the root's method and ends the transaction; if a stored answer has the request's key,
+ * repeats that instead. out: the result to respond with. */
 static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
 {
     bool once = turn->request->once != NULL;
     teff_err err = once ? check_once(turn) : TEFF_OK;
-    if (!err && once && !teffi_answers_of(turn->act))
+    if (!err && once && !teffi_answers_ensure(turn->act))
         err = make_turn_error(turn, TEFF_E_NOMEM, "out of memory for the answer");
     uint64_t hash = !err && once ? hash_request(turn) : 0;
     const teffi_answer *known = !err && once ? find_answer(turn) : NULL;
@@ -455,8 +457,9 @@ static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
     return err;
 }
 
-/* Ends the root's turn without a response; the request begins again later. out: false: it does
- * not, and the turn must respond. */
+/* Ends the root's turn without a response; the request begins again later. in: unused, the end of
+ * what the next attempt needs of the request's arena. out: false: it does not begin again, and the
+ * turn must respond. */
 static bool begin_again(teffi_turn *turn, teffi_arena_mark unused)
 {
     teffi_msg *request = turn->request;
@@ -516,7 +519,7 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     if (turn->act->stored)
         break_state(turn);
     if (lock)
-        lock->must_abort = true; /* the root's participants find out by themselves */
+        lock->must_abort = true; /* a root sends no ABORT here: watches end the other locks */
     (void)teffi_error_prefix_turn(&turn->ctx, err);
     end_request(turn, method, teffi_class_of(turn->act->type->info, method), err, NULL);
 }
@@ -607,8 +610,8 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
 /* ---- does the caller still wait? ---- */
 
 /* Has the caller's call ended, or has the caller cancelled it? On any thread: the members of turn
- * and request that it reads do not change while the method runs. False for a request in place,
- * which has no call that could be cancelled. */
+ * and request that it reads do not change while the method runs. Always false for a request that
+ * began in place: it has no call or, after teffi_turn_detach(), one that is not looked up. */
 static bool caller_has_left(const teffi_turn *turn)
 {
     const teffi_msg *request = turn->request;
@@ -707,7 +710,7 @@ void teffi_turn_end_life(teffi_turn *turn)
     act->busy &= (uint8_t)~TEFFI_BUSY_LIFE;
 }
 
-/* The main function of a fiber that runs a life turn: on_activate or on_deactivate. */
+/* The main function of a fiber that runs a life turn. */
 static void life_main(void *arg)
 {
     life l = *(life *)arg; /* arg is on the starter's stack, gone at the first suspend */
