@@ -141,7 +141,8 @@ TEFF_MUST_USE teff_err teffi_activation_give_identity(teffi_activation *act,
                                                       const teffi_ident *ident);
 
 /* teffi_activation_clear - make act FREE again: drop identity and more. After teffi_state_free,
- * when the group has ended or the executor has stopped. in: act has no lock, no pending requests. */
+ * when the group has ended or the executor has stopped.
+ * in:   act has no lock and no pending requests. */
 void teffi_activation_clear(teffi_activation *act);
 
 /* teffi_activation_push - queue a request. Any thread.
