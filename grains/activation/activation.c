@@ -184,7 +184,7 @@ teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *typ
 bool teffi_activation_any_may_start(const teffi_activation *act)
 {
     for (int c = 0; c < 3; c++)
-        if (teffi_activation_waits(act, (teffi_class)c) &&
+        if (teffi_activation_has_pending(act, (teffi_class)c) &&
             teffi_activation_admits(act, (teffi_class)c))
             return true;
     return act->busy == TEFFI_BUSY_LOCKED && act->more->pending_of_owner && act->running == 0 &&

@@ -17,7 +17,8 @@
 #include "call/ctx.h"
 #include "call/wait.h"
 
-/* item kinds of an activation's group, beside TEFFI_MSG_* and TEFFI_ITEM_WAIT */
+/* item kinds of an activation's group, beside TEFFI_MSG_REQUEST, TEFFI_MSG_ONEWAY, TEFFI_ITEM_WAIT
+ * and TEFFI_ITEM_CLOSURE */
 enum {
     TEFFI_ITEM_NUDGE = 10, /* handle end_reason; start requests that may start now */
 };
@@ -43,7 +44,7 @@ enum {
  * with the activation. */
 typedef struct teffi_more {
     teffi_queue pending;       /* requests that admission does not let start yet */
-    uint32_t pending_of[3];    /* requests in pending, by class (admission.h) */
+    uint32_t pending_of[3];    /* requests in pending, by class; of newer callers: EXCLUSIVE */
     teffi_pid winner;          /* another activation that the directory registered; zero: none */
     char *failed_text;         /* NULL: none; text of teffi_activation.failed */
     bool failed_named;         /* send failed_text by teffi_node_respond_named */
@@ -225,8 +226,9 @@ static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
 /* Called on the group, or by the thread that has claimed the group:
  * teffi_activation_is - is act VALID and has it this identity?
  * teffi_activation_admits - may a request of the class start now, beside the running turns?
- * teffi_activation_waits - is a request of the class in more->pending?
- * teffi_activation_any_may_start - may any request in more->pending start now? */
+ * teffi_activation_has_pending - is a request of the class in more->pending?
+ * teffi_activation_any_may_start - may any request in more->pending start now, judged by the
+ *       counters only? */
 static inline bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
 {
     return act->phase == TEFFI_VALID && act->type->info->id == ident->type &&
@@ -240,7 +242,7 @@ static inline bool teffi_activation_admits(const teffi_activation *act, teffi_cl
            teffi_may_start(act->running_of, class);
 }
 
-static inline bool teffi_activation_waits(const teffi_activation *act, teffi_class class)
+static inline bool teffi_activation_has_pending(const teffi_activation *act, teffi_class class)
 {
     return act->more && act->more->pending_of[class] > 0;
 }

@@ -138,9 +138,9 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
     teffi_transaction_note_stamp(act->grains, transaction->age);
     if (lock && teffi_transaction_is(&lock->owner, transaction))
         return judge_owner(act, lock, transaction);
-    /* A new request does not overtake requests that were set aside. */
+    /* A new request does not overtake one of its own class that was set aside. */
     if (!lock && no_turn_runs(act) && !act->reason &&
-        !(is_new && teffi_activation_waits(act, TEFFI_EXCLUSIVE)))
+        !(is_new && teffi_activation_has_pending(act, TEFFI_EXCLUSIVE)))
         return TEFFI_START;
     if (transaction->step == TEFFI_STEP_ROOT)
         return TEFFI_SET_ASIDE;

@@ -1,6 +1,6 @@
 /* transaction.h - the turns of a transaction: its calls, a participant's response, the root's end.
  * Way:     turn -> [transaction] -> participants -> store; request/reference (calls in it)
- * Threads: in the turn, on its fiber.
+ * Threads: in the turn, on its fiber; teffi_transaction_retries_pending: any.
  *
  * A call of a `transactional` method joins the transaction of its caller. If the caller has none,
  * the call begins one, and its turn is the root. Each response carries a list: the callee and all

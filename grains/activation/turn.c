@@ -55,8 +55,8 @@ static inline void turn_fini(teffi_turn *turn)
         teffi_msg_free(turn->request);
 }
 
-/* Frees an item that no turn will handle. arrive() frees an orphan wait; any other wait is part of
- * its turn's memory. */
+/* Frees an item that no turn will handle. arrive() frees an orphan wait, or leaves that to
+ * teffi_lock_release(); any other wait is part of its turn's memory. */
 static void discard_item(teffi_item *item)
 {
     teffi_wait *wait = teffi_container(item, teffi_wait, item);

@@ -30,7 +30,7 @@ typedef struct teffi_in_place {
 } teffi_in_place;
 
 typedef enum teffi_turn_end {
-    TEFFI_TURN_NOT_STARTED, /* no memory, no stack, or the request is over a limit (type.h) */
+    TEFFI_TURN_NOT_STARTED, /* no memory, no stack, or the request breaks a rule (type.h) */
     TEFFI_TURN_ENDED,
     TEFFI_TURN_WAITS /* suspended or yielded: teffi_turn_detach before the group is released */
 } teffi_turn_end;

@@ -242,7 +242,7 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
         return;
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request does not overtake one of its own class. */
-    if (teffi_activation_admits(act, class) && !teffi_activation_waits(act, class))
+    if (teffi_activation_admits(act, class) && !teffi_activation_has_pending(act, class))
         start_request(act, msg, method);
     else
         set_request_aside(act, msg, class);
