@@ -175,7 +175,8 @@ teffi_more *teffi_activation_ensure_more(teffi_activation *act);
  * group. */
 void teffi_activation_drop_more(teffi_activation *act);
 
-/* teffi_activation_pid - act's process id in the cluster. */
+/* teffi_activation_pid - act's process id in the cluster. On its group, or under the shard's
+ * lock. */
 teffi_pid teffi_activation_pid(const teffi_activation *act);
 
 /* teffi_activation_stamp_use - stamp the time of last use. relaxed: the collector may read an older

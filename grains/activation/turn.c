@@ -323,7 +323,8 @@ static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
-/* Calls the method and adds its answer, err or *out, to the grain's. */
+/* Calls the method and adds its answer, err or *out, to the grain's. If the deadline has passed,
+ * does neither: TEFF_E_TIMEOUT. */
 static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
 {
     if (teff_ctx_check(&turn->ctx, NULL) == TEFF_E_TIMEOUT)
@@ -344,7 +345,8 @@ static const teffi_answer *find_answer(const teffi_turn *turn)
     return teffi_answers_find(turn->act->stored->answers, turn->request->once);
 }
 
-/* out: the answer's error, or *out, its response. */
+/* out: the answer's error, or *out, its response; TEFF_E_INVALID: it is of another method or
+ * request. */
 static teff_err repeat_answer(teffi_turn *turn, const teffi_answer *known, uint64_t hash,
                               ProtobufCMessage **out)
 {

@@ -20,7 +20,7 @@ typedef struct teffi_in_place {
     teffi_activation *act; /* its group is claimed */
     const teff_method *method;
     teffi_class class;          /* of method */
-    const ProtobufCMessage *in; /* copied to the method's stack */
+    const ProtobufCMessage *in; /* copied for the method */
     uint32_t kind;              /* TEFFI_MSG_REQUEST or TEFFI_MSG_ONEWAY */
     uint32_t due_ms;            /* for ctx.due_ms of the callee's turn; 0: no deadline */
     ProtobufCMessage **out;     /* NULL: no response is wanted */
