@@ -378,7 +378,7 @@ static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
 
 /* In a transaction, or in the turn of a call with an idempotency key: clears the state if clears is
  * set, and checks its limits. It is written at the end. */
-static teff_err defer_write(teff_ctx *ctx, teffi_activation *act, bool clears)
+static teff_err defer_state_write(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
     teffi_bytes unused;
@@ -399,7 +399,7 @@ static teff_err write_state(teff_ctx *ctx, bool clears)
     teff_err err;
     teffi_lock *lock = ctx->transaction;
     if (lock || (act->stored->answers && act->stored->answers->turn == ctx)) {
-        err = defer_write(ctx, act, clears);
+        err = defer_state_write(ctx, act, clears);
         if (lock) {
             lock->writes = true;
             lock->removes = clears;
