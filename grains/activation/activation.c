@@ -93,7 +93,7 @@ void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason)
         teffi_activation_nudge(act);
 }
 
-teffi_more *teffi_activation_more(teffi_activation *act)
+teffi_more *teffi_activation_ensure_more(teffi_activation *act)
 {
     if (!act->more) {
         act->more = teffi_pool_get(sizeof *act->more);
@@ -142,9 +142,9 @@ void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg)
 }
 
 /* Counts msg in queued and queued_bytes, unless that exceeds one of their limits. If no large
- * request is queued, a request of any size fits; the end of a transaction, which unlocks the grain,
- * always does. relaxed: these limits need no order. The counters
- * may be below 0 for a moment: see teffi_activation.queued.
+ * request is queued, queued_bytes does not limit msg; the end of a transaction, which unlocks the
+ * grain, is never limited. relaxed: these limits need no order. The counters may be below 0: see
+ * teffi_activation.queued.
  * out: true: counted; *before, the number of requests queued before msg. */
 static bool reserve_place(teffi_activation *act, const teff_grain_type *type, const teffi_msg *msg,
                           uint32_t *before)
@@ -184,7 +184,7 @@ teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *typ
 bool teffi_activation_any_may_start(const teffi_activation *act)
 {
     for (int c = 0; c < 3; c++)
-        if (teffi_activation_waits(act, (teffi_class)c) &&
+        if (teffi_activation_has_pending(act, (teffi_class)c) &&
             teffi_activation_admits(act, (teffi_class)c))
             return true;
     return act->busy == TEFFI_BUSY_LOCKED && act->more->pending_of_owner && act->running == 0 &&

@@ -2,8 +2,9 @@
  * Way:     shard (push) -> [activation] -> group -> hosting/handler -> turn -> method
  * States:  FREE -born-> BORN -item-> ACTIVATING -ok-> VALID -reason-> DEACTIVATING -> ENDED -> FREE
  *                                        \--failed or lost the registration-----------^
- * Threads: fields marked B, and type, are written after the slab gave the activation and before its
- *          group accepts items; read on the group and under the shard's lock. G: group only.
+ *          If teffi_shard_create() has claimed the group: BORN -> VALID at once.
+ * Threads: fields marked B, and type, change only while the group accepts no items; read on the
+ *          group and under the shard's lock. G: on the group, or by the thread that has claimed it.
  * Source:  Orleans' src/Orleans.Runtime/Catalog/ActivationData.cs */
 #pragma once
 
@@ -16,7 +17,8 @@
 #include "call/ctx.h"
 #include "call/wait.h"
 
-/* item kinds of an activation's group, beside TEFFI_MSG_* and TEFFI_ITEM_WAIT */
+/* item kinds of an activation's group, beside TEFFI_MSG_REQUEST, TEFFI_MSG_ONEWAY, TEFFI_ITEM_WAIT
+ * and TEFFI_ITEM_CLOSURE */
 enum {
     TEFFI_ITEM_NUDGE = 10, /* handle end_reason; start requests that may start now */
 };
@@ -33,15 +35,16 @@ typedef enum __attribute__((packed)) teffi_phase {
 enum { TEFFI_KEY_INLINE = 24 };
 
 enum {
-    TEFFI_BUSY_LIFE = 1,   /* the fiber of on_activate or on_deactivate runs */
+    TEFFI_BUSY_LIFE = 1,   /* a life turn has begun and not ended */
     TEFFI_BUSY_LOCKED = 4, /* more->lock: only requests of its transaction start */
     TEFFI_BUSY_COMPACT = 2 /* a pause: no turn starts until the state is compacted, at most 1 s */
 };
 
-/* Rarely used fields: allocated on first use, freed when pending is empty again. */
+/* Rarely used fields: allocated on first use, freed when pending is empty and there is no lock, or
+ * with the activation. */
 typedef struct teffi_more {
     teffi_queue pending;       /* requests that admission does not let start yet */
-    uint32_t pending_of[3];    /* requests in pending, by class (admission.h) */
+    uint32_t pending_of[3];    /* requests in pending, by class; of newer callers: EXCLUSIVE */
     teffi_pid winner;          /* another activation that the directory registered; zero: none */
     char *failed_text;         /* NULL: none; text of teffi_activation.failed */
     bool failed_named;         /* send failed_text by teffi_node_respond_named */
@@ -50,7 +53,7 @@ typedef struct teffi_more {
     uint8_t version;           /* newest that a request of a newer caller asked for; 0: none */
 } teffi_more;
 
-/* The state, for a type that has one. Used by state.c and keep.c. */
+/* The state, for a type that has one. All fields: G. */
 typedef struct teffi_stored {
     ProtobufCMessage *message;
     teff_arena *arena;             /* heap; holds message */
@@ -64,9 +67,9 @@ typedef struct teffi_stored {
     uint64_t tried_hash; /* if unsure: hash of the value in the last write */
     bool tried_remove;   /* if unsure: the last write was a removal */
     bool unsure;         /* the outcome of the last write is not known */
-    bool lost;           /* another writer changed the row: never write it again */
-    bool saving;         /* a store operation on the row is under way, or a call with a key */
-    bool broken;         /* a turn ended in the middle of a change */
+    bool lost;           /* another writer may have changed the row: never write it again */
+    bool saving;         /* a save, a clear or the turn of a call with a key is under way */
+    bool broken;         /* a turn ended in its middle, or a roll-back had no memory */
 } teffi_stored;
 
 /* Three cache lines: read first by each request; changed by each turn; the rest. */
@@ -79,11 +82,12 @@ typedef struct teffi_activation {
     LIST_HEAD(, teffi_turn) turns; /* G: turns, which lie on their stacks; life's turn too */
     uint32_t running_of[3];        /* G: turns of requests, by class */
     uint32_t running;              /* G: turns of requests, of all classes */
-    /* relaxed: requests pushed and not started; at queue_max pushes are refused. Below 0 for a
-     * moment if a late push reached memory that was reused for another grain. */
+    /* relaxed: requests pushed and not started; at queue_max pushes are refused. Below 0 if a late
+     * push was counted before this memory was reused for another grain, and uncounted after it. */
     _Atomic uint32_t queued;
     _Atomic uint32_t used_ms; /* relaxed: low bits of the coarse clock at the last request */
-    /* relaxed: name of the method whose turn runs or ran last; a constant string, for dumps */
+    /* relaxed: name of the method (a life turn: of the type) whose turn runs or ran last in this
+     * memory; a constant string, for dumps; NULL: none */
     const char *_Atomic doing;
     _Atomic uint32_t slot;      /* relaxed: written before the slot is known to any other thread */
     uint32_t generation;        /* B */
@@ -107,12 +111,12 @@ typedef struct teffi_activation {
     };
 } teffi_activation;
 
-/* One run of a method, of on_activate or of on_deactivate, on a fiber. Lies on the fiber's stack.
- * "Life turn": the turn of on_activate or on_deactivate, with the steps around it. */
+/* One run of a method, or a life turn, on a fiber. Lies on the fiber's stack. "Life turn": the turn
+ * of on_activate or on_deactivate, with the steps around it, or of teffi_lock_resolve. */
 typedef struct teffi_turn {
     teff_ctx ctx; /* ctx.owner points back here */
     teffi_activation *act;
-    teffi_msg *request;           /* NULL: a life turn, or request was reused as the response */
+    teffi_msg *request;           /* NULL: a life turn; or it became the response, or a retry */
     struct teffi_in_place *place; /* takes the response; NULL: the response is a message */
     bool on_stack;                /* request lies on the stack, beside the turn */
     uint32_t due_ms;              /* the caller's deadline, as ctx.due_ms at the start */
@@ -137,7 +141,9 @@ TEFF_MUST_USE teff_err teffi_activation_give_identity(teffi_activation *act,
                                                       const teff_grain_type *type,
                                                       const teffi_ident *ident);
 
-/* teffi_activation_clear - make act FREE again: drop identity and more. After teffi_state_free. */
+/* teffi_activation_clear - make act FREE again: drop identity and more. After teffi_state_free,
+ * when the group has ended or the executor has stopped.
+ * in:   act has no lock and no pending requests. */
 void teffi_activation_clear(teffi_activation *act);
 
 /* teffi_activation_push - queue a request. Any thread.
@@ -151,8 +157,8 @@ TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_g
 void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg);
 
 /* teffi_activation_ask_to_end - ask act to deactivate; ignored while an earlier request is not
- * handled. For TEFF_REASON_IDLE, handle_nudge() checks that act is still idle. runs: as
- * teffi_activation_nudge. */
+ * handled. For TEFF_REASON_IDLE, handle_nudge() checks that act is still idle.
+ * runs: as teffi_activation_nudge. */
 void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason);
 
 /* teffi_activation_nudge - push the nudge item, unless it is queued: the group's handler then
@@ -161,13 +167,16 @@ void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason);
  *       after the end would be lost and leave `nudged` set. */
 void teffi_activation_nudge(teffi_activation *act);
 
-/* teffi_activation_more - act->more, allocated if NULL. On its group. out: NULL: out of memory. */
-teffi_more *teffi_activation_more(teffi_activation *act);
+/* teffi_activation_ensure_more - act->more, allocated if NULL. On its group.
+ * out:  NULL: out of memory. */
+teffi_more *teffi_activation_ensure_more(teffi_activation *act);
 
-/* teffi_activation_drop_more - free act->more. On its group. */
+/* teffi_activation_drop_more - free act->more, which has no lock and no pending requests. On its
+ * group. */
 void teffi_activation_drop_more(teffi_activation *act);
 
-/* teffi_activation_pid - act's process id in the cluster. */
+/* teffi_activation_pid - act's process id in the cluster. On its group, or under the shard's
+ * lock. */
 teffi_pid teffi_activation_pid(const teffi_activation *act);
 
 /* teffi_activation_stamp_use - stamp the time of last use. relaxed: the collector may read an older
@@ -218,8 +227,9 @@ static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
 /* Called on the group, or by the thread that has claimed the group:
  * teffi_activation_is - is act VALID and has it this identity?
  * teffi_activation_admits - may a request of the class start now, beside the running turns?
- * teffi_activation_waits - is a request of the class in more->pending?
- * teffi_activation_any_may_start - may any request in more->pending start now? */
+ * teffi_activation_has_pending - is a request of the class in more->pending?
+ * teffi_activation_any_may_start - may any request in more->pending start now, judged by the
+ *       counters only? */
 static inline bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
 {
     return act->phase == TEFFI_VALID && act->type->info->id == ident->type &&
@@ -233,7 +243,7 @@ static inline bool teffi_activation_admits(const teffi_activation *act, teffi_cl
            teffi_may_start(act->running_of, class);
 }
 
-static inline bool teffi_activation_waits(const teffi_activation *act, teffi_class class)
+static inline bool teffi_activation_has_pending(const teffi_activation *act, teffi_class class)
 {
     return act->more && act->more->pending_of[class] > 0;
 }

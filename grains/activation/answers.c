@@ -14,7 +14,7 @@ enum { ANSWER_FIELD = 19870, LENGTH_MAX = 10 /* bytes of a varint */ };
 
 /* ---- the list ---- */
 
-teffi_answers *teffi_answers_of(teffi_activation *act)
+teffi_answers *teffi_answers_ensure(teffi_activation *act)
 {
     teffi_stored *stored = act->stored;
     if (!stored->answers)
@@ -223,7 +223,7 @@ static teff_err take_answer(teffi_activation *act, const ProtobufCMessageUnknown
                             teff_arena *scratch)
 {
     ProtobufCMessage *m;
-    teffi_answers *answers = teffi_answers_of(act);
+    teffi_answers *answers = teffi_answers_ensure(act);
     if (field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
         return TEFF_E_MALFORMED;
     size_t at = skip_length(field->data);

@@ -45,17 +45,18 @@ typedef struct teffi_answers {
     bool unsaved;         /* the row lacks some of them */
 } teffi_answers;
 
-/* teffi_answers_of - act's answers; makes an empty list if there is none. in: act has a state. out:
- * NULL: out of memory. */
-teffi_answers *teffi_answers_of(teffi_activation *act);
+/* teffi_answers_ensure - act's answers; makes an empty list if there is none. in: act has a state.
+ * out:  NULL: out of memory. */
+teffi_answers *teffi_answers_ensure(teffi_activation *act);
 
 /* teffi_answers_free - free answers, which may be NULL. */
 void teffi_answers_free(teffi_answers *answers);
 
-/* teffi_answers_any - has act answers? */
+/* teffi_answers_any - has act answers? in: act has a state. */
 bool teffi_answers_any(const teffi_activation *act);
 
-/* teffi_answers_find - the answer to a call with the key once; NULL: none. */
+/* teffi_answers_find - the answer to a call with the key once; NULL: none. It is valid until the
+ * next teffi_answers_add. */
 const teffi_answer *teffi_answers_find(const teffi_answers *answers, const uint8_t *once);
 
 /* teffi_answers_hash - hash a request and its method; the hash is the same on all silos. Uses ctx's
@@ -64,8 +65,9 @@ uint64_t teffi_answers_hash(teff_ctx *ctx, const teff_method *method,
                             const ProtobufCMessage *request);
 
 /* teffi_answers_add - add an answer as the newest; drop the oldest ones over the type's
- * answers_max. The answer is err with ctx's text, or response, which may be NULL.
- * out: false: out of memory. */
+ * answers_max. The answer is err with ctx's text, or response, which may be NULL. If ctx has no
+ * memory to pack the response, the turn ends.
+ * in:   act's list is made (teffi_answers_ensure). out: false: out of memory. */
 TEFF_MUST_USE bool teffi_answers_add(teff_ctx *ctx, teffi_activation *act, const uint8_t *once,
                                      uint64_t hash, teff_err err, const ProtobufCMessage *response);
 
@@ -78,6 +80,7 @@ TEFF_MUST_USE teff_err teffi_answers_read(teff_ctx *ctx, const teffi_answer *ans
 
 /* teffi_answers_make_head - make a head (ProtobufCMessage) for state that lists the answers among
  * its unknown fields. The caller replaces the state's own head by it while it packs the state.
+ * in:   act has a state; state, its own or an empty one.
  * out:  the head; its fields point into ctx's memory, act's answers and state. */
 ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *act,
                                          const ProtobufCMessage *state);

@@ -11,7 +11,7 @@
 
 typedef struct teffi_grains {
     teffi_node *node;
-    teffi_sipkey secret;     /* for teffi_key_hash */
+    teffi_sipkey secret;     /* for teffi_key_hash, and hashes of written states (state.c) */
     teff_grain_type **types; /* sorted by id */
     size_t n_types;
     const teffi_group_ops *group_ops;                /* of activations */

@@ -76,7 +76,8 @@ ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src
     return (ProtobufCBinaryData){src.len, check_allocation(ctx, act, src.len + 1, data)};
 }
 
-/* Ends the turn after copying src failed: src is over a limit of messages, or memory is out. */
+/* Ends the turn after copying src failed: src is over a limit of states (teffi_state_limits) or not
+ * valid, the state's memory is full, or memory is out. */
 static _Noreturn void exit_copy_failed(teff_ctx *ctx, const teffi_activation *act,
                                        const teff_message_ops *ops, const ProtobufCMessage *src)
 {

@@ -35,7 +35,7 @@ void teffi_load_limit_enter(teffi_load_limit *l, teff_ctx *ctx)
 
 /* At the end of a window of loads: lowers the limit by an eighth if their mean time was slow (see
  * slack_ns), else raises it by an eighth if a load had to wait. The best time rises by 1/64 in each
- * window, so that it follows a store that has become slower. */
+ * window, so that it follows a store that has become slower. Under the lock. */
 static void adapt_limit(teffi_load_limit *l)
 {
     uint64_t mean_ns = l->spent_ns / l->ended;

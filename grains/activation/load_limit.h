@@ -4,9 +4,9 @@
  * Way:     state (load) -> [load_limit] -> store
  * Threads: any; its lock is a leaf lock.
  *
- * The limit adapts to the store. While a read takes about as long as in the best times, reads are
- * not what the store waits for, and more are allowed. When reads take twice as long, they only wait
- * for each other, and fewer are allowed. */
+ * The limit adapts to the store. While reads take about as long as in the best times, the store is
+ * not saturated: the limit rises if a load had to wait. When they take over twice as long (plus
+ * slack_ns, load_limit.c), they only wait for each other in the store: the limit falls. */
 #pragma once
 
 #include <pthread.h>
@@ -17,14 +17,14 @@
 
 enum { TEFFI_LOADS_MIN = 16, TEFFI_LOADS_START = 128, TEFFI_LOADS_MAX = 8192 };
 
-/* One that waits; lies on its turn's stack. */
+/* A load that waits; lies on its turn's stack. */
 typedef struct teffi_load_wait {
     teffi_wait wait;
     TAILQ_ENTRY(teffi_load_wait) in_list;
 } teffi_load_wait;
 
 typedef struct teffi_load_limit {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* guards the rest */
     TAILQ_HEAD(, teffi_load_wait) waiting;
     uint32_t running, limit;
     uint32_t n_waiting;
@@ -35,10 +35,14 @@ typedef struct teffi_load_limit {
     uint64_t best_ns;  /* the shortest mean of a window, rising slowly; 0: none yet */
 } teffi_load_limit;
 
+/* teffi_load_limit_init - in zeroed memory. */
 void teffi_load_limit_init(teffi_load_limit *limit);
 
-/* teffi_load_limit_enter - wait until one more load may run. runs: in a turn. */
+/* teffi_load_limit_enter - wait until one more load may run. The caller must call
+ * teffi_load_limit_leave when the load has ended; the turn must not end in between. runs: in a
+ * turn. */
 void teffi_load_limit_enter(teffi_load_limit *limit, teff_ctx *ctx);
 
-/* teffi_load_limit_leave - a load has ended after ns nanoseconds: let the next one run. */
+/* teffi_load_limit_leave - a load has ended after ns nanoseconds: let those that wait run, up to
+ * the limit. */
 void teffi_load_limit_leave(teffi_load_limit *limit, uint64_t ns);

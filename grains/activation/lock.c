@@ -85,8 +85,8 @@ void teffi_lock_roll_back(teffi_activation *act)
     teffi_lock_release(act);
 }
 
-/* Releases a lock if the row may differ from the state before the lock and from the state now. A
- * state is not written any more: act ends, and the next activation reads the row. */
+/* Releases the lock without a roll-back, as the row may differ both from the state before the lock
+ * and from the state now. If act has a state, act ends, and the next activation reads the row. */
 static void release_and_reload(teffi_activation *act)
 {
     if (act->stored)
@@ -138,9 +138,9 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
     teffi_transaction_note_stamp(act->grains, transaction->age);
     if (lock && teffi_transaction_is(&lock->owner, transaction))
         return judge_owner(act, lock, transaction);
-    /* A new request does not overtake requests that were set aside. */
+    /* A new request does not overtake one of its own class that was set aside. */
     if (!lock && no_turn_runs(act) && !act->reason &&
-        !(is_new && teffi_activation_waits(act, TEFFI_EXCLUSIVE)))
+        !(is_new && teffi_activation_has_pending(act, TEFFI_EXCLUSIVE)))
         return TEFFI_START;
     if (transaction->step == TEFFI_STEP_ROOT)
         return TEFFI_SET_ASIDE;
@@ -226,8 +226,8 @@ static void handle_silent_root(teffi_lock *lock)
     lock->must_resolve = lock->writes;
 }
 
-/* The watch's `arrive`: arms the timer again, and ends the lock of a silent root. Frees a lock that
- * was released while this call was on its way. If act's group has ended, wait->done is false, and
+/* The watch's `arrive`: arms the timer again, and lets the lock of a silent root end. Frees a lock
+ * that was released after the timer had fired. If act's group has ended, wait->done is false, and
  * this may be another thread: then act's fields are not read. */
 static void on_watch(teffi_wait *wait)
 {
@@ -259,7 +259,7 @@ static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
     teff_err err = act->stored ? teffi_state_pack(ctx, act, &state) : TEFF_OK;
     if (err)
         return err;
-    teffi_more *more = teffi_activation_more(act);
+    teffi_more *more = teffi_activation_ensure_more(act);
     teffi_lock *lock = more ? calloc(1, sizeof *lock) : NULL;
     if (lock && state.data)
         lock->before = malloc(state.len + 1);
@@ -310,7 +310,7 @@ void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end)
         return;
     if (end->step == TEFFI_STEP_COMMIT && act->running == 0) {
         if (act->stored && lock->writes)
-            teffi_state_committed(act, end->etag);
+            teffi_state_note_commit(act, end->etag);
         teffi_lock_release(act);
     } else if (end->step == TEFFI_STEP_RESOLVE) {
         lock->until_ns = 0;

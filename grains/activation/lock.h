@@ -2,7 +2,7 @@
  * roll-back, the end of the lock.
  * Way:     hosting/handler -> [lock] -> turn -> transaction.h; the root's COMMIT or ABORT -> [lock]
  * States:  none -a turn of the transaction begins-> held
- *          -COMMIT, ABORT, RELOAD; or the row was read because the root was silent-> none
+ *          -COMMIT, ABORT, RELOAD, a later attempt, a silent root, the end of act-> none
  * Threads: on the activation's group.
  * Source:  Rosenkrantz, Stearns, Lewis, "System level concurrency control for distributed database
  *          systems" (1978): wait-die
@@ -12,7 +12,8 @@
  *     T's lock, no running turn                   starts
  *     T's lock of an earlier attempt              rolls it back, then as without a lock
  *     T's lock of a later attempt                 fails: TEFF_E_ABORTED
- *     T's lock, under which a turn has failed     fails with the error of that turn
+ *     T's lock, which must abort                  fails with the error of the turn that failed, if
+ *                                                   it is known (abort_err); else TEFF_E_ABORTED
  *     the lock or the waiting request of an       fails: TEFF_E_ABORTED; T's root begins again.
  *       older transaction                           If it is T's root, it waits: T has no lock yet
  *     anything else                               waits
@@ -58,11 +59,12 @@ typedef struct teffi_lock {
     uint8_t *before;   /* the packed state when the lock was taken; NULL: no state */
     size_t before_len;
     uint32_t turns;     /* number of turns that have begun under this lock */
-    bool writes;        /* the transaction writes the row: the state was saved or cleared */
-    bool removes;       /* the last such change cleared the state */
-    bool must_abort;    /* never commit: a turn has failed, or ABORT or a later attempt came */
+    bool writes;        /* the transaction writes the row: the state was saved or cleared, or has a
+                         * new answer */
+    bool removes;       /* the last save or clear was a clear */
+    bool must_abort;    /* never commit: teffi_lock_settle ends the lock when no turn runs */
     bool reloads;       /* release without a roll-back; act ends, as the row may differ */
-    teff_err abort_err; /* if a failed turn set must_abort: its error; else TEFF_OK */
+    teff_err abort_err; /* if teffi_transaction_leave set must_abort: its error; else TEFF_OK */
     bool must_resolve;  /* a life turn must run teffi_lock_resolve, or runs it now */
     /* of the turn that runs, or ran last (transaction.c) */
     uint32_t calls_begun;     /* calls of transactional methods */
@@ -101,13 +103,14 @@ void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp);
 TEFF_MUST_USE bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *request);
 
 /* teffi_lock_judge - decide by the table above what to do with a request of a transaction. Rolls
- * back an earlier attempt of the same transaction. in: is_new, the request was not set aside yet.
- * On a worker's own stack. */
+ * back an earlier attempt of the same transaction when none of its turns runs any more. in: is_new,
+ * the request was not set aside yet. On a worker's own stack. */
 teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
                                bool is_new);
 
-/* teffi_lock_refusal - the error for a request that must die. It is abort_err if the lock is of the
- * same transaction and attempt, as the request would fail in the same way; else TEFF_E_ABORTED. */
+/* teffi_lock_refusal - the error for a request that must die: abort_err, if it is set and the lock
+ * is of the same transaction and attempt, as the request would fail in the same way; else
+ * TEFF_E_ABORTED. */
 teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction *transaction);
 
 /* teffi_lock_count_waiting - update more->pending_of_owner: msg was added to the requests set aside
@@ -116,7 +119,7 @@ void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool 
 
 /* teffi_lock_take - lock act for the transaction of request; if the transaction has the lock
  * already, begin another turn under it. In the turn, on its fiber.
- * out:  *lock. errs: TEFF_E_NOMEM; TEFF_E_TOO_LARGE: the state is over a limit; text in ctx. */
+ * out:  *lock; NULL on an error. errs: those of teffi_state_pack; TEFF_E_NOMEM; text in ctx. */
 TEFF_MUST_USE teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act,
                                        const teffi_msg *request, teffi_lock **lock);
 
@@ -131,15 +134,17 @@ void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end);
 bool teffi_lock_settle(teffi_activation *act);
 
 /* teffi_lock_resolve - read the row to find out whether the transaction of a silent root was
- * written, and end the lock. An unchanged row is written again with the same value: this changes
- * its etag, so that a late batch of the root fails. The function of a life turn.
+ * written. If the row has changed, release the lock; act ends. If not, write the row again with
+ * the same value, so that its etag changes and a late batch of the root fails; then the lock must
+ * abort. After another error of the store, the watch starts this again. The function of a life
+ * turn.
  * teffi_lock_resolve_later - let the watch start it again: it could not start, or the life turn
  *       ended in its middle. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act);
 void teffi_lock_resolve_later(teffi_activation *act);
 
-/* teffi_lock_roll_back - restore the state from before the lock, and release the lock. On a
- * worker's own stack. */
+/* teffi_lock_roll_back - restore the state from before the lock, unless it is broken, and release
+ * the lock. in: act is locked, and no turn changes the state. On a worker's own stack. */
 void teffi_lock_roll_back(teffi_activation *act);
 
 /* teffi_lock_release - release act's lock, if it has one; the state stays as it is. */

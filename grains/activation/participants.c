@@ -115,8 +115,9 @@ static bool same_silo(const participant *a, const participant *b)
 }
 
 /* Is entry b newer than a, of the same grain on the same silo? The two may be of two activations,
- * each of which counts its turns from 1. The first of them has not written, or it could not have
- * ended under its lock; so an entry that writes is newer than one that does not. */
+ * each of which counts its turns from 1. An activation whose row the transaction writes does not
+ * end under its lock, so only the later one may write: an entry that writes is newer than one that
+ * does not. */
 static bool entry_is_newer(const participant *a, const participant *b)
 {
     return a->writes != b->writes ? b->writes : b->turn > a->turn;

@@ -1,6 +1,6 @@
 /* participants.h - the participants of a transaction: their list in responses, the batch that
  * writes their states, and the message with the outcome to each of them.
- * Way:     transaction -> [participants] -> store, route
+ * Way:     transaction -> [participants] -> store, node
  * Threads: in a turn, on its fiber. */
 #pragma once
 
@@ -9,8 +9,10 @@
 #include "transaction.pb-c.h"
 
 /* teffi_participant_describe - make act's own entry. Its members point into act and ctx's memory.
- * in:   with_state: false: only type, key and silo, as the transaction cannot be committed.
- * errs: TEFF_E_TOO_LARGE: the state is over a limit; text in ctx. */
+ * in:   act is locked. with_state: false: nothing about its row, as the transaction cannot be
+ *       committed.
+ * out:  *own, set also on an error, but then without the state.
+ * errs: those of teffi_state_pack; text in ctx. */
 TEFF_MUST_USE teff_err teffi_participant_describe(teff_ctx *ctx, teffi_activation *act,
                                                   bool with_state,
                                                   Teff__Transaction__Participant *own);
@@ -24,15 +26,16 @@ TEFF_MUST_USE bool teffi_participants_add(teff_ctx *ctx, teffi_lock *lock,
 /* teffi_participants_read - unpack lock->list to ctx's memory. Of several entries of one grain on
  * the same silo only the newest stays. If a grain has entries on two silos, both stay, and only one
  * keeps its row.
- * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM; TEFF_E_ABORTED: a row was read in two versions, or its
- *       change was lost; then *all is set, too. No text: that in ctx stays. */
+ * errs: TEFF_E_MALFORMED, TEFF_E_TOO_LARGE (depth), TEFF_E_NOMEM: *all is NULL. TEFF_E_ABORTED: a
+ *       row was read in two versions, or its change was lost; *all is set. No error sets a text. */
 TEFF_MUST_USE teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock,
                                                Teff__Transaction__Participants **all);
 
 /* teffi_participants_write - write the rows of own and all in one batch; do nothing if the root is
  * the only participant and writes nothing. On TEFF_OK written entries have their new etags.
- * errs: the store's; TEFF_E_ABORTED: an etag or a fence has changed; TEFF_E_UNKNOWN: the outcome is
- *       unknown, also after reading the rows; TEFF_E_TOO_LARGE. */
+ * errs: the store's; TEFF_E_CLOSED: this silo's lease is over; TEFF_E_ABORTED: an etag or a fence
+ *       has changed, or a batch that only checks rows has an unknown outcome; TEFF_E_UNKNOWN: the
+ *       outcome is unknown, also after reading the rows; TEFF_E_TOO_LARGE. */
 TEFF_MUST_USE teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transaction,
                                                 Teff__Transaction__Participant *own,
                                                 Teff__Transaction__Participants *all);

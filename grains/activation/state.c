@@ -56,7 +56,7 @@ static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi
 }
 
 /* Waits until the load limit allows one more read, reads the row of the state, and reports the
- * read's duration to the limit. out: as read_state_row(). The key is made before
+ * read's duration to the limit. out: as read_row_of_key(). The key is made before
  * teffi_load_limit_enter(), as that ends the turn if memory is out: after it, the limit would count
  * this read for ever. */
 static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activation *act,
@@ -376,9 +376,9 @@ static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
     return err;
 }
 
-/* In a transaction, or in the turn of a call with an idempotency key: clears or checks the state,
- * which is written at the end. */
-static teff_err put_off_write(teff_ctx *ctx, teffi_activation *act, bool clears)
+/* In a transaction, or in the turn of a call with an idempotency key: clears the state if clears is
+ * set, and checks its limits. It is written at the end. */
+static teff_err defer_state_write(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
     teffi_bytes unused;
@@ -389,7 +389,7 @@ static teff_err put_off_write(teff_ctx *ctx, teffi_activation *act, bool clears)
     return err;
 }
 
-/* Saves the state or, if clears is set, removes its row and clears the state. */
+/* Saves the state or, if clears is set, removes its row and clears the state; or defers that. */
 static teff_err write_state(teff_ctx *ctx, bool clears)
 {
     teffi_activation *act = teffi_state_owner(ctx);
@@ -399,7 +399,7 @@ static teff_err write_state(teff_ctx *ctx, bool clears)
     teff_err err;
     teffi_lock *lock = ctx->transaction;
     if (lock || (act->stored->answers && act->stored->answers->turn == ctx)) {
-        err = put_off_write(ctx, act, clears);
+        err = defer_state_write(ctx, act, clears);
         if (lock) {
             lock->writes = true;
             lock->removes = clears;
@@ -417,7 +417,7 @@ static teff_err write_state(teff_ctx *ctx, bool clears)
 teff_err teffi_state_begin_once(teff_ctx *ctx, teffi_activation *act)
 {
     lock_state(ctx, act); /* until teffi_state_end_once() */
-    if (teffi_answers_of(act)) {
+    if (teffi_answers_ensure(act)) {
         act->stored->answers->turn = ctx;
         return TEFF_OK;
     }
@@ -448,7 +448,7 @@ void teffi_state_restore(teffi_activation *act, teffi_bytes value)
         teffi_state_break(act);
 }
 
-void teffi_state_committed(teffi_activation *act, uint64_t etag)
+void teffi_state_note_commit(teffi_activation *act, uint64_t etag)
 {
     act->stored->etag = etag;
     if (act->stored->answers)

@@ -151,7 +151,7 @@ static void end_own_lock(teffi_activation *act, teffi_lock *lock, teffi_step ste
 {
     if (step == TEFFI_STEP_COMMIT) {
         if (act->stored && lock->writes)
-            teffi_state_committed(act, etag);
+            teffi_state_note_commit(act, etag);
         teffi_lock_release(act);
     } else if (step == TEFFI_STEP_RESOLVE) {
         lock->until_ns = 0;

@@ -1,6 +1,6 @@
 /* transaction.h - the turns of a transaction: its calls, a participant's response, the root's end.
  * Way:     turn -> [transaction] -> participants -> store; request/reference (calls in it)
- * Threads: in the turn, on its fiber.
+ * Threads: in the turn, on its fiber; teffi_transaction_retries_pending: any.
  *
  * A call of a `transactional` method joins the transaction of its caller. If the caller has none,
  * the call begins one, and its turn is the root. Each response carries a list: the callee and all
@@ -25,35 +25,36 @@ TEFF_MUST_USE teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *
 TEFF_MUST_USE bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method,
                                             teffi_msg *request);
 
-/* teffi_transaction_note_not_begun - make the transaction fail, as a call in it could not begin.
- * in: err, with its text in ctx; ctx->transaction is set. */
+/* teffi_transaction_note_not_begun - make the transaction fail, as a call in it could not begin. If
+ * method is not transactional, do nothing.
+ * in:   err, with its text in ctx; ctx->transaction is set. */
 void teffi_transaction_note_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err);
 
 /* teffi_transaction_collect_call - note the participants and the error of a call that has ended. A
- * second time for the same call it does nothing.
+ * second time for the same call, or if its method is not transactional, it does nothing.
  * in:   ctx->transaction is set; method: of the call. */
 void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, teffi_call *call);
 
-/* teffi_transaction_leave - end the turn of a participant: await its calls, and add its own entry
- * to lock->list, which its response carries. After an error the lock must abort.
+/* teffi_transaction_leave - end the turn of a participant: await its transactional calls, and add
+ * its own entry to lock->list, which its response carries. After an error the lock must abort.
  * in:   err, the method's result, with its text in ctx.
  * out:  the result to respond with. */
 TEFF_MUST_USE teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err err);
 
-/* teffi_transaction_settle - await the calls of the turn, and decide whether the transaction may be
- * committed. in: as teffi_transaction_leave. out: TEFF_OK: it may; else the result to respond with,
- * and the root calls teffi_transaction_abort. */
+/* teffi_transaction_settle - await the turn's transactional calls, and decide whether the
+ * transaction may be committed. in: as teffi_transaction_leave. out: TEFF_OK: it may; else the
+ * result to respond with, and the root calls teffi_transaction_abort. */
 TEFF_MUST_USE teff_err teffi_transaction_settle(teff_ctx *ctx, teff_err err);
 
 /* teffi_transaction_commit - write the states of all participants, or none, and send them the
- * outcome. On TEFF_OK it releases the lock of act, which is the root's; else the lock ends after
- * the turn.
- * errs: the store's, with text in ctx; TEFF_E_ABORTED: a row or fence has changed; TEFF_E_UNKNOWN:
- *       it may have been written; TEFF_E_TOO_LARGE: more rows than a batch may have. */
+ * outcome. On TEFF_OK it releases the lock of act, which is the root's; after TEFF_E_UNKNOWN the
+ * watch lets that lock end; else it ends after the turn. Sets ctx->transaction to NULL.
+ * errs: those of teffi_participants_read and _write, and teffi_participant_describe; text in ctx.
+ *       TEFF_E_UNKNOWN: it may have been written; after all others it was not. */
 TEFF_MUST_USE teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act);
 
 /* teffi_transaction_abort - send ABORT to all participants. The lock of act, which is the root's,
- * is rolled back after the turn. */
+ * is rolled back after the turn. Sets ctx->transaction to NULL. */
 void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act);
 
 /* teffi_transaction_retry - begin the transaction again: deliver the root's request anew, after a

@@ -55,8 +55,8 @@ static inline void turn_fini(teffi_turn *turn)
         teffi_msg_free(turn->request);
 }
 
-/* Frees an item that no turn will handle. arrive() frees an orphan wait; any other wait is part of
- * its turn's memory. */
+/* Frees an item that no turn will handle. arrive() frees an orphan wait, or leaves that to
+ * teffi_lock_release(); any other wait is part of its turn's memory. */
 static void discard_item(teffi_item *item)
 {
     teffi_wait *wait = teffi_container(item, teffi_wait, item);
@@ -262,7 +262,7 @@ static inline teff_err invoke_method(teffi_turn *turn, const teff_method *method
                                      ProtobufCMessage *out)
 {
     teff_grain grain __attribute__((uninitialized));
-    teffi_turn_grain(&grain, &turn->ctx, turn->act);
+    teffi_turn_fill_grain(&grain, &turn->ctx, turn->act);
     return method->invoke(&grain, turn->act->type->methods, turn->request->body, out);
 }
 
@@ -323,7 +323,8 @@ static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
-/* Calls the method and adds its answer, err or *out, to the grain's. */
+/* Calls the method and adds its answer, err or *out, to the grain's. If the deadline has passed,
+ * does neither: TEFF_E_TIMEOUT. */
 static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
 {
     if (teff_ctx_check(&turn->ctx, NULL) == TEFF_E_TIMEOUT)
@@ -344,7 +345,8 @@ static const teffi_answer *find_answer(const teffi_turn *turn)
     return teffi_answers_find(turn->act->stored->answers, turn->request->once);
 }
 
-/* out: the answer's error, or *out, its response. */
+/* out: the answer's error, or *out, its response; TEFF_E_INVALID: it is of another method or
+ * request. */
 static teff_err repeat_answer(teffi_turn *turn, const teffi_answer *known, uint64_t hash,
                               ProtobufCMessage **out)
 {
@@ -421,7 +423,8 @@ static teff_err write_failure(teffi_turn *turn, uint64_t hash, teff_err err)
     return unwritten ? unwritten : teff_fail(ctx, err, "%s", text);
 }
 
-/* Runs the root's method, and commits. in: once, the request has an idempotency key. */
+/* Runs the root's method, then commits or aborts. in: once, the request has an idempotency key;
+ * hash, the request's if once. out: the result to respond with. */
 static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
@@ -438,12 +441,13 @@ static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, Proto
     return counts ? write_failure(turn, hash, err) : err;
 }
 
-/* Runs the root's turn. */
+/* Runs the root's method and ends the transaction; if a stored answer has the request's key,
+ * repeats that instead. out: the result to respond with. */
 static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
 {
     bool once = turn->request->once != NULL;
     teff_err err = once ? check_once(turn) : TEFF_OK;
-    if (!err && once && !teffi_answers_of(turn->act))
+    if (!err && once && !teffi_answers_ensure(turn->act))
         err = make_turn_error(turn, TEFF_E_NOMEM, "out of memory for the answer");
     uint64_t hash = !err && once ? hash_request(turn) : 0;
     const teffi_answer *known = !err && once ? find_answer(turn) : NULL;
@@ -455,8 +459,9 @@ static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
     return err;
 }
 
-/* Ends the root's turn without a response; the request begins again later. out: false: it does
- * not, and the turn must respond. */
+/* Ends the root's turn without a response; the request begins again later. in: unused, the end of
+ * what the next attempt needs of the request's arena. out: false: it does not begin again, and the
+ * turn must respond. */
 static bool begin_again(teffi_turn *turn, teffi_arena_mark unused)
 {
     teffi_msg *request = turn->request;
@@ -516,7 +521,7 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     if (turn->act->stored)
         break_state(turn);
     if (lock)
-        lock->must_abort = true; /* the root's participants find out by themselves */
+        lock->must_abort = true; /* a root sends no ABORT here: watches end the other locks */
     (void)teffi_error_prefix_turn(&turn->ctx, err);
     end_request(turn, method, teffi_class_of(turn->act->type->info, method), err, NULL);
 }
@@ -607,8 +612,8 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
 /* ---- does the caller still wait? ---- */
 
 /* Has the caller's call ended, or has the caller cancelled it? On any thread: the members of turn
- * and request that it reads do not change while the method runs. False for a request in place,
- * which has no call that could be cancelled. */
+ * and request that it reads do not change while the method runs. Always false for a request that
+ * began in place: it has no call or, after teffi_turn_detach(), one that is not looked up. */
 static bool caller_has_left(const teffi_turn *turn)
 {
     const teffi_msg *request = turn->request;
@@ -707,7 +712,7 @@ void teffi_turn_end_life(teffi_turn *turn)
     act->busy &= (uint8_t)~TEFFI_BUSY_LIFE;
 }
 
-/* The main function of a fiber that runs a life turn: on_activate or on_deactivate. */
+/* The main function of a fiber that runs a life turn. */
 static void life_main(void *arg)
 {
     life l = *(life *)arg; /* arg is on the starter's stack, gone at the first suspend */

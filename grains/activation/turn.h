@@ -5,13 +5,13 @@
 
 #include "activation/activation.h"
 
-/* teffi_turns_discard - free the turns, requests and state of an activation. For shutdown: no turn
- * runs any more, and the turns' stacks still exist. */
+/* teffi_turns_discard - free the turns, requests, lock and state of an activation. For shutdown: no
+ * turn runs any more, and the turns' stacks still exist. */
 void teffi_turns_discard(teffi_activation *act);
 
-/* teffi_turn_start - start the turn of a request; returns when the turn suspends or ends. If the
- * turn cannot start, the request gets the error as its response. Owns request. Unpacks its body on
- * the worker's own stack. act->running counts the turn. */
+/* teffi_turn_start - start the turn of a request; returns when it suspends, yields or ends. If the
+ * turn cannot start, the request gets the error as its response. Owns request. act->running counts
+ * the turn. runs: on a worker's own stack, as it unpacks the body. */
 void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method);
 
 /* A request that runs inside its caller's turn, and its response. Lies on the caller's stack. */
@@ -20,7 +20,7 @@ typedef struct teffi_in_place {
     teffi_activation *act; /* its group is claimed */
     const teff_method *method;
     teffi_class class;          /* of method */
-    const ProtobufCMessage *in; /* copied to the method's stack */
+    const ProtobufCMessage *in; /* copied for the method */
     uint32_t kind;              /* TEFFI_MSG_REQUEST or TEFFI_MSG_ONEWAY */
     uint32_t due_ms;            /* for ctx.due_ms of the callee's turn; 0: no deadline */
     ProtobufCMessage **out;     /* NULL: no response is wanted */
@@ -30,7 +30,7 @@ typedef struct teffi_in_place {
 } teffi_in_place;
 
 typedef enum teffi_turn_end {
-    TEFFI_TURN_NOT_STARTED, /* no memory, no stack, or the request is over a limit (type.h) */
+    TEFFI_TURN_NOT_STARTED, /* no memory, no stack, or the request breaks a rule (type.h) */
     TEFFI_TURN_ENDED,
     TEFFI_TURN_WAITS /* suspended or yielded: teffi_turn_detach before the group is released */
 } teffi_turn_end;
@@ -43,14 +43,15 @@ teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place);
  * message. out: the turn's request, into which the caller puts the call's slot and generation. */
 teffi_msg *teffi_turn_detach(teffi_in_place *place);
 
-/* teffi_turn_start_life - run fn on a fiber, as life turn. TEFFI_BUSY_LIFE is set until it has
- * ended.
+/* teffi_turn_start_life - run fn on a fiber, as life turn; returns when it suspends, yields or
+ * ends. TEFFI_BUSY_LIFE is set until it has ended.
  * errs: TEFF_E_OVERLOADED: not started, out of stacks. */
 TEFF_MUST_USE teff_err teffi_turn_start_life(teffi_activation *act,
                                              void (*fn)(teff_ctx *ctx, teffi_activation *act));
 
 /* teffi_turn_exit - end a request's turn in the middle of its method: respond with err and ctx's
- * text. The state, which may be half changed, is broken: see teffi_state_break. */
+ * text. The state, which may be half changed, is broken: see teffi_state_break. On its fiber, which
+ * the caller then ends. */
 void teffi_turn_exit(teffi_turn *turn, teff_err err);
 
 /* teffi_turn_end_life - free the life turn, at its end or in its middle; on its fiber. */
@@ -59,8 +60,9 @@ void teffi_turn_end_life(teffi_turn *turn);
 /* teffi_turn_note_resume - store in act->doing which turn the item of a wait will resume. */
 void teffi_turn_note_resume(teffi_activation *act, teffi_item *item);
 
-/* teffi_turn_grain - fill the teff_grain that generated code gets. */
-static inline void teffi_turn_grain(teff_grain *grain, teff_ctx *ctx, const teffi_activation *act)
+/* teffi_turn_fill_grain - fill the teff_grain that generated code gets. */
+static inline void teffi_turn_fill_grain(teff_grain *grain, teff_ctx *ctx,
+                                         const teffi_activation *act)
 {
     grain->ctx = ctx;
     teffi_activation_key(act, &grain->key);

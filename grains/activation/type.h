@@ -96,8 +96,8 @@ static inline size_t teffi_rules_sure(const teff_type_info *info)
 }
 
 /* teffi_rules_copy - copy src into arena and check its limits.
- * in:   sure, from teffi_rules_sure. out: NULL: no memory or over a limit, see
- *       teffi_rules_find_error. */
+ * in:   sure, from teffi_rules_sure. out: NULL: no memory, over a limit, or a text that is not
+ *       UTF-8: see teffi_rules_find_error. */
 static inline ProtobufCMessage *teffi_rules_copy(const teff_type_info *info, size_t sure,
                                                  const teff_message_ops *ops, teff_arena *arena,
                                                  const ProtobufCMessage *src)

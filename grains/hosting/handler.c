@@ -62,7 +62,7 @@ static bool end_without_lease(teffi_activation *act, teffi_msg *msg)
 /* Keeps msg in pending until start_set_aside() starts it. Without memory for that, ends msg. */
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
 {
-    teffi_more *more = teffi_activation_more(act);
+    teffi_more *more = teffi_activation_ensure_more(act);
     if (!more) {
         refuse_queued(act, msg, TEFF_E_NOMEM, "out of memory to queue the request");
         return;
@@ -242,7 +242,7 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
         return;
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request does not overtake one of its own class. */
-    if (teffi_activation_admits(act, class) && !teffi_activation_waits(act, class))
+    if (teffi_activation_admits(act, class) && !teffi_activation_has_pending(act, class))
         start_request(act, msg, method);
     else
         set_request_aside(act, msg, class);

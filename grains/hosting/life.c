@@ -16,7 +16,7 @@
  * that callers do not prefix it. */
 static void fail_activation(teffi_activation *act, teff_err err, const char *text, bool named)
 {
-    teffi_more *more = text[0] ? teffi_activation_more(act) : NULL;
+    teffi_more *more = text[0] ? teffi_activation_ensure_more(act) : NULL;
     act->failed = err;
     if (!more)
         return;
@@ -43,7 +43,7 @@ static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
 static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain;
-    teffi_turn_grain(&grain, ctx, act);
+    teffi_turn_fill_grain(&grain, ctx, act);
     teff_err err = act->type->info->activate(&grain, act->type->methods);
     char what[TEFFI_KEY_TEXT_MAX];
     if (!err)
@@ -71,7 +71,7 @@ static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
 static bool note_registration(teffi_activation *act, teff_err err, teffi_pid holder,
                               const char *text)
 {
-    if (err == TEFF_E_EXISTS && teffi_activation_more(act))
+    if (err == TEFF_E_EXISTS && teffi_activation_ensure_more(act))
         act->more->winner = holder;
     else if (err)
         fail_activation(act, err, text, false);
@@ -142,7 +142,7 @@ static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain;
     teff_err err = TEFF_OK;
-    teffi_turn_grain(&grain, ctx, act);
+    teffi_turn_fill_grain(&grain, ctx, act);
     if (must_run_on_deactivate(act))
         err = act->type->info->deactivate(&grain, act->type->methods, (teff_reason)act->reason);
     if (err)

@@ -216,7 +216,7 @@ static inline bool prepare_method(const teffi_activation *act, in_place_call *v)
     v->place.method = method;
     v->place.class = class;
     return queued < (int64_t)teffi_queue_max(info) && teffi_activation_admits(act, class) &&
-           !teffi_activation_waits(act, class) && count_down_to_in_place(v->slow);
+           !teffi_activation_has_pending(act, class) && count_down_to_in_place(v->slow);
 }
 
 /* out: the callee, claimed, if it may run the method now; NULL: queue the call. Keeps messages in

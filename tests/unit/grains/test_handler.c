@@ -70,7 +70,7 @@ static uint8_t reason_after(const situation *s)
     act.reason = s->before;
     act.busy = TEFFI_BUSY_LIFE; /* nothing comes of it yet */
     if (s->pending)
-        teffi_queue_push(&teffi_activation_more(&act)->pending, &waits.link);
+        teffi_queue_push(&teffi_activation_ensure_more(&act)->pending, &waits.link);
     if (s->asked)
         teffi_activation_ask_to_end(&act, s->asked);
     else
@@ -169,7 +169,7 @@ static void a_request_for_another_grain_is_routed_again(void **state)
 
 static void fail_as(teff_err err, const char *text, bool named)
 {
-    teffi_more *more = teffi_activation_more(&act);
+    teffi_more *more = teffi_activation_ensure_more(&act);
     assert_non_null(more);
     more->failed_text = text ? strdup(text) : NULL;
     more->failed_named = named;
@@ -196,7 +196,7 @@ static void requests_get_the_error_of_a_failed_activation(void **state)
 
 static void ends_in_favour_of(teffi_node_id winner)
 {
-    teffi_more *more = teffi_activation_more(&act);
+    teffi_more *more = teffi_activation_ensure_more(&act);
     assert_non_null(more);
     more->winner = (teffi_pid){winner, 20, 1};
     act.phase = TEFFI_ENDED;
