@@ -214,10 +214,10 @@ static bool try_read(teff_ctx *ctx, const teffi_store_op *look)
     return err == TEFF_OK && response->err != TEFF_E_OVERLOADED;
 }
 
-/* Waits until a write without a response is no longer in flight, by reading its row until a read has
- * run or ASK_TIMEOUT_MS have passed. One read suffices: the seed drops requests of an old
- * connection, and in its store no read overtakes a write. Does not wait for a write that compares no
- * etags: its caller repeats it. */
+/* Waits until a write without a response is no longer in flight: reads its row until a read has run
+ * or ASK_TIMEOUT_MS have passed. One read suffices: the seed drops requests of an old connection,
+ * and in its store no read overtakes a write. Does not wait for a write that compares no etags: its
+ * caller repeats it. */
 static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
 {
     uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;
