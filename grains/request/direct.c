@@ -55,7 +55,8 @@ static inline void note_duration(_Atomic uint32_t *slow, uint32_t ms)
 /* ---- time ---- */
 
 /* Short timeouts are measured with the clock (25 ns a reading), long ones with the executor's
- * coarse clock: then a response late by less than an eighth of the timeout may count as in time. */
+ * coarse clock: then a response late by less than an eighth of the timeout, plus a tick of the
+ * coarse clock, may count as in time. */
 enum { COARSE_SLACK = 8 };
 
 typedef struct stopwatch {

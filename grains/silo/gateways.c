@@ -183,9 +183,9 @@ static void end_parting(teff_client *client, teffi_node_id *entry)
 }
 
 /* The task that leaves a gateway: disconnects when all calls through it have ended, or the client
- * closes. The gateway waits until it is disconnected. A thread may have chosen the gateway just
- * before its place was emptied: after peer_left() the net refuses that request, and the thread
- * sends it to another gateway. */
+ * closes. The gateway waits for the disconnection. A thread may have chosen the gateway just before
+ * its place was emptied: after peer_left() the net refuses that request, and the thread sends it to
+ * another gateway. */
 static void leave_gateway(teff_ctx *ctx, void *arg)
 {
     enum { POLL_MS = 2 };
