@@ -51,7 +51,7 @@ static bool end_if_unwanted(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Ends msg if this silo's lease is over. out: true: msg was ended. */
+/* Ends msg if this silo's lease is over, by the coarse clock. out: true: msg was ended. */
 static bool end_without_lease(teffi_activation *act, teffi_msg *msg)
 {
     if (teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec))
