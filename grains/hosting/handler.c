@@ -15,13 +15,13 @@
 #include "request/route.h"
 #include "group/closure.h"
 
-/* After one item, at most this many of the requests set aside are examined, so that a backlog does
+/* After one item, at most this many of the requests set aside start or end, so that a backlog does
  * not block the worker. */
 enum { STARTS_MAX = 64 };
 
 /* ---- requests ---- */
 
-/* Ends a queued request with an error. */
+/* Ends a queued request with an error. Owns msg. */
 static void refuse_queued(teffi_activation *act, teffi_msg *msg, teff_err err, const char *text)
 {
     teffi_activation_unqueue(act, msg);
@@ -38,7 +38,8 @@ static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Ends msg if its deadline has passed or its caller has cancelled it. out: true: msg was ended. */
+/* Ends a request, but no one-way, if its deadline has passed or its caller has cancelled it. out:
+ * true: msg was ended. */
 static bool end_if_unwanted(teffi_activation *act, teffi_msg *msg)
 {
     const teffi_node *node = act->grains->node;
@@ -50,7 +51,7 @@ static bool end_if_unwanted(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Ends msg if this silo's lease is over. out: true: msg was ended. */
+/* Ends msg if this silo's lease is over, by the coarse clock. out: true: msg was ended. */
 static bool end_without_lease(teffi_activation *act, teffi_msg *msg)
 {
     if (teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec))
@@ -59,7 +60,8 @@ static bool end_without_lease(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Keeps msg in pending until start_set_aside() starts it. Without memory for that, ends msg. */
+/* Keeps msg in pending until start_set_aside() starts or ends it, or end_activation() hands it
+ * back. Without memory for act->more, ends msg. */
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
 {
     teffi_more *more = teffi_activation_ensure_more(act);
@@ -151,7 +153,7 @@ __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, tef
     act->reason = act->reason ? act->reason : TEFF_REASON_VERSION;
 }
 
-/* Ends a request that must not run. in: transaction, NULL: it does not decode. */
+/* Ends a request that must not run. in: transaction, that of msg; NULL: it does not decode. */
 static void refuse_in_transaction(teffi_activation *act, teffi_msg *msg,
                                   const teffi_transaction *transaction)
 {
@@ -164,7 +166,7 @@ static void refuse_in_transaction(teffi_activation *act, teffi_msg *msg,
 }
 
 /* Starts a request of a transaction, sets it aside, or ends it. in: is_new, it was not set aside.
- * out: false: it stays set aside. */
+ * out: false: it must stay set aside; the caller owns msg. */
 static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_method *method,
                                  bool is_new)
 {
@@ -185,7 +187,7 @@ static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const te
 }
 
 /* Applies the end of a transaction. Owns msg. */
-static void handle_end(teffi_activation *act, teffi_msg *msg)
+static void handle_transaction_end(teffi_activation *act, teffi_msg *msg)
 {
     teffi_transaction end;
     if (teffi_transaction_read(msg, &end))
@@ -194,9 +196,9 @@ static void handle_end(teffi_activation *act, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Is msg a call from within the transaction that has locked the grain, but outside of it? It would
- * wait for itself. */
-static bool waits_for_itself(const teffi_activation *act, const teffi_msg *msg)
+/* Does msg carry the transaction that has locked the grain? If its method is not transactional, msg
+ * would wait for the lock, and the transaction for msg. */
+static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
 {
     teffi_transaction transaction;
     const teffi_lock *lock = teffi_lock_of(act);
@@ -205,12 +207,12 @@ static bool waits_for_itself(const teffi_activation *act, const teffi_msg *msg)
 }
 
 /* Handles a request of a transactional method, or one that was made in a transaction. Not inlined,
- * since it is rare. out: false: msg is outside of transactions, and waits and starts as others. */
+ * since it is rare. out: false: msg does not join a transaction, and is admitted as others. */
 __attribute__((noinline)) static bool handle_in_transaction(teffi_activation *act, teffi_msg *msg,
                                                             const teff_method *method)
 {
     bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
-    if (!joins && !waits_for_itself(act, msg))
+    if (!joins && !is_of_lock_owner(act, msg))
         return false;
     if (!joins)
         refuse_queued(act, msg, TEFF_E_INVALID,
@@ -253,7 +255,7 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
     if (request_is_misdirected(act, msg)) {
         redirect_request(act, msg);
     } else if (teffi_msg_ends_transaction(msg)) {
-        handle_end(act, msg);
+        handle_transaction_end(act, msg);
     } else if (act->phase == TEFFI_ENDED) {
         hand_back_request(act, msg);
     } else {
@@ -277,11 +279,11 @@ static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
            teffi_lock_judge(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
 
-/* Starts the requests set aside that may start now, in order of arrival; the others keep their
- * positions. Stops after STARTS_MAX requests, and continues at the next nudge. */
+/* Starts or ends the requests set aside that need not wait any more, in order of arrival; the
+ * others keep their positions. Stops after STARTS_MAX requests; the next nudge continues. */
 static void start_set_aside(teffi_activation *act)
 {
-    teffi_more *more = act->more; /* stays: turns only add to pending */
+    teffi_more *more = act->more; /* not freed below: turns only add to pending */
     teffi_queue skipped = {0};
     unsigned starts = 0; /* those skipped do not count: the next nudge would only skip them again */
     while (more && more->pending.count && starts < STARTS_MAX &&
@@ -348,13 +350,14 @@ static void finish_activating(teffi_activation *act)
         act->phase = TEFFI_VALID;
 }
 
-/* Ends the lock of a transaction if it must end, perhaps in a life turn, which then runs. */
+/* Ends the lock of a transaction if it must end. If the row must be read for that, starts a life
+ * turn. */
 __attribute__((noinline)) static void settle_lock(teffi_activation *act)
 {
     if (!teffi_lock_settle(act))
         return;
     teffi_life_resolve_lock(act);
-    if (!(act->busy & TEFFI_BUSY_LIFE)) /* it has ended already */
+    if (!(act->busy & TEFFI_BUSY_LIFE)) /* the life turn has ended, or did not start */
         (void)teffi_lock_settle(act);
 }
 
@@ -373,7 +376,7 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
         return;
     if (act->phase == TEFFI_VALID)
         teffi_state_compact(act);
-    /* an end waits for the lock, and that for the requests of its transaction */
+    /* deactivation waits for the lock, and the lock for the requests of its transaction */
     if (act->phase == TEFFI_VALID && (!act->reason || teffi_lock_of(act)))
         start_set_aside(act);
     if (act->phase == TEFFI_VALID && act->reason && act->running == 0 &&
@@ -414,7 +417,7 @@ static void handle_nudge(teffi_activation *act)
 }
 
 /* Starts to activate act, at its first item of any kind. */
-static void begin_life(teffi_activation *act)
+static void begin_activating(teffi_activation *act)
 {
     act->phase = TEFFI_ACTIVATING;
     teffi_life_begin(act);
@@ -428,7 +431,7 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
     teffi_activation *act = teffi_container(group, teffi_activation, group);
     teff_ctx *ctx;
     if (act->phase == TEFFI_BORN)
-        begin_life(act);
+        begin_activating(act);
     switch (item->kind) {
     case TEFFI_MSG_REQUEST:
     case TEFFI_MSG_ONEWAY:

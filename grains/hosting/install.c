@@ -174,7 +174,8 @@ static void collect_slice(teffi_timer *timer)
     set_collect_timer(all, whole ? all->collect_ms : SLICE_MS);
 }
 
-/* Starts a round each quarter of the shortest idle time. */
+/* Sets the first timer. The pause between two rounds is a quarter of the shortest idle time, within
+ * PERIOD_MIN_MS and PERIOD_MAX_MS. */
 static void start_collector(hosted *all)
 {
     const teffi_grains *grains = &all->grains;

@@ -12,8 +12,8 @@
 #include "directory/partition.h"
 
 /* Stores the error and text for the requests of a failed activation; a second failure, while act is
- * unregistered, replaces both. in: named, text is the application's or names the grain already, so
- * that callers do not prefix it. */
+ * unregistered, replaces both. Without memory there is no text. in: text, "": none; named, text is
+ * the application's or names the grain already, so that callers do not prefix it. */
 static void fail_activation(teffi_activation *act, teff_err err, const char *text, bool named)
 {
     teffi_more *more = text[0] ? teffi_activation_ensure_more(act) : NULL;
@@ -88,7 +88,9 @@ static void register_and_activate(teff_ctx *ctx, teffi_activation *act)
         load_and_activate(ctx, act);
 }
 
-static void start_life_turn(teffi_activation *act, void (*fn)(teff_ctx *ctx, teffi_activation *act))
+/* Starts fn as the life turn that activates act. Without a stack for it, act has failed. */
+static void start_activating(teffi_activation *act,
+                             void (*fn)(teff_ctx *ctx, teffi_activation *act))
 {
     teff_err err = teffi_turn_start_life(act, fn);
     if (err)
@@ -97,7 +99,7 @@ static void start_life_turn(teffi_activation *act, void (*fn)(teff_ctx *ctx, tef
 
 /* Registers or unregisters act (method), if this silo serves its partition. errs:
  * TEFF_E_UNAVAILABLE: it does not; TEFF_E_EXISTS: *holder is another activation; TEFF_E_NOT_FOUND:
- * unregistered, no activation holds the grain. */
+ * unregistered, no activation holds the grain; TEFF_E_NOMEM. */
 static teff_err apply_registration_here(teffi_activation *act, uint32_t method, teffi_pid *holder)
 {
     teffi_ident ident = teffi_activation_ident(act);
@@ -114,13 +116,14 @@ void teffi_life_begin(teffi_activation *act)
         fail_activation(act, TEFF_E_UNAVAILABLE, teffi_lease_over_text, false);
         return;
     }
-    /* read without the lock: no other thread writes it before the activation has begun */
+    /* read without the lock: until act has begun, another thread writes it only in
+     * teffi_shard_end_duplicate(), which also asks act to end */
     teff_err err =
         act->registered ? TEFF_OK : apply_registration_here(act, TEFFI_METHOD_REGISTER, &holder);
     if (err == TEFF_E_UNAVAILABLE)
-        start_life_turn(act, register_and_activate);
+        start_activating(act, register_and_activate);
     else if (note_registration(act, err, holder, "") && !teffi_type_is_bare(act->type))
-        start_life_turn(act, load_and_activate);
+        start_activating(act, load_and_activate);
 }
 
 static void log_deactivate_failure(teff_ctx *ctx, const teffi_activation *act, teff_err err)
@@ -150,8 +153,8 @@ static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
     unregister_activation(ctx, act);
 }
 
-/* Starts a fiber only if on_deactivate must run or another silo serves the partition. If there is
- * no stack for the fiber, the directory keeps the activation's entry until the next look-up. */
+/* Starts a fiber only if on_deactivate must run or this silo does not serve the partition. If there
+ * is no stack for the fiber, another silo's directory keeps the entry until the next look-up. */
 void teffi_life_end(teffi_activation *act)
 {
     teffi_pid holder;

@@ -16,12 +16,13 @@ extern const teffi_group_ops teffi_activation_ops;
 void teffi_life_begin(teffi_activation *act);
 
 /* teffi_life_end - run on_deactivate and unregister act. TEFFI_BUSY_LIFE is set while this
- * continues on a fiber. */
+ * continues on a fiber. Without a stack for the fiber, logs an error and does neither. */
 void teffi_life_end(teffi_activation *act);
 
-/* teffi_life_resolve_lock - start a life turn that ends the lock of a silent root. */
+/* teffi_life_resolve_lock - start a life turn that ends the lock of a silent root. Without a stack,
+ * the lock's watch starts it again later. */
 void teffi_life_resolve_lock(teffi_activation *act);
 
-/* teffi_life_exit_turn - home.exit_turn: end the turn of a method, of on_activate or of
- * on_deactivate in its middle, with err. On the turn's fiber. */
+/* teffi_life_exit_turn - home.exit_turn: end the turn of a method, or a life turn (on_activate,
+ * on_deactivate, teffi_lock_resolve), in its middle, with err. On the turn's fiber. */
 void teffi_life_exit_turn(teff_ctx *ctx, teff_err err);

@@ -1,7 +1,7 @@
-/* activation_cache.h - which activation of this silo held a grain at the grain's last call? A hint.
+/* activation_cache.h - which activation here did a call in place last find for a grain? A hint.
  * Way:     direct -> [activation_cache] -> an activation, claimed and compared
  * Threads: any, without a lock: an entry is one word. Activations are type-stable memory: a stale
- *          entry points to an activation with another identity.
+ *          entry points to one that has ended or has another identity now.
  *
  *     63          48 47                     0
  *     | top 16 bits |  activation's address  |   at the index of the low 17 bits of mark
@@ -33,13 +33,14 @@ static inline uint64_t teffi_activation_mark(const teffi_ident *ident)
         return teffi_hash64(ident->key, ident->key_len, ident->type);
     memcpy(&number, ident->key, sizeof number);
     number = (number ^ (uint64_t)ident->type << 32) * 0x94d049bb133111ebu;
-    /* The top bits, mixed best, become the index. The multiplier is one of splitmix64's. Measured
-     * with keys that are 2^k apart (k up to 25), as many as half of the slots: at most a quarter of
-     * them share a slot; with the multiplier of the golden ratio, 88 % at k = 16. */
+    /* The top bits, mixed best, become the index. The multiplier is one of splitmix64's. Of 2^16
+     * keys that are 2^k apart (measured for k up to 25), at most a quarter share a slot; with the
+     * multiplier of the golden ratio, 88 % at k = 16. */
     return number << TEFFI_ACTIVATION_CACHE_BITS | number >> (64 - TEFFI_ACTIVATION_CACHE_BITS);
 }
 
-/* teffi_activation_cache_get - mark's activation, perhaps of another grain now; NULL: no entry. */
+/* teffi_activation_cache_get - mark's activation, which may have ended or be of another grain now:
+ * claim it, then compare the identity. NULL: no entry. */
 static inline teffi_activation *teffi_activation_cache_get(const teffi_activation_cache *cache,
                                                            uint64_t mark)
 {

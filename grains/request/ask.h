@@ -1,5 +1,5 @@
-/* ask.h - one call: its method, grain, request, context; running a call to an idle grain of this
- * silo in place, which is on a fiber inside the caller's turn.
+/* ask.h - one call: its method, grain, request, context. Runs a call to an idle grain of this silo
+ * in place: on a fiber, inside the caller's turn.
  * Way:     reference -> [ask] -> direct, or a message for route
  * Threads: the caller's. */
 #pragma once
@@ -8,13 +8,13 @@
 #include "call/call.h"
 #include "call/ctx.h"
 
-typedef struct teffi_ask { /* checked arguments of teff_ask */
+typedef struct teffi_ask { /* checked arguments of teff_ask, teff_ask_async or teff_send */
     teff_ctx *ctx;
     const teff_type_info *type;
     const teff_method *method;
     const ProtobufCMessage *in;
     teffi_ident ident; /* its key is in bytes; hash is 0 until computed */
-    /* set by direct.c: the grain is not on this silo, and no request waits to locate it */
+    /* set by direct.c: the grain was not on this silo, and no request waited to locate it */
     bool elsewhere;
     teffi_node_id location; /* if elsewhere: its cached silo; zero: not cached */
     uint8_t bytes[TEFFI_KEY_BYTES_MAX];
@@ -25,14 +25,16 @@ typedef struct teffi_ask { /* checked arguments of teff_ask */
 teff_err teffi_ask_prefix_error(const teffi_ask *ask, teff_err err);
 teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text);
 
-/* teffi_ask_keep - store method, key and response type in a pending call, for its error texts. */
+/* teffi_ask_keep - store method, key and response type in a pending call, for its error texts.
+ * Call it before the request is sent or, after a call in place, before the callee is released. */
 void teffi_ask_keep(teffi_call *call, const teffi_ask *ask);
 
 /* teffi_ask_prefix_error_kept - as teffi_ask_prefix_error, with what teffi_ask_keep stored in call,
  * if anything. */
 teff_err teffi_ask_prefix_error_kept(teff_ctx *ctx, const teffi_call *call, teff_err err);
 
-/* teffi_timeout_ms - how long a call waits for its response. */
+/* teffi_timeout_ms - the timeout of a call of method from ctx. The deadline of the turn's own
+ * caller may come first: see teffi_ask_deadline. */
 static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *method)
 {
     return ctx->timeout_ms      ? ctx->timeout_ms
@@ -49,8 +51,10 @@ static inline uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method
 
 /* teffi_direct_ask - run a call in place if possible; the argument out is that of teff_ask, and the
  * response is copied into the caller's memory.
- * out:  false: not possible, nothing was done: queue it. true: if *call is NULL it has ended with
- *       *err, the text in ctx; else the method waits or has yielded: await *call.
+ * in:   ask->ctx, of a turn.
+ * out:  false: the method did not run: send a message; ask->elsewhere and location may be set.
+ *       true: if *call is NULL the call has ended with *err, the text in ctx; else the method waits
+ *       or has yielded: await *call.
  * teffi_direct_start - the same for an asynchronous call; *call may have ended already.
  * teffi_direct_send - the same for a one-way message. out: true: the method has returned, waits or
  * has yielded; nobody awaits it. */

@@ -22,8 +22,8 @@
 enum { LONG_MS = 5, STRIKES_MAX = 8, SKIPS = 64 };
 
 /* Subtracts this call from the calls to queue (low 16 bits). out: false: queue it; true: none was
- * to queue, so that it may run in place. relaxed, here and below: a lost update only queues one
- * call more or less. */
+ * to queue, so that it may run in place. relaxed, here and below: a lost update only changes how
+ * many calls are queued. */
 static bool count_down_to_in_place(_Atomic uint32_t *slow)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
@@ -41,7 +41,7 @@ static void update_strikes(_Atomic uint32_t *slow, bool is_long)
     uint32_t strikes = is_long ? (word >> 16) + 1 : 0;
     if (strikes > STRIKES_MAX)
         strikes = STRIKES_MAX;
-    uint32_t skips = strikes > 1 ? (uint32_t)SKIPS << strikes : 0; /* 1 may be a preempted thread */
+    uint32_t skips = strikes > 1 ? (uint32_t)SKIPS << strikes : 0; /* 1 may be a preemption */
     atomic_store_explicit(slow, strikes << 16 | skips, memory_order_relaxed);
 }
 
@@ -55,7 +55,8 @@ static inline void note_duration(_Atomic uint32_t *slow, uint32_t ms)
 /* ---- time ---- */
 
 /* Short timeouts are measured with the clock (25 ns a reading), long ones with the executor's
- * coarse clock: then a response late by less than an eighth of the timeout may count as in time. */
+ * coarse clock: then a response late by less than an eighth of the timeout, plus a tick of the
+ * coarse clock, may count as in time. */
 enum { COARSE_SLACK = 8 };
 
 typedef struct stopwatch {
@@ -117,7 +118,7 @@ typedef struct in_place_call {
     stopwatch watch;
     uint32_t passed_ms;     /* duration by the coarse clock */
     _Atomic uint32_t *slow; /* the method's counter in teff_grain_type.slow */
-    bool keeps;             /* async: a pending call stores its method and key */
+    bool async;             /* not awaited at once: a pending call stores its method and key */
 } in_place_call;
 
 /* ---- the callee ---- */
@@ -189,9 +190,9 @@ static const teff_method *find_plain_method(const teff_type_info *info, uint32_t
     return method && !(method->flags & TEFF_METHOD_TRANSACTIONAL) ? method : NULL;
 }
 
-/* out: the callee's own method for the caller's method; NULL: none, or the callee's version is too
- * old. Both methods are the same object, unless caller and callee have different versions of the
- * generated type: then finds the callee's by id. */
+/* out: the callee's own method for the caller's method; NULL: none that may run in place, or the
+ * callee's version is too old. Both methods are the same object, unless caller and callee have
+ * different versions of the generated type: then finds the callee's by id. */
 static const teff_method *find_own_method(const teff_type_info *info, const teffi_ask *ask)
 {
     const teff_method *method = ask->method;
@@ -221,7 +222,7 @@ static inline bool prepare_method(const teffi_activation *act, in_place_call *v)
 
 /* out: the callee, claimed, if it may run the method now; NULL: queue the call. Keeps messages in
  * order: a claim succeeds only on an idle group with an empty queue, and the callee is not used if
- * requests of the same class are set aside or requests wait for a look-up. */
+ * requests of the same class wait in more->pending, or requests wait for a look-up of the grain. */
 static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *ask, in_place_call *v)
 {
     if (teffi_lease_is_over(&grains->node->home.lease))
@@ -239,7 +240,7 @@ static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *as
 /* ---- the call ---- */
 
 /* Makes a pending call for a method that waits or has yielded. Must precede leave_callee(), which
- * releases the group: else a response could precede the call. out: NULL: no memory. */
+ * releases the group: else a response could precede the call. out: NULL: as teffi_call_new(). */
 static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
 {
     const teffi_ask *ask = v->ask;
@@ -247,7 +248,7 @@ static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
     teffi_call *call = teffi_ctx_call(ask->ctx, deadline);
     if (!call)
         return NULL;
-    if (v->keeps)
+    if (v->async)
         teffi_ask_keep(call, ask);
     else
         teffi_call_expect(call, v->place.method->out ? v->place.method->out->desc : NULL, 0);
@@ -300,7 +301,7 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
     if (!teffi_direct_may(grains->node->home.exec, async))
         return false;
     v->ask = ask;
-    v->keeps = async;
+    v->async = async;
     v->place.caller = ask->ctx;
     v->place.in = ask->in;
     v->place.kind = kind;
@@ -315,7 +316,7 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
 
 /* Runs a call in place if possible. in: kind, TEFFI_MSG_REQUEST or TEFFI_MSG_ONEWAY; async, the
  * caller does not await the call at once. out: false: queue the call. true: *call is pending; or it
- * is NULL, and the call has ended with *err. A one-way sets neither. */
+ * is NULL, and the call has ended with *err. After a one-way, *call is NULL and *err is not set. */
 static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uint32_t kind,
                                                              bool async, ProtobufCMessage **out,
                                                              teffi_call **call, teff_err *err)

@@ -13,7 +13,7 @@
 #include "request/ask.h"
 #include "request/route.h"
 
-enum { CLIENT_RETRY_MS = 20, FEW = 8 };
+enum { RETRY_MS = 20, FEW = 8 };
 
 enum { BORROWED_FIELDS_MAX = 64 }; /* request_is_flat() reads them in each call */
 
@@ -39,7 +39,7 @@ static bool may_borrow_request(const teffi_ask *ask)
     return leaves && (!ask->method->in || request_is_flat(ask));
 }
 
-/* Checks key and request, and lets msg point to them. */
+/* Checks the request, and lets msg point to it and to the key. */
 __attribute__((noinline)) static teff_err borrow_request(teffi_msg *msg, const teffi_ask *ask)
 {
     const teff_method *method = ask->method;
@@ -75,7 +75,8 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
         ask, teffi_rules_find_error(ask->ctx, ask->type, method->in, ask->in, "request"));
 }
 
-/* Makes *out, the message of the call `ask`. The caller then sets its call and its deadline. */
+/* Makes *out, the message of the call `ask`. The caller then sets its call and its deadline. On an
+ * error *out is unchanged. */
 static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **out)
 {
     teffi_msg *msg = teffi_msg_new(kind);
@@ -105,9 +106,9 @@ static teff_err send_to_gateway(teff_ctx *ctx, teffi_msg *msg)
         teff_err err = teffi_node_send_to_gateway(ctx->node, msg);
         if (err != TEFF_E_UNREACHABLE && err != TEFF_E_CLOSED)
             return err;
-        if (teffi_now(ctx->node->platform) + CLIENT_RETRY_MS * 1000000ull >= deadline)
+        if (teffi_now(ctx->node->platform) + RETRY_MS * 1000000ull >= deadline)
             return TEFF_E_UNAVAILABLE;
-        teffi_ctx_sleep(ctx, CLIENT_RETRY_MS);
+        teffi_ctx_sleep(ctx, RETRY_MS);
     }
 }
 
@@ -137,8 +138,8 @@ static const char *get_send_error_text(const teffi_node *node, teff_err err)
 }
 
 /* Makes the pending call and sends msg; if msg cannot be sent, the call has ended with that error.
- * A call that is not awaited at once stores its method and key, for error texts. out: NULL: no
- * memory; the caller owns msg. */
+ * A call that is not awaited at once stores its method and key, for error texts. out: NULL: as
+ * teffi_call_new(); the caller still owns msg. */
 static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline)
 {
     teffi_call *call = teffi_ctx_call(ask->ctx, deadline);
@@ -158,7 +159,7 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     return call;
 }
 
-/* A call that could not begin ends the caller's transaction, as one that has failed. out: err. */
+/* If err is set, the call could not begin: makes the caller's transaction fail. out: err. */
 __attribute__((noinline)) static teff_err note_not_begun(teff_ctx *ctx, const teff_method *method,
                                                          teff_err err)
 {
@@ -213,8 +214,8 @@ __attribute__((noinline)) static teff_err fail_named(teff_ctx *ctx, const teff_m
     return teffi_error_prefix_key(ctx, method, key, err);
 }
 
-/* Clears what direct.c has found out about the grain's silo: it must be looked up again. */
-static inline void forget_location(teffi_ask *ask)
+/* Clears elsewhere and location, which direct.c may set at the next try. */
+static inline void clear_location(teffi_ask *ask)
 {
     ask->elsewhere = false;
     ask->location = (teffi_node_id){0};
@@ -230,7 +231,7 @@ static inline teff_err prepare_ask(teffi_ask *ask, teff_ctx *ctx, const teff_typ
     ask->type = type;
     ask->method = method;
     ask->in = in;
-    forget_location(ask);
+    clear_location(ask);
     uint32_t len = teffi_key_encode(type->key_kind, key, ask->bytes, &why);
     ask->ident = (teffi_ident){type->id, len, ask->bytes, 0};
     if (!len)
@@ -270,7 +271,7 @@ static inline __attribute__((always_inline)) teff_err ask_once(teffi_ask *ask,
  * TEFF_E_TIMEOUT. */
 __attribute__((noinline)) static teff_err ask_with_retries(teffi_ask *ask, ProtobufCMessage **out)
 {
-    const uint64_t pause_ns = CLIENT_RETRY_MS * 1000000ull;
+    const uint64_t pause_ns = RETRY_MS * 1000000ull;
     teff_ctx *ctx = ask->ctx;
     uint64_t deadline = teffi_ask_deadline(ctx, ask->method);
     uint32_t due_ms = ctx->due_ms;
@@ -278,16 +279,16 @@ __attribute__((noinline)) static teff_err ask_with_retries(teffi_ask *ask, Proto
         ctx->due_ms = teffi_due(deadline);
     teff_err err = ask_once(ask, out);
     while (err == TEFF_E_UNREACHABLE && teffi_now(ctx->node->platform) + pause_ns < deadline) {
-        teffi_ctx_sleep(ctx, CLIENT_RETRY_MS);
-        forget_location(ask);
+        teffi_ctx_sleep(ctx, RETRY_MS);
+        clear_location(ask);
         err = ask_once(ask, out);
     }
     ctx->due_ms = due_ms;
     return err;
 }
 
-/* For a method that is idempotent or transactional: the second is never run in place, as its turn
- * lasts until the transaction is written. */
+/* For a method that is idempotent or transactional. A transactional one never runs in place, as its
+ * turn lasts until the transaction is written. */
 __attribute__((noinline)) static teff_err ask_specially(teffi_ask *ask, ProtobufCMessage **out)
 {
     teff_call call;
@@ -395,7 +396,8 @@ static teff_err start_call_by_message(const teffi_ask *ask, teff_cancel *cancel,
     return err;
 }
 
-/* As ask_grain(), without awaiting the call. in: cancel and once may be NULL. */
+/* As ask_grain(), but does not await the call, and does not try again. in: cancel and once may be
+ * NULL. */
 static inline __attribute__((always_inline)) teff_err
 start_grain_call(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                  const teff_method *method, const ProtobufCMessage *in, teff_cancel *cancel,

@@ -1,6 +1,7 @@
 /* route.c - choose the next step of each request for a grain; a table of look-ups under way, with
  * the requests that wait for each.
- * Threads: look-ups under the shard's lock; only a look-up's own task removes its entry. */
+ * Threads: look-ups under the shard's lock; once a look-up's task has started, only that task
+ *          removes the entry. */
 #include "request/route.h"
 
 #include <stdlib.h>
@@ -169,6 +170,7 @@ static void change_lookup_count(teffi_grains *grains, uint64_t hash, uint32_t mo
     atomic_fetch_add_explicit(teffi_lookup_count(grains, hash), more, memory_order_release);
 }
 
+/* The shard's lock is held. */
 static lookup *find_lookup(teffi_shard *shard, const teffi_ident *ident)
 {
     teffi_tnode *node = teffi_table_first(&shard->lookups, ident->hash);
@@ -221,7 +223,7 @@ static bool take_waiting(lookup *entry, bool asked, teffi_queue *waiting, unsign
 typedef struct outcome { /* of a look-up, for all its requests */
     teff_err err;
     /* TEFF_OK: the holder's. TEFF_E_NOT_FOUND: where the first request placed the grain, so that
-     * they do not race; zero before */
+     * all of them go there; zero until then */
     teffi_node_id silo;
 } outcome;
 
@@ -369,9 +371,9 @@ static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_m
 
 /* ---- the next step ---- */
 
-/* Passes the end of a transaction to the activation that it has locked; drops it if that is not
- * here, since then its lock has ended. */
-static void route_end(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
+/* Passes msg, the end of a transaction, to the grain's activation here, which the transaction has
+ * locked. Without an activation here the lock has ended: frees msg. */
+static void route_transaction_end(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     if (!push_here(grains, ident, msg, false))
         teffi_msg_free(msg);
@@ -395,7 +397,8 @@ void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id w
     route_to_silo(grains, &ident, msg, winner, false);
 }
 
-/* Routes msg by this silo's directory if that serves the grain's partition; else by a look-up. */
+/* Routes msg by this silo's directory if it serves the grain's partition; else by a look-up. in:
+ * msg, which borrows no memory. */
 static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_pid holder;
@@ -442,7 +445,7 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         return;
     }
     if (teffi_msg_ends_transaction(msg)) {
-        route_end(grains, &ident, msg);
+        route_transaction_end(grains, &ident, msg);
         return;
     }
     /* Keep the order: msg goes behind earlier requests that wait for a look-up. */
@@ -455,7 +458,7 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         teffi_directory_tell_moved(grains, &ident, msg->src);
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
     teffi_node_id location = {0};
-    if (!msg->hops) /* two silos with wrong hints would send a forwarded request in a circle */
+    if (!msg->hops) /* two wrong cached locations would send a forwarded request in a circle */
         location = teffi_location_get(grains->location_cache, ident.hash);
     send_elsewhere(grains, &ident, msg, location);
 }

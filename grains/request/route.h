@@ -1,13 +1,13 @@
 /* route.h - send a request to its grain's activation here or to another silo; look up where the
  * grain is if that is not known. The requests for one grain share one look-up.
  * Way:     reference, node (arriving) -> [route] -> shard | net | look-up: directory/client
- * Threads: any; never blocks; a look-up is a task. Each request is handed on or ended with an
- *          error. */
+ * Threads: any; never blocks; a look-up is a task. Each request is handed on, ended with an error
+ *          or, if its caller has cancelled it, freed. */
 #pragma once
 
 #include "directory/shard.h"
 
-/* teffi_route - route a new or received request. Owns msg. */
+/* teffi_route - route a new or received request. in: msg, owned; it borrows no memory. */
 void teffi_route(teffi_grains *grains, teffi_msg *msg);
 
 /* teffi_route_elsewhere - route a new request whose grain is not on this silo.
@@ -51,5 +51,6 @@ bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident);
 /* teffi_lookups_any - is any grain being looked up? */
 bool teffi_lookups_any(const teffi_grains *grains);
 
-/* teffi_lookups_fini - free the look-ups and the requests that wait for them. */
+/* teffi_lookups_fini - free the look-ups and the requests that wait for them. Call it after the
+ * executor has stopped: no task of a look-up runs any more. */
 void teffi_lookups_fini(teffi_grains *grains);

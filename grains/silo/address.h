@@ -27,7 +27,8 @@ TEFF_MUST_USE teff_err teffi_option_check_address(char *text, const char *option
                                                   const char *address, bool tls);
 
 /* teffi_options_check - check the options that both silos and clients have.
- * in:   addresses: up to TEFF_SEEDS_MAX, then NULL. name: their option's name, for the error text.
+ * in:   addresses: TEFF_SEEDS_MAX of them, or fewer and then NULL. name: their option's name, for
+ *       the error text.
  *       text: as above.
  * errs: TEFF_E_INVALID. */
 TEFF_MUST_USE teff_err teffi_options_check(const char *cluster, const char *name,

@@ -30,14 +30,15 @@ static teffi_msg *take_unsent(teff_client *client)
 }
 
 /* Ends all unsent requests with an error, because the task that sends them again cannot start. */
-static void drop_unsent(teff_client *client)
+static void refuse_unsent(teff_client *client)
 {
     for (teffi_msg *msg; (msg = take_unsent(client));)
         teffi_node_respond(&client->node, msg, TEFF_E_UNAVAILABLE,
                            "out of memory to send it again");
 }
 
-/* Sends msg to a gateway. Repeats this until msg's deadline, then ends msg with an error. */
+/* Sends msg to a gateway. While none can be reached, sleeps and tries again, until msg's deadline
+ * or until the client closes. Ends msg with an error if it was not sent. */
 static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
 {
     teff_err err = TEFF_E_UNREACHABLE;
@@ -58,7 +59,8 @@ static void resend_all(teff_ctx *ctx, void *arg)
 }
 
 /* The node's upcall for a msg that did not reach its gateway: queues msg for the task that sends it
- * again, or ends it with an error if the queue or the memory for messages is full. */
+ * again; ends it with an error if the queue or the memory for messages is full, or if the client
+ * closes. */
 static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg)
 {
     teff_client *client = teffi_container(node, teff_client, node);
@@ -76,7 +78,7 @@ static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg
         teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, "the client has lost its gateway");
     else if (start &&
              teffi_task_start(&node->home, resend_all, client, "client: send again", false))
-        drop_unsent(client);
+        refuse_unsent(client);
 }
 
 /* ---- connecting ---- */

@@ -1,4 +1,5 @@
-/* gateways.c - dials gateways, and leaves those that close or break. */
+/* gateways.c - dials gateways, again when their connection breaks, and leaves those that have sent
+ * GO_AWAY. */
 #include "silo/gateways.h"
 
 #include <stdlib.h>
@@ -53,9 +54,9 @@ static bool is_leaving(const teff_client *client, teffi_node_id id)
 
 /* ---- connecting ---- */
 
-/* Puts gateway id, which was dialled just now, in its place. out: false: it is leaving, or its
+/* Puts gateway id, which was dialled just now, into its place. out: false: it is leaving, or its
  * connection may have broken already. */
-static bool put_in_place(gateway_place *place, teffi_node_id id)
+static bool fill_place(gateway_place *place, teffi_node_id id)
 {
     teff_client *client = place->client;
     pthread_mutex_lock(&client->node.lock);
@@ -76,7 +77,7 @@ static teff_err connect_place(teff_ctx *ctx, gateway_place *place)
     pthread_mutex_unlock(&place->client->node.lock);
     teff_err err = teffi_dial(ctx, place->address, &peer);
     teff_ctx_forget(ctx, mark);
-    if (err || put_in_place(place, peer.node))
+    if (err || fill_place(place, peer.node))
         return err;
     return teff_fail(ctx, TEFF_E_UNREACHABLE,
                      "%s: this gateway is leaving, or its connection broke", place->address);
@@ -93,8 +94,9 @@ static bool end_connecting(gateway_place *place)
     return ends;
 }
 
-/* Dials until the gateway accepts the client. Each pause doubles; a random part, up to a half, is
- * subtracted, so that the clients of a lost silo do not all dial at the same time. */
+/* Dials until the place has a gateway or the client closes. The pause before each dial doubles, up
+ * to PAUSE_MAX_MS; a random part, up to a half, is subtracted, so that the clients of a lost silo
+ * do not all dial at the same time. */
 static void connect_place_task(teff_ctx *ctx, void *arg)
 {
     gateway_place *place = arg;
@@ -180,9 +182,10 @@ static void end_parting(teff_client *client, teffi_node_id *entry)
     pthread_mutex_unlock(&client->node.lock);
 }
 
-/* The task that leaves a gateway: disconnects when all calls through it have ended. The gateway
- * waits for that. A thread may have chosen the gateway just before its place was emptied: after
- * peer_left() the net refuses that request, and the thread sends it to another gateway. */
+/* The task that leaves a gateway: disconnects when all calls through it have ended, or the client
+ * closes. The gateway waits for the disconnection. A thread may have chosen the gateway just before
+ * its place was emptied: after peer_left() the net refuses that request, and the thread sends it to
+ * another gateway. */
 static void leave_gateway(teff_ctx *ctx, void *arg)
 {
     enum { POLL_MS = 2 };

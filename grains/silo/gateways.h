@@ -12,8 +12,8 @@ typedef struct gateway_place {
     struct teff_client *client;
     char *address;
     /* guarded by node.lock */
-    bool connecting; /* a connect_place_task() runs for it */
-    bool missed;     /* since the dial, a connection broke that no place had: perhaps this one */
+    bool connecting; /* a connect_place_task() runs for it, or will be started */
+    bool missed;     /* since the dial began, a gateway without a place broke: perhaps this one */
 } gateway_place;
 
 /* teffi_gateways_init - copy the addresses, and handle the node's events about gateways.

@@ -1,7 +1,8 @@
 /* lifecycle.c - the steps by which a silo opens, joins, leaves and closes.
  * Order:   open: executor, transport, address.
  *          join: store, identity, grains, accept, membership. A silo with a seed accepts first, for
- *          the responses of the seed's store; it refuses requests until its node is open.
+ *          the responses of the seed's store; until its node is open, it refuses requests, and
+ *          connections of all but the seed.
  *          leave: LEAVING in the table, clients move, grains end, calls end, LEFT.
  *          close: goodbye on the link, tasks end, store, transport, executor. */
 #include <stdio.h>
@@ -32,6 +33,8 @@ static teff_silo *get_silo(teffi_node *node)
 
 /* ---- connections up and down ---- */
 
+/* Sends GO_AWAY to a client. silo->lock is held. If there is no memory, or the net refuses it, the
+ * client does not get it. */
 static void send_go_away(teffi_node *node, teffi_node_id client)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
@@ -44,8 +47,8 @@ static void send_go_away(teffi_node *node, teffi_node_id client)
         teffi_msg_free(msg);
 }
 
-/* Adds the client to the list to which a leaving silo sends GO_AWAY. Without memory, or above
- * TEFFI_CLIENTS_MAX, it is not listed. */
+/* Adds the client to the list to which a leaving silo sends GO_AWAY. If the list is full, and there
+ * is no memory or it has room for TEFFI_CLIENTS_MAX or more, the client is not listed. */
 static void add_client(teff_silo *silo, const teffi_hello *peer)
 {
     pthread_mutex_lock(&silo->lock);
@@ -77,7 +80,7 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
  * responses: one that joins through this silo requests rows before it is in a view, and one that
  * left before this silo joined may forward requests. A silo that the view declares dead, perhaps
  * only since its hello was accepted, is disconnected. */
-static void meet_silo(teffi_node *node, const teffi_hello *peer)
+static void handle_silo_up(teffi_node *node, const teffi_hello *peer)
 {
     const teffi_net_ops *net = node->home.net->ops;
     teffi_standing standing = node->membership ? teffi_outsiders_add(node->membership, peer->node)
@@ -99,7 +102,7 @@ static void on_connection_up(teffi_node *node, const teffi_hello *peer)
         return;
     }
     atomic_fetch_add(&silo->links, 1);
-    meet_silo(node, peer);
+    handle_silo_up(node, peer);
 }
 
 /* The node's net_down. Only a connection that broke (not clean) is a sign that a member is dead. */
@@ -119,7 +122,7 @@ static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool c
     atomic_fetch_sub(&silo->links, 1);
 }
 
-/* The node's `lost`: calls the program's function. */
+/* The node's `lost`: calls the program's function, if there is one. */
 static void on_lease_lost(teffi_node *node, const char *why)
 {
     const teff_silo *silo = get_silo(node);
@@ -246,8 +249,8 @@ static void drop_store(teff_silo *silo)
     silo->store = silo->node.store = NULL;
 }
 
-/* Dials the seeds with node->id and address in the hello, and makes the store of the seed that
- * accepts this silo's store. out: *seed, its hello. */
+/* Dials the seeds with node->id and address in the hello. The store of the seed that accepts
+ * becomes this silo's store. out: *seed, the seed's hello. */
 static teff_err dial_seeds_as(teff_ctx *ctx, teff_silo *silo, const char *address,
                               teffi_hello *seed)
 {
@@ -261,8 +264,8 @@ static teff_err dial_seeds_as(teff_ctx *ctx, teff_silo *silo, const char *addres
     return silo->store ? TEFF_OK : teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
 }
 
-/* Disconnects from the seed, and waits until its connections are down: else their events would be
- * taken for events of the next connection. */
+/* Disconnects from the seed, and waits, at most WAIT_MS, until its connections are down: else their
+ * events would be taken for events of the next connection. */
 static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
 {
     enum { WAIT_MS = 5000 };
@@ -275,8 +278,8 @@ static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
 }
 
 /* Connects to the seed twice. The hello needs this silo's identity, which is in the seed's table;
- * so the table is read first, on a connection with a random identity. That must not be the identity
- * of an earlier start: when the first connection ends, the seed ends its calls to that identity. */
+ * so the table is read first, on a connection with a random identity. It must not be an identity of
+ * an earlier start: when the first connection ends, the seed ends its calls to that identity. */
 static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -344,8 +347,8 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
 /* ---- leave ---- */
 
 /* Have all clients disconnected, and all look-ups, calls and relays ended? A handshake may become a
- * client; a held message, or a transaction's retry, a look-up; a look-up, a relay. So the first is
- * checked before the second: nothing escapes between two checks. */
+ * client; a held message or a transaction's retry may become a look-up; a look-up may become a
+ * relay. Each is checked before what it may become, so that none is missed between two checks. */
 static bool silo_is_quiet(teffi_node *node)
 {
     teff_silo *silo = get_silo(node);
@@ -378,7 +381,7 @@ static teff_err pick_first_error(teff_err a, teff_err b)
 }
 
 /* Repeats a step of leaving until it succeeds or the deadline has passed: other silos place grains
- * here until the table says that this silo leaves. */
+ * here until the table says that this silo leaves. out: TEFF_OK also if the lease is over. */
 static teff_err retry_step(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx), uint64_t deadline_ns)
 {
     enum { PAUSE_MS = 50 };
@@ -411,7 +414,8 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 
 /* ---- close ---- */
 
-/* This does end, because tasks wait only for operations with a deadline. */
+/* This does end, because tasks wait only for operations with a deadline. Without memory for a
+ * context it does not wait. */
 void teffi_silo_wait_for_tasks(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);

@@ -11,7 +11,7 @@
 #include "silo/args.h"
 #include "silo/silo.h"
 
-/* LOOK_MS: how often the lease is checked. AGAIN_MS: pause between two starts. */
+/* LOOK_MS: how often the lease is checked. AGAIN_MS: pause between two attempts to start again. */
 enum { LOOK_MS = 200, AGAIN_MS = 1000 };
 
 /* Waits up to ms for a signal. out: the signal; -1: none came. */
@@ -46,7 +46,8 @@ static bool start_program(teff_silo *silo, const teff_silo_program *program, cha
     return !err;
 }
 
-/* Prints "ready" and serves until a signal comes (out: true) or the lease is lost (out: false). */
+/* Prints "ready" and serves until a signal comes (out: true) or the lease is lost (out: false).
+ * Then calls the program's `stop`. */
 static bool serve_once(teff_silo *silo, const teff_silo_program *program, const sigset_t *signals)
 {
     const char *gateway = teff_silo_gateway(silo);
@@ -59,9 +60,9 @@ static bool serve_once(teff_silo *silo, const teff_silo_program *program, const 
     return asked;
 }
 
-/* Starts the silo again after it has lost its lease, as a new incarnation. Repeats this until its
- * store and its address can be used. out: false: a signal came before that. */
-static bool start_again(teff_silo *silo, char *text, const sigset_t *signals)
+/* Starts the silo again after it has lost its lease, as a new incarnation. Repeats this until it
+ * succeeds. out: false: SIGTERM or SIGINT came first. */
+static bool restart_silo(teff_silo *silo, char *text, const sigset_t *signals)
 {
     while (teff_silo_start(silo, text)) {
         fprintf(stderr, "silo cannot start again, it tries once a second: %s\n", text);
@@ -88,7 +89,7 @@ static int serve_until_signal(teff_silo *silo, const teff_silo_program *program,
         teff_err err = teff_silo_stop(silo, 0);
         if (asked)
             return err ? 1 : 0;
-    } while (start_again(silo, text, signals));
+    } while (restart_silo(silo, text, signals));
     return 0;
 }
 
@@ -112,8 +113,8 @@ static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
     return ok;
 }
 
-/* Blocks the signals that wait_for_signal() takes. Must be called before any thread is made, as
- * threads inherit the mask. */
+/* Blocks the signals that wait_for_signal() takes, and ignores SIGPIPE. Must be called before any
+ * thread is made, as threads inherit the mask. */
 static void block_signals(sigset_t *signals)
 {
     sigemptyset(signals);

@@ -1,7 +1,7 @@
 /* processes.c - makes, prints and stops the process system and the engines of a silo.
  * Way:     teff_silo_processes, _engine, dump -> [processes] -> node/pid, engine
- * Threads: any; the lists are guarded by silo->lock. Only one thread stops, and meanwhile no engine
- *          may be made (teff/silo.h). */
+ * Threads: any; silo->lock guards the list of engines and silo->processes. Only one thread stops,
+ *          without the lock: meanwhile no engine and no process system may be made. */
 #include "call/process_ctx.h"
 #include "engine/engine.h"
 #include "node/pid.h"

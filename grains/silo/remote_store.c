@@ -15,7 +15,7 @@
 
 /* ASK_TIMEOUT_MS is shorter than the default lease, so that one lost response does not cost the
  * lease. For shorter leases see get_op_timeout_ms(). BYTES_PER_MS: slowest transfer of a large row
- * that still ends in time. */
+ * that still ends in time. AGAIN_MS: pause between two reads of await_write_end(). */
 enum { METHOD_OPERATION = 1, BYTES_PER_MS = 512, ASK_TIMEOUT_MS = 4000, AGAIN_MS = 20 };
 
 _Static_assert(TEFFI_FRAME_ROW_MAX >= TEFFI_STORE_VALUE_MAX + TEFFI_STORE_KEY_MAX + 1024,
@@ -214,9 +214,10 @@ static bool try_read(teff_ctx *ctx, const teffi_store_op *look)
     return err == TEFF_OK && response->err != TEFF_E_OVERLOADED;
 }
 
-/* Waits until a write without a response is no longer in flight, by reading its row. This suffices:
- * the seed drops requests of an old connection, and in its store no read overtakes a write. Does
- * not wait for a write that compares no etags: its caller repeats it. */
+/* Waits until a write without a response is no longer in flight: reads its row until a read has run
+ * or ASK_TIMEOUT_MS have passed. One read suffices: the seed drops requests of an old connection,
+ * and in its store no read overtakes a write. Does not wait for a write that compares no etags: its
+ * caller repeats it. */
 static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
 {
     uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;

@@ -1,5 +1,6 @@
 /* silo.c - the public functions of a silo: make, host types, start, stop, free; counters, scaling.
- * Threads: start, stop and free are called by one thread at a time; the others by any thread. */
+ * Threads: host, start, stop and free are called by one thread at a time; the others by any
+ *          thread. */
 #include "silo/silo.h"
 
 #include <stdlib.h>
@@ -33,7 +34,8 @@ static teff_err check_reach(const teff_silo_options *opt, const char *option, co
         "a loopback address, or TLS (tls_cert, tls_ca), or the option insecure");
 }
 
-/* The two authorities must differ: else a client's certificate would be accepted as a silo's. */
+/* Checks tls_client_ca: it is needed for a gateway with TLS, and only there. It must not be tls_ca:
+ * else a client's certificate would be accepted as a silo's. */
 static teff_err check_client_ca(const teff_silo_options *opt, char *text)
 {
     const char *ca = opt->tls_client_ca;

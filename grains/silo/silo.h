@@ -31,11 +31,11 @@ struct teff_silo {
     teff_grain_type *types[TEFFI_TYPES_MAX];
     size_t n_types;
     teffi_store *store;                  /* its own or a remote store; also node.store */
-    teff_process_system *processes;      /* written under lock; NULL: none */
-    struct teff_engine *engines;         /* guarded by lock; a list, through engine->next */
+    teff_process_system *processes;      /* guarded by lock, except in a stop; NULL: none */
+    struct teff_engine *engines;         /* guarded as processes; a list, through engine->next */
     char bound[TEFFI_ADDRESS_MAX + 1];   /* address that it listens on */
     char gateway[TEFFI_ADDRESS_MAX + 1]; /* address that its gateway listens on; "": none */
-    pthread_mutex_t lock;                /* guards clients, engines; node.leaving is set under it */
+    pthread_mutex_t lock;                /* node.leaving is set under it, too */
     _Atomic teffi_silo_phase phase;      /* written by the thread that starts or stops the silo */
     teffi_node_id *clients;              /* connected clients, guarded by lock as the next two */
     size_t n_clients, clients_max;
@@ -53,16 +53,18 @@ TEFF_MUST_USE teff_err teffi_silo_new_on(const teffi_platform *platform,
 
 /* teffi_silo_open - make the node and its transport, listen, install the grain types. Contacts no
  * other silo.
- * errs: with text: TEFF_E_NOMEM, TEFF_E_IO, TEFF_E_INVALID (an address, certificate or secret). */
+ * errs: with text: TEFF_E_NOMEM, TEFF_E_IO, TEFF_E_INVALID (an address, certificate or secret).
+ *       teffi_silo_close must follow also after an error. */
 TEFF_MUST_USE teff_err teffi_silo_open(teff_silo *silo, char *text);
 
 /* teffi_silo_join - open the store, get an identity, join the membership. out: TEFF_OK: the silo
- * serves. On an error it has left the table again, if that was possible. */
+ * serves. On an error it has left the table again, if that was possible; call teffi_silo_close. */
 TEFF_MUST_USE teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo);
 
 /* teffi_silo_leave - send clients away, end grains, leave the membership; connections stay up.
  * Takes all steps, also after an error.
- * errs: the first one; TEFF_E_TIMEOUT: some grains or calls did not end in time. */
+ * errs: the first one, but ctx has the text of the last one; TEFF_E_TIMEOUT: some grains or calls
+ *       did not end in time. */
 TEFF_MUST_USE teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns);
 
 /* teffi_silo_host - as teff_silo_host, but an error's text goes to text, of TEFF_TEXT_MAX bytes. */
@@ -70,15 +72,17 @@ TEFF_MUST_USE teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, c
 
 /* teffi_silo_stop_processes - stop engines and the process system, before the silo leaves. Blocks;
  * not on a worker.
- * errs: TEFF_E_TIMEOUT: some processes were forced to end; the log names the first. */
+ * in:   timeout_ms, for each engine, and again for the process system.
+ * errs: TEFF_E_TIMEOUT: some components or processes were forced to end; the log names the first of
+ *       each engine and of the process system. */
 teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);
 
 /* teffi_silo_print_processes - report processes, engines and their components as lines.
  * runs: any thread between teffi_home_enter and _exit. */
 void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to);
 
-/* teffi_silo_drop_processes - free engines and the process system. Call it after the executor was
- * freed. */
+/* teffi_silo_drop_processes - free engines and the process system. Call it after they were stopped
+ * and the executor was freed. */
 void teffi_silo_drop_processes(teff_silo *silo);
 
 /* teffi_silo_close - send goodbye, stop every part, free the executor. Not on a worker. in:
@@ -92,13 +96,15 @@ void teffi_silo_set_authorize(teff_silo *silo);
 /* For silos and clients:
  * teffi_silo_net_new - make the node's transport. in: opt, with the user's options; the members
  * that depend on the node are set here. errs: with text.
- * teffi_silo_wait_for_tasks - wait until the tasks of a closing silo or client have ended. */
+ * teffi_silo_wait_for_tasks - wait until the tasks of a closing silo or client have ended, and the
+ * retries of transactions. */
 TEFF_MUST_USE teff_err teffi_silo_net_new(teffi_node *node, const teffi_net_options *opt,
                                           char *text);
 void teffi_silo_wait_for_tasks(teffi_node *node);
 
 /* The seed's store, used by a silo that joined through the seed (remote_store.c). Each operation is
- * one request; nothing is cached. The seed must outlive the silos that use its store.
+ * one request, and reads if the request of a write gets no response; nothing is cached. The seed
+ * must outlive the silos that use its store.
  * teffi_remote_store_serve - the server: handle requests to TEFFI_SLOT_STORE with node->store.
  * teffi_remote_store_new - the client: a store whose operations are requests to node->seed. out:
  * NULL: out of memory. */
