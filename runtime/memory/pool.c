@@ -33,7 +33,8 @@ typedef struct depot {
     unsigned spare; /* batches that teffi_pool_reclaim() may free */
 } depot;
 
-enum { AGE_KEEPS = 16, AGE_SLICE = 64 }; /* batches of a size: that stay; freed per call */
+/* Batches of each size: so many stay; one call of teffi_pool_reclaim() frees at most so many. */
+enum { AGE_KEEPS = 16, AGE_SLICE = 64 };
 static const uint64_t age_ns = 100000000;
 static _Atomic uint64_t looked_ns;
 
@@ -128,7 +129,7 @@ static void depot_put(unsigned class, node *batch)
 
 /* ---- aging ---- */
 
-/* Ends a period of age_ns: the batches that stayed in the depot during all of it become spare,
+/* Ends a period of age_ns: as many batches as stayed in the depot during all of it become spare,
  * except AGE_KEEPS of them. */
 static void end_depot_period(depot *d)
 {
@@ -195,7 +196,7 @@ static void make_caches_key(void)
     has_key = !pthread_key_create(&key, give_caches_back);
 }
 
-/* Makes give_caches_back() run when this thread ends. If there is no key, the thread then leaks its
+/* Makes give_caches_back() run when this thread ends. If that is not possible, the thread leaks its
  * lists, up to two batches of each size. */
 static void set_thread_destructor(void)
 {
