@@ -1,5 +1,6 @@
 /* pool.c - per-thread free lists by size; threads exchange full batches through depots.
- * Way:     get: own list -> own full batch -> depot -> heap; put: the other way
+ * Way:     get: own list -> own full batch -> depot -> heap
+ *          put: own list -> own full batch -> depot; reclaim: depot -> heap
  * Threads: a cache is owned by its thread; a depot's fields are guarded by its lock, n_batches is
  *          also read without. An ending thread puts its full batches into the depots.
  * A fiber may continue on another thread, so get and put are not inlined: no caller may keep the

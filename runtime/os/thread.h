@@ -126,7 +126,8 @@ void teffi_parker_wake(teffi_parker *parker);
 uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns);
 
 /* teffi_parker_poll - as teffi_parker_take(), but wait in poller, and return also when the
- * poller has events. in: poller, claimed by this thread; NULL: as teffi_parker_take(). */
+ * poller has events. in: poller, claimed by this thread; NULL: as teffi_parker_take(). A waker may
+ * still call poller->wake after its token was taken, so the poller must outlive all wakers. */
 uint32_t teffi_parker_poll(teffi_poll_parker *parker, teffi_poller *poller, uint64_t timeout_ns);
 
 /* teffi_parker_has - has the parker this token? runs: the thread that takes its tokens. */
