@@ -58,7 +58,7 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
     while (probe->left > 0) {
         probe->left--;
         /* acquire: pairs with store_cell(). So the slot of a number is set up, and if a rebuild has
-         * emptied this cell, teffi_index_certain() sees that `moves` has changed. */
+         * emptied this cell, teffi_index_is_certain() sees that `moves` has changed. */
         uint64_t cell = atomic_load_explicit(&probe->cells->cell[probe->at], memory_order_acquire);
         probe->at = probe->at + 1 == probe->cells->n ? 0 : probe->at + 1;
         if (cell == 0) /* EMPTY: the search ends */
@@ -73,7 +73,7 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
 static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *index,
                                          uint64_t hash)
 {
-    /* acquire: loaded before the array, so that teffi_index_certain() detects a later rebuild */
+    /* acquire: loaded before the array, so that teffi_index_is_certain() detects a later rebuild */
     probe->moves = atomic_load_explicit(&index->moves, memory_order_acquire);
     /* acquire: the array's content, pairs with rebuild_cells() */
     probe->cells = atomic_load_explicit(&index->now, memory_order_acquire);
@@ -84,10 +84,10 @@ static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *
     return teffi_index_next(probe);
 }
 
-/* teffi_index_certain - call it after a search has ended with 0. out: true: each match that was in
- * the index during the whole search was returned. false: a rebuild may have hidden a match; search
- * again under the owner's lock. */
-static inline bool teffi_index_certain(const teffi_probe *probe)
+/* teffi_index_is_certain - call it after a search has ended with 0. out: true: each match that was
+ * in the index during the whole search was returned. false: a rebuild may have hidden a match;
+ * search again under the owner's lock. */
+static inline bool teffi_index_is_certain(const teffi_probe *probe)
 {
     /* acquire: ordered after the loads of cells, which are acquire themselves */
     return !(probe->moves & 1) &&
