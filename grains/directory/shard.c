@@ -108,7 +108,7 @@ teffi_activation *teffi_shard_find(teffi_grains *grains, const teffi_ident *iden
         if (atomic_load_explicit(&act->hash, memory_order_relaxed) == ident->hash)
             return act;
     }
-    *certain = teffi_index_certain(&probe);
+    *certain = teffi_index_is_certain(&probe);
     return NULL;
 }
 

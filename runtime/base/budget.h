@@ -1,7 +1,7 @@
 /* budget.h - bytes in use against a limit, counted by many threads without a shared cache line.
  * Way:     messages, connections -> [budget] -> OVERLOADED
- * Threads: any. A thread counts in its own cell and moves that to the total at TEFFI_BUDGET_STEP,
- *          so the total is exact to TEFFI_BUDGET_STEP per thread.
+ * Threads: any. A thread counts in the cell of its index and moves that to the total at
+ *          TEFFI_BUDGET_STEP, so the total is exact to TEFFI_BUDGET_STEP per thread index.
  * Source:  Linux's lib/percpu_counter.c */
 #pragma once
 
@@ -17,7 +17,7 @@ typedef struct teffi_budget {
     int64_t max_bytes; /* immutable after init */
     _Alignas(64) _Atomic int64_t total;
     struct {
-        _Alignas(64) _Atomic int64_t bytes; /* written by its thread only; relaxed */
+        _Alignas(64) _Atomic int64_t bytes; /* written by the index's thread only; relaxed */
     } cells[TEFFI_THREAD_INDEXES];
 } teffi_budget;
 

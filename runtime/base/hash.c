@@ -1,4 +1,5 @@
-/* hash.c - FNV-1a over eight bytes at a time, finished by splitmix64's mixer; little-endian. */
+/* hash.c - as FNV-1a, but eight bytes at a time, each step and the result mixed as in splitmix64;
+ * little-endian. */
 #include "base/hash.h"
 
 #include "base/load.h"

@@ -26,7 +26,7 @@ static void store_cell(const teffi_cells *cells, uint32_t at, uint64_t cell)
     atomic_store_explicit(&cells->cell[at], cell, memory_order_release);
 }
 
-static uint32_t next_index(const teffi_cells *cells, uint32_t at)
+static uint32_t cell_after(const teffi_cells *cells, uint32_t at)
 {
     return at + 1 == cells->n ? 0 : at + 1;
 }
@@ -107,7 +107,7 @@ static void insert_cell(const teffi_cells *cells, uint64_t cell)
 {
     uint32_t at = teffi_index_home((uint32_t)(cell >> 32), cells->n);
     while (load_cell(cells, at) >= TEFFI_INDEX_LEAST)
-        at = next_index(cells, at);
+        at = cell_after(cells, at);
     store_cell(cells, at, cell);
 }
 
@@ -135,7 +135,7 @@ static bool rebuild_cells(teffi_index *index, uint32_t count)
             insert_cell(cells, load_cell(old, i));
     index->filled = index->count;
     uint32_t moves = atomic_load_explicit(&index->moves, memory_order_relaxed);
-    /* release: pairs with teffi_index_first() and teffi_index_certain() */
+    /* release: pairs with teffi_index_first() and teffi_index_is_certain() */
     atomic_store_explicit(&index->moves, moves + 1, memory_order_release);
     /* release: publishes the array's content and the odd `moves`, pairs with teffi_index_first() */
     atomic_store_explicit(&index->now, cells, memory_order_release);
@@ -166,7 +166,7 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number)
     teffi_cells *cells = atomic_load_explicit(&index->now, memory_order_relaxed);
     uint32_t at = teffi_index_home(teffi_index_bits(hash), cells->n);
     while (load_cell(cells, at) >= TEFFI_INDEX_LEAST)
-        at = next_index(cells, at);
+        at = cell_after(cells, at);
     index->filled += load_cell(cells, at) == EMPTY;
     index->count++;
     store_cell(cells, at, cell_of(hash, number));
@@ -178,7 +178,7 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number)
 static void clear_cell(teffi_index *index, const teffi_cells *cells, uint32_t at)
 {
     store_cell(cells, at, TAKEN_OUT);
-    while (load_cell(cells, next_index(cells, at)) == EMPTY && load_cell(cells, at) == TAKEN_OUT) {
+    while (load_cell(cells, cell_after(cells, at)) == EMPTY && load_cell(cells, at) == TAKEN_OUT) {
         store_cell(cells, at, EMPTY);
         index->filled--;
         at = at == 0 ? cells->n - 1 : at - 1;
@@ -190,7 +190,7 @@ void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number)
     teffi_cells *cells = atomic_load_explicit(&index->now, memory_order_relaxed);
     uint32_t at = teffi_index_home(teffi_index_bits(hash), cells->n);
     while (load_cell(cells, at) != cell_of(hash, number))
-        at = next_index(cells, at);
+        at = cell_after(cells, at);
     clear_cell(index, cells, at);
     index->count--;
     if (cells->n > 4 * CELLS_MIN && index->count < cells->n / 8)

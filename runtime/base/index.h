@@ -1,7 +1,9 @@
 /* index.h - a hash index from hashes to numbers; lock-free readers, one writer at a time.
  * Way:     the catalog (a grain's activation) -> [index] -> a slot
- * States:  a cell: EMPTY -add-> number -del-> TAKEN_OUT -add-> number ... -rebuild-> EMPTY
- * Threads: add, del, each: under the owner's lock. first, next, certain: any thread, at any time.
+ * States:  a cell: EMPTY -add-> number -del-> TAKEN_OUT or EMPTY; TAKEN_OUT -add-> number;
+ *          TAKEN_OUT -del of the next one-> EMPTY; a rebuild empties all cells of the old array
+ * Threads: reserve, add, del, each: under the owner's lock. first, next, certain: any thread, at
+ *          any time before fini.
  * Model:   tests/model/index.pml */
 #pragma once
 
@@ -10,20 +12,20 @@
 #include <stdint.h>
 
 /* Open addressing in one array of 8-byte cells: 32 bits of the hash and the number, so a rebuild
- * reads only the two arrays. A number found is a hint; the reader checks the slot. Old arrays are
- * kept, emptied and decommitted: a slow reader finds nothing in one, and a changed `moves` tells it
- * that the result is not certain. */
+ * accesses only the two arrays. A number found is a hint; the reader checks the slot. Old arrays
+ * are kept, emptied (large ones by decommitting them): a slow reader finds nothing in one, and a
+ * changed `moves` tells it that the result is not certain. */
 
 enum { TEFFI_INDEX_LEAST = 2 }; /* the smallest valid number; 0 and 1 are states of a cell */
 
 typedef struct teffi_cells {
     uint32_t n;
-    bool mapped;            /* allocated by mmap, not from the heap */
-    _Atomic uint64_t *cell; /* hash bits | number; 0: EMPTY; 1: TAKEN_OUT */
-    struct teffi_cells *spare;
+    bool mapped;               /* allocated by mmap, not from the heap */
+    _Atomic uint64_t *cell;    /* hash bits | number; 0: EMPTY; 1: TAKEN_OUT */
+    struct teffi_cells *spare; /* the next one in the list of spares */
 } teffi_cells;
 
-typedef struct teffi_index {  /* zeroed = empty */
+typedef struct teffi_index {  /* zeroed = empty; written under the owner's lock */
     uint32_t count, filled;   /* numbers; cells that are not EMPTY */
     teffi_cells *spares;      /* old arrays, all cells EMPTY */
     teffi_cells *_Atomic now; /* release: pairs with the reader's acquire */
@@ -56,7 +58,7 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
     while (probe->left > 0) {
         probe->left--;
         /* acquire: pairs with store_cell(). So the slot of a number is set up, and if a rebuild has
-         * emptied this cell, teffi_index_certain() sees that `moves` has changed. */
+         * emptied this cell, teffi_index_is_certain() sees that `moves` has changed. */
         uint64_t cell = atomic_load_explicit(&probe->cells->cell[probe->at], memory_order_acquire);
         probe->at = probe->at + 1 == probe->cells->n ? 0 : probe->at + 1;
         if (cell == 0) /* EMPTY: the search ends */
@@ -71,7 +73,7 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
 static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *index,
                                          uint64_t hash)
 {
-    /* acquire: loaded before the array, so that teffi_index_certain() detects a later rebuild */
+    /* acquire: loaded before the array, so that teffi_index_is_certain() detects a later rebuild */
     probe->moves = atomic_load_explicit(&index->moves, memory_order_acquire);
     /* acquire: the array's content, pairs with rebuild_cells() */
     probe->cells = atomic_load_explicit(&index->now, memory_order_acquire);
@@ -82,10 +84,10 @@ static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *
     return teffi_index_next(probe);
 }
 
-/* teffi_index_certain - call it after a search has ended with 0. out: true: at one moment of the
- * search, the index held no other match than those returned. false: a rebuild may have hidden a
- * match; search again under the owner's lock. */
-static inline bool teffi_index_certain(const teffi_probe *probe)
+/* teffi_index_is_certain - call it after a search has ended with 0. out: true: each match that was
+ * in the index during the whole search was returned. false: a rebuild may have hidden a match;
+ * search again under the owner's lock. */
+static inline bool teffi_index_is_certain(const teffi_probe *probe)
 {
     /* acquire: ordered after the loads of cells, which are acquire themselves */
     return !(probe->moves & 1) &&
@@ -103,8 +105,9 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number);
 void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number);
 
 /* teffi_index_each - iterate over the numbers. in: *at, 0 at first. out: 0: no more. Numbers may be
- * added and removed between calls: while `moves` is unchanged, each number that
- * stays in the index is returned once. */
+ * added and removed between calls: while `moves` is unchanged, each number that stays in the index
+ * is returned once. */
 uint32_t teffi_index_each(const teffi_index *index, uint32_t *at);
 
+/* teffi_index_fini - free all arrays, also the old ones. in: no thread searches any more. */
 void teffi_index_fini(teffi_index *index);

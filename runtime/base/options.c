@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/error.h"
 
-enum { SIZE_LIMIT = 65536 }; /* a larger size is a member that was not set */
+enum { SIZE_LIMIT = 65536 }; /* if size is larger, the caller has not set it */
 
 static bool bytes_are_zero(const char *bytes, size_t n)
 {

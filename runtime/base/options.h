@@ -12,7 +12,8 @@
  * headers lack become 0, which stands for the default.
  * in:   from, whose first member is size_t size; NULL: all defaults. to, of size bytes. name, of
  *       the type. text, of TEFF_TEXT_MAX bytes, may be NULL.
- * out:  false, with text: from->size is not set, or a member unknown to this library is set. */
+ * out:  *to, with this library's size. false, with text: from->size is not set or not plausible, or
+ *       a member unknown to this library is set. */
 bool teffi_options_take(void *to, size_t size, const void *from, const char *name, char *text);
 
 /* teffi_or - out: `given`; `otherwise` if `given` is 0. */

@@ -1,4 +1,4 @@
-/* table.c - chained hash table of intrusive nodes, doubled when it is full. */
+/* table.c - chained hash table of intrusive nodes, doubled when it has a node for each slot. */
 #include "base/table.h"
 
 #include <stdlib.h>

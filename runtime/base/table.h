@@ -1,5 +1,5 @@
 /* table.h - a hash table of intrusive nodes that grows; the owner's lock guards it.
- * Way:     catalog, directory, locate -> [table]
+ * Way:     directory/shard (entries of a partition, look-ups) -> [table]
  * The caller hashes and compares; the table never calls back, so a lookup is a plain loop:
  *     for (n = teffi_table_first(t, h); n; n = teffi_table_next(n, h)) if (same(n)) ... */
 #pragma once
@@ -18,7 +18,7 @@ typedef struct teffi_table { /* zeroed = empty */
     size_t n_slots, count;
 } teffi_table;
 
-/* teffi_table_add - insert; several nodes may have equal hashes. out: false: no memory. */
+/* teffi_table_add - insert; several nodes may have equal hashes. out: false: out of memory. */
 bool teffi_table_add(teffi_table *table, teffi_tnode *node, uint64_t hash);
 
 /* teffi_table_del - remove a node that is in the table. */

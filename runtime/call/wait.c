@@ -36,7 +36,7 @@ static void signal_thread(teffi_wait *wait, teff_ctx *ctx)
     /* The last signal unparks the thread. acq_rel: it also publishes the results of the earlier
      * signals. */
     if (atomic_fetch_sub_explicit(&ctx->asleep_for, 1, memory_order_acq_rel) == 1)
-        teffi_parker_leave(&ctx->parker.parker, TEFFI_TOKEN);
+        teffi_parker_leave_token(&ctx->parker.parker, TEFFI_TOKEN);
 }
 
 /* Signals a wait of a thread's context, and the context's notifier, for the thread's own event loop

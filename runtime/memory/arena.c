@@ -51,15 +51,15 @@ static teffi_chunk *chunk_of_bytes(uint8_t *bytes)
     return (teffi_chunk *)(void *)(bytes - round_up(sizeof(teffi_chunk)));
 }
 
-/* Does the arena allocate from its newest chunk, not from the block it began with? */
+/* Does the arena allocate from its newest chunk, not from an older one or its first block? */
 static bool uses_newest_chunk(const teff_arena *arena)
 {
     return arena->chunks && arena->end == (uint8_t *)arena->chunks + arena->chunks->size;
 }
 
 /* Adds a chunk with room for need bytes and makes it current. Sizes double up to CHUNK_MAX, so that
- * a large message needs few chunks; they begin again at CHUNK_MIN after take_alone(). out: false:
- * no memory. */
+ * a large message needs few chunks; they begin again at CHUNK_MIN after teffi_arena_adopt(), which
+ * take_alone() calls, too. out: false: no memory. */
 static bool add_chunk(teff_arena *arena, size_t need)
 {
     size_t size = uses_newest_chunk(arena) ? arena->chunks->size * 2 : CHUNK_MIN;

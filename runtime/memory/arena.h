@@ -1,6 +1,6 @@
 /* arena.h - bump allocator with a budget; all its memory is freed at once. Internals of
  * teff/arena.h.
- * Way:     messages, turns, states -> [arena] -> chunks from the heap
+ * Way:     messages, turns, states -> [arena] -> chunks from block.c or the heap
  * Threads: one user at a time. */
 #pragma once
 
@@ -13,7 +13,7 @@ typedef struct teffi_chunk teffi_chunk;
 
 struct teff_arena {
     uint8_t *at, *end;   /* free part of the current block */
-    teffi_chunk *chunks; /* from the heap, newest first; without the caller's block */
+    teffi_chunk *chunks; /* newest first; without the caller's block */
     size_t used_bytes;   /* allocated so far */
     size_t budget_bytes; /* limit of used_bytes */
     bool bad_text;       /* a copied text was not UTF-8; set by copy.c, cleared by the reader */

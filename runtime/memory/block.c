@@ -25,8 +25,8 @@ typedef struct shelf {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static shelf shelves[SHELVES];
-static size_t kept;
-static uint64_t looked_ns;
+static size_t kept;        /* bytes of all free blocks */
+static uint64_t looked_ns; /* begin of the present period */
 
 /* in: n, at most TEFFI_BLOCK_MAX. out: the first shelf whose blocks have at least n bytes. There
  * are four shelves for each power of two. */
@@ -106,8 +106,8 @@ void teffi_block_put(void *memory, size_t n)
         free(memory);
 }
 
-/* lock held. Ends a period: takes the blocks that stayed free during all of it. out: a list of
- * them. */
+/* lock held. Ends a period: takes as many blocks from each shelf as stayed free during all of it.
+ * out: a list of them. */
 static node *take_unneeded_blocks(void)
 {
     node *gone = NULL;

@@ -1,5 +1,6 @@
 /* pool.c - per-thread free lists by size; threads exchange full batches through depots.
- * Way:     get: own list -> own full batch -> depot -> heap; put: the other way
+ * Way:     get: own list -> own full batch -> depot -> heap
+ *          put: own list -> own full batch -> depot; reclaim: depot -> heap
  * Threads: a cache is owned by its thread; a depot's fields are guarded by its lock, n_batches is
  *          also read without. An ending thread puts its full batches into the depots.
  * A fiber may continue on another thread, so get and put are not inlined: no caller may keep the
@@ -33,7 +34,8 @@ typedef struct depot {
     unsigned spare; /* batches that teffi_pool_reclaim() may free */
 } depot;
 
-enum { AGE_KEEPS = 16, AGE_SLICE = 64 }; /* batches of a size: that stay; freed per call */
+/* Batches of each size: so many stay; one call of teffi_pool_reclaim() frees at most so many. */
+enum { AGE_KEEPS = 16, AGE_SLICE = 64 };
 static const uint64_t age_ns = 100000000;
 static _Atomic uint64_t looked_ns;
 
@@ -128,7 +130,7 @@ static void depot_put(unsigned class, node *batch)
 
 /* ---- aging ---- */
 
-/* Ends a period of age_ns: the batches that stayed in the depot during all of it become spare,
+/* Ends a period of age_ns: as many batches as stayed in the depot during all of it become spare,
  * except AGE_KEEPS of them. */
 static void end_depot_period(depot *d)
 {
@@ -195,7 +197,7 @@ static void make_caches_key(void)
     has_key = !pthread_key_create(&key, give_caches_back);
 }
 
-/* Makes give_caches_back() run when this thread ends. If there is no key, the thread then leaks its
+/* Makes give_caches_back() run when this thread ends. If that is not possible, the thread leaks its
  * lists, up to two batches of each size. */
 static void set_thread_destructor(void)
 {

@@ -1,6 +1,6 @@
 /* pool.h - free memory that is kept for reuse: small short-lived objects (messages, events,
  * commands) and, in block.c, large blocks.
- * Way:     process/, grains/ -> [a thread's own lists] -> the depot, in whole batches -> heap
+ * Way:     message/, process/, grains/ -> [a thread's own lists] -> the depot, in batches -> heap
  * Threads: any; one thread may get and another put. A depot has a lock, taken once per batch.
  * Source:  Bonwick and Adams, "Magazines and Vmem" (2001): magazines, the working set of a depot */
 #pragma once
@@ -30,13 +30,13 @@ bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes);
 enum {
     TEFFI_BLOCK_MIN = 16 * 1024,             /* bytes; smaller blocks are left to the heap */
     TEFFI_BLOCK_MAX = 2 * 1024 * 1024,       /* bytes; larger blocks too */
-    TEFFI_BLOCK_KEPT_MAX = 32 * 1024 * 1024, /* bytes of all free blocks */
+    TEFFI_BLOCK_KEPT_MAX = 32 * 1024 * 1024, /* bytes of free blocks; from then on none is kept */
 };
 
-/* teffi_block_room - size of the block that a request of n bytes gets. */
+/* teffi_block_room - size of the block that a request of n bytes gets, at least n. */
 size_t teffi_block_room(size_t n);
 
-/* teffi_block_get - out: n bytes, aligned to 16, not zeroed; NULL: no memory. */
+/* teffi_block_get - out: teffi_block_room(n) bytes, aligned to 16, not zeroed; NULL: no memory. */
 void *teffi_block_get(size_t n);
 
 /* teffi_block_put - free a block. in: memory, may be NULL; n, as requested, or its room. */

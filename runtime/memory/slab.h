@@ -1,7 +1,8 @@
 /* slab.h - type-stable entries of one type: found by slot, never unmapped while the slab lives,
  * decommitted in blocks of 64 after a peak.
  * Way:     take: own list -> own batch -> blocks -> os/pages; put: the reverse
- * States:  of a block: IN_USE <-> PARTLY_FREE <-> FREE -decommit-> DECOMMITTED -> IN_USE
+ * States:  of a block: IN_USE <-> PARTLY_FREE <-> FREE -> IN_USE;
+ *          FREE -decommit-> DECOMMITTED -> IN_USE
  * Threads: any. A thread's lists are its own; the states of blocks are guarded by the lock.
  * Source:  Bonwick and Adams, "Magazines and Vmem" (2001)
  * Model:   tests/model/slab.pml
@@ -10,7 +11,7 @@
  * user left it; both must mean "not in use". A block is decommitted only while its 64 entries are
  * all free; it then reads as the image and keeps only its state, its mark and its entries' highest
  * generation. Entries continue from there, so a {slot, generation} pair repeats after 2^31 uses of
- * the slot at the earliest. */
+ * the block's entries at the earliest. */
 #pragma once
 
 #include <pthread.h>
@@ -28,7 +29,7 @@ enum {
     TEFFI_SLAB_SEGMENTS = 20, /* 1 G entries */
     TEFFI_SLAB_KEEPS = 16,    /* free blocks that are not decommitted */
     TEFFI_SLAB_AGE_MS = 100,  /* blocks free for this long are decommitted */
-    TEFFI_SLAB_SLICE = 1024,  /* most blocks decommitted by one call of teffi_slab_reclaim() */
+    TEFFI_SLAB_SLICE = 1024,  /* most blocks of a slab decommitted by one teffi_slab_reclaim() */
 };
 
 /* In an entry while it is free. */
@@ -45,7 +46,8 @@ typedef struct teffi_slab_type {
     size_t link;  /* offset of the teffi_slab_link, read only by the owner of the entry */
     bool stays;   /* blocks are never decommitted */
     uint32_t entries_max; /* rounded up to whole blocks */
-    /* Make a free entry from one that is as in the image; it continues from generation. */
+    /* Make a free entry from one that is as in the image; it continues from generation. Called
+     * under the slab's lock, and must take no lock. */
     void (*begin)(void *entry, uint32_t slot, uint32_t generation, void *owner);
     /* Slot and generation of a free entry. */
     teffi_slab_use (*last_use)(const void *entry);
@@ -86,23 +88,25 @@ typedef struct teffi_slab {
     bool keeps_all;                /* type->stays, or pages cannot be decommitted */
     uint32_t n[TEFFI_SLAB_STATES]; /* blocks in each state */
     LIST_HEAD(, teffi_slab_block) list[TEFFI_SLAB_STATES];
-    teffi_slab_lists lists[TEFFI_THREAD_INDEXES]; /* a thread without an index has none */
+    /* each is used only by the thread with this index; a thread without an index has none */
+    teffi_slab_lists lists[TEFFI_THREAD_INDEXES];
     LIST_ENTRY(teffi_slab) link; /* all slabs of this process; guarded by slab.c's lock of them */
 } teffi_slab;
 
 /* teffi_slab_init - make an empty slab. in: type, borrowed. image, copied: NULL, or the initial
  * contents of image_entries free entries (a power of two, a multiple of TEFFI_SLAB_BLOCK, at most
- * TEFFI_SLAB_FIRST).
+ * TEFFI_SLAB_FIRST; together whole pages). image_entries is 0 if image is NULL.
  * out: false, with errno: as teffi_pages_init(); teffi_slab_fini() is allowed. */
 bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner, const void *image,
                      uint32_t image_entries);
 
-/* teffi_slab_fini - free a slab. in: discard, called for each entry, used or free, of the blocks
- * that are not decommitted; may be NULL. Zeroed memory is allowed. */
+/* teffi_slab_fini - free a slab, which no thread uses any more. in: discard, called for each entry,
+ * used or free, of the blocks that are not decommitted; may be NULL. Zeroed memory is allowed. */
 void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry));
 
-/* teffi_slab_take - take a free entry. out: NULL: entries_max are in use, or no memory.
- * teffi_slab_put - free an entry. */
+/* teffi_slab_take - take a free entry. out: NULL: entries_max are in use or in lists of other
+ *       threads, or no memory.
+ * teffi_slab_put - free an entry, which reads as "not in use" already. */
 void *teffi_slab_take(teffi_slab *slab);
 void teffi_slab_put(teffi_slab *slab, void *entry);
 

@@ -60,7 +60,7 @@ static unsigned read_quota_v1(const char *folder)
 }
 
 /* in: a, b, 0: no limit. out: the smaller limit; 0: there is none. */
-static unsigned least_limit(unsigned a, unsigned b)
+static unsigned choose_lower_limit(unsigned a, unsigned b)
 {
     return a && (!b || a < b) ? a : b;
 }
@@ -72,7 +72,7 @@ static unsigned find_least_quota(char *folder, size_t root_bytes,
 {
     unsigned n = 0;
     for (;;) {
-        n = least_limit(n, quota(folder));
+        n = choose_lower_limit(n, quota(folder));
         char *end = strrchr(folder, '/');
         if (!end || (size_t)(end - folder) < root_bytes)
             return n;
@@ -123,7 +123,7 @@ unsigned teffi_cpu_quota(const char *root)
         return 0;
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
-        n = least_limit(n, find_quota_of_line(root, line));
+        n = choose_lower_limit(n, find_quota_of_line(root, line));
     }
     fclose(file);
     return n;
@@ -134,5 +134,5 @@ unsigned teffi_cpu_count(void)
     cpu_set_t sets[CPUS_MASK / CPU_SETSIZE]; /* the call fails if the kernel's mask is longer */
     int n = sched_getaffinity(0, sizeof sets, sets) == 0 ? CPU_COUNT_S(sizeof sets, sets) : 0;
     long online = n ? n : sysconf(_SC_NPROCESSORS_ONLN);
-    return least_limit(teffi_cpu_quota(""), online > 0 ? (unsigned)online : 1);
+    return choose_lower_limit(teffi_cpu_quota(""), online > 0 ? (unsigned)online : 1);
 }

@@ -1,6 +1,7 @@
 /* notifier.h - a descriptor that becomes readable, for a program with its own event loop.
  * Way:     call/wait -> [notifier] -> the program's poll
- * Threads: any. Reference counted, because a signal may run while the owner drops it. */
+ * Threads: any. Reference counted, because teffi_notifier_signal() may run while the owner drops
+ *          its reference. */
 #pragma once
 
 #include <stdatomic.h>

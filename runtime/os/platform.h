@@ -1,5 +1,5 @@
 /* platform.h - the one table through which a silo or client reaches the outside world.
- * Way:     everything -> [platform] -> real.c, silo/platform.c | the simulator
+ * Way:     everything -> [platform] -> real.c, grains/silo/silo.c | the simulator
  * Threads: every function may be called from any thread. */
 #pragma once
 
@@ -17,10 +17,10 @@ struct teffi_store;
 typedef struct teffi_platform {
     void *arg;                      /* given to each function below */
     uint64_t (*mono_ns)(void *arg); /* monotonic; also advances while the machine sleeps */
-    uint64_t (*wall_ns)(void *arg); /* since 1970; may jump; only for logs and stored rows */
+    uint64_t (*wall_ns)(void *arg); /* since 1970; may jump; only for stored rows */
     uint64_t (*random)(void *arg);  /* 64 random bits */
     teffi_log log;
-    /* Constructors; text: TEFF_TEXT_MAX bytes, set on an error; or NULL. */
+    /* Constructors, which may be NULL; text: TEFF_TEXT_MAX bytes, set on an error; or NULL. */
     teff_err (*exec_new)(const struct teffi_platform *platform, unsigned workers,
                          const struct teff_sched_options *opt, struct teffi_exec **exec);
     teff_err (*net_new)(const struct teffi_platform *platform, const struct teffi_net_options *opt,

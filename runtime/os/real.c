@@ -1,5 +1,5 @@
 /* real.c - the clocks, random numbers and log of this machine.
- * Way:     silo, client, process system -> teffi_platform_real -> [real] -> the system
+ * Way:     silo, client, process system, engine, store -> teffi_platform_real -> [real]
  * Threads: every function from any thread; random numbers come from a per-thread buffer. */
 #include <errno.h>
 #include <pthread.h>

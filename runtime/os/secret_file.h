@@ -17,7 +17,7 @@ typedef struct teffi_secret {
     uint8_t bytes[TEFFI_SECRET_MAX];
 } teffi_secret;
 
-/* teffi_secret_read - read a file's bytes, without one newline at their end.
+/* teffi_secret_read - read a file's bytes, without one newline (LF, CR LF or CR) at their end.
  * in:   path. len_min: bytes, at least 1. text, of TEFF_TEXT_MAX bytes, may be NULL.
  * out:  *secret, which teffi_secret_free() frees; NULL on an error.
  * errs: with text: TEFF_E_INVALID (it cannot be read, is no regular file, has too few or too many

@@ -62,7 +62,7 @@ void teffi_thread_yield(void)
     (void)sched_yield();
 }
 
-uint64_t teffi_thread_preempted(void)
+uint64_t teffi_thread_count_preemptions(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
@@ -85,7 +85,7 @@ bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *
     return *ran_ns > 0; /* 0: the kernel keeps no such account */
 }
 
-uint64_t teffi_process_cpu(void)
+uint64_t teffi_process_cpu_ns(void)
 {
     struct timespec t;
     teffi_bug_if(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0);
@@ -142,11 +142,11 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_
 uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
 {
     uint32_t word = EMPTY;
-    /* acquire: pairs with teffi_parker_leave() */
+    /* acquire: pairs with teffi_parker_leave_token() */
     if (timeout_ns && atomic_compare_exchange_strong_explicit(
                           &parker->word, &word, ASLEEP, memory_order_acquire, memory_order_acquire))
         futex_wait(&parker->word, ASLEEP, timeout_ns);
-    /* acquire: pairs with teffi_parker_leave() */
+    /* acquire: pairs with teffi_parker_leave_token() */
     word = atomic_exchange_explicit(&parker->word, EMPTY, memory_order_acquire);
     return word & ~(uint32_t)ASLEEP;
 }
@@ -157,17 +157,17 @@ uint32_t teffi_parker_poll(teffi_poll_parker *p, teffi_poller *poller, uint64_t 
     if (!poller)
         return teffi_parker_take(&p->parker, timeout_ns);
     atomic_store_explicit(&p->poller, poller, memory_order_relaxed);
-    /* release: p->poller, pairs with teffi_parker_leave(). If a token is there, the poller only
-     * looks for events. */
+    /* release: p->poller, pairs with teffi_parker_leave_token(). If a token is there, the poller
+     * only looks for events. */
     bool sleeps = atomic_compare_exchange_strong_explicit(
         &p->parker.word, &word, POLLING, memory_order_release, memory_order_relaxed);
     poller->wait(poller, sleeps ? timeout_ns : 0);
-    /* acquire: pairs with teffi_parker_leave() */
+    /* acquire: pairs with teffi_parker_leave_token() */
     word = atomic_exchange_explicit(&p->parker.word, EMPTY, memory_order_acquire);
     return word & ~(uint32_t)POLLING;
 }
 
-bool teffi_parker_has(const teffi_parker *parker, uint32_t token)
+bool teffi_parker_has_token(const teffi_parker *parker, uint32_t token)
 {
     /* relaxed: teffi_parker_take() does the acquire */
     return atomic_load_explicit(&parker->word, memory_order_relaxed) & token;
@@ -189,7 +189,7 @@ static teffi_poller *load_parker_poller(teffi_parker *parker)
     return atomic_load_explicit(&p->poller, memory_order_relaxed);
 }
 
-void teffi_parker_leave(teffi_parker *parker, uint32_t token)
+void teffi_parker_leave_token(teffi_parker *parker, uint32_t token)
 {
     teffi_poller *poller;
     /* acquire: the poller, pairs with teffi_parker_poll(). release: this thread's writes, pairs
@@ -214,5 +214,5 @@ bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
 
 void teffi_parker_wake(teffi_parker *parker)
 {
-    teffi_parker_leave(parker, TEFFI_TOKEN);
+    teffi_parker_leave_token(parker, TEFFI_TOKEN);
 }

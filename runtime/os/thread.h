@@ -1,4 +1,4 @@
-/* thread.h - threads, spinlocks, parking, yielding: the only place that starts threads and parks;
+/* thread.h - threads, spinlocks, parking, yielding: the only place where teff starts threads;
  * interrupts of teff's threads, whose handler may switch to another stack.
  * Way:     sched/worker, sched/monitor, store/sqlite -> [thread] -> pthreads, futexes
  *          sched/monitor -> [interrupt] -> a signal -> fn on the thread's current stack
@@ -35,17 +35,19 @@ void teffi_thread_join(teffi_thread *thread);
 /* teffi_thread_yield - let another thread have this core. */
 void teffi_thread_yield(void);
 
-/* teffi_thread_preempted - how often the OS has preempted this thread. A system call. */
-uint64_t teffi_thread_preempted(void);
+/* teffi_thread_count_preemptions - how often the OS has preempted this thread. Yields to another
+ * thread count, too. A system call. */
+uint64_t teffi_thread_count_preemptions(void);
 
 /* teffi_thread_usage - how long a thread of this process has run, and was ready to run but had no
  * core, since it began. Three system calls.
- * out:  false: it has not begun, its thread is gone, or the kernel does not tell.
+ * out:  false: it has not begun, its thread is gone, or the kernel does not tell; then the results
+ *       are not valid.
  * from: proc(5), /proc/PID/task/TID/schedstat */
 bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *delayed_ns);
 
-/* teffi_process_cpu - processor time of all threads of this process so far. A system call. */
-uint64_t teffi_process_cpu(void);
+/* teffi_process_cpu_ns - processor time of all threads of this process so far. A system call. */
+uint64_t teffi_process_cpu_ns(void);
 
 /* teffi_barrier_start - prepare teffi_barrier_all(). out: false: this kernel does not support
  * it. */
@@ -123,22 +125,23 @@ void teffi_parker_wake(teffi_parker *parker);
 uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns);
 
 /* teffi_parker_poll - as teffi_parker_take(), but wait in poller, and return also when the
- * poller has events. in: poller, claimed by this thread; NULL: as teffi_parker_take(). */
+ * poller has events. in: poller, claimed by this thread; NULL: as teffi_parker_take(). A waker may
+ * still call poller->wake after its token was taken, so the poller must outlive all wakers. */
 uint32_t teffi_parker_poll(teffi_poll_parker *parker, teffi_poller *poller, uint64_t timeout_ns);
 
-/* teffi_parker_has - has the parker this token? runs: the thread that takes its tokens. */
-bool teffi_parker_has(const teffi_parker *parker, uint32_t token);
+/* teffi_parker_has_token - has the parker this token? runs: the thread that takes its tokens. */
+bool teffi_parker_has_token(const teffi_parker *parker, uint32_t token);
 
-/* teffi_parker_leave - as teffi_parker_wake(), but leave this token. in: token, one bit. */
-void teffi_parker_leave(teffi_parker *parker, uint32_t token);
+/* teffi_parker_leave_token - as teffi_parker_wake(), but leave this token. in: token, one bit. */
+void teffi_parker_leave_token(teffi_parker *parker, uint32_t token);
 
 /* ---- interrupts ----
  * Source:  Go's src/runtime/signal_unix.go uses SIGURG: programs expect stray ones */
 
-/* teffi_interrupt_install - set the function that an interrupted thread calls; once per process. fn
- * runs on the interrupted stack, with the signal blocked. Between _allow and _rebind fn may
- * switch to another stack, and return much later on another thread. Signals from elsewhere go to
- * the handler that was installed before. */
+/* teffi_interrupt_install - set the function that interrupted threads of this process call; a later
+ * call replaces it. fn runs on the interrupted stack, with the signal blocked. Between _allow and
+ * _rebind fn may switch to another stack, and return much later on another thread. Signals from
+ * elsewhere go to the handler that was installed before. */
 void teffi_interrupt_install(void (*fn)(void *context));
 
 /* teffi_interrupt_allow - allow interrupts of the calling thread; fn calls it before a switch of

@@ -211,7 +211,7 @@ static void sample_contention(teffi_sched *sched, uint64_t now)
         return;
     for (unsigned i = 0; i < sched->n_processors; i++)
         sample.items += teffi_processor_items(&sched->processors[i]);
-    sample.cpu_ns = teffi_process_cpu();
+    sample.cpu_ns = teffi_process_cpu_ns();
     sample_usage(sched, &sample);
     teffi_contention_update(c, &sample);
 }

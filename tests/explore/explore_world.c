@@ -40,7 +40,7 @@ unsigned teffi_cpu_count(void)
     return 2;
 }
 
-uint64_t teffi_thread_preempted(void)
+uint64_t teffi_thread_count_preemptions(void)
 {
     return explore_draw(4);
 }
@@ -57,7 +57,7 @@ bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *
 }
 
 /* It never falls, since samples for trials are 20 ms apart. */
-uint64_t teffi_process_cpu(void)
+uint64_t teffi_process_cpu_ns(void)
 {
     return ex.now_ns + explore_draw(20000000);
 }
@@ -111,13 +111,13 @@ uint32_t teffi_parker_poll(teffi_poll_parker *p, teffi_poller *poller, uint64_t 
     return take_tokens(&p->parker);
 }
 
-bool teffi_parker_has(const teffi_parker *parker, uint32_t token)
+bool teffi_parker_has_token(const teffi_parker *parker, uint32_t token)
 {
     return *(const volatile uint32_t *)&parker->word & token;
 }
 
 /* The parker may be gone when the poller is woken. */
-void teffi_parker_leave(teffi_parker *parker, uint32_t token)
+void teffi_parker_leave_token(teffi_parker *parker, uint32_t token)
 {
     explore_point("parker", "wake");
     explore_flush(ex.current);
@@ -142,7 +142,7 @@ bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
 
 void teffi_parker_wake(teffi_parker *parker)
 {
-    teffi_parker_leave(parker, TEFFI_TOKEN);
+    teffi_parker_leave_token(parker, TEFFI_TOKEN);
 }
 
 void teffi_bug(const char *file, int line, const char *what)

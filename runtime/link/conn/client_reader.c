@@ -71,7 +71,7 @@ bool teffi_client_reader_begin(teffi_conns *conns, client_reader *reader)
     do
         run_deferred_reads(r, true);
     while (atomic_load_explicit(&r->reads, memory_order_relaxed) &&
-           !teffi_parker_has(reader->parker, TEFFI_TOKEN | TEFFI_TOKEN_GIVEN));
+           !teffi_parker_has_token(reader->parker, TEFFI_TOKEN | TEFFI_TOKEN_GIVEN));
     return true;
 }
 
@@ -88,7 +88,7 @@ bool teffi_client_reader_give(teffi_conn *conn)
     if (!reader)
         return false;
     reader->given = conn;
-    teffi_parker_leave(reader->parker, TEFFI_TOKEN_GIVEN);
+    teffi_parker_leave_token(reader->parker, TEFFI_TOKEN_GIVEN);
     return true;
 }
 

@@ -74,7 +74,7 @@ static bool wake_waiter(link_polling *p)
     link_waiter *first = TAILQ_FIRST(&p->waiters);
     if (first) {
         unlist_locked(p, first);
-        teffi_parker_leave(&first->parker->parker, TEFFI_TOKEN_GIVEN);
+        teffi_parker_leave_token(&first->parker->parker, TEFFI_TOKEN_GIVEN);
     }
     pthread_mutex_unlock(&p->lock);
     return first;

@@ -27,7 +27,7 @@ bool teffi_local_batch_add(teffi_local_batch *batch, bool shared)
 static bool update_preemptions(uint64_t *preemptions)
 {
     uint64_t before = *preemptions;
-    *preemptions = teffi_thread_preempted();
+    *preemptions = teffi_thread_count_preemptions();
     return *preemptions != before;
 }
 

@@ -25,7 +25,7 @@ static bool has(const teffi_index *index, uint32_t number)
     uint32_t found = teffi_index_first(&probe, index, hash_of(number));
     while (found && found != number)
         found = teffi_index_next(&probe);
-    assert_true(found || teffi_index_certain(&probe)); /* nobody writes meanwhile */
+    assert_true(found || teffi_index_is_certain(&probe)); /* nobody writes meanwhile */
     return found == number;
 }
 
@@ -223,7 +223,7 @@ int madvise(void *at, size_t len, int advice)
     if (before.index) {
         (void)teffi_index_first(&now, &rebuilt, 1);
         emptied++;
-        certain_meanwhile += teffi_index_certain(&now) + teffi_index_certain(&before);
+        certain_meanwhile += teffi_index_is_certain(&now) + teffi_index_is_certain(&before);
     }
     return (int)syscall(SYS_madvise, at, len, advice);
 }
@@ -232,16 +232,16 @@ static void no_search_is_certain_while_an_array_is_emptied(void **state)
 {
     for (uint32_t i = 2; emptied < 3; i++) {
         (void)teffi_index_first(&before, &rebuilt, hash_of(i));
-        assert_true(teffi_index_certain(&before));
+        assert_true(teffi_index_is_certain(&before));
         assert_true(teffi_index_add(&rebuilt, hash_of(i), i));
     }
     assert_int_equal(certain_meanwhile, 0);
     unsigned char in_memory; /* the newest of them holds none */
     assert_int_equal(mincore((void *)rebuilt.spares->cell, 4096, &in_memory), 0);
     assert_int_equal(in_memory & 1, 0);
-    assert_false(teffi_index_certain(&before));
+    assert_false(teffi_index_is_certain(&before));
     (void)teffi_index_first(&before, &rebuilt, 1);
-    assert_true(teffi_index_certain(&before));
+    assert_true(teffi_index_is_certain(&before));
     before.index = NULL;
     teffi_index_fini(&rebuilt);
 }
@@ -263,7 +263,7 @@ static bool found(world *w, uint32_t number, bool *certain)
     uint32_t at = teffi_index_first(&probe, &w->index, hash_of(number));
     while (at && at != number)
         at = teffi_index_next(&probe);
-    *certain = at || teffi_index_certain(&probe);
+    *certain = at || teffi_index_is_certain(&probe);
     return at != 0;
 }
 

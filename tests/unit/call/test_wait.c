@@ -38,11 +38,11 @@ static void test_the_token_is_taken_once(void **state)
 static void test_tokens_lie_side_by_side(void **state)
 {
     teffi_parker parker = {0};
-    teffi_parker_leave(&parker, TEFFI_TOKEN_GIVEN);
-    assert_true(teffi_parker_has(&parker, TEFFI_TOKEN_GIVEN));
-    assert_false(teffi_parker_has(&parker, TEFFI_TOKEN));
-    teffi_parker_leave(&parker, TEFFI_TOKEN);
-    teffi_parker_leave(&parker, TEFFI_TOKEN);
+    teffi_parker_leave_token(&parker, TEFFI_TOKEN_GIVEN);
+    assert_true(teffi_parker_has_token(&parker, TEFFI_TOKEN_GIVEN));
+    assert_false(teffi_parker_has_token(&parker, TEFFI_TOKEN));
+    teffi_parker_leave_token(&parker, TEFFI_TOKEN);
+    teffi_parker_leave_token(&parker, TEFFI_TOKEN);
     assert_int_equal(teffi_parker_take(&parker, UINT64_MAX), TEFFI_TOKEN | TEFFI_TOKEN_GIVEN);
     assert_int_equal(teffi_parker_take(&parker, 0), 0);
     assert_int_equal(teffi_parker_take(&parker, 1000), 0);
@@ -193,7 +193,7 @@ static void leave_on(void *arg)
         while (l->taken < i)
             teffi_thread_yield();
         dawdle(&l->rng);
-        teffi_parker_leave(l->parker, l->token);
+        teffi_parker_leave_token(l->parker, l->token);
     }
 }
 
@@ -293,7 +293,7 @@ static bool sleep_and_read(teffi_net *net, teffi_poll_parker *parker, uint32_t *
     if (net_saw.refuses)
         return false;
     if (net_saw.answered)
-        teffi_parker_leave(&parker->parker, TEFFI_TOKEN_GIVEN);
+        teffi_parker_leave_token(&parker->parker, TEFFI_TOKEN_GIVEN);
     *tokens = teffi_parker_take(&parker->parker, UINT64_MAX);
     net_saw.users_behind = home.users;
     net_saw.tokens |= *tokens;

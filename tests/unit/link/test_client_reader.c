@@ -43,12 +43,12 @@ static void tell(test_node *node, const teffi_msg *msg)
     waiter *w = &waiters[msg->call.slot >> 24];
     w->told_here = pthread_equal(pthread_self(), w->id);
     if (msg->item.kind == TEFFI_MSG_RESPONSE && --w->awaited == 0)
-        teffi_parker_leave(&w->parker.parker, TEFFI_TOKEN);
+        teffi_parker_leave_token(&w->parker.parker, TEFFI_TOKEN);
 }
 
 static void tell_end(test_node *node)
 {
-    teffi_parker_leave(&waiters[0].parker.parker, TEFFI_TOKEN);
+    teffi_parker_leave_token(&waiters[0].parker.parker, TEFFI_TOKEN);
 }
 
 static void await(waiter *w)

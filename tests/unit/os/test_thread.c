@@ -121,7 +121,7 @@ static void preemptions_are_counted_by_the_system(void **state)
 {
     struct rusage before, after;
     getrusage(RUSAGE_THREAD, &before);
-    uint64_t n = teffi_thread_preempted();
+    uint64_t n = teffi_thread_count_preemptions();
     getrusage(RUSAGE_THREAD, &after);
     assert_in_range(n, before.ru_nivcsw, after.ru_nivcsw);
 }
@@ -142,9 +142,9 @@ static void usage_of_a_thread_is_what_the_system_says(void **state)
     uint64_t ran_ns = 1, delayed_ns = 1, before_ns = 0;
     assert_false(teffi_thread_usage(&thread, &ran_ns, &delayed_ns));
     atomic_store(&usage_read, false);
-    uint64_t cpu_ns = teffi_process_cpu();
+    uint64_t cpu_ns = teffi_process_cpu_ns();
     assert_int_equal(teffi_thread_start(&thread, "runs", run_until_read, NULL), TEFF_OK);
-    while (teffi_process_cpu() - cpu_ns < 5000000) /* a tick of the kernel, and more */
+    while (teffi_process_cpu_ns() - cpu_ns < 5000000) /* a tick of the kernel, and more */
         if (teffi_thread_usage(&thread, &ran_ns, &delayed_ns)) {
             assert_true(ran_ns >= before_ns);
             before_ns = ran_ns;
@@ -187,15 +187,15 @@ static void a_token_waits_for_its_thread(void **state)
     assert_false(teffi_parker_wait(&parker, 0));
     teffi_parker_wake(&parker);
     teffi_parker_wake(&parker); /* one token */
-    assert_true(teffi_parker_has(&parker, TEFFI_TOKEN));
+    assert_true(teffi_parker_has_token(&parker, TEFFI_TOKEN));
     assert_true(teffi_parker_wait(&parker, UINT64_MAX));
-    assert_false(teffi_parker_has(&parker, TEFFI_TOKEN));
+    assert_false(teffi_parker_has_token(&parker, TEFFI_TOKEN));
     assert_false(teffi_parker_wait(&parker, 0));
     assert_false(teffi_parker_wait(&parker, 1000)); /* the time is over */
-    teffi_parker_leave(&parker, TEFFI_TOKEN_GIVEN);
+    teffi_parker_leave_token(&parker, TEFFI_TOKEN_GIVEN);
     assert_true(teffi_parker_wait(&parker, UINT64_MAX));
-    teffi_parker_leave(&parker, TEFFI_TOKEN_GIVEN);
-    teffi_parker_leave(&parker, TEFFI_TOKEN);
+    teffi_parker_leave_token(&parker, TEFFI_TOKEN_GIVEN);
+    teffi_parker_leave_token(&parker, TEFFI_TOKEN);
     assert_int_equal(teffi_parker_take(&parker, UINT64_MAX), TEFFI_TOKEN | TEFFI_TOKEN_GIVEN);
     assert_int_equal(parker.word, 0);
 }
@@ -218,7 +218,7 @@ static void a_sleeper_is_woken(void **state)
         while (atomic_load(&bed.word) != TEFFI_PARKER_ASLEEP)
             teffi_thread_yield();
         errno = 0;
-        teffi_parker_leave(&bed, tokens[i]);
+        teffi_parker_leave_token(&bed, tokens[i]);
         teffi_thread_join(&thread);
         assert_int_equal(taken, tokens[i]);
     }
@@ -241,7 +241,7 @@ static void wait_in_poller(teffi_poller *poller, uint64_t timeout_ns)
     polled.timeout_ns = timeout_ns;
     for (uint32_t bit = 1; bit <= polled.leaves; bit *= 2)
         if (polled.leaves & bit)
-            teffi_parker_leave(&polled.parker->parker, bit);
+            teffi_parker_leave_token(&polled.parker->parker, bit);
 }
 
 static void wake_in_poller(teffi_poller *poller)
@@ -260,7 +260,7 @@ static uint32_t poll_with(uint32_t before, uint32_t meanwhile)
     polled.parker = &parker;
     polled.leaves = meanwhile;
     if (before)
-        teffi_parker_leave(&parker.parker, before);
+        teffi_parker_leave_token(&parker.parker, before);
     return teffi_parker_poll(&parker, &polled.poller, 1234);
 }
 

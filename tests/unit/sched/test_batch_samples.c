@@ -79,10 +79,10 @@ static bool check_unpreempted(uint64_t ns, teffi_batch_verdict verdict)
     teffi_local_batch batch = {0};
     begin_batch(&batch);
     (void)check_after(&batch, 0);
-    uint64_t before = teffi_thread_preempted(), preemptions = before;
+    uint64_t before = teffi_thread_count_preemptions(), preemptions = before;
     now_ns += ns;
     teffi_batch_verdict found = teffi_local_batch_check(&batch, &by_hand, &preemptions);
-    if (teffi_thread_preempted() != before)
+    if (teffi_thread_count_preemptions() != before)
         return false;
     assert_int_equal(found, verdict);
     return true;

@@ -371,7 +371,7 @@ static void a_tick_samples_what_was_done(void **state)
 {
     teffi_exec *exec;
     teffi_sched *sched = limited_sched(&exec);
-    uint64_t ran_ns, delayed_ns, cpu_ns = teffi_process_cpu();
+    uint64_t ran_ns, delayed_ns, cpu_ns = teffi_process_cpu_ns();
     sched->monitor.contention.due_ns = 1;
     push(&holding);
     WAIT_FOR(atomic_load(&inside) && parked(exec) == 1);
@@ -381,7 +381,7 @@ static void a_tick_samples_what_was_done(void **state)
     for (unsigned i = 0; i < 2; i++)
         items += teffi_processor_items(&sched->processors[i]);
     assert_int_equal(seen->items_seen, items);
-    assert_in_range(seen->cpu_seen_ns, cpu_ns, teffi_process_cpu());
+    assert_in_range(seen->cpu_seen_ns, cpu_ns, teffi_process_cpu_ns());
     assert_in_range(seen->due_ns, 50 * MS, UINT64_MAX - 1);
     for (unsigned i = 0; i < 2; i++)
         if (teffi_thread_usage(&sched->workers[i]->thread, &ran_ns, &delayed_ns))

@@ -711,7 +711,7 @@ static void check_push_ends_back_off(teff_sched_policy policy, uint32_t used)
     atomic_store(&w->backing_off, true);
     atomic_store(&w->sched->n_backing_off, 1);
     push(&small);
-    bool woken = teffi_parker_has(&w->parker.parker, TEFFI_TOKEN);
+    bool woken = teffi_parker_has_token(&w->parker.parker, TEFFI_TOKEN);
     atomic_store(&w->backing_off, false);
     atomic_store(&w->sched->n_backing_off, 0);
     atomic_store(&busy.go_on, true);
