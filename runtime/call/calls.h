@@ -12,8 +12,8 @@
 void teffi_calls_init(teffi_home *home);
 void teffi_calls_fini(teffi_home *home);
 
-/* teffi_calls_pending - the number of pending calls and relays. Visits every entry: for
- * statistics only. */
+/* teffi_calls_pending - the number of pending calls and relays, without kept cancels. Visits every
+ * entry: for reports, and for a silo that leaves. */
 uint64_t teffi_calls_pending(teffi_home *home);
 
 /* teffi_calls_relays - the number of relays whose outcome was not sent on yet, pending or not. */
