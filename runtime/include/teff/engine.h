@@ -20,7 +20,8 @@ typedef struct teff_component teff_component; /* a component, for its own functi
 
 /* ---- data ------------------------------------------------------------------------------- */
 
-/* Constant; its address is its identity. Every function may be NULL and runs on the component. */
+/* Constant; its address is its identity. Every function may be NULL and runs on the component. An
+ * owner that is ended by force while others hold its data does not call fini. */
 typedef struct teff_data_type {
     const char *name;
     size_t size;
@@ -160,7 +161,8 @@ TEFF_API teff_err teff_component_unlock(teff_component *component);
 /* teff_component_wait - wait until is_true(arg) returns non-zero. is_true is called when any task
  * of the engine has ended, on teff_engine_notify, and every poll_ms.
  * in:   is_true and arg, borrowed until the return.
- * runs: inside the component; suspends a component with a fiber, otherwise blocks the thread.
+ * runs: inside the component; suspends a component with a fiber, otherwise blocks the worker's
+ *       stack (teff/process.h).
  * errs: TEFF_E_CANCELLED: the component is ending. */
 TEFF_API TEFF_MUST_USE teff_err teff_component_wait(teff_component *component,
                                                     int (*is_true)(void *arg), void *arg);
@@ -184,7 +186,7 @@ TEFF_API void teff_component_end(teff_component *component);
 
 typedef struct teff_engine_options { /* zeroed, except size = all defaults */
     size_t size;                     /* sizeof(teff_engine_options) */
-    uint32_t schedulers;             /* 0 = 1 */
+    uint32_t schedulers;             /* up to 256; 0 = 1 */
     uint32_t threads;                /* of each scheduler; 0 = 1 */
     const teff_sched_options *sched; /* of each scheduler; borrowed; NULL = all defaults */
     uint32_t queue_max; /* tasks queued at a scheduler, and at a component; 0 = 10,000 */
@@ -206,6 +208,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_engine_new(const teff_engine_options *opt,
 /* teff_engine_add - add a component. It gets every task of its types that is broadcast after the
  * return.
  * in:   scheduler, from 0; type, constant; user, borrowed until the component has ended.
+ * out:  *id, if not NULL.
  * runs: any thread, also inside components.
  * errs: TEFF_E_INVALID (no such scheduler; a run function without a fiber beside others; no tasks
  *       and no run), TEFF_E_CLOSED (ending), TEFF_E_NOMEM. */

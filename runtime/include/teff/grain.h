@@ -45,14 +45,15 @@ TEFF_API teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* teff_alloc, teff_strdup - memory of this turn: zeroed; freed when the method has returned and
- * its response was copied (on a thread's context: at teff_ctx_reset).
+ * its response was copied (on the context of a thread or process: at teff_ctx_reset).
  * in:   n, bytes. s, borrowed, copied.
  * out:  never NULL. Over TEFF_TURN_MEMORY_MAX, or when the system is out of memory, the turn ends
  *       at once: the method does not return, nothing is unwound (its locks and C++ objects are not
  *       released), and its caller gets TEFF_E_NOMEM. Forked parts are waited for. If the grain has
  *       state, its activation ends too, because the state may be half changed: its other turns end
- *       in the same way, on_deactivate is not called, and the next call loads the saved state. On a
- *       thread's context the process aborts, after it has tried again for a second.
+ *       in the same way, on_deactivate is not called, and the next call loads the saved state. The
+ *       context of a thread or process has no limit; when the system is out of memory, the function
+ *       tries again for a second, then the program aborts.
  * runs: in ctx's turn or thread. */
 TEFF_API void *teff_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
@@ -72,7 +73,7 @@ TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
  *       thread. Does not wait.
  * errs: TEFF_E_TIMEOUT: the deadline has passed. TEFF_E_CANCELLED: the caller, of any silo or a
  *       client, has cancelled its call (teff_cancel_fire); or one of the same silo has dropped it
- *       (teff_drop); or the turn ends with its grain (see teff_alloc). */
+ *       (teff_drop) or has ended; or the turn ends with its grain (see teff_alloc). */
 TEFF_API TEFF_MUST_USE teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms);
 
 /* teff_post - queue a closure, fn(arg), without waiting for it.
@@ -94,7 +95,8 @@ TEFF_API TEFF_MUST_USE teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), 
  * in:   mark, of this context, in this turn and since its last reset. forget makes marks that were
  *       taken after this one invalid.
  * out:  mark: a value, the position of ctx's memory and calls now.
- * runs: in ctx's turn or thread. forget abandons pending calls that began after the mark. */
+ * runs: in ctx's turn or thread. forget abandons pending calls that began after the mark, except
+ *       those of a transaction, which stay until the turn ends. */
 typedef struct teff_mark {
     void *at[3];
     size_t used;
@@ -259,7 +261,8 @@ TEFF_API void teff_drop(teff_ctx *ctx, teff_call *call);
  * overlap all the time, new turns are delayed for that, by at most a second.
  * in:   s, NULL: as "".
  * out:  never NULL. Over TEFF_STATE_MEMORY_MAX the turn ends, as described at teff_alloc.
- * runs: in a turn of a type with state; another turn ends with TEFF_E_INVALID. */
+ * runs: in a turn of a type with state; another turn of a grain ends with TEFF_E_INVALID. On the
+ *       context of a thread or process the program aborts. */
 TEFF_API void *teff_state_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_state_strdup(teff_ctx *ctx, const char *s);
 
