@@ -141,7 +141,7 @@ static const char *get_send_error_text(const teffi_node *node, teff_err err)
  * memory; the caller owns msg. */
 static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline)
 {
-    teffi_call *call = teffi_ctx_call(ask->ctx, deadline);
+    teffi_call *call = teffi_ctx_call_new(ask->ctx, deadline);
     if (!call)
         return NULL;
     if (msg->awaited)

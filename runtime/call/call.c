@@ -233,7 +233,7 @@ bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_n
 }
 
 /* out: the type of the response's body; NULL: no body. */
-static const ProtobufCMessageDescriptor *expected_of(const teffi_call *call)
+static const ProtobufCMessageDescriptor *expected_desc_of(const teffi_call *call)
 {
     uint64_t out = atomic_load_explicit(&call->out, memory_order_relaxed);
     return (const ProtobufCMessageDescriptor *)(uintptr_t)(out & ~(uint64_t)TEFFI_CALL_HAS_ASKED);
@@ -241,14 +241,14 @@ static const ProtobufCMessageDescriptor *expected_of(const teffi_call *call)
 
 /* wait.arrive of a call: releases an orphan (a call that its context dropped); otherwise unpacks
  * the response's body, on the stack of the worker or thread, since a fiber's stack is too small. */
-static void receive_reply(teffi_wait *wait)
+static void handle_call_end(teffi_wait *wait)
 {
     teffi_call *call = teffi_container(wait, teffi_call, wait);
     if (wait->orphan) {
         teffi_call_release(call);
         return;
     }
-    const ProtobufCMessageDescriptor *out = expected_of(call);
+    const ProtobufCMessageDescriptor *out = expected_desc_of(call);
     if (call->err || !out || call->response->body)
         return;
     call->err = teffi_msg_unpack(call->response, out);
@@ -279,7 +279,7 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
     teffi_call *call = teffi_call_take_entry(home, deadline_ns);
     if (!call)
         return NULL;
-    teffi_wait_init(&call->wait, ctx, receive_reply);
+    teffi_wait_init(&call->wait, ctx, handle_call_end);
     teffi_call_expect(call, NULL, 0);
     /* seq_cst: pairs with take_word, and with the sweep, see deadline.h */
     atomic_store_explicit(&call->word, teffi_word_pending(call->generation, 0),
@@ -288,7 +288,7 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
     return call;
 }
 
-void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to)
+void teffi_call_set_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to)
 {
     teffi_call *call = call_at(home, slot);
     /* relaxed: the net's lock orders this store before teffi_calls_lose, and before the response */

@@ -14,7 +14,7 @@
 
 /* teffi_call.word: the generation in the upper 32 bits; below it PENDING, RELAY, CANCEL, and a hash
  * of the node that the request was sent to (0: not sent yet). They share a word so that a late
- * teffi_call_sent_to cannot change the entry's next use. On a hash collision (2 in 10^9 for two
+ * teffi_call_set_sent_to cannot change the entry's next use. On a hash collision (2 in 10^9 for two
  * silos) the loss of one silo also ends the calls to the other, as "may have run".
  *
  * A relay (relay.h) is the pending call of a request that this node forwards for another node. No
@@ -116,11 +116,11 @@ extern const char teffi_call_late_text[];
  * out:  NULL: out of memory, or TEFFI_CALLS_MAX calls are in use. */
 teffi_call *teffi_call_new(teffi_home *home, struct teff_ctx *ctx, uint64_t deadline_ns);
 
-/* teffi_call_sent_to - record the node that the request was sent to: of the responses of other
+/* teffi_call_set_sent_to - record the node that the request was sent to: of the responses of other
  * nodes, only one from there ends the call; teffi_calls_lose ends it when the link there breaks.
  * runs: in the net's sent event, so that it comes before that link's down event.
  * in:   generation: an entry of another generation is left unchanged. */
-void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to);
+void teffi_call_set_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to);
 
 /* teffi_call_sign - set the cookie of a request, which its response must carry. For a request to a
  * grain, call teffi_cancel_sign instead. */

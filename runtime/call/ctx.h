@@ -131,8 +131,8 @@ void teffi_ctx_fini(teff_ctx *ctx);
 /* teffi_ctx_new - a thread's context on the heap; teff_ctx_free ends it. NULL: out of memory. */
 teff_ctx *teffi_ctx_new(teffi_home *home);
 
-/* teffi_ctx_call - teffi_call_new, then add the call to ctx's list. out: as teffi_call_new. */
-teffi_call *teffi_ctx_call(teff_ctx *ctx, uint64_t deadline_ns);
+/* teffi_ctx_call_new - teffi_call_new, then add the call to ctx's list. out: as teffi_call_new. */
+teffi_call *teffi_ctx_call_new(teff_ctx *ctx, uint64_t deadline_ns);
 
 /* teffi_ctx_await_call - wait until the call has ended.
  * in:   call, of ctx; it is not released. response may be NULL.

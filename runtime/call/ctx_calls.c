@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "base/bug.h"
 
-teffi_call *teffi_ctx_call(teff_ctx *ctx, uint64_t deadline_ns)
+teffi_call *teffi_ctx_call_new(teff_ctx *ctx, uint64_t deadline_ns)
 {
     teffi_call *call = teffi_call_new(ctx->home, ctx, deadline_ns);
     if (!call)
