@@ -227,7 +227,8 @@ TEFF_API bool teff_call_ended(const teff_ctx *ctx, teff_call call);
  * runs: on ctx's thread. Requests of the thread are written within two milliseconds. */
 TEFF_API int teff_ctx_fd(teff_ctx *ctx);
 
-/* teff_cancel_new - an object that ends all calls begun with it (teff_call_options).
+/* teff_cancel_new - an object that ends all calls begun with it (teff_call_options). After a silo or
+ * client of these calls was freed, it may only be freed: not fired, nor passed to another call.
  * out:  owned; NULL: out of memory.
  * runs: any thread. */
 TEFF_API teff_cancel *teff_cancel_new(void);
@@ -239,7 +240,7 @@ TEFF_API teff_cancel *teff_cancel_new(void);
  * running turn sees the cancel by teff_ctx_check; it is not stopped, nor are its own calls
  * cancelled, and its response is dropped. A cancel may come too late, or get lost as any message:
  * then the request runs. A cancel does not stop a request to a process (teff_pid_ask_async).
- * in:   cancel. The silos and clients of its calls must not have been freed.
+ * in:   cancel, see teff_cancel_new.
  * runs: any thread, also a turn's. Does not wait. */
 TEFF_API void teff_cancel_fire(teff_cancel *cancel);
 

@@ -189,7 +189,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_engine(teff_silo *silo, const teff_eng
 /* teff_silo_members - the number of silos in this silo's view of the cluster, including itself.
  * in:   silo, borrowed.
  * out:  0: the silo does not serve.
- * runs: any thread. */
+ * runs: any thread, but not concurrently with teff_silo_start. */
 TEFF_API uint32_t teff_silo_members(const teff_silo *silo);
 
 /* teff_silo_scale - change the number of workers.
@@ -206,7 +206,7 @@ TEFF_API size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all,
 
 /* teff_silo_dump - as teff_process_system_dump, with pending calls, the grains with the longest
  * queues, the silo's processes, its engines and their components.
- * in, runs: as teff_process_system_dump. */
+ * in, runs: as teff_process_system_dump, but not concurrently with teff_silo_start. */
 TEFF_API void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg);
 
 /* teff_silo_main - a whole silo program: options, start, wait for SIGTERM or SIGINT, clean leave.
