@@ -64,9 +64,10 @@ typedef struct teff_task_type {
     size_t size;
     /* data[i] is the data of needs[i], locked during the run. */
     void (*run)(teff_component *component, void *task, void *const *data);
-    /* Called once for each component that got the task: ran = 1, or 0 if the component ended
-     * before, or was evicted (teff_sched_options.waiting_max). For waking threads that wait for
-     * the task. Runs on a thread of the component's scheduler. May be NULL. */
+    /* Called once for each component that got the task by a broadcast or send: ran = 1; or 0: it
+     * did not run, since the component ended before or was evicted (teff_sched_options.waiting_max),
+     * does not use the task's data, or could not lock it. For waking threads that wait for the
+     * task. Runs on a thread of the component's scheduler. May be NULL. */
     void (*over)(void *task, int ran);
     uint32_t n_needs;
     teff_need needs[TEFF_NEEDS_MAX];
@@ -132,7 +133,7 @@ TEFF_API teff_ctx *teff_component_ctx(teff_component *component);
  * runs: inside any function of the component. */
 TEFF_API void *teff_component_data(teff_component *component, const teff_data_type *type);
 
-/* teff_component_run - run a task now, inside another task or inside run.
+/* teff_component_run - run a task now, inside another task or inside run; its over is not called.
  * in:   task, borrowed, may be changed by the run. lock, n needs to lock for the run; the caller
  *       must hold the locks of the task's other needs. lock = NULL, n = SIZE_MAX: lock all.
  * runs: inside the component; waits for the locks.

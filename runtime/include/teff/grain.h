@@ -227,8 +227,8 @@ TEFF_API bool teff_call_ended(const teff_ctx *ctx, teff_call call);
  * runs: on ctx's thread. Requests of the thread are written within two milliseconds. */
 TEFF_API int teff_ctx_fd(teff_ctx *ctx);
 
-/* teff_cancel_new - an object that ends all calls begun with it (teff_call_options). After a silo or
- * client of these calls was freed, it may only be freed: not fired, nor passed to another call.
+/* teff_cancel_new - an object that ends all calls begun with it (teff_call_options). After a silo
+ * or client of these calls was freed, it may only be freed: not fired, nor passed to another call.
  * out:  owned; NULL: out of memory.
  * runs: any thread. */
 TEFF_API teff_cancel *teff_cancel_new(void);
