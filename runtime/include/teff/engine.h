@@ -65,7 +65,7 @@ typedef struct teff_task_type {
     /* data[i] is the data of needs[i], locked during the run. */
     void (*run)(teff_component *component, void *task, void *const *data);
     /* Called once for each component that got the task by a broadcast or send: ran = 1; or 0: it
-     * did not run, since the component ended before or was evicted (teff_sched_options.waiting_max),
+     * did not run, since the component ended before, was evicted (teff_sched_options.waiting_max),
      * does not use the task's data, or could not lock it. For waking threads that wait for the
      * task. Runs on a thread of the component's scheduler. May be NULL. */
     void (*over)(void *task, int ran);

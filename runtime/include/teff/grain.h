@@ -58,9 +58,9 @@ TEFF_API teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
 TEFF_API void *teff_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
 
-/* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, a call's deadline is never
- * later than the deadline of the turn's own caller; after that deadline a call ends at once as
- * TEFF_E_TIMEOUT and does not run. The turn of a one-way message inherits no deadline.
+/* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, a call's deadline is at most
+ * that of the turn's own caller (rounded up, by less than 2 ms); after that deadline a call ends at
+ * once as TEFF_E_TIMEOUT and does not run. The turn of a one-way message inherits no deadline.
  * in:   ms, up to 12 days; 0 = each method's own timeout (30 s unless its option says so).
  * runs: in ctx's turn or thread. */
 TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);

@@ -135,7 +135,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_start(teff_silo *silo, char *text);
 /* teff_silo_stop - leave the cluster cleanly: grains move to other silos, pending calls end, then
  * the silo closes. A second stop does nothing.
  * in:   timeout_ms, after which calls and grains that are left are dropped; 0 = 30 s.
- * runs: a thread outside; blocks it. Called in a turn of the same silo it aborts the program.
+ * runs: a thread outside; blocks it. Called in a turn of the same silo it aborts the process.
  * errs: only TEFF_E_TIMEOUT: calls or grains were dropped, processes or components were forced to
  *       end, or the table of silos could not be written; always if the lease is lost. */
 TEFF_API teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms);
