@@ -245,7 +245,7 @@ static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
 {
     const teffi_ask *ask = v->ask;
     uint64_t deadline = get_watch_deadline(&v->watch, ask->ctx->node->home.exec);
-    teffi_call *call = teffi_ctx_call(ask->ctx, deadline);
+    teffi_call *call = teffi_ctx_call_new(ask->ctx, deadline);
     if (!call)
         return NULL;
     if (v->async)

@@ -142,7 +142,7 @@ static const char *get_send_error_text(const teffi_node *node, teff_err err)
  * teffi_call_new(); the caller still owns msg. */
 static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline)
 {
-    teffi_call *call = teffi_ctx_call(ask->ctx, deadline);
+    teffi_call *call = teffi_ctx_call_new(ask->ctx, deadline);
     if (!call)
         return NULL;
     if (msg->awaited)

@@ -193,7 +193,7 @@ static void leave_gateway(teff_ctx *ctx, void *arg)
     teffi_node_id from = *(teffi_node_id *)arg; /* until end_parting() nothing changes the entry */
     teffi_net *net = ctx->node->home.net;
     net->ops->peer_left(net, from);
-    while (!client->closing && teffi_calls_sent_to(&ctx->node->home, from))
+    while (!client->closing && teffi_calls_any_sent_to(&ctx->node->home, from))
         teffi_ctx_sleep(ctx, POLL_MS);
     net->ops->peer_remove(net, from, true);
     end_parting(client, arg);

@@ -136,8 +136,9 @@ void teffi_call_release_relay(teffi_call *call)
 }
 
 /* Adds the relay to *relays, whose outcomes the caller sends on. Two kinds are released here
- * instead: a kept cancel, which has no outcome, and a relay that ended at its own deadline, since
- * the origin has that deadline, too. A timeout in a response is sent on. */
+ * instead, as nothing is sent on: a kept cancel, and a relay that this node ended with
+ * TEFF_E_TIMEOUT. Its deadline has passed, which the origin has, too; or the origin has cancelled
+ * the call or is gone. A timeout in a response is sent on. */
 static void end_relay(teffi_call *call, teffi_call **relays)
 {
     if (call->is_cancel || (call->err == TEFF_E_TIMEOUT && !call->response)) {
@@ -156,8 +157,8 @@ static bool is_relay(const teffi_call *call)
     return !call->wait.group && !call->wait.ctx;
 }
 
-/* Sets the outcome of a call that this thread has taken, and signals the context that waits for it.
- * in: response, owned, or NULL. relays, as teffi_call_end_if; a relay has no context. */
+/* Sets the outcome of a call that this thread has taken, and signals its context; a relay has none
+ * and goes to end_relay. in: response, owned, or NULL. relays, as teffi_call_end_if. */
 static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg *response,
                      teffi_call **relays)
 {
@@ -232,22 +233,22 @@ bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_n
 }
 
 /* out: the type of the response's body; NULL: no body. */
-static const ProtobufCMessageDescriptor *expected_of(const teffi_call *call)
+static const ProtobufCMessageDescriptor *expected_desc_of(const teffi_call *call)
 {
     uint64_t out = atomic_load_explicit(&call->out, memory_order_relaxed);
     return (const ProtobufCMessageDescriptor *)(uintptr_t)(out & ~(uint64_t)TEFFI_CALL_HAS_ASKED);
 }
 
-/* wait.arrive of a call: releases an orphan (a call whose context is gone); otherwise unpacks the
- * response's body, on the stack of the worker or thread, since a fiber's stack is too small. */
-static void receive_reply(teffi_wait *wait)
+/* wait.arrive of a call: releases an orphan (a call that its context dropped); otherwise unpacks
+ * the response's body, on the stack of the worker or thread, since a fiber's stack is too small. */
+static void handle_call_end(teffi_wait *wait)
 {
     teffi_call *call = teffi_container(wait, teffi_call, wait);
     if (wait->orphan) {
         teffi_call_release(call);
         return;
     }
-    const ProtobufCMessageDescriptor *out = expected_of(call);
+    const ProtobufCMessageDescriptor *out = expected_desc_of(call);
     if (call->err || !out || call->response->body)
         return;
     call->err = teffi_msg_unpack(call->response, out);
@@ -278,7 +279,7 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
     teffi_call *call = teffi_call_take_entry(home, deadline_ns);
     if (!call)
         return NULL;
-    teffi_wait_init(&call->wait, ctx, receive_reply);
+    teffi_wait_init(&call->wait, ctx, handle_call_end);
     teffi_call_expect(call, NULL, 0);
     /* seq_cst: pairs with take_word, and with the sweep, see deadline.h */
     atomic_store_explicit(&call->word, teffi_word_pending(call->generation, 0),
@@ -287,7 +288,7 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
     return call;
 }
 
-void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to)
+void teffi_call_set_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to)
 {
     teffi_call *call = call_at(home, slot);
     /* relaxed: the net's lock orders this store before teffi_calls_lose, and before the response */

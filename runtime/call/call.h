@@ -4,8 +4,7 @@
  * States:  free -new-> PENDING -response, deadline, lost link, cancel, fail, abandon-> taken
  *          -release-> free
  * Threads: one atomic word holds state and generation. The thread whose compare-and-swap clears
- *          PENDING "takes" the call, and only that thread ends it. A late response carries an
- *          older generation and is dropped.
+ *          PENDING "takes" the call and alone ends it. A response of an older use is dropped.
  * Model:   tests/model/call.pml */
 #pragma once
 
@@ -15,7 +14,7 @@
 
 /* teffi_call.word: the generation in the upper 32 bits; below it PENDING, RELAY, CANCEL, and a hash
  * of the node that the request was sent to (0: not sent yet). They share a word so that a late
- * teffi_call_sent_to cannot change the entry's next use. On a hash collision (2 in 10^9 for two
+ * teffi_call_set_sent_to cannot change the entry's next use. On a hash collision (2 in 10^9 for two
  * silos) the loss of one silo also ends the calls to the other, as "may have run".
  *
  * A relay (relay.h) is the pending call of a request that this node forwards for another node. No
@@ -55,21 +54,23 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
     };
     teffi_msg *response; /* the response; NULL on a local error */
     teff_err err;
-    /* the caller's thread only */
-    uint32_t number; /* the context's n_calls when the call began; wraps around */
+    uint32_t number; /* the caller's thread only: the call's number in its context; wraps around */
     union {
-        LIST_ENTRY(teffi_call) in_ctx; /* in its context's list */
+        LIST_ENTRY(teffi_call) in_ctx; /* the caller's thread only: its context's list */
         teffi_slab_link link;          /* while free: the slab's list */
-        teffi_origin origin;           /* of a relay */
+        teffi_origin origin;           /* of a relay: set before the entry is listed */
     };
     /* The descriptor of the expected body (0: none), or'ed with TEFFI_CALL_HAS_ASKED. Of a relay:
      * the node that the request came from. Relaxed: the sweep may read the next use's value. */
     _Atomic uint64_t out;
     union {
-        teffi_asked asked; /* valid if out has TEFFI_CALL_HAS_ASKED */
-        struct {           /* of a relay: its bucket's list, guarded by the bucket's lock */
-            LIST_ENTRY(teffi_call) in_bucket;
-            _Atomic uint32_t *share; /* its origin's in relays_of */
+        /* valid if out has TEFFI_CALL_HAS_ASKED. Without it, a request to a process stores other
+         * data in asked.key (node/pid.c) */
+        teffi_asked asked;
+        /* of a relay or kept cancel: set before it is listed */
+        struct {
+            LIST_ENTRY(teffi_call) in_bucket; /* guarded by the lock of its bucket */
+            _Atomic uint32_t *share;          /* the count of its origin node in relays_of */
             uint32_t bucket;
             bool is_cancel; /* a kept cancel */
         };
@@ -115,11 +116,11 @@ extern const char teffi_call_late_text[];
  * out:  NULL: out of memory, or TEFFI_CALLS_MAX calls are in use. */
 teffi_call *teffi_call_new(teffi_home *home, struct teff_ctx *ctx, uint64_t deadline_ns);
 
-/* teffi_call_sent_to - record the node that the request was sent to: only a response from there
- * ends the call, and teffi_calls_lose ends it when the link to that node breaks.
+/* teffi_call_set_sent_to - record the node that the request was sent to: of the responses of other
+ * nodes, only one from there ends the call; teffi_calls_lose ends it when the link there breaks.
  * runs: in the net's sent event, so that it comes before that link's down event.
  * in:   generation: an entry of another generation is left unchanged. */
-void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to);
+void teffi_call_set_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to);
 
 /* teffi_call_sign - set the cookie of a request, which its response must carry. For a request to a
  * grain, call teffi_cancel_sign instead. */
@@ -141,7 +142,8 @@ bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_n
 TEFF_MUST_USE teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response);
 
 /* teffi_call_fail - end a call that is no relay with err. text is static or NULL.
- * out:  false: the call had ended already. */
+ * out:  false: the call had ended already.
+ * runs: on the caller's thread, as it reads the call's generation. */
 bool teffi_call_fail(teffi_call *call, teff_err err, const char *text);
 
 /* teffi_call_is_pending - is the call {slot, generation} pending? A hint: it may end meanwhile. */
@@ -167,13 +169,15 @@ teffi_call_match teffi_call_match_sent(teffi_node_id to);
 bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err err,
                        const char *text, teffi_call **relays);
 
-/* teffi_call_release - free the response and return the entry to the slab. Allowed when the call
- * has ended and was awaited, or after teffi_call_abandon returned true. */
+/* teffi_call_release - free the response and return the entry to the slab. Allowed after the signal
+ * of the call's end was handled (wait.h: done, arrive), or after teffi_call_abandon returned true.
+ * The caller has removed the call from its context's list. Relays: teffi_call_release_relay. */
 void teffi_call_release(teffi_call *call);
 
 /* teffi_call_abandon - the caller stops waiting for the call.
  * out:  true: the caller owns the entry and must release it; false: another thread has taken the
- *       call, and its signal is on the way to the context. */
+ *       call, and its signal is on the way to the context.
+ * runs: on the caller's thread. */
 bool teffi_call_abandon(teffi_call *call);
 
 /* ---- for relay.c and origin.c ---- */
@@ -190,8 +194,8 @@ void teffi_call_end(teffi_call *call, teff_err err, const char *text);
 
 /* teffi_call_release_relay - release a relay or kept cancel that has ended. A relay is released
  *       after its outcome was sent on, since teffi_calls_relays counts it until then.
- * teffi_call_free_relay - release a relay or kept cancel that was never added to the table of
- *       origins. */
+ * teffi_call_free_relay - release a relay or kept cancel that is not in the table of origins: it
+ *       was not added, or is removed. */
 void teffi_call_release_relay(teffi_call *call);
 void teffi_call_free_relay(teffi_call *call);
 

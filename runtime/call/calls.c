@@ -129,7 +129,7 @@ uint32_t teffi_calls_relays(teffi_home *home)
     return atomic_load_explicit(&home->calls.relays, memory_order_acquire);
 }
 
-bool teffi_calls_sent_to(teffi_home *home, teffi_node_id to)
+bool teffi_calls_any_sent_to(teffi_home *home, teffi_node_id to)
 {
     teffi_call_match match = teffi_call_match_sent(to);
     return visit_matching(home, &match, NULL, 1) > 0;

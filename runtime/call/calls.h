@@ -12,15 +12,15 @@
 void teffi_calls_init(teffi_home *home);
 void teffi_calls_fini(teffi_home *home);
 
-/* teffi_calls_pending - the number of pending calls and relays. Visits every entry: for
- * statistics only. */
+/* teffi_calls_pending - the number of pending calls and relays, without kept cancels. Visits every
+ * entry: for reports, and for a silo that leaves. */
 uint64_t teffi_calls_pending(teffi_home *home);
 
 /* teffi_calls_relays - the number of relays whose outcome was not sent on yet, pending or not. */
 uint32_t teffi_calls_relays(teffi_home *home);
 
-/* teffi_calls_sent_to - is there a pending call whose request was sent to that node? */
-bool teffi_calls_sent_to(teffi_home *home, teffi_node_id to);
+/* teffi_calls_any_sent_to - is there a pending call whose request was sent to that node? */
+bool teffi_calls_any_sent_to(teffi_home *home, teffi_node_id to);
 
 /* teffi_calls_lose - the link to a node ended, cleanly or not: end the calls whose request was sent
  * there as TEFF_E_UNREACHABLE. out: relays, as teffi_call_end_if's *relays. */

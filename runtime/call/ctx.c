@@ -79,7 +79,8 @@ void teffi_ctx_exit(teff_ctx *ctx, teff_err err)
     teffi_fiber_exit();
 }
 
-/* Ends the turn, since grain code does not check teff_alloc for NULL. in: n, bytes asked for. */
+/* Ends a grain's turn, since grain code does not check teff_alloc for NULL; with another context,
+ * aborts. in: n, bytes asked for. */
 __attribute__((noinline)) static _Noreturn void exit_over_arena(teff_ctx *ctx, size_t n)
 {
     size_t used = ctx->arena.used_bytes, max = ctx->arena.budget_bytes;
@@ -91,8 +92,8 @@ __attribute__((noinline)) static _Noreturn void exit_over_arena(teff_ctx *ctx, s
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
-/* Called when n bytes could not be allocated. Ends a grain's turn. A thread or a task of the
- * runtime has nobody to return an error to, so it tries again for TRIES * PAUSE_NS: a silo that
+/* Called when n bytes could not be allocated. Ends a grain's turn. A thread, a process or a task of
+ * the runtime has no turn to end, so it tries again for TRIES * PAUSE_NS, then aborts: a silo that
  * joins, serves or leaves should not abort because memory was out for a moment. It blocks its
  * thread meanwhile, as the caller may not expect to be suspended. out: n bytes. */
 __attribute__((noinline)) static void *alloc_again(teff_ctx *ctx, size_t n)

@@ -26,8 +26,8 @@ struct teff_ctx {
     teff_arena arena;
     LIST_HEAD(, teffi_call) calls; /* started, not released; newest first */
     uint32_t n_calls;              /* calls ever begun; wraps around */
-    uint32_t waiting;              /* turn: awaited waits that are not done */
-    _Atomic uint32_t asleep_for;   /* thread: number of awaited waits that are not signalled */
+    uint32_t waiting;              /* turn: awaited waits that are not done; teffi_await_any: 1 */
+    _Atomic uint32_t asleep_for;   /* thread: signals to wait for, see sleep_for_all, _for_first */
     teffi_poll_parker parker;      /* thread: unparked by the signal that brings asleep_for to 0 */
     _Atomic bool doomed;           /* turn: end it (TEFF_E_NOMEM) when its fiber resumes; relaxed */
     uint32_t timeout_ms;           /* teff_ctx_timeout */
@@ -70,7 +70,7 @@ static inline uint32_t teffi_due(uint64_t deadline_ns)
 }
 
 /* teffi_is_late - has a deadline passed? in: deadline_ns, 0 or UINT64_MAX: none. Reads the exact
- * clock only if the coarse clock is stopped or less than TEFFI_EXACT_BELOW_MS are left. */
+ * clock only if the coarse clock is stopped or at most TEFFI_EXACT_BELOW_MS are left. */
 static inline bool teffi_is_late(teffi_exec *exec, uint64_t deadline_ns)
 {
     uint32_t due_ms = teffi_due(deadline_ns), now_ms = teffi_coarse_ms(exec);
@@ -80,7 +80,7 @@ static inline bool teffi_is_late(teffi_exec *exec, uint64_t deadline_ns)
 }
 
 /* teffi_ctx_deadline - the deadline of a call of ctx: its timeout from now, or the deadline of the
- * turn's own caller if that is earlier.
+ * turn's own caller, rounded up by less than 2 ms, if that is earlier.
  * in:   ms; 0: teff_ctx_timeout's, else TEFFI_TIMEOUT_DEFAULT_MS.
  * out:  monotonic nanoseconds; 0: the caller's deadline has passed: fail with
  *       teffi_ctx_late_text. */
@@ -89,6 +89,7 @@ uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t ms);
 extern const char teffi_ctx_late_text[];
 
 /* teffi_ctx_check_fiber - abort if this is not the turn's own fiber, but a part that it forked.
+ *       in: a turn's context.
  * teffi_ctx_refuse_part - abort, with the text of that error. */
 _Noreturn void teffi_ctx_refuse_part(void);
 static inline void teffi_ctx_check_fiber(const teff_ctx *ctx)
@@ -123,18 +124,19 @@ static inline teff_err teffi_ctx_leave(const teff_ctx *ctx, teff_err err)
 _Noreturn void teffi_ctx_exit(teff_ctx *ctx, teff_err err);
 
 /* teffi_ctx_fini - abandon pending calls, release the others, free memory. The context can be used
- * again after that. */
+ * again after that. A thread waits for signals that are on the way.
+ * runs: in ctx's turn or thread; or after the executor has stopped. */
 void teffi_ctx_fini(teff_ctx *ctx);
 
-/* teffi_ctx_new - a thread's context on the heap; teff_ctx_free ends it. */
+/* teffi_ctx_new - a thread's context on the heap; teff_ctx_free ends it. NULL: out of memory. */
 teff_ctx *teffi_ctx_new(teffi_home *home);
 
-/* teffi_ctx_call - teffi_call_new, then add the call to ctx's list. */
-teffi_call *teffi_ctx_call(teff_ctx *ctx, uint64_t deadline_ns);
+/* teffi_ctx_call_new - teffi_call_new, then add the call to ctx's list. out: as teffi_call_new. */
+teffi_call *teffi_ctx_call_new(teff_ctx *ctx, uint64_t deadline_ns);
 
 /* teffi_ctx_await_call - wait until the call has ended.
- * in:   response may be NULL.
- * out:  *response, the response's body, valid until the call is released.
+ * in:   call, of ctx; it is not released. response may be NULL.
+ * out:  *response, the response's body, valid until the call is released; unchanged on an error.
  * errs: the call's error, text in ctx. */
 TEFF_MUST_USE teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call,
                                             ProtobufCMessage **response);

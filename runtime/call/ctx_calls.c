@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "base/bug.h"
 
-teffi_call *teffi_ctx_call(teff_ctx *ctx, uint64_t deadline_ns)
+teffi_call *teffi_ctx_call_new(teff_ctx *ctx, uint64_t deadline_ns)
 {
     teffi_call *call = teffi_call_new(ctx->home, ctx, deadline_ns);
     if (!call)
@@ -118,8 +118,8 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
     return (teff_mark){{here.at, here.end, here.chunks}, here.used_bytes, ctx->n_calls};
 }
 
-/* Is it a call in ctx's transaction that was not awaited? Then it stays until the end of the turn,
- * which awaits it: the transaction needs its participants. */
+/* Is it a call in ctx's transaction that was not awaited? Such a call stays until the end of the
+ * turn, which awaits it: the transaction needs its participants. */
 static bool must_stay(const teff_ctx *ctx, const teffi_call *call)
 {
     const teffi_asked *asked = ctx->transaction ? teffi_call_asked(call) : NULL;
@@ -146,7 +146,7 @@ void teff_drop(teff_ctx *ctx, teff_call *call)
     teffi_call *impl = call->impl;
     call->impl = NULL;
     if (!impl || !impl->in_ctx.le_prev || must_stay(ctx, impl))
-        return; /* a call that never became pending: in no list; the context's arena frees it */
+        return; /* none; or never pending, in the context's arena and in no list; or it stays */
     LIST_REMOVE(impl, in_ctx);
     drop_call(ctx, impl);
 }

@@ -1,5 +1,6 @@
-/* deadline.c - the earliest deadline of each block, and the timer of the next sweep. A call takes
- * the lock only if the timer must fire earlier. */
+/* deadline.c - the earliest deadline of each block, and the timer of the next sweep. A new call
+ * takes the lock only if its deadline is before its block's earliest and before timer_ns, which is
+ * UINT64_MAX during a sweep. */
 #include "call/deadline.h"
 
 #include <string.h>

@@ -22,21 +22,22 @@
 
 struct teffi_home;
 
-/* Least time between two sweeps. With one tick of the timer wheel (1 ms) it makes 4 ms, the longest
- * time by which a call ends after its deadline. */
+/* Least time from the beginning of a sweep to the next one. With one tick of the timer wheel (1 ms)
+ * it makes 4 ms: the longest time by which a call ends after its deadline, unless the sweep takes
+ * more than one slice or no worker is free. */
 enum { TEFFI_CALL_GAP_MS = 3 };
 
 typedef struct teffi_deadlines {
-    /* immutable */
-    struct teffi_home *home;
+    struct teffi_home *home;   /* immutable */
     _Atomic uint64_t timer_ns; /* when the timer fires; UINT64_MAX: not set, or a sweep runs */
-    pthread_mutex_t lock;      /* guards the rest, and writes of timer_ns */
+    pthread_mutex_t lock;      /* guards the rest but at and least_ns, and writes of timer_ns */
     teffi_timer timer;
     bool sweeping;
+    /* the sweep's, which no other thread uses between its begin and its end: no lock */
     uint32_t at;            /* the sweep's next block */
     uint64_t least_ns;      /* earliest deadline left pending by the sweep so far */
-    uint64_t asked_ns;      /* earliest deadline passed to watch during the sweep */
-    uint64_t not_before_ns; /* the next sweep does not begin before */
+    uint64_t asked_ns;      /* guarded: earliest deadline passed to watch during the sweep */
+    uint64_t not_before_ns; /* guarded: the next sweep does not begin before */
 } teffi_deadlines;
 
 /* teffi_deadlines_init - in: sweep, the timer's callback: deadlines may have passed. */

@@ -1,6 +1,7 @@
 /* lease.h - until when a silo may act for its grains: start turns, send messages, write states.
  * Way:     cluster/heartbeat renews -> [lease] <- wait, link, hosting, state: may it act now?
  * States:  none (clients, silos that have not joined) -> held -> over, for good
+ *          held -> none: the silo has left
  * Threads: any. relaxed everywhere: the word stands alone, and a reader that misses a renewal stops
  *          too early at worst.
  * Source:  Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism" (1989) */
@@ -8,9 +9,10 @@
 
 #include "group/exec.h"
 
-/* Other silos activate this silo's grains when its heartbeat has stood still for 3/2 of the lease
- * by their clocks. So a silo whose renewals fail stops by itself before that: after the lease,
- * counted from before its last renewal was sent. */
+/* Other silos activate this silo's grains when its heartbeat has stood still for 1.5 times the
+ * lease by their clocks, or 1.05 times if its connection broke (cluster/heartbeat.c). A silo whose
+ * renewals fail stops by itself before that: after the lease, counted from before its last renewal
+ * was sent. */
 enum { TEFFI_LEASE_MS = 10000, TEFFI_LEASE_MIN_MS = 500, TEFFI_LEASE_MAX_MS = 600000 };
 
 typedef struct teffi_lease {
@@ -75,8 +77,8 @@ static inline bool teffi_lease_is_over(const teffi_lease *lease)
     return teffi_lease_read(lease) == 1;
 }
 
-/* teffi_lease_holds - may this silo act now? Without a lease (clients, silos that have not joined)
- * it may. in: now_ns, just read from the platform's clock. */
+/* teffi_lease_holds - may this silo act now? Without a lease (clients, silos that have not joined
+ * or have left) it may. in: now_ns, just read from the platform's clock. */
 static inline bool teffi_lease_holds(const teffi_lease *lease, uint64_t now_ns)
 {
     uint64_t until_ns = teffi_lease_read(lease);

@@ -36,7 +36,7 @@ static pthread_mutex_t *lock_of(teffi_home *home, uint32_t bucket)
     return &home->calls.locks[bucket % TEFFI_ORIGIN_LOCKS];
 }
 
-/* Does this entry belong to the call k of another node? */
+/* Does this entry belong to the call k? */
 static bool is_of_origin(const teffi_call *call, const key *k)
 {
     const key own = key_of(call);

@@ -1,4 +1,4 @@
-/* origin.h - a table of the entries for calls of other nodes (relay.h), found by their origin.
+/* origin.h - a table of relays and kept cancels (relay.h), found by their origin.
  * Way:     relay, call -> [origin]
  * Threads: any. A bucket's lock is a leaf. */
 #pragma once
@@ -16,7 +16,9 @@ void teffi_origins_fini(teffi_home *home);
 bool teffi_origin_add(teffi_call *call, uint64_t pending, teffi_slab_use *found);
 
 /* teffi_origin_find - find an entry of a call by the bits of its word.
- * in:   node, as a word; 0: this one. out: false: there is none. */
+ * in:   node, as a word; 0: this one. bits: all are set in the word; 0: any entry, also one that
+ *       has ended and is not removed yet.
+ * out:  false: there is none. *found: a hint, as the entry may end meanwhile. */
 bool teffi_origin_find(teffi_home *home, uint64_t node, teffi_origin origin, uint32_t bits,
                        teffi_slab_use *found);
 

@@ -12,8 +12,8 @@ typedef struct process_ctx {
     teff_process *process;
 } process_ctx;
 
-/* teffi_waiting.ready of a process that awaits calls: have the signals arrived that it waits for?
- * That is each call's; with teff_await_any(), one. */
+/* teffi_waiting.ready of a process that awaits calls: have all signals arrived that it waits for?
+ * With teffi_await_any() it waits for one signal. */
 static bool is_done_waiting(teff_process *p, teffi_waiting *w)
 {
     const teff_ctx *ctx = w->arg;

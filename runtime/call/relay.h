@@ -2,9 +2,9 @@
  * Way:     teff_cancel_fire -> [relay] ===> node/deliver -> [relay] ===> the next node
  *          route, an activation's start, teff_ctx_check -> [relay]: is the request cancelled?
  * Threads: any.
- * Model:   tests/model/cancel.pml: a request that is being sent meets its cancel
- *
- * A relay is the pending call of a request that this node forwards: it serves a client whose
+ * Model:   tests/model/cancel.pml: a request that is being sent meets its cancel */
+
+/* A relay is the pending call of a request that this node forwards: it serves a client whose
  * gateway this node is, or a silo with an outdated location cache. It ends with the response, the
  * link to the next node, its deadline, its origin, or its origin's cancel.
  *
@@ -31,7 +31,7 @@ _Atomic uint32_t *teffi_relays_of(teffi_home *home, uint64_t origin_node);
 
 /* teffi_relay_new - begin a relay for the call origin of origin_node.
  * in:   deadline_ns, as for teffi_call_new.
- * out:  *relay, on TEFF_OK only.
+ * out:  *relay, on TEFF_OK only; it is pending: any thread may end it, and its entry may be reused.
  * errs: TEFF_E_OVERLOADED: the origin node has used its share, or memory is out. TEFF_E_CANCELLED:
  *       the origin's cancel was kept here; this call has removed it. */
 TEFF_MUST_USE teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node,

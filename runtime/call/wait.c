@@ -185,7 +185,8 @@ static size_t count_done(teffi_wait *const *waits, size_t n)
     return done;
 }
 
-/* Changes the wait's word. out: false: unchanged, since the word is WAIT_DONE. */
+/* Changes the wait's word. out: false: unchanged, since the word is WAIT_DONE; or WAIT_AWAITED, if
+ * teffi_await got the wait twice. */
 static bool change_word(teffi_wait *wait, uint32_t from, uint32_t to)
 {
     /* acquire: pairs with signal_thread, if the word is WAIT_DONE; release: publishes asleep_for to
@@ -194,7 +195,8 @@ static bool change_word(teffi_wait *wait, uint32_t from, uint32_t to)
                                                    memory_order_acquire);
 }
 
-/* Sleeps until all n are signalled. asleep_for counts those that are not. */
+/* Sleeps until all n are signalled. asleep_for counts those that are not. A wait that is listed
+ * again counts as done the second time. */
 static void sleep_for_all(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     uint32_t done = 0;

@@ -15,13 +15,15 @@ typedef struct teffi_wait {
     _Atomic uint32_t word; /* thread: WAIT_NEW, WAIT_AWAITED or WAIT_DONE */
     bool done;             /* turn: set by teffi_wait_arrived */
     bool orphan;           /* turn: the context ended before the signal */
-    bool awaited;          /* turn: the fiber is suspended until this wait is done */
+    bool awaited;          /* turn: the fiber is suspended for this wait, maybe among others */
     /* Called after the signal, before the context continues, on the worker's or thread's own stack.
-     * For an orphan it frees the wait; if the group has ended, on the signalling thread. May be
-     * NULL. */
+     * For an orphan it frees the wait; if the group has ended, on the signalling thread. NULL only
+     * if the wait cannot become an orphan. A thread's is set to NULL after the call. */
     void (*arrive)(struct teffi_wait *wait);
 } teffi_wait;
 
+/* teffi_wait_init - initialize a wait of ctx; before another thread can signal it. in: arrive, see
+ * teffi_wait. */
 void teffi_wait_init(teffi_wait *wait, struct teff_ctx *ctx, void (*arrive)(teffi_wait *wait));
 
 /* teffi_wait_signal - the event has happened. The wait may be gone when this returns. */
@@ -36,7 +38,9 @@ bool teffi_wait_done(const teffi_wait *wait);
 bool teffi_wait_arrived(teffi_item *item, struct teff_ctx **ctx);
 
 /* teffi_await - wait until all n are done. teffi_await_any - wait until at least one is; n >= 1.
- * runs: in a turn: suspends it; on a thread: blocks it. */
+ * in:   waits, all of ctx. On a thread, teffi_await_any must not get a wait twice.
+ * runs: in a turn: suspends it; on a thread: blocks it. A grain's turn that was suspended does not
+ *       return, but ends here, if it is doomed or the silo has no lease any more. */
 void teffi_await(struct teff_ctx *ctx, teffi_wait *const *waits, size_t n);
 void teffi_await_any(struct teff_ctx *ctx, teffi_wait *const *waits, size_t n);
 

@@ -60,7 +60,7 @@ teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, 
     teffi_node *node = ctx->node;
     uint64_t deadline = teffi_now(node->platform) + timeout_ms * 1000000ull;
     teffi_msg *msg = new_rpc_msg(ctx, to, slot, method, body);
-    teffi_call *call = msg ? teffi_ctx_call(ctx, deadline) : NULL;
+    teffi_call *call = msg ? teffi_ctx_call_new(ctx, deadline) : NULL;
     if (!call) {
         teffi_msg_free(msg);
         return NULL;

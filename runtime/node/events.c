@@ -115,7 +115,7 @@ static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
 static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *request)
 {
     teffi_node *node = arg;
-    teffi_call_sent_to(&node->home, request->call.slot, request->call.generation, to);
+    teffi_call_set_sent_to(&node->home, request->call.slot, request->call.generation, to);
 }
 
 /* Handles a message that did not reach the peer. Only a message to a grain is routed again. A

@@ -133,7 +133,7 @@ static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_even
 {
     const asked_pid asked = {to, event->tag};
     teffi_msg *msg = new_event_msg(ctx->node, TEFFI_MSG_REQUEST, to, event);
-    teffi_call *call = msg ? teffi_ctx_call(ctx, deadline_ns) : NULL;
+    teffi_call *call = msg ? teffi_ctx_call_new(ctx, deadline_ns) : NULL;
     if (!call) {
         teffi_msg_free(msg);
         return NULL;

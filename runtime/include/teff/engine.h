@@ -20,7 +20,8 @@ typedef struct teff_component teff_component; /* a component, for its own functi
 
 /* ---- data ------------------------------------------------------------------------------- */
 
-/* Constant; its address is its identity. Every function may be NULL and runs on the component. */
+/* Constant; its address is its identity. Every function may be NULL and runs on the component. An
+ * owner that is ended by force while others hold its data does not call fini. */
 typedef struct teff_data_type {
     const char *name;
     size_t size;
@@ -63,9 +64,10 @@ typedef struct teff_task_type {
     size_t size;
     /* data[i] is the data of needs[i], locked during the run. */
     void (*run)(teff_component *component, void *task, void *const *data);
-    /* Called once for each component that got the task: ran = 1, or 0 if the component ended
-     * before, or was evicted (teff_sched_options.waiting_max). For waking threads that wait for
-     * the task. Runs on a thread of the component's scheduler. May be NULL. */
+    /* Called once for each component that got the task by a broadcast or send: ran = 1; or 0: it
+     * did not run, since the component ended before, was evicted (teff_sched_options.waiting_max),
+     * does not use the task's data, or could not lock it. For waking threads that wait for the
+     * task. Runs on a thread of the component's scheduler. May be NULL. */
     void (*over)(void *task, int ran);
     uint32_t n_needs;
     teff_need needs[TEFF_NEEDS_MAX];
@@ -131,7 +133,7 @@ TEFF_API teff_ctx *teff_component_ctx(teff_component *component);
  * runs: inside any function of the component. */
 TEFF_API void *teff_component_data(teff_component *component, const teff_data_type *type);
 
-/* teff_component_run - run a task now, inside another task or inside run.
+/* teff_component_run - run a task now, inside another task or inside run; its over is not called.
  * in:   task, borrowed, may be changed by the run. lock, n needs to lock for the run; the caller
  *       must hold the locks of the task's other needs. lock = NULL, n = SIZE_MAX: lock all.
  * runs: inside the component; waits for the locks.
@@ -160,7 +162,8 @@ TEFF_API teff_err teff_component_unlock(teff_component *component);
 /* teff_component_wait - wait until is_true(arg) returns non-zero. is_true is called when any task
  * of the engine has ended, on teff_engine_notify, and every poll_ms.
  * in:   is_true and arg, borrowed until the return.
- * runs: inside the component; suspends a component with a fiber, otherwise blocks the thread.
+ * runs: inside the component; suspends a component with a fiber, otherwise blocks the worker's
+ *       stack (teff/process.h).
  * errs: TEFF_E_CANCELLED: the component is ending. */
 TEFF_API TEFF_MUST_USE teff_err teff_component_wait(teff_component *component,
                                                     int (*is_true)(void *arg), void *arg);
@@ -184,7 +187,7 @@ TEFF_API void teff_component_end(teff_component *component);
 
 typedef struct teff_engine_options { /* zeroed, except size = all defaults */
     size_t size;                     /* sizeof(teff_engine_options) */
-    uint32_t schedulers;             /* 0 = 1 */
+    uint32_t schedulers;             /* up to 256; 0 = 1 */
     uint32_t threads;                /* of each scheduler; 0 = 1 */
     const teff_sched_options *sched; /* of each scheduler; borrowed; NULL = all defaults */
     uint32_t queue_max; /* tasks queued at a scheduler, and at a component; 0 = 10,000 */
@@ -206,6 +209,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_engine_new(const teff_engine_options *opt,
 /* teff_engine_add - add a component. It gets every task of its types that is broadcast after the
  * return.
  * in:   scheduler, from 0; type, constant; user, borrowed until the component has ended.
+ * out:  *id, if not NULL.
  * runs: any thread, also inside components.
  * errs: TEFF_E_INVALID (no such scheduler; a run function without a fiber beside others; no tasks
  *       and no run), TEFF_E_CLOSED (ending), TEFF_E_NOMEM. */

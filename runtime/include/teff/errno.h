@@ -11,7 +11,7 @@ TEFF_BEGIN_C
 /* teff_errno - the address of the current thread's errno. A turn may continue on another thread
  * after a call, and compilers cache &errno over calls; they may not cache this function's result.
  * Other thread-local variables have the same problem: do not use one before and after a call.
- * out:  the address, valid until the turn next waits.
+ * out:  the address, valid until the turn's next call of teff, in which it may wait or yield.
  * runs: anywhere. */
 TEFF_API int *teff_errno(void);
 

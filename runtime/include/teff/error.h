@@ -32,7 +32,7 @@ typedef enum teff_err {
     TEFF_E_CANCELLED = 7, /* its silo or client was closed, or teff_cancel_fire; it may have run */
     TEFF_E_UNAVAILABLE = 8, /* no silo can take the call now (none, stopping, too many forwards) */
     TEFF_E_NOT_FOUND = 9,   /* no such grain type, method, row or process */
-    TEFF_E_UNIMPLEMENTED = 10, /* the method's slot in the grain type is NULL */
+    TEFF_E_UNIMPLEMENTED = 10, /* the method's slot is NULL, or the command has no handler */
     TEFF_E_TOO_LARGE = 11,     /* over a limit in bytes, depth or fields */
     TEFF_E_MALFORMED = 12,     /* bytes that do not decode, or a text that is not UTF-8 */
     TEFF_E_CONFLICT = 13,      /* the etag or version did not match; nothing was written */
@@ -42,7 +42,7 @@ typedef enum teff_err {
     TEFF_E_CLOSED = 16,   /* the object is closed or closing; nothing was done */
     TEFF_E_IO = 17,       /* the system or an engine reported an error; the text says which */
     TEFF_E_FAILED = 18,   /* a grain's method failed; the text is the grain's own */
-    TEFF_E_DEADLOCK = 19, /* the call would wait for itself */
+    TEFF_E_DEADLOCK = 19, /* the holder of the data waits for the caller: teff/engine.h */
     TEFF_E_VERSION = 20,  /* no silo hosts the caller's version of the grain type; it did not run */
     TEFF_E_ABORTED =
         21,             /* the transaction was rolled back, as another one or the loss of a silo was

@@ -33,7 +33,8 @@ typedef struct teff_join { /* zeroed = nothing forked */
 } teff_join;
 
 /* teff_fork - run fn(arg) in parallel with the code after the fork.
- * in:   join and arg, borrowed until teff_join_wait has returned.
+ * in:   join and arg, borrowed until teff_join_wait has returned. The turn or part must call it
+ *       before it ends.
  * runs: in a turn with a fiber (see teff_yield), and in a forked part. A part has the priority and
  *       the level of its turn, and its run time is charged to the turn at the join. Elsewhere, and
  *       without memory, fn is called directly. The turn may continue on another thread. fn may
@@ -48,7 +49,7 @@ TEFF_API void teff_fork(teff_join *join, teff_steal how, void (*fn)(void *arg), 
  * then. Other groups run on this worker meanwhile, but nothing else of the same grain or process.
  * join can be used again.
  * in:   join, the one passed to teff_fork.
- * runs: in the turn that forked. */
+ * runs: in the turn or part that forked, not in a blocking region (teff/sched.h). */
 TEFF_API void teff_join_wait(teff_join *join);
 
 TEFF_END_C

@@ -36,7 +36,8 @@ typedef struct teff_key {
 typedef struct teff_message_ops {
     const ProtobufCMessageDescriptor *desc;
     /* Deep copy into arena, including unknown fields. NULL: out of memory, over TEFF_DEPTH_MAX, or
-     * a required message is NULL. A NULL string or bytes field becomes "" or empty. */
+     * src, or a message in a list or in a required field, is NULL. A NULL string or bytes field
+     * becomes "" or empty. */
     ProtobufCMessage *(*copy)(teff_arena *arena, const ProtobufCMessage *src);
 } teff_message_ops;
 
@@ -66,7 +67,7 @@ typedef struct teff_method {
     const char *name; /* full: "words.Word.Add" */
     uint32_t id;      /* explicit, or hashed from the full name; never 0 */
     uint32_t flags;
-    uint32_t timeout_ms;         /* 0 = the cluster's default, 30 s */
+    uint32_t timeout_ms;         /* 0 = the default, 30 s */
     const teff_message_ops *in;  /* NULL for teff.Void */
     const teff_message_ops *out; /* NULL for teff.Void */
     /* Calls the user's method; in and out are NULL for teff.Void; *out is initialised. */
@@ -118,16 +119,17 @@ TEFF_API teff_grain_type *teff_grain_type_new(const teff_type_info *info, const 
 /* teff_ask - call a method of a grain and wait for its response.
  * in:   ctx, the caller. key, of type->key_kind, borrowed. in, borrowed, copied or packed before
  *       the return; NULL for teff.Void.
- * out:  *out, if not NULL and the method returns a message: valid until the turn ends, or
- *       teff_ctx_reset on a thread's context.
+ * out:  *out, if not NULL and the method returns a message: valid until the turn ends,
+ *       teff_ctx_forget or, on the context of a thread or process, teff_ctx_reset.
  * runs: suspends a turn (other requests enter only as admission allows), blocks a thread. From a
  *       turn, an idle grain of the same silo runs its method at once, inside the caller's turn,
  *       which cannot time out before the method waits or returns.
- * errs: TEFF_E_TIMEOUT, TEFF_E_UNREACHABLE (outcome unknown); TEFF_E_OVERLOADED,
- *       TEFF_E_UNAVAILABLE, TEFF_E_INVALID (not run); TEFF_E_TOO_LARGE, TEFF_E_MALFORMED (see
- *       teff/limits.h; of the request: not run; of the response: it ran);
- *       TEFF_E_NOT_FOUND, TEFF_E_UNIMPLEMENTED; TEFF_E_VERSION (not run); the method's own.
- *       teff_error(ctx) has the text.
+ * errs: TEFF_E_TIMEOUT, TEFF_E_UNREACHABLE, TEFF_E_CANCELLED (outcome unknown);
+ *       TEFF_E_OVERLOADED, TEFF_E_UNAVAILABLE, TEFF_E_INVALID, TEFF_E_REFUSED, TEFF_E_CLOSED (not
+ *       run); TEFF_E_TOO_LARGE, TEFF_E_MALFORMED (see teff/limits.h; of the request: not run; of
+ *       the response: it ran); TEFF_E_NOT_FOUND, TEFF_E_UNIMPLEMENTED; TEFF_E_VERSION (not run);
+ *       TEFF_E_NOMEM; the method's own; those of transactions (teff/grain.h). teff_error(ctx) has
+ *       the text.
  * from: Orleans GrainReference; ARCHITECTURE "The way of a call". */
 TEFF_API TEFF_MUST_USE teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type,
                                          const teff_key *key, const teff_method *method,
@@ -136,10 +138,13 @@ TEFF_API TEFF_MUST_USE teff_err teff_ask(teff_ctx *ctx, const teff_type_info *ty
 /* teff_ask_async - begin a call without waiting; then teff_await, teff_await_all or _any.
  * in:   as teff_ask. options, borrowed, copied; NULL: all defaults.
  * out:  *call: the pending call, or none on an error.
- * runs: as teff_ask, without waiting. From a turn and without options->cancel, the method may run
- *       inside this function until it waits or returns.
+ * runs: as teff_ask, without waiting; on a client's context it waits while no gateway can be
+ *       reached, at most until the deadline. From a turn and without options->cancel, the method
+ *       may run inside this function until it waits or returns.
  * errs: the call could not begin and did not run. TEFF_E_INVALID: also for options;
- *       TEFF_E_CANCELLED: options->cancel has fired. teff_error(ctx) has the text. */
+ *       TEFF_E_CANCELLED: options->cancel has fired; TEFF_E_TIMEOUT: the deadline of the turn's own
+ *       caller has passed; TEFF_E_CLOSED, TEFF_E_TOO_LARGE, TEFF_E_MALFORMED, TEFF_E_NOMEM.
+ *       teff_error(ctx) has the text. */
 TEFF_API TEFF_MUST_USE teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type,
                                                const teff_key *key, const teff_method *method,
                                                const ProtobufCMessage *in,
@@ -149,7 +154,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_ask_async(teff_ctx *ctx, const teff_type_in
  * in:   as teff_ask.
  * runs: as teff_ask_async.
  * errs: the message was not sent: TEFF_E_INVALID, TEFF_E_TOO_LARGE, TEFF_E_MALFORMED,
- *       TEFF_E_OVERLOADED, TEFF_E_UNAVAILABLE. */
+ *       TEFF_E_OVERLOADED, TEFF_E_UNAVAILABLE, TEFF_E_CLOSED, TEFF_E_NOMEM. */
 TEFF_API TEFF_MUST_USE teff_err teff_send(teff_ctx *ctx, const teff_type_info *type,
                                           const teff_key *key, const teff_method *method,
                                           const ProtobufCMessage *in);
@@ -166,9 +171,10 @@ TEFF_API TEFF_MUST_USE teff_err teff_await(teff_ctx *ctx, teff_call call, Protob
 /* teff_state_save - write the running activation's whole state to the store, including unsaved
  * changes of other turns. Unknown fields, written by a newer version of the message, are kept.
  * in:   ctx, of the turn.
- * runs: in a turn of a type with state; suspends it. In the turn of a call with an idempotency key
- *       only checks the state: see teff_call_options.once.
- * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED (see the limits; the text names the field), TEFF_E_IO,
+ * runs: in a turn of a type with state; suspends it. In a transaction, and in the turn of a call
+ *       with an idempotency key, it only checks the state: see teff_call_options.once.
+ * errs: TEFF_E_INVALID: not in such a turn.
+ *       TEFF_E_TOO_LARGE, TEFF_E_MALFORMED (see the limits; the text names the field), TEFF_E_IO,
  *       TEFF_E_OVERLOADED, TEFF_E_NOMEM, TEFF_E_CLOSED: nothing was written. The state in memory
  *       keeps all changes, and the next successful save, in any turn or in on_deactivate, writes
  *       them. A method that does not want that must undo its change before it returns the error.

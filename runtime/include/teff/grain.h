@@ -45,21 +45,22 @@ TEFF_API teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* teff_alloc, teff_strdup - memory of this turn: zeroed; freed when the method has returned and
- * its response was copied (on a thread's context: at teff_ctx_reset).
+ * its response was copied (on the context of a thread or process: at teff_ctx_reset).
  * in:   n, bytes. s, borrowed, copied.
  * out:  never NULL. Over TEFF_TURN_MEMORY_MAX, or when the system is out of memory, the turn ends
  *       at once: the method does not return, nothing is unwound (its locks and C++ objects are not
  *       released), and its caller gets TEFF_E_NOMEM. Forked parts are waited for. If the grain has
  *       state, its activation ends too, because the state may be half changed: its other turns end
- *       in the same way, on_deactivate is not called, and the next call loads the saved state. On a
- *       thread's context the process aborts, after it has tried again for a second.
+ *       in the same way, on_deactivate is not called, and the next call loads the saved state. The
+ *       context of a thread or process has no limit; when the system is out of memory, the function
+ *       tries again for a second, then the program aborts.
  * runs: in ctx's turn or thread. */
 TEFF_API void *teff_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
 
-/* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, a call's deadline is never
- * later than the deadline of the turn's own caller; after that deadline a call ends at once as
- * TEFF_E_TIMEOUT and does not run. The turn of a one-way message inherits no deadline.
+/* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, a call's deadline is at most
+ * that of the turn's own caller (rounded up, by less than 2 ms); after that deadline a call ends at
+ * once as TEFF_E_TIMEOUT and does not run. The turn of a one-way message inherits no deadline.
  * in:   ms, up to 12 days; 0 = each method's own timeout (30 s unless its option says so).
  * runs: in ctx's turn or thread. */
 TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
@@ -72,7 +73,7 @@ TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
  *       thread. Does not wait.
  * errs: TEFF_E_TIMEOUT: the deadline has passed. TEFF_E_CANCELLED: the caller, of any silo or a
  *       client, has cancelled its call (teff_cancel_fire); or one of the same silo has dropped it
- *       (teff_drop); or the turn ends with its grain (see teff_alloc). */
+ *       (teff_drop) or has ended; or the turn ends with its grain (see teff_alloc). */
 TEFF_API TEFF_MUST_USE teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms);
 
 /* teff_post - queue a closure, fn(arg), without waiting for it.
@@ -94,7 +95,8 @@ TEFF_API TEFF_MUST_USE teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), 
  * in:   mark, of this context, in this turn and since its last reset. forget makes marks that were
  *       taken after this one invalid.
  * out:  mark: a value, the position of ctx's memory and calls now.
- * runs: in ctx's turn or thread. forget abandons pending calls that began after the mark. */
+ * runs: in ctx's turn or thread. forget abandons pending calls that began after the mark, except
+ *       those of a transaction, which stay until the turn ends. */
 typedef struct teff_mark {
     void *at[3];
     size_t used;
@@ -225,7 +227,8 @@ TEFF_API bool teff_call_ended(const teff_ctx *ctx, teff_call call);
  * runs: on ctx's thread. Requests of the thread are written within two milliseconds. */
 TEFF_API int teff_ctx_fd(teff_ctx *ctx);
 
-/* teff_cancel_new - an object that ends all calls begun with it (teff_call_options).
+/* teff_cancel_new - an object that ends all calls begun with it (teff_call_options). After a silo
+ * or client of these calls was freed, it may only be freed: not fired, nor passed to another call.
  * out:  owned; NULL: out of memory.
  * runs: any thread. */
 TEFF_API teff_cancel *teff_cancel_new(void);
@@ -237,7 +240,7 @@ TEFF_API teff_cancel *teff_cancel_new(void);
  * running turn sees the cancel by teff_ctx_check; it is not stopped, nor are its own calls
  * cancelled, and its response is dropped. A cancel may come too late, or get lost as any message:
  * then the request runs. A cancel does not stop a request to a process (teff_pid_ask_async).
- * in:   cancel. The silos and clients of its calls must not have been freed.
+ * in:   cancel, see teff_cancel_new.
  * runs: any thread, also a turn's. Does not wait. */
 TEFF_API void teff_cancel_fire(teff_cancel *cancel);
 
@@ -259,7 +262,8 @@ TEFF_API void teff_drop(teff_ctx *ctx, teff_call *call);
  * overlap all the time, new turns are delayed for that, by at most a second.
  * in:   s, NULL: as "".
  * out:  never NULL. Over TEFF_STATE_MEMORY_MAX the turn ends, as described at teff_alloc.
- * runs: in a turn of a type with state; another turn ends with TEFF_E_INVALID. */
+ * runs: in a turn of a type with state; another turn of a grain ends with TEFF_E_INVALID. On the
+ *       context of a thread or process the program aborts. */
 TEFF_API void *teff_state_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_state_strdup(teff_ctx *ctx, const char *s);
 

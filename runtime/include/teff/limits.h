@@ -8,7 +8,8 @@
 /* Limits of each request and each response, wherever the grain is; checked where the message is
  * sent. Over a limit: TEFF_E_TOO_LARGE. Elements of a packed list are not counted as fields, only
  * by their bytes. A text that is not UTF-8, or a NULL message in a list or a required field:
- * TEFF_E_MALFORMED. teff_error() names the field, the size and the limit. */
+ * TEFF_E_MALFORMED. teff_error() names the field, the size and the limit. A type's option
+ * max_message_bytes may be less than TEFF_MESSAGE_MAX, and is its limit then. */
 #define TEFF_MESSAGE_MAX (1024 * 1024) /* bytes, packed, without key and frame header */
 #define TEFF_FIELDS_MAX 100000         /* values, including those of nested messages */
 #define TEFF_DEPTH_MAX 32              /* levels of nested messages, including the outermost */

@@ -31,10 +31,10 @@ TEFF_BEGIN_C
  * errs: the process's own error, its text in teff_error(ctx). TEFF_E_NOT_FOUND: there never was
  *       such a process; TEFF_E_CLOSED: it ended before it took the request; TEFF_E_OVERLOADED: its
  *       mailbox is full; TEFF_E_TIMEOUT: no response before the deadline (teff_ctx_timeout, the
- *       turn's own deadline; 30 s); TEFF_E_UNREACHABLE: the link to its silo broke; after the
- *       last two the process may have got the request. TEFF_E_UNAVAILABLE: its silo is not
- *       connected, or has no processes; TEFF_E_TOO_LARGE, TEFF_E_NOMEM. TEFF_E_INVALID: a client's
- *       context. */
+ *       turn's own deadline; 30 s); TEFF_E_UNREACHABLE: the link to its silo broke;
+ *       TEFF_E_CANCELLED: the silo of ctx closes; after the last three the process may have got the
+ *       request. TEFF_E_UNAVAILABLE: its silo is not connected, or has no processes;
+ *       TEFF_E_TOO_LARGE, TEFF_E_NOMEM. TEFF_E_INVALID: a client's context. */
 TEFF_API TEFF_MUST_USE teff_err teff_pid_ask(teff_ctx *ctx, teff_pid to, uint64_t tag,
                                              const void *data, size_t len, teff_event *response);
 
@@ -42,7 +42,9 @@ TEFF_API TEFF_MUST_USE teff_err teff_pid_ask(teff_ctx *ctx, teff_pid to, uint64_
  * in:   options, timeout and cancel; NULL: none.
  * out:  *call, for teff_pid_ask_await, teff_await_any, teff_await_all, teff_drop.
  * runs: in ctx's turn, process or thread.
- * errs: TEFF_E_NOMEM, TEFF_E_CANCELLED, TEFF_E_INVALID, TEFF_E_CLOSED: *call is none. */
+ * errs: TEFF_E_NOMEM; TEFF_E_CANCELLED: cancel has fired; TEFF_E_INVALID: also for options;
+ *       TEFF_E_NOT_FOUND: to names no process of a silo; TEFF_E_TIMEOUT: the deadline of the turn's
+ *       own caller has passed; TEFF_E_CLOSED: the silo is closed. *call is none. */
 TEFF_API TEFF_MUST_USE teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag,
                                                    const void *data, size_t len,
                                                    const teff_call_options *options,

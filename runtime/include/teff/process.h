@@ -92,11 +92,13 @@ typedef struct teff_process_ops {
     teff_err (*init)(void *self, teff_process *me, const char *method, const void *input,
                      size_t len);
     /* Handle n events, oldest first: completions, timers and cancel before messages. Called once
-     * with n = 0 after init, later only with events or after teff_step_continue.
+     * after init, with n = 0 if no event is there; later only with events, or after
+     * teff_step_continue.
      * out:  an error ends the process. Without a decision: teff_step_block if commands were issued,
      *       else teff_step_idle. events and their data are valid until the return. */
     teff_err (*step)(void *self, const teff_event *events, size_t n, teff_step *out);
-    /* Called last, exactly once, however the process ends. NULL: nothing to release. */
+    /* Called last, exactly once, however the process ends. It must not wait. NULL: nothing to
+     * release. */
     void (*close)(void *self);
     /* If not NULL: called once instead of step; the process ends when it returns. */
     teff_err (*run)(void *self, teff_process *me);
@@ -105,7 +107,7 @@ typedef struct teff_process_ops {
 /* ---- decisions of a step; the last one counts ------------------------------------------- */
 
 /* teff_step_done - end the process. Pending commands are abandoned.
- * teff_step_continue - step again without an event, after other READY groups have run.
+ * teff_step_continue - step again, also without an event, after other READY groups have run.
  * teff_step_block - wait for a completion, a timer or a cancel; messages stay in the mailbox. If no
  * command or timer is pending: as teff_step_idle.
  * teff_step_idle - wait for any event.
@@ -128,7 +130,7 @@ TEFF_API teff_err teff_step_idle(teff_step *out);
 TEFF_API teff_err teff_step_upgrade(teff_step *out, const teff_process_ops *ops, void *self,
                                     const char *method, const void *input, size_t len);
 
-/* teff_step_command - issue a command; its handler is called after the step has returned.
+/* teff_step_command - issue a command; its handler is called after the step has returned TEFF_OK.
  * in:   command, a number with a handler in the system; tag, returned with the completion; data,
  *       copied.
  * runs: inside the step.
@@ -255,8 +257,9 @@ typedef struct teff_process_options { /* zeroed, except size = all defaults */
  * in:   opt and opt->sched, borrowed, copied; NULL = all defaults.
  * out:  *system, owned; NULL on an error.
  * runs: a thread outside.
- * errs: TEFF_E_NOMEM, TEFF_E_IO (a thread could not start), TEFF_E_INVALID (a limit is too high; a
- *       size is not set, or a member is set that this library does not have: the log names it). */
+ * errs: TEFF_E_NOMEM, TEFF_E_IO (a thread could not start), TEFF_E_INVALID (an option is out of
+ *       range; a size is not set, or a member is set that this library does not have: the log names
+ *       it). */
 TEFF_API TEFF_MUST_USE teff_err teff_process_system_new(const teff_process_options *opt,
                                                         teff_process_system **system);
 
@@ -315,8 +318,8 @@ TEFF_API teff_err teff_process_cancel(teff_process_system *system, teff_pid pid)
 
 /* teff_pid_respond - respond to a request, once; a second response, or one after the deadline, is
  * dropped. A request that its process does not respond to ends at its deadline, even if the process
- * ends in the step that got it. A request that is still queued when
- * the process ends gets TEFF_E_CLOSED.
+ * ends in the step that got it. A request that is still queued when the process ends gets
+ * TEFF_E_CLOSED.
  * in:   system, of the process. request, its from and call: a copy may be kept. err, TEFF_OK or the
  *       request's error; data, copied: the response's, or with err its text (UTF-8, cut at 511
  *       bytes).

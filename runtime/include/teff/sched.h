@@ -59,17 +59,17 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
     /* Maximum number of threads, including those in blocking calls: 2 to 10,000; 0 = 10,000. At the
      * limit READY groups wait until a blocking call returns, and the log says so. Turns that run
      * long outside of blocking calls get at most about twice as many threads as workers. Unused
-     * threads end after 10 s. */
+     * threads end after 10 s. If set, at least workers_max and the number of workers. */
     uint32_t threads_max;
     /* Maximum number of stacks of turns and processes that run or wait: 64 to 1,000,000; 0 =
      * 32,768. Each takes stack_bytes of address space and as much memory as its turn has touched.
      * Over it calls fail with TEFF_E_OVERLOADED. The tasks that keep a silo in its cluster have
      * stacks of their own. */
     uint32_t stacks_max;
-    /* Maximum number of workers after a change at run time: up to 1,024; 0 = the number at the
-     * start. */
+    /* Maximum number of workers after a change at run time: from the number at the start to 1,024;
+     * 0 = the number at the start. */
     uint32_t workers_max;
-    teff_sched_policy policy;
+    teff_sched_policy policy; /* options that name another policy must be 0 */
     /* Multilevel: the run time from which a group is in level 1 and in level 2, in microseconds,
      * rising, up to 1,000,000; 0 = 5,000 and 100,000. A group's run time is halved every 10 s. */
     uint32_t level_us[TEFF_SCHED_LEVELS - 1];
@@ -86,7 +86,7 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
     uint32_t delay_warn_ms; /* a work item was queued longer than this: up to a day; 0 = 10 s */
     uint32_t queue_warn;    /* one group has more queued work items than this; 0 = never */
     /* After this run time a turn yields at its next call of teff, if other groups are READY: 1 to
-     * 1,000 ms, rounded up to 2.5 ms; 0 = 10. */
+     * 1,000 ms, rounded up to a multiple of 2.5 ms; 0 = 10. */
     uint32_t slice_ms;
     /* How many times a group that becomes READY while it runs is run again in place, before it is
      * queued behind the others: up to 1,000; 0 = 5. */
@@ -151,7 +151,8 @@ TEFF_API void teff_preemptible_end(teff_preemptible region);
 
 /* teff_blocking_begin, teff_blocking_end - call them around a call that blocks the thread: a system
  * call, a driver, a lock that is held for long. Another thread takes over the processor as soon as
- * a group is READY; end waits until this thread has a processor again. They nest.
+ * a group is READY; end waits until the turn has a processor again. A turn with a fiber may then
+ * continue on another thread, as after teff_yield. They nest.
  * runs: in a turn of a grain, process or engine; elsewhere they do nothing. If the turn ends
  *       between them, or calls a function of teff that waits, the process aborts with a line that
  *       names the turn. The monitor notices a turn that blocks without them after 10 ms. */

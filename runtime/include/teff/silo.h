@@ -1,6 +1,7 @@
 /* silo.h - silos, which host grains, and clients, which call grains from other programs.
  * Way:     main -> [silo | client] -> grains/silo -> everything else
- * Threads: any thread may use a silo or client; a context belongs to one thread.
+ * Threads: any thread may use a silo or client; a context belongs to one thread. New, host, start,
+ *          stop and free of one silo: one call at a time.
  * Forks:   a child of fork() must not use or free silos and clients of its parent. It may make its
  *          own only if the parent had made none; otherwise it may only call exec or _exit. */
 #pragma once
@@ -51,12 +52,13 @@ typedef struct teff_client_call {
 typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     size_t size;                   /* sizeof(teff_silo_options) */
     const char *cluster;           /* cluster id, 1..64 of [A-Za-z0-9._-]; NULL = "dev" */
-    /* "host:port", "[v6]:port", port 0 = any; or "unix:/path"; NULL = "127.0.0.1:0" */
+    /* "host:port", "[v6]:port", port 0 = any; or "unix:/path"; NULL = "127.0.0.1:0". With an
+     * address of all interfaces (0.0.0.0, [::]), advertise must be set. */
     const char *listen;
     const char *advertise; /* how others reach it; NULL = the bound listen address */
     /* "memory", "sqlite:FILE", "postgres:DATABASE", "redis:HOST:PORT[/NAME][?OPTIONS]",
-     * "etcd://HOST:PORT[,HOST:PORT..][/NAME][?OPTIONS]", options as in README; NULL = "memory"
-     * (with seeds: the seed's) */
+     * "etcd://HOST:PORT[,HOST:PORT..][/NAME][?OPTIONS]", options as in README; NULL = "memory".
+     * With seeds it must be NULL: the seed's store is used. */
     const char *store;
     const char *seeds[TEFF_SEEDS_MAX]; /* addresses of running silos, NULL-ended; may be empty */
     uint32_t workers;                  /* worker threads; 0 = one per core that
@@ -73,11 +75,11 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * but shorter pauses and outages of the store end a silo. */
     uint32_t lease_ms;
     /* Called once, on a thread of the silo, when the silo has lost its lease: it could not reach
-     * its store for too long, or the cluster has declared it dead. It answers and saves nothing any
-     * more; silos and clients lose their connections. lost must not block or call the silo. The
-     * program then calls teff_silo_stop (which in this case does not leave the cluster), frees its
-     * contexts, and may call teff_silo_start to come back as a new incarnation. NULL: none.
-     * teff_silo_main and teff_silo_run do all this by themselves. */
+     * its store for too long, or the cluster has declared it dead. It sends no responses and saves
+     * nothing any more; silos and clients lose their connections. lost must not block or call the
+     * silo. The program then calls teff_silo_stop (which in this case does not leave the cluster),
+     * frees its contexts, and may call teff_silo_start to come back as a new incarnation. NULL:
+     * none. teff_silo_main and teff_silo_run do all this by themselves. */
     void (*lost)(void *lost_arg, const char *why);
     void *lost_arg;
     /* Limits in bytes. Over one of them a call fails with TEFF_E_OVERLOADED at once; responses are
@@ -89,8 +91,8 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * there is a client, and listen's address accepts silos only. Without it, listen's address
      * accepts both, and a peer is what it says it is: SECURITY.md. */
     const char *gateway;
-    /* PEM file: the CA of clients' certificates; with gateway and TLS. It must not sign silos'
-     * certificates, nor tls_ca clients'. Clients trust tls_ca. */
+    /* PEM file: the CA of clients' certificates; must be set with gateway and TLS, and only then.
+     * It must not sign silos' certificates, nor tls_ca clients'. Clients trust tls_ca. */
     const char *tls_client_ca;
     /* Files with secrets of 16 to 1024 bytes, read at each start; NULL = none. Only peers that
      * prove in the handshake that they know the secret are accepted. client_secret_file is for
@@ -110,30 +112,32 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
  * in:   opt, its strings and sched, borrowed, copied; NULL = all defaults.
  * out:  *silo; on an error NULL, and text (of TEFF_TEXT_MAX bytes, may be NULL) names the option.
  * runs: any thread.
- * errs: TEFF_E_INVALID, TEFF_E_NOMEM, TEFF_E_IO. */
+ * errs: TEFF_E_INVALID, TEFF_E_NOMEM. */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_new(const teff_silo_options *opt, teff_silo **silo,
                                               char *text);
 
 /* teff_silo_host - host a grain type. Before teff_silo_start. On an error the log says why.
  * in:   type, owned by the silo on success.
- * runs: any thread.
- * errs: TEFF_E_EXISTS (same name, or another name with the same id), TEFF_E_INVALID, TEFF_E_NOMEM
- *       (memory was out when the type was made). */
+ * runs: any thread; one call at a time.
+ * errs: TEFF_E_EXISTS (same name, or another name with the same id), TEFF_E_INVALID (NULL, the silo
+ *       was started, too many types), TEFF_E_NOMEM (memory was out when the type was made). */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_host(teff_silo *silo, teff_grain_type *type);
 
 /* teff_silo_start - listen, join the cluster, serve. Blocks the thread until the silo is active.
  * in:   silo, new or stopped, without contexts; one that was stopped comes back at the same
  *       address as a new incarnation. text, as in teff_silo_new.
  * runs: a thread outside.
- * errs: TEFF_E_IO (address in use, store), TEFF_E_REFUSED, TEFF_E_TIMEOUT; it may be tried again.
- *       TEFF_E_INVALID (it runs already), TEFF_E_NOMEM. text says why. */
+ * errs: TEFF_E_IO (address in use, store), TEFF_E_UNREACHABLE (the seeds), TEFF_E_REFUSED,
+ *       TEFF_E_TIMEOUT; other errors of the store; it may be tried again. TEFF_E_INVALID (it runs
+ *       already; a file with a certificate or secret), TEFF_E_NOMEM. text says why. */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_start(teff_silo *silo, char *text);
 
 /* teff_silo_stop - leave the cluster cleanly: grains move to other silos, pending calls end, then
  * the silo closes. A second stop does nothing.
  * in:   timeout_ms, after which calls and grains that are left are dropped; 0 = 30 s.
  * runs: a thread outside; blocks it. Called in a turn of the same silo it aborts the process.
- * errs: only TEFF_E_TIMEOUT: calls or grains were dropped; always if the lease is lost. */
+ * errs: only TEFF_E_TIMEOUT: calls or grains were dropped, processes or components were forced to
+ *       end, or the table of silos could not be written; always if the lease is lost. */
 TEFF_API teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms);
 
 /* teff_silo_free - free a silo; stop it first if it runs.
@@ -185,7 +189,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_engine(teff_silo *silo, const teff_eng
 /* teff_silo_members - the number of silos in this silo's view of the cluster, including itself.
  * in:   silo, borrowed.
  * out:  0: the silo does not serve.
- * runs: any thread. */
+ * runs: any thread, but not concurrently with teff_silo_start. */
 TEFF_API uint32_t teff_silo_members(const teff_silo *silo);
 
 /* teff_silo_scale - change the number of workers.
@@ -202,7 +206,7 @@ TEFF_API size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all,
 
 /* teff_silo_dump - as teff_process_system_dump, with pending calls, the grains with the longest
  * queues, the silo's processes, its engines and their components.
- * in, runs: as teff_process_system_dump. */
+ * in, runs: as teff_process_system_dump, but not concurrently with teff_silo_start. */
 TEFF_API void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg);
 
 /* teff_silo_main - a whole silo program: options, start, wait for SIGTERM or SIGINT, clean leave.
@@ -273,9 +277,10 @@ typedef struct teff_client_options { /* zeroed, except size and gateways = all d
  * grains.
  * in:   opt and its strings, borrowed, copied. text, of TEFF_TEXT_MAX bytes, may be NULL.
  * out:  *client, owned; on an error NULL, and text says why.
- * runs: a thread outside; blocks it until one gateway has accepted or all have refused, at most 10
- *       s. The others are connected later, and again when they break.
- * errs: TEFF_E_INVALID, TEFF_E_UNREACHABLE, TEFF_E_REFUSED, TEFF_E_NOMEM. */
+ * runs: a thread outside; blocks it until one gateway has accepted or all have refused. They are
+ *       dialled one after another, each for at most 10 s. The others are connected later, and again
+ *       when they break.
+ * errs: TEFF_E_INVALID, TEFF_E_UNREACHABLE, TEFF_E_REFUSED, TEFF_E_NOMEM, TEFF_E_IO (no thread). */
 TEFF_API TEFF_MUST_USE teff_err teff_client_connect(const teff_client_options *opt,
                                                     teff_client **client, char *text);
 

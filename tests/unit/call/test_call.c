@@ -36,7 +36,7 @@ static uint64_t in_ms(uint64_t ms)
 
 static teffi_call *pending(uint64_t ms)
 {
-    teffi_call *call = teffi_ctx_call(ctx, in_ms(ms));
+    teffi_call *call = teffi_ctx_call_new(ctx, in_ms(ms));
     assert_non_null(call);
     return call;
 }
@@ -141,7 +141,7 @@ static void time_ends_a_call_and_a_late_response_finds_nobody(void **state)
 
 static void a_deadline_in_the_past_ends_it_at_once(void **state)
 {
-    teffi_call *a = teffi_ctx_call(ctx, 1);
+    teffi_call *a = teffi_ctx_call_new(ctx, 1);
     lab_fails(ctx, end_of(a), TEFF_E_TIMEOUT);
 }
 
@@ -149,13 +149,13 @@ static void a_lost_link_ends_what_went_over_it(void **state)
 {
     teffi_node_id one = {11, 1}, two = {22, 1}, one_again = {11, 2};
     teffi_call *a = pending(60000), *b = pending(60000), *c = pending(60000), *d = pending(60000);
-    teffi_call_sent_to(&node->home, a->slot, a->generation, one);
-    teffi_call_sent_to(&node->home, b->slot, b->generation, two);
-    teffi_call_sent_to(&node->home, d->slot, d->generation, one_again);
+    teffi_call_set_sent_to(&node->home, a->slot, a->generation, one);
+    teffi_call_set_sent_to(&node->home, b->slot, b->generation, two);
+    teffi_call_set_sent_to(&node->home, d->slot, d->generation, one_again);
     assert_null(teffi_calls_lose(&node->home, one));
     lab_fails(ctx, end_of(a), TEFF_E_UNREACHABLE);
     assert_true(lab_pending(b) && lab_pending(c) && lab_pending(d));
-    teffi_call_sent_to(&node->home, b->slot, b->generation, one); /* forwarded */
+    teffi_call_set_sent_to(&node->home, b->slot, b->generation, one); /* forwarded */
     assert_null(teffi_calls_lose(&node->home, two));
     assert_true(lab_pending(b));
     assert_null(teffi_calls_lose(&node->home, one));
@@ -234,7 +234,7 @@ static void *ask_shortly(void *arg)
     racer *r = arg;
     teff_ctx *own = teffi_ctx_new(&node->home);
     for (int i = 0; i < 3000; i++) {
-        teffi_call *call = teffi_ctx_call(own, in_ms((uint64_t)i % 3));
+        teffi_call *call = teffi_ctx_call_new(own, in_ms((uint64_t)i % 3));
         if (i % 2)
             respond(call->slot, call->generation, TEFF_OK);
         teff_err err = teffi_ctx_await_call(own, call, NULL);

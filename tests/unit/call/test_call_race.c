@@ -65,14 +65,14 @@ static void call_once(party *p, teff_ctx *ctx)
 {
     static const uint64_t us[] = {0, 500, 1000, 2000, 60000000};
     uint64_t deadline_ns = teffi_now(node->platform) + us[draw(p, 5)] * 1000;
-    teffi_call *call = teffi_ctx_call(ctx, deadline_ns);
+    teffi_call *call = teffi_ctx_call_new(ctx, deadline_ns);
     if (!call) {
         p->wrong = "no memory";
         return;
     }
     teffi_node_id to = peers[draw(p, 2)];
     ring[draw(p, RING)] = (uint64_t)call->slot << 32 | call->generation;
-    teffi_call_sent_to(&node->home, call->slot, call->generation, to);
+    teffi_call_set_sent_to(&node->home, call->slot, call->generation, to);
     uint64_t how = draw(p, 8);
     if (how == 0) {
         seen[GIVEN_UP]++;
@@ -131,7 +131,8 @@ static void *losing(void *arg)
     party *p = arg;
     while (!stop) {
         uint64_t use = ring[draw(p, RING)];
-        teffi_call_sent_to(&node->home, (uint32_t)(use >> 32), (uint32_t)use, peers[draw(p, 2)]);
+        teffi_call_set_sent_to(&node->home, (uint32_t)(use >> 32), (uint32_t)use,
+                               peers[draw(p, 2)]);
         if (draw(p, 64) == 0)
             assert_null(teffi_calls_lose(&node->home, peers[draw(p, 2)]));
     }

@@ -28,7 +28,7 @@ static int teardown(void **state)
 static teffi_call *watched_call(void)
 {
     uint64_t now_ns = teffi_now(node->platform);
-    teffi_call *call = teffi_ctx_call(ctx, now_ns + 600 * 1000000000ull);
+    teffi_call *call = teffi_ctx_call_new(ctx, now_ns + 600 * 1000000000ull);
     assert_non_null(call);
     teffi_cancel_add(cancel, call);
     return call;

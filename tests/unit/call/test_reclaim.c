@@ -74,7 +74,7 @@ typedef struct use {
 
 static teffi_call *call_new(void)
 {
-    teffi_call *call = teffi_ctx_call(ctx, UINT64_MAX);
+    teffi_call *call = teffi_ctx_call_new(ctx, UINT64_MAX);
     assert_non_null(call);
     return call;
 }
@@ -142,7 +142,7 @@ static void nobody_is_found(const use *late, int n)
 {
     for (int i = 0; i < n; i++) {
         respond(late[i]);
-        teffi_call_sent_to(&home, late[i].slot, late[i].generation, peer);
+        teffi_call_set_sent_to(&home, late[i].slot, late[i].generation, peer);
     }
     assert_null(teffi_calls_lose(&home, peer));
 }
@@ -175,8 +175,8 @@ static void calls_in_use_keep_their_blocks_and_are_found(void **state)
     use kept[KEPT];
     teff_ctx *passing = teffi_ctx_new(&home);
     for (int i = 0; i < PEAK; i++) {
-        teffi_call *call = i % EVERY ? teffi_ctx_call(passing, UINT64_MAX) : call_new();
-        teffi_call_sent_to(&home, call->slot, call->generation, peer);
+        teffi_call *call = i % EVERY ? teffi_ctx_call_new(passing, UINT64_MAX) : call_new();
+        teffi_call_set_sent_to(&home, call->slot, call->generation, peer);
         if (i % EVERY == 0)
             kept[i / EVERY] = use_of(call);
     }
@@ -187,7 +187,7 @@ static void calls_in_use_keep_their_blocks_and_are_found(void **state)
     for (int i = 0; i < KEPT / 2; i++)
         respond(kept[i]);
     assert_int_equal(teffi_calls_pending(&home), KEPT - KEPT / 2);
-    assert_true(teffi_calls_sent_to(&home, peer));
+    assert_true(teffi_calls_any_sent_to(&home, peer));
     assert_null(teffi_calls_lose(&home, peer));
     assert_int_equal(teffi_calls_pending(&home), 0);
     teff_ctx_reset(ctx);
@@ -273,7 +273,7 @@ static void *calling(void *arg)
     static _Thread_local teffi_call *calls[BATCH];
     for (int batch = 0; batch < BATCHES || !went; batch++) {
         for (int i = 0; i < BATCH; i++)
-            if (!(calls[i] = teffi_ctx_call(own, UINT64_MAX)))
+            if (!(calls[i] = teffi_ctx_call_new(own, UINT64_MAX)))
                 abort();
         end_batch(own, calls, &rng);
         teff_ctx_reset(own);
@@ -291,7 +291,7 @@ static void *coming_late(void *arg)
     while (running > 0) {
         uint64_t of = ring[draw(&rng, RING)];
         respond((use){(uint32_t)(of >> 32), (uint32_t)of});
-        teffi_call_sent_to(&home, (uint32_t)(of >> 32), (uint32_t)of, peer);
+        teffi_call_set_sent_to(&home, (uint32_t)(of >> 32), (uint32_t)of, peer);
         if (draw(&rng, 256) == 0)
             (void)teffi_calls_pending(&home);
     }

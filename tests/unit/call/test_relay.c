@@ -246,7 +246,7 @@ static void calls_with_one_id_are_cancelled_one_by_one(void **state)
 
 static teffi_call *call_a_grain(teffi_msg **request)
 {
-    teffi_call *call = teffi_ctx_call(ctx, in_ms(600000));
+    teffi_call *call = teffi_ctx_call_new(ctx, in_ms(600000));
     assert_non_null(call);
     teffi_call_expect(call, NULL, TEFFI_CALL_HAS_ASKED);
     call->sent_to = 0;
@@ -279,7 +279,7 @@ static void of_a_request_that_was_sent_nothing_is_kept(void **state)
     teffi_call *call = call_a_grain(&msg);
     assert_true(teffi_cancel_sign(&node->home, msg, silo));
     assert_true(msg->call.cookie == teffi_call_cookie(&node->home, call->slot, call->generation));
-    teffi_call_sent_to(&node->home, call->slot, call->generation, silo);
+    teffi_call_set_sent_to(&node->home, call->slot, call->generation, silo);
     fire(call);
     assert_int_equal(kept(), 0);
     teffi_msg_free(msg);

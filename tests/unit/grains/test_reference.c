@@ -51,7 +51,7 @@ static teff_err take(teffi_net *net, teffi_node_id to, teffi_msg *msg)
         respond_to(msg);
         return TEFF_OK;
     }
-    teffi_call_sent_to(&node.home, msg->call.slot, msg->call.generation, to);
+    teffi_call_set_sent_to(&node.home, msg->call.slot, msg->call.generation, to);
     teffi_msg_free(msg);
     teffi_node_pass_relays(&node, teffi_calls_lose(&node.home, to));
     return TEFF_OK;

@@ -234,7 +234,7 @@ static void a_process_is_refused_to_clients_and_found_on_its_own_silo_only(void 
 static void a_response_ends_its_call_and_a_second_one_is_dropped(void **state)
 {
     teff_ctx *ctx = teffi_ctx_new(&node.home);
-    teffi_call *call = teffi_ctx_call(ctx, UINT64_MAX);
+    teffi_call *call = teffi_ctx_call_new(ctx, UINT64_MAX);
     for (int i = 0; i < 2; i++) {
         teffi_msg *response = message(TEFFI_MSG_RESPONSE, TEFFI_SLOT_DIRECTORY);
         response->call.slot = call->slot;

@@ -243,12 +243,12 @@ static teffi_msg *response_of_grain(teff_ctx *ctx, teffi_node_id to, teffi_call 
 {
     teffi_node *node = ctx->node;
     teffi_msg *request = teffi_msg_new(TEFFI_MSG_REQUEST);
-    *call = teffi_ctx_call(ctx, teffi_now(node->platform) + 60000 * 1000000ull);
+    *call = teffi_ctx_call_new(ctx, teffi_now(node->platform) + 60000 * 1000000ull);
     request->src = node->id;
     request->call.slot = (*call)->slot;
     request->call.generation = (*call)->generation;
     teffi_call_sign(&node->home, request);
-    teffi_call_sent_to(&node->home, request->call.slot, request->call.generation, to);
+    teffi_call_set_sent_to(&node->home, request->call.slot, request->call.generation, to);
     teffi_msg *response = response_to(request);
     teffi_msg_free(request);
     return response;

@@ -57,7 +57,7 @@ static void a_lost_link_ends_it(void **state)
 {
     uint64_t dropped = node->dropped; /* the client is not there: its response is counted so */
     teffi_msg *msg = begin(one_client, 0);
-    teffi_call_sent_to(&node->home, msg->call.slot, msg->call.generation, peer);
+    teffi_call_set_sent_to(&node->home, msg->call.slot, msg->call.generation, peer);
     teffi_node_pass_relays(node, teffi_calls_lose(&node->home, one_client));
     assert_int_equal(relays(), 1);
     teffi_node_pass_relays(node, teffi_calls_lose(&node->home, peer));
@@ -70,7 +70,7 @@ static void a_lost_link_ends_it(void **state)
 static void it_counts_until_its_outcome_was_sent_on(void **state)
 {
     teffi_msg *msg = begin(one_client, 0);
-    teffi_call_sent_to(&node->home, msg->call.slot, msg->call.generation, peer);
+    teffi_call_set_sent_to(&node->home, msg->call.slot, msg->call.generation, peer);
     teffi_call *ended = teffi_calls_lose(&node->home, peer);
     assert_non_null(ended);
     assert_int_equal(teffi_calls_relays(&node->home), 1);

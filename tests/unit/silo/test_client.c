@@ -49,7 +49,7 @@ static void a_request_without_a_gateway_is_answered(void **state)
     teffi_silo_platform(&platform, TEFF_LOG_ERROR);
     assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
     teff_ctx *ctx = teff_client_ctx(client);
-    teffi_call *call = teffi_ctx_call(ctx, teffi_now(&platform) + 60000000000ull);
+    teffi_call *call = teffi_ctx_call_new(ctx, teffi_now(&platform) + 60000000000ull);
     teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, call->slot, 1);
     msg->call.generation = call->generation;
     msg->src = client->node.id;

@@ -114,8 +114,8 @@ static void a_gateway_is_left_by_one_task(void **state)
     Teff__Cluster__ViewAtLeast ask = TEFF__CLUSTER__VIEW_AT_LEAST__INIT;
     uint64_t before = frames_in(client);
     /* While it waits for a response of the gateway's it does not leave. */
-    teffi_call *call = teffi_ctx_call(ctx, teffi_now(node->platform) + 60000000000ull);
-    teffi_call_sent_to(&node->home, call->slot, call->generation, gateway->id);
+    teffi_call *call = teffi_ctx_call_new(ctx, teffi_now(node->platform) + 60000000000ull);
+    teffi_call_set_sent_to(&node->home, call->slot, call->generation, gateway->id);
     for (int i = 0; i < MANY; i++)
         tell_go_away(gateway, client);
     lab_until(frames_in(client) >= before + MANY);
@@ -168,8 +168,8 @@ static void a_gateway_that_is_left_gets_no_more_requests(void **state)
     test_node *old = both[!goes_to(client, both[0]->id)];
     teff_ctx *ctx = teff_client_ctx(client);
     teffi_node *node = &client->node;
-    teffi_call *call = teffi_ctx_call(ctx, teffi_now(node->platform) + 60000000000ull);
-    teffi_call_sent_to(&node->home, call->slot, call->generation, old->id);
+    teffi_call *call = teffi_ctx_call_new(ctx, teffi_now(node->platform) + 60000000000ull);
+    teffi_call_set_sent_to(&node->home, call->slot, call->generation, old->id);
     assert_true(takes_requests(client, old));
     test_wait(old, old->ups == 1);
     tell_go_away(old, client);
@@ -240,7 +240,7 @@ static void start_calls(teff_client *client, teff_ctx *ctx, teffi_call *calls[CA
 {
     for (unsigned i = 0; i < CALLS; i++) {
         teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 0, 1);
-        calls[i] = teffi_ctx_call(ctx, teffi_now(&client->platform) + 60000000000ull);
+        calls[i] = teffi_ctx_call_new(ctx, teffi_now(&client->platform) + 60000000000ull);
         msg->src = client->node.id;
         msg->hash = i * UINT64_C(0x9e3779b97f4a7c15);
         msg->call = (teffi_origin){calls[i]->slot, calls[i]->generation, 0};
