@@ -171,6 +171,14 @@ static void attach_participants(teffi_msg *response, const teffi_lock *lock, boo
         response->err = TEFF_E_NOMEM;
 }
 
+/* A root's caller must not see the participants, whose states are in the list: that is a root whose
+ * turn has ended in its middle. */
+static bool is_participant(const teffi_msg *request)
+{
+    teffi_transaction transaction;
+    return teffi_transaction_read(request, &transaction) && transaction.step == TEFFI_STEP_JOIN;
+}
+
 /* Responds by a message; a one-way gets no response. For a caller on this silo, out is copied, as
  * it may point into the grain's state. For another silo, out is borrowed: teffi_node_respond_to()
  * packs it before it returns. */
@@ -195,7 +203,7 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
     if (err && ctx->text)
         response->text =
             stays ? teff_arena_copy(&response->arena, ctx->text, strlen(ctx->text)) : ctx->text;
-    if (ctx->transaction)
+    if (ctx->transaction && is_participant(turn->request))
         attach_participants(response, ctx->transaction, stays);
     teffi_node_respond_to(ctx->node, to, response);
 }
@@ -520,6 +528,8 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     teffi_lock *lock = turn->ctx.transaction;
     if (turn->act->stored)
         break_state(turn);
+    if (lock && !lock->must_abort)
+        lock->abort_err = err;
     if (lock)
         lock->must_abort = true; /* a root sends no ABORT here: watches end the other locks */
     (void)teffi_error_prefix_turn(&turn->ctx, err);

@@ -132,9 +132,26 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
         teffi_route_again(grains, msg);
 }
 
+/* Does msg carry the transaction that has locked the grain? If it cannot join, it must end: it would
+ * wait for the lock, and the transaction for msg. */
+static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
+{
+    teffi_transaction transaction;
+    const teffi_lock *lock = teffi_lock_of(act);
+    return lock && teffi_transaction_read(msg, &transaction) &&
+           teffi_transaction_is(&transaction, &lock->owner);
+}
+
+static void refuse_plain_call(teffi_activation *act, teffi_msg *msg)
+{
+    refuse_queued(act, msg, TEFF_E_INVALID,
+                  "the caller's transaction has locked the grain, and the method is not "
+                  "transactional");
+}
+
 /* Keeps msg, whose caller has a newer version of the type than this silo, and deactivates act: then
  * msg is handed back, and placed on a silo that has its version. Ends msg if no silo has that
- * version. */
+ * version, or if its transaction has locked the grain: that begins again. */
 __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, teffi_msg *msg)
 {
     uint32_t version = teffi_version_of(msg->flags);
@@ -146,7 +163,11 @@ __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, tef
         teffi_place_fail(act->grains, msg, newest < 0 ? act->type->info->version : newest);
         return;
     }
-    set_request_aside(act, msg, TEFFI_EXCLUSIVE);
+    if (is_of_lock_owner(act, msg))
+        refuse_queued(act, msg, TEFF_E_ABORTED,
+                      "the grain has to move to a silo that has the caller's version");
+    else
+        set_request_aside(act, msg, TEFFI_EXCLUSIVE);
     if (!act->more)
         return;
     act->more->version = version > act->more->version ? (uint8_t)version : act->more->version;
@@ -196,16 +217,6 @@ static void handle_transaction_end(teffi_activation *act, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Does msg carry the transaction that has locked the grain? If its method is not transactional, msg
- * would wait for the lock, and the transaction for msg. */
-static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
-{
-    teffi_transaction transaction;
-    const teffi_lock *lock = teffi_lock_of(act);
-    return lock && teffi_transaction_read(msg, &transaction) &&
-           teffi_transaction_is(&transaction, &lock->owner);
-}
-
 /* Handles a request of a transactional method, or one that was made in a transaction. Not inlined,
  * since it is rare. out: false: msg does not join a transaction, and is admitted as others. */
 __attribute__((noinline)) static bool handle_in_transaction(teffi_activation *act, teffi_msg *msg,
@@ -215,9 +226,7 @@ __attribute__((noinline)) static bool handle_in_transaction(teffi_activation *ac
     if (!joins && !is_of_lock_owner(act, msg))
         return false;
     if (!joins)
-        refuse_queued(act, msg, TEFF_E_INVALID,
-                      "the caller's transaction has locked the grain, and the method is not "
-                      "transactional");
+        refuse_plain_call(act, msg);
     else if (!msg->transaction && !teffi_transaction_new_root(act->grains, msg))
         refuse_queued(act, msg, TEFF_E_NOMEM, "out of memory for a transaction");
     else
@@ -274,7 +283,8 @@ static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
     if (is_of_newer_caller(act, msg))
         return false;
     if (!msg->transaction || !(method->flags & TEFF_METHOD_TRANSACTIONAL))
-        return teffi_activation_admits(act, teffi_class_of(act->type->info, method));
+        return teffi_activation_admits(act, teffi_class_of(act->type->info, method)) ||
+               is_of_lock_owner(act, msg);
     return !teffi_transaction_read(msg, &transaction) ||
            teffi_lock_judge(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
@@ -301,6 +311,8 @@ static void start_set_aside(teffi_activation *act)
             continue;
         if (msg->transaction && (method->flags & TEFF_METHOD_TRANSACTIONAL))
             (void)admit_in_transaction(act, msg, method, false);
+        else if (is_of_lock_owner(act, msg))
+            refuse_plain_call(act, msg);
         else
             start_request(act, msg, method);
     }

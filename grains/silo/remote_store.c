@@ -83,7 +83,7 @@ static void respond_with_rows(teffi_store_op *op)
     if (!op->err) {
         response.rows = pack_rows(&s->msg->arena, op->rows, n, !op_writes(op));
         response.n_rows = response.rows ? n : 0;
-        response.err = response.rows ? TEFF_OK : TEFF_E_NOMEM;
+        response.err = response.rows ? TEFF_OK : op_writes(op) ? TEFF_E_UNKNOWN : TEFF_E_NOMEM;
     }
     s->msg->system = op->system;
     teffi_node_respond_with(s->node, s->msg, &response.base);
@@ -240,7 +240,9 @@ static void ask_seed_task(teff_ctx *ctx, void *arg)
         snprintf(op->text, sizeof op->text, "rows of over %d bytes, to the seed's store",
                  TEFFI_FRAME_ROW_MAX);
     } else if (err) {
-        op->err = teff_err_unknown(err) && op_writes(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
+        /* without memory the seed may have lost the response to a write that it has done */
+        bool unknown = teff_err_unknown(err) || err == TEFF_E_NOMEM;
+        op->err = unknown && op_writes(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
         snprintf(op->text, sizeof op->text, "the seed's store: %s", teff_error(ctx));
         if (op->err == TEFF_E_UNKNOWN)
             await_write_end(ctx, op);
@@ -249,6 +251,8 @@ static void ask_seed_task(teff_ctx *ctx, void *arg)
         snprintf(op->text, sizeof op->text, "%s", response->text);
         if (!op->err)
             op->err = copy_rows(op, response);
+        if (op->err && !response->err && op_writes(op))
+            op->err = TEFF_E_UNKNOWN; /* it was written; its etags are not known */
     }
     op->done(op);
 }

@@ -21,8 +21,9 @@ static uint64_t get_part_ns(const teffi_member *member, unsigned percent)
 
 /* Each silo watches the silos whose connections broke, and the NEXT silos after it in the view, so
  * that every silo has equally many watchers. BURY: how many silos one change may declare dead, so
- * that their rows (three each) fit into TEFFI_STORE_BATCH_MAX. */
-enum { NEXT = 16, BURY = 64 };
+ * that its rows fit into one batch of each engine (etcd: 127): three for each of them, the version,
+ * and 20 tombstones. */
+enum { NEXT = 16, BURY = 32 };
 
 /* Silos whose heartbeats stood still, with the etags that they had. */
 typedef struct silent_silos {
@@ -148,10 +149,11 @@ static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
         teffi_membership_forget_broken(ctx->node->membership, view);
         next_ns = watch_silos(ctx, view, next_ns, &silent);
     }
+    teff_err err = silent.n ? teffi_membership_change(ctx, change_rows_to_dead, &silent) : TEFF_OK;
     for (size_t i = 0; i < silent.n; i++)
-        teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
-                   "membership: %s is silent, declared dead", silent.member[i]->address);
-    if (silent.n && teffi_membership_change(ctx, change_rows_to_dead, &silent) == TEFF_OK)
+        teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN, "membership: %s is silent, %s",
+                   silent.member[i]->address, err ? teff_error(ctx) : "declared dead");
+    if (silent.n && !err)
         push_view_soon(ctx->node);
     teffi_view_unref(view);
     return next_ns;

@@ -58,10 +58,10 @@ static const char *fill_secret(int fd, size_t len_min, teffi_secret *secret)
     if (why)
         return why;
     ssize_t n = read_secret_bytes(fd, bytes, sizeof bytes);
+    size_t len = n > 0 ? drop_newline(bytes, (size_t)n) : 0;
     if (n < 0)
-        return strerrordesc_np(errno);
-    size_t len = drop_newline(bytes, (size_t)n);
-    if (len == 0)
+        why = strerrordesc_np(errno);
+    else if (len == 0)
         why = "it is empty";
     else if (len < len_min)
         why = "it has fewer than 16 bytes"; /* TEFFI_SECRET_MIN; a password may have one */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "bank.h"
+#include "call/call.h"
 #include "node/ask.h"
 
 static teff_err adds_without_saving(teff_ctx *turn, bank_balance *state, const bank_act *in,
@@ -115,6 +116,34 @@ static teff_err shrugs(teff_ctx *turn, bank_balance *none, const bank_act *in, b
     return err;
 }
 
+/* Calls vault a in the transaction, and at once outside of it, before the first has locked it. */
+static teff_err calls_plainly(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                              bank_number *out)
+{
+    teff_call joins, plain;
+    bank_number *got;
+    teff_err err = bank_vault_obey_async(turn, "a", ACT(adds, .n = 1), NULL, &joins);
+    err = err ? err : bank_vault_plain_async(turn, "a", ACT(adds, .n = 1), NULL, &plain);
+    wait_for_gate(turn);
+    err = err ? err : bank_vault_plain_await(turn, plain, &got);
+    out->n = err;
+    return err == TEFF_E_INVALID ? TEFF_OK : err;
+}
+
+static teff_err waits(teff_ctx *turn, bank_balance *state, const bank_act *in, bank_number *out)
+{
+    wait_for_gate(turn);
+    return TEFF_OK;
+}
+
+/* Ends in its middle, as it takes more memory than a turn may. */
+static teff_err exhausts(teff_ctx *turn, bank_balance *none, const bank_act *in, bank_number *out)
+{
+    teff_err err = call(turn, "a", adds, 1, NULL);
+    (void)teff_alloc(turn, TEFF_TURN_MEMORY_MAX + 1);
+    return err;
+}
+
 /* out: the row of vault a; etag 0: there is none. */
 static teffi_row find_row_of_a(void)
 {
@@ -185,6 +214,36 @@ static void test_calls_of_all_kinds_take_part(void **state)
     assert_int_equal(n, 23);
     lab_ok(ctx, ask_teller(moves_and_drops, 1, "a b", NULL));
     are_stored(14, 9);
+}
+
+static void test_a_plain_call_does_not_wait_for_its_own_transaction(void **state)
+{
+    teff_call first, root;
+    bank_number *out;
+    begin_with(10, 5);
+    lab_ok(ctx, bank_vault_plain_async(ctx, "a", RUN(waits), NULL, &first));
+    lab_until(bank.held == 1);
+    lab_ok(ctx, bank_teller_obey_async(ctx, "teller", RUN(calls_plainly), NULL, &root));
+    lab_until(bank.held == 2);
+    bank.gate = true;
+    lab_ok(ctx, bank_vault_plain_await(ctx, first, &out));
+    lab_ok(ctx, bank_teller_obey_await(ctx, root, &out));
+    assert_true(out->n == TEFF_E_INVALID || out->n == TEFF_OK); /* OK: it came first */
+    int64_t n = out->n == TEFF_OK ? 12 : 11;
+    are_stored(n, 5);
+}
+
+/* The caller gets the error, and nothing of the participants. */
+static void test_a_root_that_ends_in_its_middle(void **state)
+{
+    teff_call root;
+    bank_number *out;
+    begin_with(10, 5);
+    lab_ok(ctx, bank_teller_obey_async(ctx, "teller", RUN(exhausts), NULL, &root));
+    lab_fails(ctx, bank_teller_obey_await(ctx, root, &out), TEFF_E_NOMEM);
+    const teffi_call *call = (const teffi_call *)root.impl;
+    assert_non_null(call->response);
+    assert_null(call->response->transaction);
 }
 
 static void test_a_state_may_be_cleared(void **state)
@@ -355,6 +414,8 @@ int main(void)
         EACH(test_all_states_are_written_in_one_batch),
         EACH(test_an_error_rolls_all_back),
         EACH(test_calls_of_all_kinds_take_part),
+        EACH(test_a_plain_call_does_not_wait_for_its_own_transaction),
+        EACH(test_a_root_that_ends_in_its_middle),
         EACH(test_a_state_may_be_cleared),
         EACH(test_the_largest_state_is_written),
         EACH(test_only_what_was_saved_is_written),
