@@ -223,8 +223,8 @@ TEFF_API bool teff_call_ended(const teff_ctx *ctx, teff_call call);
  * in:   ctx, a thread's; before the first call whose end the loop waits for.
  * out:  a non-blocking eventfd, owned by the context, closed by teff_ctx_free. It is readable when
  *       a call has ended since the last read: read 8 bytes, then test each call with
- *       teff_call_ended. It may be readable without such a call. -1: a turn's context, or out of
- *       descriptors.
+ *       teff_call_ended. It may be readable without such a call. -1: the context of a turn or
+ *       process, or out of descriptors or memory.
  * runs: on ctx's thread. Requests of the thread are written within two milliseconds. */
 TEFF_API int teff_ctx_fd(teff_ctx *ctx);
 
