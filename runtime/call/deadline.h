@@ -33,11 +33,12 @@ typedef struct teffi_deadlines {
     pthread_mutex_t lock;      /* guards the rest but at and least_ns, and writes of timer_ns */
     teffi_timer timer;
     bool sweeping;
-    /* the sweep's, which no other thread uses between its begin and its end: no lock */
-    uint32_t at;            /* the sweep's next block */
-    uint64_t least_ns;      /* earliest deadline left pending by the sweep so far */
-    uint64_t asked_ns;      /* guarded: earliest deadline passed to watch during the sweep */
-    uint64_t not_before_ns; /* guarded: the next sweep does not begin before */
+    /* during a sweep used without the lock, by the worker that sweeps */
+    uint32_t at;       /* the sweep's next block */
+    uint64_t least_ns; /* earliest deadline left pending by the sweep so far */
+    /* guarded by lock */
+    uint64_t asked_ns;      /* earliest deadline passed to watch during the sweep */
+    uint64_t not_before_ns; /* the next sweep does not begin before */
 } teffi_deadlines;
 
 /* teffi_deadlines_init - in: sweep, the timer's callback: deadlines may have passed. */

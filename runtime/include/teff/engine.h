@@ -86,8 +86,9 @@ enum { TEFF_COMPONENT_FIBER = 1 /* runs on a fiber: waiting suspends it */ };
 
 /* Constant. A component begins in this order: owner data (init, setup_owner, then others may bind
  * it), local (init), group (bind), share (bind), then setup of all; it waits for owners that do not
- * exist yet. It ends in this order: share, group (unbind), local, owner (fini), then the rest of
- * its queue, without running it. When the owner of bound data ends, the component ends.
+ * exist yet. It ends if it cannot make its data: its scheduler has another owner of the type, or
+ * memory is out. It ends in this order: share, group (unbind), local, owner (fini), then the rest
+ * of its queue, without running it. When the owner of bound data ends, the component ends.
  *
  * Without run, queued tasks run in order. For fiber and run see the four ways in teff/process.h. */
 typedef struct teff_component_type {

@@ -59,8 +59,9 @@ TEFF_API void *teff_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
 
 /* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, a call's deadline is at most
- * that of the turn's own caller (rounded up, by less than 2 ms); after that deadline a call ends at
- * once as TEFF_E_TIMEOUT and does not run. The turn of a one-way message inherits no deadline.
+ * that of the turn's own caller, measured with a slack: 2 ms, or for a call that begins in place an
+ * eighth of its timeout. After that deadline a call ends at once as TEFF_E_TIMEOUT and does not
+ * run. The turn of a one-way message inherits no deadline.
  * in:   ms, up to 12 days; 0 = each method's own timeout (30 s unless its option says so).
  * runs: in ctx's turn or thread. */
 TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
@@ -222,8 +223,8 @@ TEFF_API bool teff_call_ended(const teff_ctx *ctx, teff_call call);
  * in:   ctx, a thread's; before the first call whose end the loop waits for.
  * out:  a non-blocking eventfd, owned by the context, closed by teff_ctx_free. It is readable when
  *       a call has ended since the last read: read 8 bytes, then test each call with
- *       teff_call_ended. It may be readable without such a call. -1: a turn's context, or out of
- *       descriptors.
+ *       teff_call_ended. It may be readable without such a call. -1: the context of a turn or
+ *       process, or out of descriptors or memory.
  * runs: on ctx's thread. Requests of the thread are written within two milliseconds. */
 TEFF_API int teff_ctx_fd(teff_ctx *ctx);
 

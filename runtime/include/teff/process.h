@@ -359,7 +359,7 @@ typedef struct teff_process_stats {
     uint64_t spawned, ended;
     uint64_t refused; /* messages over a mailbox's limit */
     uint64_t evicted; /* messages returned and processes ended over waiting_max */
-    uint64_t dropped; /* events that arrived after their process had ended */
+    uint64_t dropped; /* events after the end of their process; second completions of a command */
     uint32_t workers; /* number of elements of teff_process_workers */
 } teff_process_stats;
 

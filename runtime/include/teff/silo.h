@@ -25,7 +25,7 @@ typedef struct teff_client teff_client;
 /* How bytes travel between nodes. The bytes are the same, so nodes of one cluster may differ. */
 typedef enum teff_transport {
     TEFF_TRANSPORT_DEFAULT = 0, /* nng, unless teff was built with -Dtransport=reactor; TLS: nng */
-    TEFF_TRANSPORT_NNG,         /* threads of nng's read and write; tcp or TLS */
+    TEFF_TRANSPORT_NNG,         /* nng's own threads read and write; with or without TLS */
     TEFF_TRANSPORT_REACTOR      /* workers that are idle wait on the sockets; without TLS */
 } teff_transport;
 
