@@ -191,6 +191,7 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
     if (teffi_cancel_any(ctx->home)) /* a cancel of this request comes too late: drop it */
         (void)teffi_node_forget_cancel(ctx->node, turn->request);
     bool stays = teffi_node_is(turn->request->src, ctx->node->id);
+    bool joins = ctx->transaction && is_participant(turn->request);
     teffi_node_id to;
     teffi_msg *response = make_response(turn, stays, &to);
     if (!response)
@@ -203,7 +204,7 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
     if (err && ctx->text)
         response->text =
             stays ? teff_arena_copy(&response->arena, ctx->text, strlen(ctx->text)) : ctx->text;
-    if (ctx->transaction && is_participant(turn->request))
+    if (joins)
         attach_participants(response, ctx->transaction, stays);
     teffi_node_respond_to(ctx->node, to, response);
 }

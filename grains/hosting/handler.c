@@ -132,8 +132,8 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
         teffi_route_again(grains, msg);
 }
 
-/* Does msg carry the transaction that has locked the grain? If it cannot join, it must end: it would
- * wait for the lock, and the transaction for msg. */
+/* Does msg carry the transaction that has locked the grain? If it cannot join, it must end: it
+ * would wait for the lock, and the transaction for msg. */
 static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
 {
     teffi_transaction transaction;

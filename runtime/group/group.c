@@ -235,7 +235,7 @@ static inline bool group_refill(teffi_group *group, group_run *run)
  * then every 16; the platform's clock (40 ns) only if the coarse one has advanced or is not known.
  * Between two checks the number of items at most doubles. So if all items take equally long, a run
  * exceeds its quantum by at most the time until its last check but one, and one coarse tick. */
-static inline bool budget_is_used(teffi_group *group, group_run *run)
+static inline bool run_is_over_budget(teffi_group *group, group_run *run)
 {
     if (run->done >= run->items_max)
         return true;
@@ -305,7 +305,7 @@ static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_grou
         }
         if (!group->head && !group_refill(group, run))
             return run->done << 1 | run->again;
-        if (run->done && budget_is_used(group, run)) {
+        if (run->done && run_is_over_budget(group, run)) {
             group_charge(group, run);
             return run->done << 1 | group_stop_running(group);
         }

@@ -121,8 +121,8 @@ SIMULATED = {
     "a transaction begins again as the same attempt": (
         "grains/activation/transaction.c", "    transaction.attempt++;\n", ""),
     "the participants of a call that has failed are not told": (
-        "grains/activation/turn.c", "    if (ctx->transaction)\n        attach_participants",
-        "    if (ctx->transaction && !err)\n        attach_participants"),
+        "grains/activation/turn.c", "    if (joins)\n        attach_participants",
+        "    if (joins && !err)\n        attach_participants"),
     "only one of two activations of a grain is told": (
         "grains/activation/participants.c",
         " && same_silo(all->list[k], all->list[i])))",
