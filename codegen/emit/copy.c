@@ -78,8 +78,9 @@ static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f
     return v;
 }
 
-/* Is the field a pointer, so that a bitwise copy of it does not suffice? */
-static bool field_is_pointer(const Protoc__Field *f)
+/* Has a singular field a pointer (text, bytes, a message), so that a bitwise copy does not suffice?
+ * in: f, not repeated. */
+static bool field_has_pointer(const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING || f->type == PROTOC__FIELD__TYPE__BYTES ||
            f->type == PROTOC__FIELD__TYPE__MESSAGE;
@@ -107,7 +108,7 @@ static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values 
                             "    }"
                           : "    if (!src->has_$f) {\n        dst->$f = initial.$f;\n    }",
                       v);
-    if (field_is_pointer(f)) {
+    if (field_has_pointer(f)) {
         teffi_text_printf(out, " else {\n");
         emit_singular(out, f, v);
         teffi_text_printf(out, "    }");
@@ -122,7 +123,7 @@ static void emit_oneof(teffi_text *out, const teffi_model *model, const teffi_me
     bool open = false;
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
-        if (!f->has_oneof_index || f->oneof_index != index || !field_is_pointer(f))
+        if (!f->has_oneof_index || f->oneof_index != index || !field_has_pointer(f))
             continue;
         teffi_values v = copy_values(model, f);
         v.values['o'] = teffi_pbc_lower(model->pool, m->desc->oneof_decl[index]->name);

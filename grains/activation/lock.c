@@ -1,5 +1,5 @@
 /* lock.c - takes, judges, watches and releases the lock of a transaction on an activation.
- * Threads: on the activation's group; stamps: any. */
+ * Threads: on the activation's group; stamps, and the timer's function: any. */
 #include "activation/lock.h"
 
 #include <stdlib.h>
@@ -173,6 +173,7 @@ void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool 
 
 /* ---- the watch ---- */
 
+/* The timer's function, on any worker: pushes the wait, so that on_watch() runs on the group. */
 static void signal_watch(teffi_timer *timer)
 {
     teffi_wait_signal(&teffi_container(timer, teffi_lock, timer)->wait);

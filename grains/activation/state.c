@@ -56,8 +56,9 @@ static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi
 }
 
 /* Waits until the load limit allows one more read, reads the row of the state, and reports the
- * read's duration to the limit. out: as read_state_row(). The key is made before that: without
- * memory for it the turn ends, and must hold no place then. */
+ * read's duration to the limit. out: as read_state_row(). The key is made before
+ * teffi_load_limit_enter(), as that ends the turn if memory is out: after it, the limit would count
+ * this read for ever. */
 static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activation *act,
                                             teffi_row *row)
 {

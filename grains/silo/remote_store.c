@@ -166,6 +166,7 @@ static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse
     return TEFF_OK;
 }
 
+/* Fills in the request for op, whose bytes it borrows. out: ask->rows, NULL: no memory. */
 static void fill_ask(teff_ctx *ctx, const teffi_store_op *op, Teff__Cluster__StoreAsk *ask)
 {
     ask->kind = (uint32_t)op->kind;

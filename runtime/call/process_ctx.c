@@ -12,7 +12,8 @@ typedef struct process_ctx {
     teff_process *process;
 } process_ctx;
 
-/* teffi_waiting.ready of a process that awaits calls: have they ended? */
+/* teffi_waiting.ready of a process that awaits calls: have the signals arrived that it waits for?
+ * That is each call's; with teff_await_any(), one. */
 static bool is_done_waiting(teff_process *p, teffi_waiting *w)
 {
     const teff_ctx *ctx = w->arg;

@@ -131,7 +131,7 @@ teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows)
 
 teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows)
 {
-    teffi_view *view = teffi_rows_view(ctx, rows);
+    teffi_view *view = teffi_rows_make_view(ctx, rows);
     if (!view || !adopt_view(ctx->node->membership, view))
         return teff_fail(ctx, TEFF_E_NOMEM, "membership: out of memory for a view");
     return TEFF_OK;

@@ -342,7 +342,7 @@ teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read, const teffi_mem
     return err;
 }
 
-teffi_view *teffi_rows_view(teff_ctx *ctx, const teffi_rows *rows)
+teffi_view *teffi_rows_make_view(teff_ctx *ctx, const teffi_rows *rows)
 {
     teffi_member *members = teff_alloc(ctx, (rows->n + 1) * sizeof *members);
     size_t n = 0;

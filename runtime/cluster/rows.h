@@ -53,8 +53,9 @@ TEFF_MUST_USE teff_err teffi_rows_version(teff_ctx *ctx, uint64_t *version);
 TEFF_MUST_USE teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read,
                                         const teffi_member_row *changed, size_t n);
 
-/* teffi_rows_view - make the view that rows describe. out: NULL: no memory. */
-teffi_view *teffi_rows_view(teff_ctx *ctx, const teffi_rows *rows);
+/* teffi_rows_make_view - make the view that rows describe, from copies of its members. out: with
+ * one reference, the caller's; NULL: no memory. */
+teffi_view *teffi_rows_make_view(teff_ctx *ctx, const teffi_rows *rows);
 
 /* teffi_alive_write - write this silo's heartbeat, and renew its lease.
  * errs: the store's; TEFF_E_CONFLICT: its fence is gone: it was declared dead, or has been started

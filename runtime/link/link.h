@@ -70,7 +70,8 @@ teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 
 /* teffi_accept_done - callback of the transport: take the accepted stream, and accept the next.
  * arg: a door.
- * teffi_link_heartbeat_start - start the ticker thread. in: the link, initialized but for that.
+ * teffi_link_heartbeat_start - start the ticker thread, which uses the link at once. in: link, all
+ * of it initialized; teffi_polling_start() may follow.
  * errs: TEFF_E_IO.
  * teffi_link_heartbeat_stop - end that thread, and wait for it. in: link->freeing is set. */
 void teffi_accept_done(void *arg, const teffi_stream_result *result);

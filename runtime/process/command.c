@@ -9,8 +9,8 @@
 #include "memory/pool.h"
 #include "process/send.h"
 
-teff_err teff_process_handler(teff_process_system *system, uint32_t command, teff_command_fn *fn,
-                              void *arg)
+teff_err teff_process_set_handler(teff_process_system *system, uint32_t command,
+                                  teff_command_fn *fn, void *arg)
 {
     if (command >= TEFF_COMMANDS_MAX || !fn)
         return TEFF_E_INVALID;

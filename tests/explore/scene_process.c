@@ -491,7 +491,7 @@ static void start_system(void)
     if (explore_draw(16) == 0 && !teffi_process_system_new_on(exec, &unsized, &processes))
         explore_fail("options without a size are taken");
     processes->route.respond = on_response;
-    teffi_bug_if(teff_process_handler(processes, COMMAND, on_command, NULL) != TEFF_OK);
+    teffi_bug_if(teff_process_set_handler(processes, COMMAND, on_command, NULL) != TEFF_OK);
 }
 
 static void wait_for(explore_thread *outsider)

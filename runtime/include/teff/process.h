@@ -260,13 +260,14 @@ typedef struct teff_process_options { /* zeroed, except size = all defaults */
 TEFF_API TEFF_MUST_USE teff_err teff_process_system_new(const teff_process_options *opt,
                                                         teff_process_system **system);
 
-/* teff_process_handler - install the handler of a command. Before the first spawn.
+/* teff_process_set_handler - install the handler of a command, before the first spawn.
  * in:   command, below TEFF_COMMANDS_MAX; fn and arg, borrowed for the system's life.
- * runs: any thread.
- * errs: TEFF_E_INVALID, TEFF_E_EXISTS. A command without handler completes as
- *       TEFF_E_UNIMPLEMENTED. */
-TEFF_API TEFF_MUST_USE teff_err teff_process_handler(teff_process_system *system, uint32_t command,
-                                                     teff_command_fn *fn, void *arg);
+ * runs: any thread; one call at a time.
+ * errs: TEFF_E_INVALID: command is too large, or fn is NULL; TEFF_E_EXISTS: it has a handler. A
+ *       command without a handler completes as TEFF_E_UNIMPLEMENTED. */
+TEFF_API TEFF_MUST_USE teff_err teff_process_set_handler(teff_process_system *system,
+                                                         uint32_t command, teff_command_fn *fn,
+                                                         void *arg);
 
 /* teff_process_spawn - start a process; a worker runs its init later.
  * in:   ops, constant; self, owned by the process on success (ops->close releases it). method may

@@ -43,8 +43,9 @@ enum { TEFF_SCHED_LEVELS = 3 };
  * A group that is queued costs more if the policy orders it, since it goes through the one
  * queue of all workers: with priority each, with multilevel those of levels 1 and 2. */
 typedef enum teff_sched_policy {
-    /* The group that a turn wakes last runs next on the same worker (LIFO slot); the others run in
-     * order of arrival. */
+    /* The group that a turn wakes last runs next on the same worker (LIFO slot). Others wait in the
+     * worker's deque, newest first, from which idle workers steal the oldest, or in the queue of
+     * all workers, in order of arrival. */
     TEFF_SCHED_SINGLE = 0,
     /* The same for groups with little recent run time. Groups with more are queued in levels that
      * are picked less often, so that they delay short work less. */

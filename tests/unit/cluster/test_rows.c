@@ -128,7 +128,7 @@ static void what_was_written_is_read(void **state)
     assert_int_equal(teffi_member_version(&again.rows[0].member, 9), 63);
     assert_int_equal(again.rows[1].member.n_versions, 0);
     assert_true(again.rows[1].dead);
-    teffi_view *view = teffi_rows_view(ctx, &again);
+    teffi_view *view = teffi_rows_make_view(ctx, &again);
     assert_int_equal(view->n_members, 2); /* a tombstone is not a member */
     teffi_view_unref(view);
 }
@@ -201,7 +201,7 @@ static void skipped(void)
     for (size_t i = 0; i < rows.n; i++)
         assert_true(rows.rows[i].dead !=
                     teffi_node_is(rows.rows[i].member.node, l->silos[0]->node.id));
-    teffi_view *view = teffi_rows_view(ctx, &rows);
+    teffi_view *view = teffi_rows_make_view(ctx, &rows);
     assert_int_equal(view->n_members, 1);
     teffi_view_unref(view);
 }

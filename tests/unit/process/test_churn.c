@@ -156,7 +156,7 @@ static void test_tokens_are_neither_lost_nor_doubled(void **state)
                                 .ended = count_end,
                                 .arg = &ended};
     teff_process_system *system = system_of(opt);
-    assert_int_equal(teff_process_handler(system, ANSWER_LATE, answer_late, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(system, ANSWER_LATE, answer_late, NULL), TEFF_OK);
     assert_int_equal(teffi_thread_start(&answers.thread, "answers", answerer, NULL), TEFF_OK);
     for (unsigned r = 0; r < ROUNDS; r++) {
         for (unsigned i = 0; i < TOKENS; i++)

@@ -57,7 +57,7 @@ static void every_continuation_of_a_process_is_at_home(void **state)
     teff_process_options opt = {.size = sizeof opt, .workers = 4, .ended = on_end};
     wrong = 0;
     assert_int_equal(teff_process_system_new(&opt, &system_), TEFF_OK);
-    assert_int_equal(teff_process_handler(system_, 1, on_command, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(system_, 1, on_command, NULL), TEFF_OK);
     for (unsigned i = 0; i < PROCESSES; i++)
         assert_int_equal(teff_process_spawn(system_, &on_fiber, NULL, NULL, NULL, 0, NULL),
                          TEFF_OK);

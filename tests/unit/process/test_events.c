@@ -89,7 +89,7 @@ static int setup(void **state)
         return 1;
     system_here->route.respond = on_respond;
     system_here->calls.take_item = on_call_item;
-    assert_int_equal(teff_process_handler(system_here, 1, on_command, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(system_here, 1, on_command, NULL), TEFF_OK);
     pid = spawn(system_here, &ops, NULL);
     p = teffi_process_at(system_here, pid.slot);
     assert_true(teffi_process_take_items(p)); /* the item that starts it */

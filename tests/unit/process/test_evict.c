@@ -184,7 +184,7 @@ static void test_answers_do_not_come_back(void **state)
     teff_process_system *system = system_of(limited);
     teff_sched_metrics all = {0};
     memset(&told, 0, sizeof told);
-    assert_int_equal(teff_process_handler(system, LATER, keep_completion, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(system, LATER, keep_completion, NULL), TEFF_OK);
     for (unsigned round = 0; round < 1000 && !all.evicted; round++) {
         ask_and_answer(system);
         (void)teff_process_sched(system, &all, NULL, 0);

@@ -36,7 +36,7 @@ static teff_err run_one(const teff_process_ops *ops)
     teff_err err = teff_process_system_new(&opt, &system);
     if (err)
         return err;
-    assert_int_equal(teff_process_handler(system, ECHO, echo, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(system, ECHO, echo, NULL), TEFF_OK);
     err = teff_process_spawn(system, ops, NULL, "main", text, sizeof text, &pid);
     if (!err) {
         const teff_event message = {.data = text, .len = sizeof text};

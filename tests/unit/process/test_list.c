@@ -48,7 +48,7 @@ static const teff_process_ops idle = {.name = "idle", .step = idle_step};
 static int setup(void **state)
 {
     teff_process_system *system = system_of((teff_process_options){.workers = 1});
-    assert_int_equal(teff_process_handler(system, NEVER, ignore_command, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(system, NEVER, ignore_command, NULL), TEFF_OK);
     *state = system;
     return 0;
 }

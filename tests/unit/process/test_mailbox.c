@@ -147,7 +147,7 @@ static void test_a_blocked_process_has_a_limit_too(void **state)
     static const teff_process_ops ops = {.name = "block", .step = block};
     teff_process_system *system =
         system_of((teff_process_options){.workers = 1, .mailbox_max = 10});
-    assert_int_equal(teff_process_handler(system, LATER, later, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(system, LATER, later, NULL), TEFF_OK);
     teff_pid pid = spawn(system, &ops, NULL);
     until_state(system, pid, TEFF_PROCESS_BLOCKED);
     for (unsigned i = 0; i < 10; i++) {

@@ -24,7 +24,7 @@ static int setup(void **state)
     memset(&t, 0, sizeof t);
     t.system = system_of((teff_process_options){
         .workers = 2, .processes_max = 8, .ended = count_end, .arg = &t.ended});
-    assert_int_equal(teff_process_handler(t.system, LATER, later, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(t.system, LATER, later, NULL), TEFF_OK);
     *state = t.system;
     return 0;
 }

@@ -50,8 +50,8 @@ static int setup(void **state)
 {
     memset(&t, 0, sizeof t);
     t.system = system_of((teff_process_options){.workers = 2, .ended = on_end});
-    assert_int_equal(teff_process_handler(t.system, LATER, later, NULL), TEFF_OK);
-    assert_int_equal(teff_process_handler(t.system, NOW, now, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(t.system, LATER, later, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(t.system, NOW, now, NULL), TEFF_OK);
     *state = t.system;
     return 0;
 }
@@ -522,9 +522,10 @@ static void test_a_message_of_a_retried_step_stays_before_later_ones(void **stat
 
 static void test_a_handler_has_a_number_in_range_and_a_function(void **state)
 {
-    assert_int_equal(teff_process_handler(*state, TEFF_COMMANDS_MAX, now, NULL), TEFF_E_INVALID);
-    assert_int_equal(teff_process_handler(*state, NOBODY, NULL, NULL), TEFF_E_INVALID);
-    assert_int_equal(teff_process_handler(*state, NOW, later, NULL), TEFF_E_EXISTS);
+    assert_int_equal(teff_process_set_handler(*state, TEFF_COMMANDS_MAX, now, NULL),
+                     TEFF_E_INVALID);
+    assert_int_equal(teff_process_set_handler(*state, NOBODY, NULL, NULL), TEFF_E_INVALID);
+    assert_int_equal(teff_process_set_handler(*state, NOW, later, NULL), TEFF_E_EXISTS);
 }
 
 int main(void)

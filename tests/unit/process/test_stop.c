@@ -39,7 +39,7 @@ static teff_process_system *fresh(void)
 {
     memset(&t, 0, sizeof t);
     teff_process_system *system = system_of((teff_process_options){.workers = 1, .ended = on_end});
-    assert_int_equal(teff_process_handler(system, CLEAN, clean, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(system, CLEAN, clean, NULL), TEFF_OK);
     return system;
 }
 
@@ -147,7 +147,7 @@ static void test_what_does_not_end_is_forced_and_named(void **state)
     platform.mono_ns = patient_clock;
     assert_int_equal(teffi_exec_real_new(&platform, 1, NULL, &exec), TEFF_OK);
     assert_int_equal(teffi_process_system_new_on(exec, NULL, &system), TEFF_OK);
-    assert_int_equal(teff_process_handler(system, CLEAN, clean, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(system, CLEAN, clean, NULL), TEFF_OK);
     for (unsigned i = 0; i < 4; i++)
         pids[i] = spawn(system, &ways[i], &errs[i]);
     latch_wait(&t.asked, 3);

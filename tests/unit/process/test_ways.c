@@ -32,8 +32,8 @@ static int setup(void **state)
 {
     memset(&t, 0, sizeof t);
     t.system = system_of((teff_process_options){.workers = 1, .ended = count_end, .arg = &t.ended});
-    assert_int_equal(teff_process_handler(t.system, ANSWER, answer, NULL), TEFF_OK);
-    assert_int_equal(teff_process_handler(t.system, LATER, later, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(t.system, ANSWER, answer, NULL), TEFF_OK);
+    assert_int_equal(teff_process_set_handler(t.system, LATER, later, NULL), TEFF_OK);
     *state = t.system;
     return 0;
 }
