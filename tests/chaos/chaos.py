@@ -34,10 +34,10 @@ WELL_SECONDS = 60  # after a fault all must be well again
 LAST_SECONDS = 120
 VIEW_SECONDS = 2   # until each silo knows all others, so that registers are on all of them
 SHOWN = 20         # problems in full
-NEED_END = ("unread", "phantom")  # these need what the clients print at their end
+NEED_END = ("unread", "phantom", "torn")  # these need what the clients print at their end
 KEYED = ("keyed", "repeated", "asked_again", "unanswered")
 PLANTS = {"unsaved": "lost", "twice": "doubled", "stale": "stale_reads",  # what is found of each
-          "keyless": "doubled", "reread": "wrong_answers"}
+          "keyless": "doubled", "reread": "wrong_answers", "split": "not_serializable"}
 
 
 class Failed(Exception):
@@ -188,7 +188,8 @@ class Run:
         outage, at, key = self.history.get_outage()
         print("the longest outage: register %d, from %.1f" % (key, at / 1e9 - self.began))
         found = {kind: sum(p.kind == kind for p in problems) for kind in check.KINDS}
-        figures = {"operations": self.history.operations}
+        figures = {"operations": self.history.operations,
+                   "transactions": len(self.history.pairs)}
         figures.update({name: self.history.keyed[name] for name in KEYED})
         figures.update({name: self.faults.counts[name] if self.faults else 0
                         for name in faults.COUNTED})

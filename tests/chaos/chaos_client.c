@@ -2,17 +2,20 @@
  * usage: chaos_client NUMBER LANES KEYS PAUSE_MS TIMEOUT_MS PLANT GATEWAY...
  *   NUMBER: of this client, from 1; a part of the numbers of its writes
  *   LANES: threads, each with one operation at a time; PAUSE_MS: the longest one between two
- *   PLANT: a bug that the check of the histories must find in calls with a key that are made again:
- *     keyless: they have no key; reread: their answer is that of a read; none
+ *   PLANT: a bug that the check of the histories must find. In calls with a key that are made again:
+ *     keyless: they have no key; reread: their answer is that of a read. In transactions: split:
+ *     those that read make two calls instead; none
  * Until standard input ends. Then each register is read until it answers, at most 60 times.
  *     Some writes have an idempotency key: such a call is made again until it is answered, and some
  * are made again after that, which is a line of its own.
  *
  *   {"o": "w" or "r", or "a": a write that was answered, asked again, "k": key,
+ *    "b": the key of the other register, if it is a transaction,
  *    "s": start, "e": end, both in nanoseconds of CLOCK_MONOTONIC, "c": the number of the error,
  *    "u": 1 if the outcome is unknown, "i": the number of the write,
  *    "n": how often the call was made, if it has a key,
- *    "v": version, "a": activation that answered, "t": [[writer, activation], ...], newest first}
+ *    "v": version, "a": activation that answered, "t": [[writer, activation], ...], newest first,
+ *    "bv", "ba", "bt": the same of the other register}
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -26,9 +29,10 @@
 
 enum { LANES_MAX = 256, LINE_BYTES = 4096, HISTORY = 64, LONG_LOOK = 8, LAST_TRIES = 60 };
 
-/* KEYED, AGAIN, HURRIED: one write, one answer, one call in so many. A call is made again for
+/* KEYED, AGAIN, HURRIED: one other write, one answer, one call in so many. A call is made again for
  * KEYED_MS: in that time a register gets fewer other answers than it keeps (chaos.proto). */
 enum {
+    PAIRED = 6, /* one operation in so many is a transaction */
     KEYED = 4,
     AGAIN = 4,
     HURRIED = 8,
@@ -46,12 +50,12 @@ typedef struct lane {
 
 typedef struct operation {
     const char *kind;
-    int64_t key;
+    int64_t key, other;     /* other: -1: it is no transaction */
     uint64_t start, writer; /* writer: 0: a read */
     unsigned calls;         /* with an idempotency key; 0: it has none */
 } operation;
 
-typedef enum plant { PLANT_NONE, PLANT_KEYLESS, PLANT_REREAD } plant;
+typedef enum plant { PLANT_NONE, PLANT_KEYLESS, PLANT_REREAD, PLANT_SPLIT } plant;
 
 static plant planted;
 static teff_client *client;
@@ -80,11 +84,12 @@ static void sleep_ms(uint64_t ms)
     nanosleep(&t, NULL);
 }
 
-/* out: the line's new length. */
-static int print_seen(char *line, int n, const chaos_seen *seen)
+/* in: whose, "" or "b". out: the line's new length. */
+static int print_seen(char *line, int n, const char *whose, const chaos_seen *seen)
 {
     n += snprintf(line + n, (size_t)(LINE_BYTES - n),
-                  ",\"v\":%" PRIu64 ",\"a\":%" PRIu64 ",\"t\":[", seen->version, seen->activation);
+                  ",\"%sv\":%" PRIu64 ",\"%sa\":%" PRIu64 ",\"%st\":[", whose, seen->version, whose,
+                  seen->activation, whose);
     for (size_t i = 0; i < seen->n_writers && i < seen->n_activations && n < LINE_BYTES - 64; i++)
         n += snprintf(line + n, (size_t)(LINE_BYTES - n), "%s[%" PRIu64 ",%" PRIu64 "]",
                       i ? "," : "", seen->writers[i], seen->activations[i]);
@@ -97,8 +102,9 @@ static bool is_unknown(const operation *o, teff_err err)
     return err && (o->calls ? err != TEFF_E_INVALID : teff_err_unknown(err));
 }
 
-/* One write() a line, so that lines of several threads do not mix. */
-static void print_operation(const operation *o, teff_err err, const chaos_seen *seen)
+/* One write() a line, so that lines of several threads do not mix. in: other, of a transaction. */
+static void print_operation(const operation *o, teff_err err, const chaos_seen *seen,
+                            const chaos_seen *other)
 {
     char line[LINE_BYTES];
     int n = snprintf(line, sizeof line,
@@ -109,8 +115,12 @@ static void print_operation(const operation *o, teff_err err, const chaos_seen *
         n += snprintf(line + n, sizeof line - (size_t)n, ",\"i\":%" PRIu64, o->writer);
     if (o->calls)
         n += snprintf(line + n, sizeof line - (size_t)n, ",\"n\":%u", o->calls);
+    if (o->other >= 0)
+        n += snprintf(line + n, sizeof line - (size_t)n, ",\"b\":%" PRId64, o->other);
     if (!err)
-        n = print_seen(line, n, seen);
+        n = print_seen(line, n, "", seen);
+    if (!err && o->other >= 0)
+        n = print_seen(line, n, "b", other);
     n += snprintf(line + n, sizeof line - (size_t)n, "}\n");
     if (write(STDOUT_FILENO, line, (size_t)n) != n)
         exit(1);
@@ -118,10 +128,10 @@ static void print_operation(const operation *o, teff_err err, const chaos_seen *
 
 static void write_key(lane *l, int64_t key)
 {
-    operation o = {"w", key, get_now(), l->number << 32 | ++l->writes, 0};
+    operation o = {"w", key, -1, get_now(), l->number << 32 | ++l->writes, 0};
     chaos_seen *seen = NULL;
     teff_err err = chaos_register_write(l->ctx, key, chaos_change(.writer = o.writer), &seen);
-    print_operation(&o, err, seen);
+    print_operation(&o, err, seen, NULL);
     teff_ctx_reset(l->ctx);
 }
 
@@ -155,14 +165,14 @@ static teff_err call_until_answered(lane *l, operation *o, chaos_seen **seen)
         sleep_ms((draw_number(l) >> 8) % REPEAT_MS);
         err = call_once(l, o, seen);
     }
-    print_operation(o, err, *seen);
+    print_operation(o, err, *seen, NULL);
     teff_ctx_reset(l->ctx);
     return err;
 }
 
 static void write_once(lane *l, int64_t key)
 {
-    operation o = {"w", key, get_now(), l->number << 32 | ++l->writes, 0};
+    operation o = {"w", key, -1, get_now(), l->number << 32 | ++l->writes, 0};
     chaos_seen *seen = NULL;
     teff_err err = call_until_answered(l, &o, &seen);
     if (err || (!planted && (draw_number(l) >> 8) % AGAIN))
@@ -174,14 +184,59 @@ static void write_once(lane *l, int64_t key)
     (void)call_until_answered(l, &o, &seen);
 }
 
+/* ---- transactions ---- */
+
+static void write_both(lane *l, int64_t key, int64_t other)
+{
+    operation o = {"w", key, other, get_now(), l->number << 32 | ++l->writes, 0};
+    chaos_seen_both *seen = NULL;
+    teff_err err = chaos_register_write_both(
+        l->ctx, key, chaos_change_both(.writer = o.writer, .other = other), &seen);
+    print_operation(&o, err, err ? NULL : seen->own, err ? NULL : seen->other);
+    teff_ctx_reset(l->ctx);
+}
+
+/* The planted bug: other operations may happen between the two reads. */
+static void read_split(lane *l, int64_t key, int64_t other)
+{
+    operation o = {"r", key, other, get_now(), 0, 0};
+    chaos_seen *one = NULL, *two = NULL;
+    teff_err err = chaos_register_read(l->ctx, key, chaos_look(.length = 1), &one);
+    sleep_ms((draw_number(l) >> 8) % HURRY_MS);
+    err = err ? err : chaos_register_read(l->ctx, other, chaos_look(.length = 1), &two);
+    print_operation(&o, err, one, two);
+    teff_ctx_reset(l->ctx);
+}
+
+static void read_both(lane *l, int64_t key, int64_t other)
+{
+    operation o = {"r", key, other, get_now(), 0, 0};
+    chaos_seen_both *seen = NULL;
+    teff_err err = chaos_register_read_both(l->ctx, key, chaos_look_both(.other = other), &seen);
+    print_operation(&o, err, err ? NULL : seen->own, err ? NULL : seen->other);
+    teff_ctx_reset(l->ctx);
+}
+
+static void run_transaction(lane *l, int64_t key)
+{
+    uint64_t kind = draw_number(l) >> 8;
+    int64_t other = (key + 1 + (int64_t)(kind / 2) % (keys - 1)) % keys;
+    if (kind % 2)
+        write_both(l, key, other);
+    else if (planted == PLANT_SPLIT)
+        read_split(l, key, other);
+    else
+        read_both(l, key, other);
+}
+
 /* ---- the lanes ---- */
 
 static teff_err read_key(lane *l, int64_t key, uint32_t length)
 {
-    operation o = {"r", key, get_now(), 0, 0};
+    operation o = {"r", key, -1, get_now(), 0, 0};
     chaos_seen *seen = NULL;
     teff_err err = chaos_register_read(l->ctx, key, chaos_look(.length = length), &seen);
-    print_operation(&o, err, seen);
+    print_operation(&o, err, seen, NULL);
     teff_ctx_reset(l->ctx);
     return err;
 }
@@ -192,7 +247,9 @@ static void *run_lane(void *arg)
     while (!atomic_load_explicit(&stops, memory_order_relaxed)) { /* seen some time */
         int64_t key = (int64_t)(draw_number(l) >> 8) % keys;
         uint64_t kind = draw_number(l) >> 8;
-        if (kind % 2 && kind / 2 % KEYED == 0)
+        if (kind / 64 % PAIRED == 0)
+            run_transaction(l, key);
+        else if (kind % 2 && kind / 2 % KEYED == 0)
             write_once(l, key);
         else if (kind % 2)
             write_key(l, key);
@@ -239,7 +296,7 @@ int main(int argc, char **argv)
 {
     static lane lanes[LANES_MAX];
     char byte;
-    if (argc < 8 || atoi(argv[2]) < 1 || atoi(argv[2]) > LANES_MAX || atoi(argv[3]) < 1) {
+    if (argc < 8 || atoi(argv[2]) < 1 || atoi(argv[2]) > LANES_MAX || atoi(argv[3]) < 2) {
         fprintf(stderr, "usage: %s NUMBER LANES KEYS PAUSE_MS TIMEOUT_MS PLANT GATEWAY...\n",
                 argv[0]);
         return 2;
@@ -249,6 +306,7 @@ int main(int argc, char **argv)
     pause_ms = (uint32_t)atoi(argv[4]);
     planted = strcmp(argv[6], "keyless") == 0  ? PLANT_KEYLESS
               : strcmp(argv[6], "reread") == 0 ? PLANT_REREAD
+              : strcmp(argv[6], "split") == 0  ? PLANT_SPLIT
                                                : PLANT_NONE;
     connect_client(argv + 7);
     for (int i = 0; i < n; i++)

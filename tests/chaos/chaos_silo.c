@@ -80,6 +80,54 @@ static teff_err write_register(chaos_register *self, const chaos_change *in, cha
     return err;
 }
 
+/* ---- transactions ---- */
+
+static teff_err write_in_transaction(chaos_register *self, const chaos_change *in, chaos_seen *out)
+{
+    teff_err err = write_version(self, in->writer);
+    if (!err)
+        list_writes(self, 1, out);
+    return err;
+}
+
+static teff_err read_in_transaction(chaos_register *self, const chaos_look *in, chaos_seen *out)
+{
+    list_writes(self, in->length, out);
+    return TEFF_OK;
+}
+
+static chaos_seen *make_seen(chaos_register *self)
+{
+    chaos_seen *seen = teff_alloc(self->ctx, sizeof *seen);
+    chaos__seen__init(seen);
+    return seen;
+}
+
+/* One half of the transactions changes the other register first. */
+static teff_err write_both(chaos_register *self, const chaos_change_both *in, chaos_seen_both *out)
+{
+    const chaos_change *part = chaos_change(.writer = in->writer);
+    bool other_first = in->writer % 2;
+    teff_err err = TEFF_OK;
+    out->own = make_seen(self);
+    if (other_first)
+        err = chaos_register_write_with(self->ctx, in->other, part, &out->other);
+    if (!err)
+        err = write_in_transaction(self, part, out->own);
+    if (!err && !other_first)
+        err = chaos_register_write_with(self->ctx, in->other, part, &out->other);
+    return err;
+}
+
+static teff_err read_both(chaos_register *self, const chaos_look_both *in, chaos_seen_both *out)
+{
+    out->own = make_seen(self);
+    list_writes(self, 1, out->own);
+    return chaos_register_read_with(self->ctx, in->other, chaos_look(.length = 1), &out->other);
+}
+
+/* ---- reads ---- */
+
 static teff_err read_register(chaos_register *self, const chaos_look *in, chaos_seen *out)
 {
     list_writes(self, in->length, out);
@@ -107,8 +155,13 @@ static teff_err take_plant(void *arg, const char *value, char *text)
 
 int main(int argc, char **argv)
 {
-    static const chaos_register_methods methods = {
-        .write = write_register, .read = read_register, .on_activate = number_activation};
+    static const chaos_register_methods methods = {.write = write_register,
+                                                   .read = read_register,
+                                                   .write_both = write_both,
+                                                   .read_both = read_both,
+                                                   .write_with = write_in_transaction,
+                                                   .read_with = read_in_transaction,
+                                                   .on_activate = number_activation};
     static const teff_silo_option options[] = {
         {"plant", "BUG", "a bug that the check must find (none)", take_plant},
         {NULL, NULL, NULL, NULL},

@@ -1,5 +1,5 @@
-# check.py - is what clients saw of each register linearizable, and did one activation at a time
-# commit?
+# check.py - is what clients saw of each register linearizable, did one activation at a time commit,
+# and are transactions of two registers atomic and strictly serializable?
 #
 # Each write makes the next version of its register, and a read lists who wrote the last versions.
 # So the order of the writes is known and need not be searched for. The history of a register is
@@ -12,14 +12,19 @@
 # A write with an idempotency key is one operation, however often its call was made. Its answer is
 # that of its only version, also when the call is made again ("wrong_answers"), and a call that is
 # the same as before is not refused ("refused").
+# A transaction counts as one operation of each of its two registers; it writes both or none ("torn"
+# otherwise). If each register's history is good, there must also be one order of all operations,
+# which agrees with the versions and with time (serializable.py; "not_serializable" otherwise).
 # Activations overlap if the versions of one lie between those of another, or if one answered before
 # and after another ("overlapping").
 import bisect
 import collections
 
+import serializable
+
 WRITE, READ, AGAIN = "w", "r", "a"
 KINDS = ("lost", "overlapping", "stale_reads", "doubled", "wrong_answers", "refused", "phantom",
-         "unread")
+         "torn", "not_serializable", "unread")
 
 Problem = collections.namedtuple("Problem", "kind key text")
 Done = collections.namedtuple("Done", "start end kind version activation")
@@ -189,11 +194,22 @@ class Register:
         return max(((b - a, a) for a, b in zip(ends, ends[1:])), default=(0, 0))
 
 
+def get_other(op):
+    """out: a transaction's line as one of its other register."""
+    other = {name: op[name] for name in ("o", "s", "e", "c", "u", "i") if name in op}
+    other["k"] = op["b"]
+    if op["c"] == 0:
+        other.update(v=op["bv"], a=op["ba"], t=op["bt"])
+    return other
+
+
 class History:
     """The histories of all registers."""
 
     def __init__(self):
         self.registers = {}
+        self.done = []   # lines of operations that succeeded or have an unknown outcome
+        self.pairs = []  # the transactions among them
         self.operations = self.unknown = self.failed = 0
         self.keyed = collections.Counter()  # of operations with an idempotency key
 
@@ -202,9 +218,18 @@ class History:
         self.unknown += op["u"]
         self.failed += op["c"] != 0 and not op["u"]
         self.count_keyed(op)
-        if op["k"] not in self.registers:
-            self.registers[op["k"]] = Register(op["k"])
-        self.registers[op["k"]].add(op)
+        self.get_register(op["k"]).add(op)
+        if "b" in op:
+            self.get_register(op["b"]).add(get_other(op))
+        if op["o"] != AGAIN and (op["c"] == 0 or op["u"] and op["o"] == WRITE):
+            self.done.append(op)
+            if "b" in op:
+                self.pairs.append(op)
+
+    def get_register(self, key):
+        if key not in self.registers:
+            self.registers[key] = Register(key)
+        return self.registers[key]
 
     def count_keyed(self, op):
         """Those that were made again before an answer, and after one."""
@@ -213,8 +238,38 @@ class History:
         self.keyed["asked_again"] += op["o"] == AGAIN
 
     def check(self):
-        return [problem for _, register in sorted(self.registers.items())
-                for problem in register.check()]
+        problems = [problem for _, register in sorted(self.registers.items())
+                    for problem in register.check()]
+        problems += self.find_torn()
+        return problems or self.find_cycle()
+
+    def find_torn(self):
+        """A transaction of unknown outcome has written both registers, or none. Where a version is
+        unseen, it may be that transaction's."""
+        problems = []
+        for op in self.pairs:
+            ends = [op["k"], op["b"]]
+            has = [op.get("i") in self.registers[key].versions for key in ends]
+            if op["o"] == WRITE and has[0] != has[1]:
+                key = ends[has[0]]
+                facts = self.registers[key].facts
+                if len(facts) == max(facts, default=0):
+                    problems.append(Problem("torn", key, "transaction %d has written register %d "
+                                            "only" % (op["i"], ends[not has[0]])))
+        return problems
+
+    def find_cycle(self):
+        """Each problem of one register would be a cycle as well, so this is asked last."""
+        facts = {key: {version: fact[0] for version, fact in register.facts.items()}
+                 for key, register in self.registers.items()}
+        cycle = serializable.find_cycle(self.done, facts)
+        if not cycle:
+            return []
+        texts = ["%s of %s at %d" % ("write %d" % op["i"] if op["o"] == WRITE else "a read",
+                                     " and ".join("register %d" % op[k] for k in "kb" if k in op),
+                                     op["s"]) for op in cycle]
+        return [Problem("not_serializable", cycle[0]["k"], "each of these precedes the next one, "
+                        "and the last the first: " + "; ".join(texts))]
 
     def get_outage(self):
         """out: the longest outage of a register, when it began, the register."""

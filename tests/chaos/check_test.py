@@ -53,6 +53,78 @@ def kinds_of(operations):
     return {problem.kind for problem in history.check()}
 
 
+def make_pair(kind, start, end, own, other, writer=0):
+    """A transaction of registers 1 and 2. in: own, other, (version, activation, writers)."""
+    op = operation(kind, start, end, own[0], own[1], [[w, own[1]] for w in own[2]], writer)
+    op.update(b=2, bv=other[0], ba=other[1], bt=[[w, other[1]] for w in other[2]])
+    return op
+
+
+def make_pairs():
+    """Transactions 101 and 102 write both registers, one after the other, 103 has an unknown
+    outcome and wrote both, write 104 only register 2; reads between them and at the end."""
+    late = operation(check.READ, 500, 510, 4, 62, [[w, 62] for w in (104, 103, 102, 101)])
+    lone = operation(check.WRITE, 400, 410, 4, 62, [[104, 62]], 104)
+    late["k"] = lone["k"] = 2
+    unknown = operation(check.WRITE, 300, 310, 0, 0, [], 103, 3, 1)
+    unknown["b"] = 2
+    return [make_pair(check.WRITE, 100, 120, (1, 61, [101]), (1, 62, [101]), 101),
+            make_pair(check.READ, 130, 150, (1, 61, [101]), (1, 62, [101])),
+            make_pair(check.WRITE, 200, 220, (2, 61, [102]), (2, 62, [102]), 102),
+            make_pair(check.READ, 190, 230, (1, 61, [101]), (1, 62, [101])),
+            unknown, lone, late,
+            operation(check.READ, 500, 510, 3, 61, [[w, 61] for w in (103, 102, 101)])]
+
+
+class Transactions(unittest.TestCase):
+    def setUp(self):
+        self.history = make_pairs()
+
+    def expect(self, *kinds):
+        self.assertEqual(kinds_of(self.history), set(kinds))
+
+    def test_a_good_history(self):
+        self.expect()
+
+    def test_half_of_a_transaction(self):
+        self.history[-1].update(v=2, t=[[102, 61], [101, 61]])
+        self.expect("torn")
+
+    def test_one_that_is_not_there_at_all(self):
+        self.history[-1].update(v=2, t=[[102, 61], [101, 61]])
+        self.history[-2].update(v=3, t=[[w, 62] for w in (104, 102, 101)])
+        self.history[-3].update(v=3)
+        self.expect()
+
+    def test_a_read_that_sees_half_of_a_transaction(self):
+        self.history[3].update(bv=2, bt=[[102, 62]])
+        self.expect("not_serializable")
+
+    def test_two_reads_that_see_two_writes_in_different_orders(self):
+        """Each of two writes at once is seen without the other."""
+        first = operation(check.WRITE, 600, 700, 4, 61, [[105, 61]], 105)
+        second = operation(check.WRITE, 600, 700, 5, 62, [[106, 62]], 106)
+        second["k"] = 2
+        self.history += [first, second,
+                         make_pair(check.READ, 610, 690, (4, 61, [105]), (4, 62, [104])),
+                         make_pair(check.READ, 610, 690, (4, 61, [105]), (5, 62, [106])),
+                         make_pair(check.READ, 710, 720, (4, 61, [105]), (5, 62, [106]))]
+        self.expect()
+        self.history[-2] = make_pair(check.READ, 610, 690, (3, 61, [103]), (5, 62, [106]))
+        self.expect("not_serializable")
+
+    def test_an_order_against_time(self):
+        """Write 105 of register 1 had ended before write 106 of register 2 began, and a read that
+        went on all the time has only seen the second."""
+        first = operation(check.WRITE, 600, 610, 4, 61, [[105, 61]], 105)
+        second = operation(check.WRITE, 620, 630, 5, 62, [[106, 62]], 106)
+        second["k"] = 2
+        self.history += [first, second,
+                         make_pair(check.READ, 590, 690, (3, 61, [103]), (5, 62, [106])),
+                         make_pair(check.READ, 710, 720, (4, 61, [105]), (5, 62, [106]))]
+        self.expect("not_serializable")
+
+
 class Planted(unittest.TestCase):
     """Each test changes the good history, whose operations are three a version."""
 

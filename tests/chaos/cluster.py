@@ -13,7 +13,7 @@ import proxy
 PR_SET_PDEATHSIG = 1
 KEYS, CLIENTS, LANES, PAUSE_MS, TIMEOUT_MS = 40, 5, 8, 40, 4000
 RESTART_SECONDS = 0.3
-CLIENTS_PLANTS = ("keyless", "reread")  # bugs of chaos_client.c; others are chaos_silo.c's
+CLIENTS_PLANTS = ("keyless", "reread", "split")  # bugs of chaos_client.c; others are chaos_silo.c's
 LIBC = ctypes.CDLL(None)
 
 
