@@ -3,7 +3,7 @@
  * Way:     hosting/handler -> [lock] -> turn -> transaction.h; the root's COMMIT or ABORT -> [lock]
  * States:  none -a turn of the transaction begins-> held
  *          -COMMIT, ABORT, RELOAD, a later attempt, a silent root, the end of act-> none
- * Threads: on the activation's group.
+ * Threads: on the activation's group. Model: tests/model/transaction.pml
  * Source:  Rosenkrantz, Stearns, Lewis, "System level concurrency control for distributed database
  *          systems" (1978): wait-die
  *

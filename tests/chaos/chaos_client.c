@@ -2,9 +2,9 @@
  * usage: chaos_client NUMBER LANES KEYS PAUSE_MS TIMEOUT_MS PLANT GATEWAY...
  *   NUMBER: of this client, from 1; a part of the numbers of its writes
  *   LANES: threads, each with one operation at a time; PAUSE_MS: the longest one between two
- *   PLANT: a bug that the check of the histories must find. In calls with a key that are made again:
- *     keyless: they have no key; reread: their answer is that of a read. In transactions: split:
- *     those that read make two calls instead; none
+ *   PLANT: a bug that the check of the histories must find. In calls with a key that are made
+ *     again: keyless: they have no key; reread: their answer is that of a read. In transactions:
+ *     split: those that read make two calls instead; none
  * Until standard input ends. Then each register is read until it answers, at most 60 times.
  *     Some writes have an idempotency key: such a call is made again until it is answered, and some
  * are made again after that, which is a line of its own.
@@ -220,7 +220,10 @@ static void read_both(lane *l, int64_t key, int64_t other)
 static void run_transaction(lane *l, int64_t key)
 {
     uint64_t kind = draw_number(l) >> 8;
-    int64_t other = (key + 1 + (int64_t)(kind / 2) % (keys - 1)) % keys;
+    if (planted == PLANT_SPLIT)
+        key %= 2;
+    int64_t other =
+        planted == PLANT_SPLIT ? 1 - key : (key + 1 + (int64_t)(kind / 2) % (keys - 1)) % keys;
     if (kind % 2)
         write_both(l, key, other);
     else if (planted == PLANT_SPLIT)
@@ -247,7 +250,7 @@ static void *run_lane(void *arg)
     while (!atomic_load_explicit(&stops, memory_order_relaxed)) { /* seen some time */
         int64_t key = (int64_t)(draw_number(l) >> 8) % keys;
         uint64_t kind = draw_number(l) >> 8;
-        if (kind / 64 % PAIRED == 0)
+        if (kind / 64 % (planted == PLANT_SPLIT ? 2 : PAIRED) == 0)
             run_transaction(l, key);
         else if (kind % 2 && kind / 2 % KEYED == 0)
             write_once(l, key);
