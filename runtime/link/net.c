@@ -1,5 +1,5 @@
 /* net.c - creates and frees a link: its options, its transport, and the table of its ops.
- * Threads: the transport's, and the link's ticker. */
+ * Threads: a link starts its ticker; its transport may have threads of its own. */
 #include "link/link.h"
 
 #include <stdio.h>
@@ -44,7 +44,8 @@ static void free_link_memory(teffi_link *link)
     free(link);
 }
 
-/* Kills all connections; each then ends in a callback of its stream or dial. */
+/* Kills all connections. Each then ends in a callback of its stream or dial, except those that wait
+ * for memory: teffi_driver_resume_waiting() ends these. */
 static void kill_all(teffi_conns *conns)
 {
     pthread_mutex_lock(&conns->lock);
@@ -53,7 +54,7 @@ static void kill_all(teffi_conns *conns)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* Waits until all connections have ended, then frees them. If the transport has a poller, this
+/* Waits until no connection has a reference, then frees them. If the transport has a poller, this
  * thread polls, because no other thread does any more. */
 static void free_conns(teffi_link *link)
 {
@@ -70,8 +71,9 @@ static void free_conns(teffi_link *link)
     teffi_driver_reap(link);
 }
 
-/* Frees the link. Each connection must end in a callback. So deferred reads are begun before the
- * streams are closed, and connections that wait for memory are resumed after that. */
+/* Frees the link. A connection without an operation in flight has no callback that could end it. So
+ * deferred reads are begun before the streams are closed; and connections that wait for memory are
+ * resumed after that, which ends them. */
 static void free_link(teffi_net *net)
 {
     teffi_link *link = (teffi_link *)net;
@@ -82,7 +84,7 @@ static void free_link(teffi_net *net)
     pthread_mutex_unlock(&link->conns.lock);
     link->conns.transport->ops->stop_listeners(link->conns.transport);
     teffi_link_heartbeat_stop(link);
-    teffi_sender_write_coalesced(&link->conns); /* drain_events() writes those of later events */
+    teffi_sender_write_coalesced(&link->conns); /* drain_events() writes what later events send */
     (void)teffi_client_reader_expire(&link->conns, true);
     kill_all(&link->conns);
     teffi_driver_resume_waiting(link);
