@@ -1,4 +1,4 @@
-/* peers.c - the table of peers, the newest incarnation of each silo, and the event queues. */
+/* peers.c - the table of peers, the newest incarnations of silos, and the event queues. */
 #include "link/peers.h"
 
 #include <stdlib.h>
@@ -98,8 +98,8 @@ void teffi_peers_fini(teffi_link *link)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* A set holds silos with equal hashes. If the silo is not in its set, the result is true, and to
- * note the silo, the entry that was noted longest ago is replaced. */
+/* A set holds silos with equal hashes. A silo that is not in its set passes the check; noting
+ * it replaces an empty entry, or else the one that was noted longest ago. */
 bool teffi_peer_check_newest(teffi_link *link, teffi_node_id id, bool note)
 {
     link_seen_silo *set = link->peers.seen[teffi_mix64(id.silo) % LINK_SEEN_SETS];

@@ -2,8 +2,8 @@
  * record, from its first connection or peer_add until nothing needs it.
  * Way:     next_hop, handshake, ending -> [peers] -> driver
  * Threads: guarded by conns.lock, except references; events by the peer's own lock.
- * States:  our goodbye: NOT_SAID -> SAID -> ACKNOWLEDGED; back to NOT_SAID by peer_remove without a
- *          goodbye, or when a removed peer becomes known again. */
+ * States:  our goodbye: NOT_SAID -> SAID -> ACKNOWLEDGED. Back to NOT_SAID from SAID by peer_remove
+ *          without a goodbye, and from both when a peer that was not known becomes known. */
 #pragma once
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ struct teffi_link;
 
 typedef enum link_goodbye {
     GOODBYE_NOT_SAID,
-    GOODBYE_SAID,         /* BYE was appended, or will be once the outgoing connection is open */
+    GOODBYE_SAID,         /* if there is a connection, BYE was appended, or is once it is open */
     GOODBYE_ACKNOWLEDGED, /* BYE_ACK arrived: all messages of the peer were delivered */
 } link_goodbye;
 
@@ -35,8 +35,8 @@ typedef struct link_peer {
     bool listed;      /* in the table */
     bool known;       /* by peer_add or dial, until peer_remove */
     bool dial_failed; /* the last dial failed: the ticker dials again, a send does not */
-    bool bye_heard;   /* the peer sent BYE: send refuses messages, until it connects again */
-    bool left;        /* the peer left the cluster: no more requests for grains */
+    bool bye_heard;   /* it sent BYE: send refuses messages, until it connects or is known again */
+    bool left;        /* it left the cluster: no more requests and one-ways for grains */
     /* guarded by lock */
     pthread_mutex_t lock;
     teffi_queue events;
@@ -63,12 +63,12 @@ link_peer *teffi_peer_find(struct teffi_link *link, teffi_node_id id);
 link_peer *teffi_peer_find_or_add(struct teffi_link *link, teffi_node_id id);
 
 /* teffi_peer_know - conns.lock held; allow sends to the peer, and set its address. If it was not
- * known, reset an earlier goodbye.
- * in:   address, checked; may be peer->address. */
+ * known, reset both goodbyes and dial_failed.
+ * in:   address, at most TEFFI_ADDRESS_MAX bytes; may be peer->address. */
 void teffi_peer_know(link_peer *peer, const char *address);
 
 /* teffi_peer_remove_unused - conns.lock held; remove the peer from the table if it is not known,
- * has no connection and no event.
+ * has no connection, and is quiet.
  * out:  true: removed; the caller releases the lock, then drops the table's reference. */
 bool teffi_peer_remove_unused(link_peer *peer);
 
@@ -80,11 +80,13 @@ void teffi_peer_ref(link_peer *peer);
 void teffi_peer_unref(link_peer *peer); /* conns.lock not held */
 
 /* teffi_peer_check_newest - conns.lock held; is this incarnation at least as new as the one that
- * was noted of its silo? True also if none was noted. in: note: if true, note this one. */
+ * was noted of its silo? True also if none was noted. in: note: if true, note this one, unless it
+ * is older. */
 bool teffi_peer_check_newest(struct teffi_link *link, teffi_node_id id, bool note);
 
-/* teffi_peer_post - append an event to the peer's queue.
- * in:   conn, with a reference that the event takes over. */
+/* teffi_peer_post - append an event to the peer's queue. After it has released its locks, this
+ * thread calls drain_events() (driver.c).
+ * in:   event, of conn, not queued. conn, with a reference that the event takes over. */
 void teffi_peer_post(link_peer *peer, link_event *event, link_event_kind kind, teffi_conn *conn);
 
 /* teffi_peer_begin_drain - out: true: the caller reports events until teffi_peer_next_event()
