@@ -12,7 +12,7 @@
 
 /* ---- dial.c ---- */
 
-/* teffi_dial_new - conns.lock held; create the connection and set peer->out.
+/* teffi_dial_new - conns.lock held; create the connection and set peer->out. in: peer->out is NULL.
  * out:  NULL: no memory, or the link is being freed. Otherwise the caller calls teffi_dial_start().
  * teffi_dial_start - in: the connection's first reference, passed to the dial's callback.
  * runs: with or without conns.lock. */
@@ -34,11 +34,12 @@ void teffi_driver_init(teffi_link *link);
  * out:  NULL: no memory. */
 teffi_conn *teffi_driver_new_conn(teffi_link *link, bool dialled);
 
-/* teffi_driver_read - handle the buffered frames, then receive more.
- * in:   the reader's reference, taken over. */
+/* teffi_driver_read - handle the buffered frames, report events, then receive more.
+ * in:   the reader's reference, taken over. runs: the reader; no lock held. */
 void teffi_driver_read(teffi_conn *conn);
 
-/* teffi_driver_end - end the connection and report its end. in: a reference, dropped. */
+/* teffi_driver_end - end the connection and report its end; if a write is in flight, its callback
+ * does so. in: a reference, dropped. runs: as teffi_ending_begin(). */
 void teffi_driver_end(teffi_conn *conn);
 
 /* teffi_driver_resume_waiting - resume the connections that no longer wait for memory; end those
@@ -53,8 +54,8 @@ void teffi_driver_reap(teffi_link *link);
 /* teffi_handshake_begin - send the dialler's hello. */
 void teffi_handshake_begin(teffi_conn *conn);
 
-/* teffi_handshake_take_frame - handle a frame that arrives before UP. out: false: the connection
- * ends. */
+/* teffi_handshake_take_frame - handle a frame that arrives before UP, or, on a connection that this
+ * side dialled, REFUSE also in UP. out: false: the connection ends. */
 bool teffi_handshake_take_frame(teffi_conn *conn, const teffi_frame *frame);
 
 /* teffi_handshake_report_break - the stream ended before UP: note the cause, and count and log a
@@ -64,7 +65,7 @@ void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *r
 /* ---- goodbye.c ---- */
 
 /* teffi_goodbye_say - conns.lock held; append BYE to the peer's outgoing connection, or else to its
- * incoming one; a connection gets at most one BYE.
+ * incoming one, if there is one; a connection gets at most one BYE.
  * teffi_goodbye_acknowledge - conns.lock held; append BYE_ACK to conn, at most once. */
 void teffi_goodbye_say(link_peer *peer);
 void teffi_goodbye_acknowledge(teffi_conn *conn);
@@ -76,7 +77,8 @@ void teffi_goodbye_handle_bye_ack(teffi_conn *conn);
 
 /* ---- ending.c: redial, goodbye, events ---- */
 
-/* teffi_ending_begin - end the connection and post its events.
+/* teffi_ending_begin - end the connection, and post its down event; without a peer, call the done
+ * function of its dial instead. Also reports the gone event.
  * runs: the reader, or the callback of the dial or write; no lock held; not again once it has
  *       returned true.
  * out:  true: the caller drains the events and drops the list's reference. false: a write is in
@@ -88,17 +90,19 @@ bool teffi_ending_begin(teffi_conn *conn);
 void teffi_ending_report_dial(const teffi_conn *conn);
 
 /* teffi_ending_break - conns.lock held; kill the connection, if it is UP, because the other one of
- * its pair broke. in: peer->in or peer->out, may be NULL. */
+ * its pair ended, or a response could not be sent. Its end then does not break the other one.
+ * in:   peer->in or peer->out, may be NULL. */
 void teffi_ending_break(teffi_conn *conn);
 
 /* teffi_ending_end_goodbye - conns.lock held; the peer said goodbye, and has connected again. Reset
- * its goodbye, and kill the outgoing connection, which accepts no more messages; the next message
- * or the ticker dials a new one. The end of the old one is clean if everything was written. */
+ * its goodbye, and kill the outgoing connection, if there is one: it accepts no more messages. The
+ * next message or the ticker dials a new one, if the peer is known. The end of the old one is clean
+ * if everything was written. */
 void teffi_ending_end_goodbye(link_peer *peer);
 
 /* teffi_ending_replace - conns.lock held; kill the connection because a newer one replaces it. Its
  * down event is posted now, before the up event of the newer one; messages that it still receives
- * are dropped. */
+ * are dropped. in: the peer's incoming connection, until now. */
 void teffi_ending_replace(teffi_conn *conn);
 
 /* teffi_ending_break_inbound - kill the node's incoming connection, because a response to a request
