@@ -101,7 +101,8 @@ typedef struct teffi_net_ops {
      * errs: TEFF_E_INVALID (not a silo's id, the address), TEFF_E_CLOSED (after shutdown),
      * TEFF_E_NOMEM. */
     teff_err (*peer_add)(teffi_net *net, teffi_node_id node, const char *address);
-    /* Remove a peer: close its connections, after a goodbye if clean. Later sends: CLOSED. */
+    /* Remove a peer: close its connections, after a goodbye if clean. Later sends to a silo:
+     * CLOSED, until it is added or dialled again. */
     void (*peer_remove)(teffi_net *net, teffi_node_id node, bool clean);
     /* The peer leaves the cluster: from now on send refuses requests and one-ways for grains with
      * TEFF_E_CLOSED. Other messages are sent as before, until peer_remove. Messages keep their
