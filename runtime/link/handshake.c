@@ -6,7 +6,7 @@
 
 enum { SILOS_MAX = 4096 }; /* accepted and UP */
 
-/* out: a copy of the link's hello: identify() may change that at the same time. */
+/* out: a copy of the link's hello: identify() may change the original at any time. */
 static teffi_hello copy_own_hello(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -49,7 +49,7 @@ void teffi_handshake_begin(teffi_conn *conn)
     send_greeting(conn, &g);
 }
 
-/* Counts and logs the refusal. */
+/* Counts and logs the refusal, and records it as the cause of the connection's end. */
 static void note_refusal(teffi_conn *conn, link_counter which, const char *text)
 {
     teffi_counters_note(&conn->conns->counters, which, "%s: refused: %s", conn->target, text);
@@ -99,8 +99,9 @@ static bool is_for_goodbye(const link_peer *peer)
     return peer && (peer->in || peer->out) && peer->goodbye != GOODBYE_ACKNOWLEDGED;
 }
 
-/* conns.lock held. Does earlier state forbid this connection? The limits of silos and clients do
- * not apply if it replaces another. out: why it is refused, counted by *which; NULL: it is not. */
+/* conns.lock held. Does another connection of the node, earlier or present, or a shutdown forbid
+ * this one? The limits of silos and clients do not apply if it replaces another. out: why it is
+ * refused, counted by *which; NULL: it is not, and *which is LINK_CROWDED. */
 static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uint64_t sequence,
                                  link_counter *which)
 {
@@ -155,7 +156,8 @@ static bool prove_to_dialler(teffi_conn *conn, const teffi_secret *secret,
            teffi_proof_make(secret, TEFFI_PROVER_DIALLER, theirs, ours, conn->handshake.expected);
 }
 
-/* Acceptor: checks the dialler's hello and responds with ours. out: false: the connection ends. */
+/* Acceptor: checks the dialler's hello, and responds with ours or with a refusal. out: true,
+ * always: after a refusal the connection ends once the reason is written. */
 static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -228,7 +230,8 @@ static void bring_conn_up(teffi_conn *conn, link_peer *peer)
 
 /* Acceptor: makes conn UP after a valid ACK, which proves that the hello was not a replay, and that
  * the dialler knows the secret, if there is one. Calls find_conflict() again, because two
- * connections of one node may be in their handshake at the same time. out: false: conn ends. */
+ * connections of one node may be in their handshake at the same time. out: true, always: as
+ * take_dialler_hello(). */
 static bool accept_peer(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
