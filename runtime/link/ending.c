@@ -20,8 +20,10 @@ static void plan_redial(link_peer *peer, bool failed)
     teffi_conns_ask_scan(conns);
 }
 
-/* conns.lock held. Removes the connection from its peer, and plans a redial if it was the outgoing
- * one. out: true: BYE_ACK was appended to the incoming one, here or before. */
+/* conns.lock held. Removes the connection from its peer. If it was the outgoing one of a known
+ * peer, plans a redial, unless a goodbye was said or heard, or the link is leaving.
+ * out:  true: conn was the outgoing one, and BYE_ACK was appended to the incoming one, here or
+ *       before. */
 static bool detach_conn(teffi_conn *conn, link_peer *peer)
 {
     bool was_up = conn->ending.was_up;
@@ -42,8 +44,8 @@ static bool detach_conn(teffi_conn *conn, link_peer *peer)
     return true;
 }
 
-/* Does conn have unsent messages? Messages to a silo use the connection that we dialled. On the one
- * that the silo dialled, only control frames can be unsent, and they do not count. */
+/* Does conn have unsent frames or messages? Messages to a silo use the connection that we dialled.
+ * On the one that the silo dialled, only control frames can be unsent, and they do not count. */
 static bool has_unsent(teffi_conn *conn)
 {
     bool carries = conn->dialled || conn->handshake.remote.role == TEFFI_ROLE_CLIENT;
@@ -107,10 +109,10 @@ void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
     pthread_mutex_unlock(&link->conns.lock);
 }
 
-/* conns.lock held. Decides whether the end is clean, and detaches conn from its peer. If conn was
- * UP and broke by itself, the other connection of its pair ends, too. If the peer has not
- * acknowledged our BYE yet, appends BYE to the remaining connection; not if our BYE_ACK is there,
- * because the peer closes that connection when it gets BYE_ACK. */
+/* conns.lock held. Decides whether the end is clean, detaches conn from its peer, and posts the
+ * down event. If conn was UP and broke by itself, the other connection of its pair ends, too. If
+ * the peer has not acknowledged our BYE yet, appends BYE to the remaining connection; not if our
+ * BYE_ACK is there, because the peer closes that connection when it gets BYE_ACK. */
 static void end_for_peer(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;

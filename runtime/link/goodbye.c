@@ -21,8 +21,8 @@ void teffi_goodbye_acknowledge(teffi_conn *conn)
     teffi_sender_finish(conn, TEFFI_FRAME_BYE_ACK);
 }
 
-/* conns.lock held. Takes the peer's connections out of the route cache, so that later sends reach
- * find_conn() in next_hop.c, which refuses them. */
+/* conns.lock held. Makes the cached routes to the peer stale, so that later sends reach find_conn()
+ * in next_hop.c, which refuses them. */
 static void clear_routes_to(link_peer *peer)
 {
     teffi_conn_carry(peer->in, 0);
@@ -114,8 +114,8 @@ void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id)
 
 /* ---- shutdown of the link ---- */
 
-/* Says goodbye to all connected peers, and kills the dials to an address. Such a dial has no peer
- * yet, and cannot come up: establish_conn() makes no peer while `leaving` is set. */
+/* Says goodbye to all peers that have a connection, and kills the dials to an address. Such a dial
+ * has no peer yet, and cannot come up: establish_conn() makes no peer while `leaving` is set. */
 static void begin_leaving(teffi_link *link)
 {
     pthread_mutex_lock(&link->conns.lock);
