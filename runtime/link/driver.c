@@ -80,7 +80,7 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
     }
 }
 
-/* Handles a frame that is not a message. The acceptor may refuse the ACK when the dialler is
+/* Handles a frame of the step RECEIVE_FRAME. The acceptor may refuse the ACK when the dialler is
  * already UP, so a dialler accepts REFUSE in UP. out: false: the connection is broken. */
 static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
 {
@@ -127,7 +127,7 @@ static bool post_batch(teffi_conn *conn)
 }
 
 /* Acts on `step`: posts the batch, waits for memory, receives more, or ends the connection.
- * in:   the reader's reference, passed on to the batch or to the next receive. */
+ * in:   the reader's reference, taken over. */
 static void continue_reading(teffi_conn *conn, receive_step step)
 {
     conn_receiver *r = &conn->receiver;
@@ -173,9 +173,9 @@ static void release_read(teffi_inbound *batch)
 }
 
 /* Lets the executor choose the thread that handles the received bytes; without an executor it is
- * this one. The executor may run turns on this thread, within the callback of the stream. Freeing a
- * stream waits for its callback, so the executor holds a reference until those turns have ended:
- * otherwise the ticker, which frees connections, would wait for them. */
+ * this one. The executor may run turns on this thread, within the callback of the stream. Freeing
+ * an nng stream waits for its callback, so the executor holds a reference until those turns have
+ * ended: otherwise the ticker, which frees connections, would wait for them. */
 static void submit_read(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
@@ -191,8 +191,8 @@ static void submit_read(teffi_conn *conn)
 }
 
 /* Runs a deferred read. A worker or a waiting client thread reads at once, and may run the turns of
- * what it reads. Other threads must not run turns, so they begin an asynchronous receive: the
- * ticker, and the monitor, which runs the deferred work of a worker that is in a long turn. */
+ * what it reads. Other threads must not run turns, so they begin an asynchronous receive: for
+ * example the ticker, or the monitor, which runs the deferred work of a worker in a long turn. */
 static void run_deferred_read(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);
@@ -279,7 +279,8 @@ bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *toke
 
 /* ---- events to the owner ---- */
 
-/* Reports the messages of a batch, then reads more. in: the reader's reference, taken over. */
+/* Reports the messages of a batch, and handles a BYE_ACK after them; then reads more, or ends the
+ * connection. in: the reader's reference, taken over. */
 static void report_batch(teffi_conn *conn)
 {
     const teffi_link *link = teffi_link_of(conn);

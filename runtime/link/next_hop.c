@@ -27,7 +27,9 @@ static void set_route(teffi_link *link, uint64_t node, teffi_conn *conn)
 }
 
 /* conns.lock held. Finds or creates the connection that carries messages to a node.
- * out:  *dial: the connection is new, and the caller calls teffi_dial_start(). */
+ * out:  *conn, without a reference for the caller. *dial: it is new, and the caller calls
+ *       teffi_dial_start().
+ * errs: TEFF_E_CLOSED, TEFF_E_UNREACHABLE, TEFF_E_NOMEM. */
 static teff_err find_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn, bool *dial)
 {
     link_peer *peer = teffi_peer_find(link, to);
@@ -47,7 +49,7 @@ static teff_err find_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn,
     return *conn ? TEFF_OK : TEFF_E_NOMEM;
 }
 
-/* Finds the connection in the table, caches it and sends. */
+/* Finds the connection in the table, or dials; caches it if it is UP, and sends. */
 static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg)
 {
     teffi_conn *conn;
