@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "link/steps.h"
 
-enum { PENDING_MAX = 1024 }; /* most accepted connections in their handshake */
+enum { PENDING_MAX = 1024 }; /* with so many handshakes pending, an accept kills the oldest one */
 
-/* conns.lock held. If PENDING_MAX handshakes are pending, kills the oldest one that is not killed
+/* conns.lock held. If PENDING_MAX handshakes are pending, kills the oldest one that is not given up
  * yet: new connections go to the head of the list. out: true: one was killed. */
 static bool kill_oldest_pending(teffi_link *link)
 {

@@ -7,7 +7,8 @@ static void end_failed_dial(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool late = conn->liveness.given_up;
     teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, late ? "no response in time" : result->text);
-    if (result->end != TEFFI_STREAM_CLOSED) /* CLOSED: this side cancelled it, so no failure */
+    /* CLOSED: this side cancelled it; if it was late, serve_need() has counted it */
+    if (result->end != TEFFI_STREAM_CLOSED)
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.256s: %s",
                             conn->target, conn->ending.why_text);
     teffi_driver_end(conn);
