@@ -9,7 +9,7 @@ enum {
     SILENT_HEARTBEATS = 5,   /* longest time for a receive or a write, in heartbeats */
     HELD_UP_HEARTBEATS = 2,  /* a longer gap between two scans: this process was held up */
     PARTIAL_HEARTBEATS = 10, /* longest time for a frame, or for PARTIAL_STEP of a large one */
-    SCAN_MIN_MS = 5,         /* between two scans */
+    SCAN_MIN_MS = 5,         /* between two scans; a redial or a request may cause one earlier */
     SCAN_MAX_MS = 250,
 };
 
@@ -171,7 +171,8 @@ static bool delayed_work_is_requested(const link_ticker *ticker)
     return atomic_load_explicit(&ticker->asked_soon, memory_order_relaxed);
 }
 
-/* Runs delayed writes and reads; requests another run if some are left. */
+/* Runs delayed writes and reads, and checks whether a thread polls; requests another run if reads
+ * or polling must be checked again. */
 static void run_delayed(teffi_link *link)
 {
     link_ticker *ticker = &link->conns.ticker;
@@ -185,8 +186,9 @@ static void run_delayed(teffi_link *link)
         atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);
 }
 
-/* Sleeps until a scan is requested, at most ns; meanwhile runs delayed writes and reads. The thread
- * sleeps on a parker, because nng's timers use up to a millisecond of CPU time at each expiry. */
+/* Sleeps until a scan is requested, at most ns, and may return early; meanwhile runs delayed writes
+ * and reads. The thread sleeps on a parker or in the poller, because nng's timers use up to a
+ * millisecond of CPU time at each expiry. */
 static void sleep_until_asked(teffi_link *link, uint64_t ns)
 {
     link_ticker *ticker = &link->conns.ticker;

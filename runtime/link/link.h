@@ -68,8 +68,8 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean);
 void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id);
 teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 
-/* teffi_accept_done - callback of the transport: take the accepted stream, and accept the next.
- * arg: a door.
+/* teffi_accept_done - callback of the transport: take the accepted stream, and accept the next;
+ * after a failure, teffi_accept_retry() accepts later. in: arg, a link_door.
  * teffi_link_heartbeat_start - start the ticker thread, which uses the link at once. in: link, all
  * of it initialized; teffi_polling_start() may follow.
  * errs: TEFF_E_IO.
