@@ -133,7 +133,7 @@ void teffi_read_buffer_skip(read_buffer *in)
 }
 
 /* Decodes the frame in place: its message takes over the buffer. The bytes after the frame move to
- * a new buffer, whose capacity fits another frame of this size. errs: as teffi_read_buffer_take(). */
+ * a new buffer, whose capacity fits another frame of this size. */
 static teff_err hand_over_buffer(read_buffer *in, const teffi_frame *frame, uint64_t now_ns,
                                  teffi_msg **msg)
 {
