@@ -62,8 +62,8 @@ void teffi_sender_fini(teffi_conn *conn);
 
 /* teffi_sender_send - send a message on this connection.
  * in:   msg, taken over on TEFF_OK only; neither conns->lock nor conn->lock is held.
- * errs: TEFF_E_CLOSED (a goodbye was said, or the peer has left the cluster), TEFF_E_UNREACHABLE
- *       (the sender is closed), TEFF_E_OVERLOADED, TEFF_E_TOO_LARGE, TEFF_E_NOMEM. */
+ * errs: TEFF_E_CLOSED (finished, or peer_left and msg is for a grain), TEFF_E_UNREACHABLE (the
+ *       sender is closed), TEFF_E_OVERLOADED, TEFF_E_TOO_LARGE, TEFF_E_NOMEM. */
 teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg);
 
 /* teffi_sender_send_locked - the same, called with conn->lock held, which it always releases.
