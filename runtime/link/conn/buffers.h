@@ -10,13 +10,14 @@
 #include "stream/stream.h"
 
 /* ---- read_buffer.c: received bytes, and the frames in them. The message of a large frame takes
- * over the buffer, which avoids a copy; the bytes after it move to a new buffer. The capacity is at
- * most twice the received bytes, or fits the last large frame, so a peer cannot take memory by only
+ * over the buffer, which avoids a copy; the bytes after it move to a new buffer. The capacity grows
+ * only as bytes arrive, or to fit the last large frame, so a peer cannot take memory by only
  * announcing a long frame ---- */
 
 enum {
-    LINK_READ_BUFFER_MIN = 4 * 1024, /* of an idle connection; also the room after a large frame */
-    LINK_READ_BUFFER_MAX = 256 * 1024, /* of a busy connection, unless a frame is larger */
+    LINK_READ_BUFFER_MIN = 4 * 1024, /* capacity at first; also the room after a large frame */
+    /* a read that fills its room grows the buffer only below this capacity */
+    LINK_READ_BUFFER_MAX = 256 * 1024,
     /* frames of this size and more are not copied, if they fill half of the buffer */
     LINK_READ_LARGE = 16 * 1024,
 };
@@ -28,20 +29,22 @@ typedef struct read_buffer {
     size_t at;       /* offset of the first byte not taken */
     size_t frame;    /* length of the frame at `at`, with its prefix; 0: not known yet */
     size_t large;    /* length of the last large frame; 0: none, see CALM_MAX */
-    /* if large is set: calls of _fit in a row without a large frame; otherwise: reads in a row that
+    /* calls of _fit in a row: if large is set, without a large frame; otherwise after a read that
      * used little of the buffer */
     unsigned calm;
 } read_buffer;
 
 /* teffi_read_buffer_fit - grow or shrink the buffer, after all whole frames were taken.
- * in:   got, bytes of the last read; full: that read filled its room. out: false: no memory. */
+ * in:   got, bytes of the last read; full: that read filled its room, or left a frame unfinished.
+ * out:  false: no memory. */
 bool teffi_read_buffer_fit(read_buffer *in, size_t got, bool full);
 
-/* teffi_read_buffer_trim - shrink the buffer to the bytes not taken plus LINK_READ_BUFFER_MIN. */
+/* teffi_read_buffer_trim - make the capacity the bytes not taken plus LINK_READ_BUFFER_MIN, and
+ * expect no large frame. Without memory, the capacity stays. */
 void teffi_read_buffer_trim(read_buffer *in);
 
 /* teffi_read_buffer_room - find the room for the next bytes, which the caller then adds to len.
- * out:  the room's size, not 0 after a call of _fit; *at: its first byte.
+ * out:  the room's size, not 0 after _fit has returned true; *at: its first byte.
  * teffi_read_buffer_left - received bytes not taken yet. */
 size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at);
 size_t teffi_read_buffer_left(const read_buffer *in);
@@ -56,8 +59,8 @@ bool teffi_read_buffer_may_be_row(const read_buffer *in);
 bool teffi_read_buffer_is_tls(const read_buffer *in);
 
 /* teffi_read_buffer_skip - remove the complete frame that was peeked at.
- * teffi_read_buffer_take - decode that frame to a message and remove it. errs: as
- * teffi_frame_decode(); the frame then stays. */
+ * teffi_read_buffer_take - decode that frame to a message and remove it. out: *msg, owned by the
+ * caller. errs: as teffi_frame_decode(); the frame then stays. */
 void teffi_read_buffer_skip(read_buffer *in);
 TEFF_MUST_USE teff_err teffi_read_buffer_take(read_buffer *in, const teffi_frame *frame,
                                               uint64_t now_ns, teffi_msg **msg);
@@ -75,7 +78,7 @@ typedef struct write_segment {
     size_t at; /* offset in data: the segment is written before this byte */
     const uint8_t *bytes;
     size_t len;
-    teffi_msg *msg; /* owns the bytes, freed when they are written; NULL: they are borrowed */
+    teffi_msg *msg; /* owns the bytes, freed when they are written; NULL: borrowed, or written */
 } write_segment;
 
 typedef struct write_buffer {
@@ -108,7 +111,7 @@ void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t 
                                     teffi_msg *msg);
 
 /* teffi_write_buffer_own - copy the borrowed bytes that are not written yet, so that their owner
- * may change them. out: false: no memory.
+ * may change them. out: false: no memory; some may still be borrowed.
  * teffi_write_buffer_own_newest - copy the newest segment. out: false: no memory; the segment was
  * removed. */
 bool teffi_write_buffer_own(write_buffer *out, const write_position *at);

@@ -1,7 +1,7 @@
 /* client_reader.c - chooses the thread of a client that reads; runs deferred reads.
  * Model:   tests/model/reader.pml
  *
- * After a large read, a reading thread defers the next read until it waits again. A deferring
+ * After a large read, a reading thread defers the next read until a thread waits. A deferring
  * thread stores `reads`, then loads `waiting`; a waiting thread stores `waiting`, then loads
  * `reads` (all seq_cst), so one of them runs the read. The ticker runs leftover reads. */
 #include "link/conn/client_reader.h"
@@ -18,7 +18,7 @@ bool teffi_client_reader_thread_reads(void)
 /* in: here: read on this thread; false: only begin receives, whose callbacks the transport runs. */
 static void run_deferred_reads(client_readers *r, bool here)
 {
-    /* seq_cst: follows the caller's access to `waiting`, see above */
+    /* seq_cst: in _begin and _defer this load follows the access to `waiting`, see above */
     if (!atomic_load_explicit(&r->reads, memory_order_seq_cst))
         return;
     bool was_here = thread_reads;
@@ -46,7 +46,7 @@ bool teffi_client_reader_defer(teffi_conn *conn)
 bool teffi_client_reader_expire(teffi_conns *conns, bool all)
 {
     client_readers *r = &conns->readers;
-    /* relaxed: a stale value costs one more call */
+    /* relaxed: with a stale value, reads run early, or the ticker calls once more */
     uint32_t deferred = atomic_load_explicit(&r->reads_deferred, memory_order_relaxed);
     bool none_new = deferred == r->reads_deferred_before;
     r->reads_deferred_before = deferred;
@@ -66,8 +66,9 @@ bool teffi_client_reader_begin(teffi_conns *conns, client_reader *reader)
     /* release: publishes *reader, pairs with teffi_client_reader_give() */
     reader->was_known = atomic_compare_exchange_strong_explicit(
         &r->known, &none, reader, memory_order_release, memory_order_relaxed);
-    /* These reads may defer further reads, which only the ticker would run while this thread
-     * sleeps. So repeat until none is left, or until there is a token, which prevents the sleep. */
+    /* These reads may defer further reads. While this thread sleeps, only the ticker or another
+     * thread that begins to wait would run those. So repeat until none is left, or until there is a
+     * token, which prevents the sleep. */
     do
         run_deferred_reads(r, true);
     while (atomic_load_explicit(&r->reads, memory_order_relaxed) &&

@@ -25,7 +25,7 @@ typedef struct client_reader {
 
 typedef struct client_readers {
     client_reader *_Atomic known;    /* the reader that may be given a connection */
-    _Atomic uint32_t waiting;        /* number of threads that wait, known or not */
+    _Atomic uint32_t waiting;        /* number of threads between _begin and _end, known or not */
     teffi_deferred *_Atomic reads;   /* deferred until a thread waits */
     _Atomic uint32_t reads_deferred; /* number of reads ever deferred */
     uint32_t reads_deferred_before;  /* owner: the ticker; reads_deferred at its last look */
@@ -45,11 +45,13 @@ bool teffi_client_reader_begin(struct teffi_conns *conns, client_reader *reader)
 teffi_conn *teffi_client_reader_take(struct teffi_conns *conns, client_reader *reader,
                                      uint32_t *tokens);
 
-/* teffi_client_reader_end - this thread no longer waits. in: it has read the given connection. */
+/* teffi_client_reader_end - this thread no longer waits. in: it has read the given connection, if
+ * there was one. */
 void teffi_client_reader_end(struct teffi_conns *conns);
 
 /* teffi_client_reader_give - let the waiting thread read conn, which has received bytes.
- * in:   the reader's reference, taken over on true. out: false: no thread waits, or several do. */
+ * in:   the reader's reference, taken over on true.
+ * out:  false: no thread waits, several do, or the one that waits was given a connection before. */
 bool teffi_client_reader_give(teffi_conn *conn);
 
 /* teffi_client_reader_thread_reads - is the calling thread a client's thread that reads while it

@@ -29,8 +29,10 @@ typedef enum conn_state {
 
 typedef enum conn_cause {
     CONN_OWN_CAUSE,
-    CONN_WITH_OTHER, /* the other connection of its pair broke */
-    CONN_REPLACED,   /* a newer connection replaced it: messages it still receives are dropped */
+    CONN_WITH_OTHER, /* killed by teffi_ending_break(), because the pair is broken */
+    /* a newer connection replaced it, or its peer has connected again after a goodbye: messages
+     * that it still receives are dropped */
+    CONN_REPLACED,
 } conn_cause;
 
 typedef enum link_event_kind { EVENT_UP, EVENT_BATCH, EVENT_DOWN } link_event_kind;
@@ -85,8 +87,9 @@ typedef struct teffi_conns {
     unsigned silos_up, clients_up; /* accepted */
 } teffi_conns;
 
-typedef struct conn_handshake { /* owner: the reader */
-    teffi_hello remote; /* the peer's hello; if dialled for a peer, its node is set before */
+/* Written before the first read, then only by the reader. Other threads read some fields. */
+typedef struct conn_handshake {
+    teffi_hello remote; /* the peer's hello; a dial for a peer sets node, role, address before */
     bool refused;       /* REFUSE was sent; frames that still arrive are skipped */
     uint64_t sequence;  /* the dialler numbers its connections; a newer one has a larger number */
     uint64_t deadline_ns;
@@ -95,7 +98,7 @@ typedef struct conn_handshake { /* owner: the reader */
         uint8_t own_digest[TEFFI_PROOF_BYTES]; /* dialler: the digest of its hello */
         uint8_t expected[TEFFI_PROOF_BYTES];   /* acceptor: the proof that the ack must contain */
     };
-    /* only of a dial to an address; reported with the up event, or else with the down event */
+    /* only of a dial to an address; called after the up event, or else when the connection ends */
     void (*done)(void *arg, teff_err err, const teffi_hello *remote, const char *text);
     void *done_arg;
     bool not_needed; /* ends because its peer has an outgoing connection that is UP */
@@ -105,8 +108,8 @@ typedef struct conn_handshake { /* owner: the reader */
 typedef struct conn_liveness {
     _Atomic uint64_t receiving_since_ns; /* when the receive in flight began */
     _Atomic uint64_t partial_since_ns; /* when the incomplete frame began, or last made progress */
-    _Atomic uint64_t writing_since_ns; /* when the write in flight, or the rest of it, began */
-    _Atomic uint64_t wrote_ns;         /* when the last completed write began */
+    _Atomic uint64_t writing_since_ns; /* when the background write in flight, or its rest, began */
+    _Atomic uint64_t wrote_ns;         /* when the last completed write began; at first: when UP */
     /* killed because its handshake was late, its peer silent, or too many handshakes pending */
     _Atomic bool given_up;
 } conn_liveness;
@@ -132,7 +135,8 @@ struct teffi_conn {
     bool dialled;
     bool at_gateway; /* accepted at the gateway's address, where only clients connect */
     teffi_stream_dial *dial;
-    char target[TEFFI_ADDRESS_MAX + 1]; /* for log texts: the address dialled, or the peer's */
+    /* the address dialled, or the peer's: for log texts, and for a client's redials */
+    char target[TEFFI_ADDRESS_MAX + 1];
 
     _Atomic uint32_t refs;       /* each drop's release pairs with the last drop's acquire */
     teffi_stream *stream;        /* written under lock, by teffi_conn_attach(); NULL before */
@@ -158,12 +162,12 @@ static inline uint64_t teffi_conns_now(const teffi_conns *conns)
 }
 
 /* teffi_conns_ask_scan - let the ticker scan now.
- * teffi_conns_ask_soon - let the ticker run delayed writes and reads within LINK_SOON_NS. in: the
- * caller has added the delayed work. */
+ * teffi_conns_ask_soon - let the ticker run delayed writes and reads, and teffi_polling_check(),
+ * within about LINK_SOON_NS. in: the caller has added the delayed work, or released the poller. */
 void teffi_conns_ask_scan(teffi_conns *conns);
 void teffi_conns_ask_soon(teffi_conns *conns);
 
-/* teffi_conns_on_worker - is this thread a worker of the executor, with a processor? */
+/* teffi_conns_on_worker - does this thread hold a processor of an executor that can defer work? */
 static inline bool teffi_conns_on_worker(const teffi_conns *conns)
 {
     teffi_exec *exec = conns->exec;
@@ -205,8 +209,9 @@ void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream);
  * runs: the reader, or the connection's callbacks. */
 void teffi_conn_note_cause(teffi_conn *conn, teff_err err, const char *text);
 
-/* teffi_conn_free - free a connection of the list `dead`. in: its sender and receiver were freed.
- * runs: not in a callback of such a connection. */
+/* teffi_conn_free - free a connection that was taken off the list `dead`. in: teffi_sender_fini()
+ * and teffi_receiver_fini() were called; conns->lock is not held.
+ * runs: not in a callback of its stream or dial. */
 void teffi_conn_free(teffi_conn *conn);
 
 /* teffi_conn_discard - conns->lock held; move the connection to the list `dead`, to be freed.

@@ -18,14 +18,14 @@ typedef enum link_counter {
     LINK_MALFORMED,
     LINK_HELLO_TIMEOUTS,
     LINK_SILENT,
-    LINK_FRAMES_IN,
-    LINK_FRAMES_OUT,
+    LINK_FRAMES_IN,  /* messages; control frames are not counted */
+    LINK_FRAMES_OUT, /* the same */
     LINK_BYTES_IN,
     LINK_BYTES_OUT,
     LINK_WRITES,
     LINK_DIALS,
     LINK_DIAL_FAILURES,
-    LINK_REFUSED_SYSTEM, /* a client's messages to system targets */
+    LINK_REFUSED_SYSTEM, /* a client's messages to anything but grains, except cancels */
     LINK_CROWDED,        /* closed in the handshake: too many pending, too many up, or no memory */
     LINK_REFUSED_SECRET, /* a proof was missing or wrong, found by this side or the dialler */
     LINK_REFUSED_TLS,    /* accepted connections whose TLS handshake failed */

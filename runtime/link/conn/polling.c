@@ -1,6 +1,8 @@
 /* polling.c - chooses the thread that polls. A waiting thread lists itself, then checks whether the
- * poller is claimed; a thread that stops polling releases the poller, then takes the first waiting
- * thread off the list. So one of the two finds the other. */
+ * poller is claimed; a client's thread that stops polling releases the poller, then takes the first
+ * waiting thread off the list. So one of the two finds the other. The ticker does the same, unless
+ * it goes on polling. A worker does not look at the list: if no worker polls any more, the monitor
+ * wakes one, or makes the ticker poll. */
 #include "link/conn/polling.h"
 
 #include "link/conn/connection.h"
@@ -112,7 +114,8 @@ static uint32_t sleep_listed(teffi_conns *conns, link_waiter *waiter)
     link_polling *p = &conns->polling;
     uint32_t tokens = 0;
     list_waiter(p, waiter);
-    /* seq_cst: after the insertion */
+    /* seq_cst: follows the insertion; pairs with poll_until_token(), which releases the poller,
+     * then looks at the list. p->lock orders the two. */
     if (!atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         tokens = TEFFI_TOKEN_GIVEN;
     else

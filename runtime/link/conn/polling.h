@@ -2,8 +2,9 @@
  * on a client, a thread that waits for a response; otherwise the ticker. So a response needs one
  * wake-up, and the thread that waits for it reads it.
  * Way:     driver (wait), heartbeat (sleep), sched (park) -> [polling] -> the transport's poller
- * Threads: any. When a client's thread stops polling, it lets the next waiting thread poll. If no
- *          thread waits, the ticker polls after LINK_SOON_NS in which no thread has polled. */
+ * Threads: wait: a client's threads; sleep, check: the ticker; the rest: link new and free. When a
+ *          client's thread stops polling, it lets the next waiting thread poll. If no thread waits,
+ *          the ticker polls after LINK_SOON_NS in which no thread has polled. */
 #pragma once
 
 #include <pthread.h>
@@ -29,18 +30,20 @@ typedef struct link_polling {
     TAILQ_HEAD(, link_waiter) waiters;
 } link_polling;
 
-/* teffi_polling_init - in: poller, may be NULL.
- * teffi_polling_start - if conns->exec has the op `poll`, let its workers poll until it stops. */
+/* teffi_polling_init - in: poller, may be NULL; conns->exec is set.
+ * teffi_polling_start - if there is a poller, and conns->exec has the op `poll`, let its workers
+ * poll until it stops. */
 void teffi_polling_init(struct teffi_conns *conns, teffi_poller *poller);
 void teffi_polling_start(struct teffi_conns *conns);
 void teffi_polling_fini(struct teffi_conns *conns);
 
 /* teffi_polling_wait - wait on a client's thread until parker has TEFFI_TOKEN; meanwhile poll if no
- * other thread does. out: the tokens. */
+ * other thread does. in: conns has a poller. out: the tokens. */
 uint32_t teffi_polling_wait(struct teffi_conns *conns, teffi_poll_parker *parker);
 
 /* teffi_polling_sleep - let the ticker sleep until its parker has a token, it has polled events, or
- * timeout_ns has passed. out: true: it has polled, so its sleep may have ended early. */
+ * timeout_ns has passed. out: true: it has handled events, or has polled once after the sleep; the
+ * sleep may have ended early. */
 bool teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns);
 
 /* teffi_polling_check - if no thread polls, nor has begun to since the last call, let the ticker

@@ -43,9 +43,10 @@ static void move_to_front(read_buffer *in)
     in->at = 0;
 }
 
-/* Doubles the buffer if it is full, or if it is below LINK_READ_BUFFER_MAX and the last read filled
- * its room. Halves the buffer if it is empty and more than CALM_MAX reads in a row have used little
- * of it. out: false: no memory. */
+/* Doubles the buffer if no room is left, or if `full` is set and the capacity is below
+ * LINK_READ_BUFFER_MAX. Halves the buffer if it is empty, has twice LINK_READ_BUFFER_MIN or more,
+ * and each of more than CALM_MAX calls in a row came after a read of less than 1/8 of the capacity.
+ * out:  false: no memory to grow. */
 static bool fit_small_frames(read_buffer *in, size_t got, bool full)
 {
     if (in->len == in->cap || (full && in->cap < LINK_READ_BUFFER_MAX))
@@ -91,7 +92,7 @@ void teffi_read_buffer_trim(read_buffer *in)
     (void)resize_buffer(in, teffi_read_buffer_left(in) + LINK_READ_BUFFER_MIN);
 }
 
-/* If a large frame is expected, the room ends LINK_READ_BUFFER_MIN after it, because
+/* If a large frame is expected, the room ends at most LINK_READ_BUFFER_MIN after it, because
  * hand_over_buffer() copies the bytes after the frame. */
 size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at)
 {
@@ -132,7 +133,7 @@ void teffi_read_buffer_skip(read_buffer *in)
 }
 
 /* Decodes the frame in place: its message takes over the buffer. The bytes after the frame move to
- * a new buffer, which has room for another frame of this size. */
+ * a new buffer, whose capacity fits another frame of this size. */
 static teff_err hand_over_buffer(read_buffer *in, const teffi_frame *frame, uint64_t now_ns,
                                  teffi_msg **msg)
 {

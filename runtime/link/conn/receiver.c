@@ -5,7 +5,7 @@
 
 enum {
     READS_INLINE = 8,         /* most reads in a row without a callback */
-    LOOK_EVERY = 8,           /* large frames per extra read, once an extra read found nothing */
+    LOOK_EVERY = 8,           /* hints of large frames per extra read, once one found nothing */
     PARTIAL_STEP = 64 * 1024, /* bytes of a large frame that count as progress */
     BATCH_MAX = 512,          /* most messages of a batch */
 };
@@ -48,7 +48,7 @@ static bool read_at_once(teffi_conn *conn)
 
 /* Clears r->large. out: true: try an extra read although the last one did not fill its room,
  * because a large frame was taken, and another may follow. If the last extra read found nothing,
- * the next one is tried only after LOOK_EVERY large frames. */
+ * only every LOOK_EVERY-th hint is used. */
 static bool take_large_hint(conn_receiver *r)
 {
     bool large = r->large;
@@ -86,8 +86,9 @@ bool teffi_receiver_receive(teffi_conn *conn)
     return conn->stream->ops->receive(conn->stream, at, r->offered);
 }
 
-/* Defers the next read if the last one was large: on a worker until the worker is otherwise idle,
- * on a client's reading thread until that thread waits again. out: false: not deferred. */
+/* Defers the next read if the last one was over LINK_READ_SHORT: on a worker until the worker is
+ * otherwise idle, on a client's reading thread until a thread of the client waits.
+ * out:  false: not deferred. */
 static bool defer_read(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;

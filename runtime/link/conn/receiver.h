@@ -29,7 +29,7 @@ typedef struct conn_reserve {
 
 typedef enum receive_step {
     RECEIVE_MORE,  /* no complete frame is left */
-    RECEIVE_FRAME, /* a frame that is not a message: the caller handles and skips it */
+    RECEIVE_FRAME, /* no message, or one before UP or after REFUSE: handle it, then skip it */
     RECEIVE_BATCH, /* the batch is full */
     RECEIVE_WAITS, /* no memory for the next frame: the caller calls teffi_reserve_wait() */
     RECEIVE_BROKEN /* the caller ends the connection */
@@ -40,12 +40,12 @@ typedef struct conn_receiver {
     size_t offered, got;  /* of the last read: room offered, bytes received */
     bool filled;          /* the last read filled its room, or left a frame unfinished: read on */
     unsigned inlined;     /* reads in a row without a callback */
-    bool large;           /* a large frame was taken since the last take_large_hint() */
+    bool large;           /* a message with a large body came since the last take_large_hint() */
     bool none_followed;   /* the last extra read after a large frame found nothing */
     unsigned skipped;     /* counts large frames while none_followed */
     bool taken;           /* a frame was taken since the last note_partial() */
     size_t partial_bytes; /* bytes of the unfinished frame at liveness.partial_since_ns */
-    uint64_t frames;      /* taken, not yet added to the counters */
+    uint64_t frames;      /* messages taken, not yet added to the counters */
     size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
     teffi_qnode waiting;             /* in the reserve's queue, with the reader's reference */
     teffi_inbound inbound;           /* while submitted: owned by the executor, holds a reference */
@@ -66,7 +66,7 @@ void teffi_receiver_add_bytes(teffi_conn *conn, size_t n);
 bool teffi_receiver_has_frame(teffi_conn *conn);
 
 /* teffi_receiver_take_frames - move messages from the buffer to the batch, until the caller must
- * act. out: why it stopped; for RECEIVE_FRAME, *frame. */
+ * act. out: why it stopped; for RECEIVE_FRAME, *frame, valid until teffi_receiver_skip(). */
 receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame);
 
 /* teffi_receiver_skip - remove the frame of RECEIVE_FRAME. */
@@ -84,8 +84,9 @@ bool teffi_receiver_read_now(teffi_conn *conn);
 bool teffi_receiver_read_deferred(teffi_conn *conn, bool here);
 
 /* teffi_receiver_receive - begin a receive, which ends in the callback of the stream.
- * teffi_receiver_receive_or_defer - the same, but after a read over LINK_READ_SHORT defer it until
- * this thread is otherwise idle: more bytes have usually arrived by then.
+ * teffi_receiver_receive_or_defer - the same, but after a read over LINK_READ_SHORT defer it, if
+ * possible, until this worker is otherwise idle, or a thread of the client waits: more bytes have
+ * usually arrived by then.
  * in:   the reader's reference, taken over on true. out: false: the stream is closed. */
 bool teffi_receiver_receive(teffi_conn *conn);
 bool teffi_receiver_receive_or_defer(teffi_conn *conn);
@@ -98,8 +99,8 @@ bool teffi_receiver_resume(teffi_conn *conn);
  * is read only after its whole length is reserved, in order of arrival, so every frame that was
  * begun can be finished. Until then its connection is not read: the socket fills up ---- */
 
-/* teffi_reserve_frame - reserve memory for the rest of a client's large frame. Small frames and
- * frames of silos need no reservation. runs: the reader.
+/* teffi_reserve_frame - reserve memory for a client's incomplete large frame, unless that is done.
+ * Small frames and frames of silos need no reservation. runs: the reader.
  * out:  false: no room, or other connections wait; read nothing more, call teffi_reserve_wait(). */
 bool teffi_reserve_frame(teffi_conn *conn);
 
@@ -126,10 +127,10 @@ void teffi_reserve_sweep(struct teffi_conns *conns, teffi_queue *ready);
 
 typedef enum teffi_admission {
     TEFFI_ADMITTED,
-    TEFFI_ADMIT_REFUSED, /* a request or one-way to a system target or a process */
+    TEFFI_ADMIT_REFUSED, /* a request or one-way that is not to a grain and is no cancel */
     TEFFI_ADMIT_BROKEN,  /* a response, or within a transaction: clients send neither */
 } teffi_admission;
 
-/* teffi_admit_client - check a message from a client, and overwrite its sender, its hop count and
- * its PLACED flag. in: client, the node of its hello. */
+/* teffi_admit_client - check a message from a client; set its sender to client, its hop count to 0,
+ * and clear its PLACED flag. in: client, the node of its hello. */
 teffi_admission teffi_admit_client(teffi_msg *msg, teffi_node_id client);

@@ -15,9 +15,10 @@ static size_t reserve_max_bytes(const teffi_conns *conns)
     return conns->budget ? (size_t)conns->budget->max_bytes / LINK_RESERVE_SHARE : SIZE_MAX;
 }
 
-/* out: bytes to reserve for the frame's buffer: an upper limit of its size. The buffer has room for
- * the frame and LINK_READ_BUFFER_MIN after it, and its block may be a quarter larger than that.
- * 0: nothing to reserve, because the frame is small, or not from a client. */
+/* out: bytes to reserve for the frame: the largest size of a buffer that is made for it. Such a
+ * buffer has room for the frame and LINK_READ_BUFFER_MIN after it, and its block may be a quarter
+ * larger than that. What a buffer has beyond the reserved bytes is spare.
+ * 0: nothing to reserve: the frame is small, not from a client, or its length is not known yet. */
 static size_t bytes_for_frame(const teffi_conn *conn)
 {
     size_t frame = conn->receiver.buffer.frame;

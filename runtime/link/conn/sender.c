@@ -1,10 +1,10 @@
-/* sender.c - appends frames to the pending buffer and writes it: at once if no write is in flight,
- * otherwise after that write. So a busy link writes many frames at a time. */
+/* sender.c - appends frames to the pending buffer and writes it: at once, in a deferred or
+ * coalesced write, or after the write in flight. So a busy link writes many frames at a time. */
 #include "link/conn/sender.h"
 
 #include "link/conn/connection.h"
 
-enum { WRITES_INLINE = 4 }; /* most writes in a row on the sending thread */
+enum { WRITES_INLINE = 4 }; /* most flights in a row on one thread */
 
 /* This thread has scheduled a coalesced write, and has written no coalesced frames since. */
 static _Thread_local bool thread_has_coalesced;
@@ -44,7 +44,8 @@ static bool is_drained(const conn_sender *s)
     return s->closing == SENDER_LINGERS && !s->writing;
 }
 
-/* conn->lock held. As begin_flight(), but leaves frames kept for a deferred or coalesced write. */
+/* conn->lock held. As begin_flight(), but leaves the frames to a deferred or coalesced write,
+ * unless they are urgent, the last ones or at least LINK_FLUSH_BYTES. */
 static bool begin_next_flight(teffi_conn *conn)
 {
     const conn_sender *s = &conn->sender;
@@ -90,7 +91,7 @@ static size_t list_pieces(const conn_sender *s, struct iovec *pieces, unsigned *
     return teffi_write_buffer_list_pieces(&s->in_flight, &s->written, LINK_WRITE_MAX, pieces, n);
 }
 
-/* Counts n bytes that were written, and removes them from in_flight. */
+/* Counts a write of n bytes of in_flight, and advances `written`. */
 static void count_written(teffi_conn *conn, size_t n)
 {
     teffi_write_buffer_written(&conn->sender.in_flight, &conn->sender.written, n);
@@ -353,9 +354,9 @@ static bool has_room(const teffi_conn *conn, size_t more, const teffi_msg *msg)
     return waiting == 0 || (waiting < max && more <= max - waiting);
 }
 
-/* conn->lock held. out: the time for encoding msg's deadline; 0: it has none. The clock is read
- * once for all frames of a delayed write: that is precise enough, because the time left is encoded
- * in milliseconds. */
+/* conn->lock held. out: the time for encoding msg's deadline; 0: it has none. While a write is
+ * deferred or coalesced, further frames use the time in pending_ns: that is precise enough, because
+ * the time left is encoded in milliseconds. */
 static uint64_t read_pending_clock(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;

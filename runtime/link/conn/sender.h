@@ -5,7 +5,7 @@
  * Way:     next_hop, handshake, goodbye -> [sender] -> stream
  * Threads: guarded by conn->lock, unless noted. A worker's frames are written when it is otherwise
  *          idle (deferred). Other threads write at once; shortly after a write they keep their
- *          frames until they wait, at most for a millisecond (coalesced). */
+ *          frames until they wait, at most for about a millisecond (coalesced). */
 #pragma once
 
 #include <teff/error.h>
@@ -39,7 +39,8 @@ typedef struct conn_sender {
     size_t counted_bytes; /* bytes of both buffers and unopened, as counted in the budget */
     uint64_t pending_ns;  /* time for the pending frames, see read_pending_clock(); 0: none */
     bool open;            /* the handshake is over: messages go to pending, not to unopened */
-    bool finished;        /* a goodbye was appended, or is in goodbyes: no message may follow */
+    bool finished;        /* a goodbye was appended, or is in goodbyes, or unopened was moved to
+                           * another connection: no message may follow */
     uint32_t goodbyes;    /* 1 << kind: BYE, BYE_ACK, to be appended after unopened at open */
     bool peer_left;       /* the peer left the cluster: no message for a grain may follow */
     bool deferred;        /* the executor has write_deferred, which holds a reference */
@@ -59,30 +60,35 @@ typedef struct conn_sender {
 void teffi_sender_init(teffi_conn *conn);
 void teffi_sender_fini(teffi_conn *conn);
 
-/* teffi_sender_send - send a message on this connection. in: msg, taken over on TEFF_OK only.
- * errs: TEFF_E_CLOSED, TEFF_E_UNREACHABLE, TEFF_E_OVERLOADED, TEFF_E_TOO_LARGE, TEFF_E_NOMEM. */
+/* teffi_sender_send - send a message on this connection.
+ * in:   msg, taken over on TEFF_OK only; neither conns->lock nor conn->lock is held.
+ * errs: TEFF_E_CLOSED (finished, or peer_left and msg is for a grain), TEFF_E_UNREACHABLE (the
+ *       sender is closed), TEFF_E_OVERLOADED, TEFF_E_TOO_LARGE, TEFF_E_NOMEM. */
 teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg);
 
-/* teffi_sender_send_locked - the same, called with conn->lock held, which it releases.
+/* teffi_sender_send_locked - the same, called with conn->lock held, which it always releases.
  * in:   room, body_len, from teffi_frame_room(). */
 teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len);
 
-/* teffi_sender_control - append a control frame, and write all pending frames: now, or after the
- * write in flight. If the sender is closed, nothing is appended. */
+/* teffi_sender_control - append a control frame, and write all pending frames now; if a write is in
+ * flight, after it, or with a deferred or coalesced write. If the sender is closed, nothing is
+ * appended; without memory, conn lingers instead. runs: no lock held. */
 void teffi_sender_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
 
-/* teffi_sender_open - the handshake is over: encode the unopened messages and write them. */
+/* teffi_sender_open - the handshake is over: encode the unopened messages and write them. If the
+ * memory is not enough for all, the rest stays unopened, and conn lingers. runs: no lock held. */
 void teffi_sender_open(teffi_conn *conn);
 
 /* teffi_sender_finish - append BYE or BYE_ACK after all accepted messages, and accept no more. A
- * coalesced write sends the frames later. runs: also with conns->lock held. */
+ * coalesced write sends the frames later: the caller calls teffi_sender_write_own() once it holds
+ * no lock, otherwise the ticker writes them. runs: also with conns->lock held. */
 void teffi_sender_finish(teffi_conn *conn, uint8_t kind);
 
 /* Coalescing: a thread outside the executor cannot defer a write. So its frames that follow shortly
  * after a write are kept until the thread waits, or LINK_FLUSH_BYTES are pending, or the ticker
  * writes them within about LINK_SOON_NS.
  * teffi_sender_write_coalesced - write the kept frames of all threads. runs: no lock held.
- * teffi_sender_write_own - the same, if this thread has kept frames that it has not written yet. */
+ * teffi_sender_write_own - the same, if this thread has kept frames since its last such write. */
 void teffi_sender_write_coalesced(struct teffi_conns *conns);
 void teffi_sender_write_own(struct teffi_conns *conns);
 
@@ -91,10 +97,12 @@ void teffi_sender_write_own(struct teffi_conns *conns);
 void teffi_sender_move_unopened(teffi_conn *from, teffi_conn *to);
 
 /* teffi_sender_take_unopened - close the sender, and take the messages of which no part was or will
- * be sent. The handshake may still run on another thread. */
+ * be sent. The handshake may still run on another thread. out: the messages (teffi_msg.link), owned
+ * by the caller. */
 teffi_queue teffi_sender_take_unopened(teffi_conn *conn);
 
-/* teffi_sender_linger - write everything, then kill the connection. */
+/* teffi_sender_linger - write the pending frames, then kill the connection. Does nothing if the
+ * sender is closed. runs: no lock held. */
 void teffi_sender_linger(teffi_conn *conn);
 
 /* teffi_sender_close - start no more writes. out: true: a write is in flight; its callback ends the
@@ -102,7 +110,7 @@ void teffi_sender_linger(teffi_conn *conn);
 bool teffi_sender_close(teffi_conn *conn);
 
 /* teffi_sender_has_unsent - is a frame or message not written? in: the sender is closed or
- * finished, so none is added. */
+ * finished, so no message is added. */
 bool teffi_sender_has_unsent(teffi_conn *conn);
 
 /* teffi_sender_complete - take the result of a write: write the rest, or the next frames.
