@@ -102,7 +102,8 @@ static void start_curl(void)
 }
 
 /* Makes a request's list of headers. An empty `Expect:` stops libcurl from asking the server, and
- * waiting, before it sends a large request. in: authorization: a header, or NULL. out: NULL: no memory. */
+ * waiting, before it sends a large request. in: authorization: a header, or NULL. out: NULL: no
+ * memory. */
 static struct curl_slist *list_headers(const char *authorization)
 {
     const char *const headers[] = {"Content-Type: application/json", "Expect:", authorization};

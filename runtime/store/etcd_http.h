@@ -63,7 +63,7 @@ TEFF_MUST_USE teff_err teffi_etcd_http_set_token(teffi_etcd_http *http, const ch
 /* teffi_etcd_post - send a request once, and wait for its response.
  * in:   url: "http://HOST:PORT" or "https://.."; path: "/v3/..". silence_ms: the request ends when
  *       no byte was sent or received for so long, or up to a second later.
- * out:  RESPONDED, with any status: http->status, http->response. Otherwise http->why. All are valid
- *       until the next request. */
+ * out:  RESPONDED, with any status: http->status, http->response. Otherwise http->why. Valid until
+ *       the next request. */
 teffi_etcd_sent teffi_etcd_post(teffi_etcd_http *http, const char *url, const char *path,
                                 const teffi_etcd_text *request, uint32_t silence_ms);

@@ -28,8 +28,8 @@ size_t teffi_etcd_count_writes(const char *prefix, teffi_store_op *const *ops, s
 
 /* Functions that print a request. out: text; text->failed if there is no memory.
  * teffi_etcd_print_writes, _reads - n operations, for /v3/kv/txn.
- * in:   prefix: of all keys; at most TEFFI_ETCD_NAME_MAX + 1 bytes. fence: a key; if it exists, etcd
- *       writes nothing.
+ * in:   prefix: of all keys; at most TEFFI_ETCD_NAME_MAX + 1 bytes. fence: a key; if it exists,
+ *       etcd writes nothing.
  * teffi_etcd_print_scan - one page of a scan, for /v3/kv/range.
  * in:   from: table and first key of the page. limit: rows. revision: 0: the newest.
  * teffi_etcd_print_put - write a key with an empty value and a lease, for /v3/kv/put. */
