@@ -32,10 +32,11 @@ enum {
 };
 
 /* Each write request has the condition that the key `fence` does not exist. If the outcome of
- * a write request is unknown, the session creates that key before it sends another operation and, if a
- * member can be reached, before it reports UNKNOWN. Then it chooses a new key. Reason: the request
- * may still be in the network, or in a member without a leader. If it ran later, one read after
- * UNKNOWN would show one outcome, and the next read another. With the key, it writes nothing. */
+ * a write request is unknown, the session creates that key before it sends another operation and,
+ * if a member can be reached, before it reports UNKNOWN. Then it chooses a new key. Reason: the
+ * request may still be in the network, or in a member without a leader. If it ran later, one read
+ * after UNKNOWN would show one outcome, and the next read another. With the key, it writes
+ * nothing. */
 typedef struct session {
     teffi_lane lane;
     struct engine *engine;
@@ -126,8 +127,8 @@ static outcome take_etcd_error(session *s)
     return s->refusal == TEFF_E_UNKNOWN ? IN_DOUBT : REFUSED;
 }
 
-/* Refuses a response of another cluster. The request may have run there, but did not change the rows
- * of this store. Each response is checked, because libcurl reconnects by itself, and a new cluster
+/* Refuses a response of another cluster. The request may have run there, but changed no rows of
+ * this store. Each response is checked, because libcurl reconnects by itself, and a new cluster
  * may run on the same ports. The check also finds an address with members of two clusters. */
 static outcome check_cluster(session *s)
 {
