@@ -10,12 +10,12 @@ void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* teffi_store_return - set the result of a read; fail op with NOMEM if op->arena is full.
- * in:   found: its etag is 0 if there is no such row; its value is copied into op->arena. */
+ * in:   found: etag (0: there is no such row) and value, which is copied into op->arena. */
 void teffi_store_return(teffi_store_op *op, const teffi_row *found);
 
 /* teffi_store_add_found - append one row to the result of a scan, copied into op->arena.
  * in:   from: op->rows as it was submitted, which names the table; found: key, value and etag.
- * out:  false: no memory: op has failed, and op->rows is as it was submitted. */
+ * out:  false: no memory: op has failed, op->rows is as it was submitted, and op->n_found is 0. */
 bool teffi_store_add_found(teffi_store_op *op, teffi_row *from, const teffi_row *found);
 
 /* teffi_store_is_read - is op a read or a scan?
@@ -35,14 +35,16 @@ TEFF_MUST_USE teff_err teffi_memory_open(const char *rest, teffi_store **store, 
 /* teffi_sqlite_open - in: path of the file, copied. text is not NULL. errs: as teffi_store_open. */
 TEFF_MUST_USE teff_err teffi_sqlite_open(const char *path, teffi_store **store, char *text);
 
-/* teffi_postgres_open - in: target, a database's name, or options or a URI as libpq takes them,
- * copied. text is not NULL. errs: TEFF_E_INVALID, TEFF_E_IO (no connection), TEFF_E_REFUSED (a
- * newer schema, fsync is off), TEFF_E_NOMEM. Only in a build with libpq. */
+/* teffi_postgres_open - in: target, a database's name, or options or a URI as libpq takes them (the
+ * URI's `postgres:` may be left out), copied. text is not NULL. errs: TEFF_E_INVALID, TEFF_E_IO (no
+ * connection, or an error of the server), TEFF_E_REFUSED (a newer schema, fsync is off),
+ * TEFF_E_NOMEM. Only in a build with libpq. */
 TEFF_MUST_USE teff_err teffi_postgres_open(const char *target, teffi_store **store, char *text);
 
 /* teffi_redis_open - in: address, HOST:PORT or HOST:PORT/NAME, with options as in login.h, copied.
- * text is not NULL. errs: TEFF_E_INVALID, TEFF_E_IO (no connection), TEFF_E_REFUSED (a replica, a
- * server that may lose rows, a wrong password), TEFF_E_NOMEM. Only in a build with hiredis. */
+ * text is not NULL. errs: TEFF_E_INVALID, TEFF_E_IO (no connection, or an error of the server, for
+ * example without a password file that it needs), TEFF_E_REFUSED (a replica, a server that may lose
+ * rows, a wrong password), TEFF_E_NOMEM. Only in a build with hiredis. */
 TEFF_MUST_USE teff_err teffi_redis_open(const char *address, teffi_store **store, char *text);
 
 /* teffi_etcd_open - in: address, //HOST:PORT[,HOST:PORT ..][/NAME], with options as in login.h,

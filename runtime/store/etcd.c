@@ -2,8 +2,8 @@
  * Way:     store/store -> lane -> [etcd] -> etcd_rows, etcd_http -> a member of the cluster
  * States:  submitted -> lane -> group -> requests: writes, then reads -> responses: done()
  *          No response: reads are sent once more; writes that may have run end as UNKNOWN.
- * Threads: submit: any. All else, also done(): the session's thread. The cluster's own tables have
- *          a session of their own, so that they do not wait behind states.
+ * Threads: submit, close: any. All else, also done() of accepted operations: the session's thread.
+ *          The cluster's own tables have their own session, so that they do not wait behind states.
  * Source:  etcd's manual, "API guarantees" */
 #include "store/lane.h"
 
@@ -31,11 +31,12 @@ enum {
     PAGE_ROWS = 32 /* rows of a scan's first page; doubles while pages have few bytes */
 };
 
-/* Each write request has the condition that the key `fence` does not exist. If such a request gets
- * no response, the session creates that key before it sends another operation and, if a member can
- * be reached, before it reports UNKNOWN. Then it chooses a new key. Reason: the lost request may
- * still be in the network, or in a member without a leader. If it ran later, one read after UNKNOWN
- * would show one outcome, and the next read another. With the key, it writes nothing. */
+/* Each write request has the condition that the key `fence` does not exist. If the outcome of
+ * a write request is unknown, the session creates that key before it sends another operation and,
+ * if a member can be reached, before it reports UNKNOWN. Then it chooses a new key. Reason: the
+ * request may still be in the network, or in a member without a leader. If it ran later, one read
+ * after UNKNOWN would show one outcome, and the next read another. With the key, it writes
+ * nothing. */
 typedef struct session {
     teffi_lane lane;
     struct engine *engine;
@@ -47,11 +48,11 @@ typedef struct session {
     char why[TEFF_TEXT_MAX]; /* why there is no connection, or why the last request failed */
     teffi_etcd_http http;
     size_t host;           /* the member that gets the requests: index in engine.hosts */
-    bool ready;            /* find_member() succeeded after the last loss */
-    char fence[FENCE_MAX]; /* a key; write requests fail if it exists */
-    bool in_doubt;         /* a lost write request may still run, unless `fence` exists */
+    bool ready;            /* find_member() succeeded, and the member was not given up since */
+    char fence[FENCE_MAX]; /* a key; write requests write nothing if it exists */
+    bool in_doubt;         /* a write request may still run, unless `fence` exists */
     uint32_t retry_ms;     /* back-off; 0: the last attempt to connect succeeded */
-    uint64_t retry_ns;     /* mono: time of the next attempt */
+    uint64_t retry_ns;     /* time of the next attempt, on the clock of teffi_now() */
     teffi_etcd_text request, control, room;
     json_t *response; /* to the last request, if DONE */
     teff_err refusal; /* the error of the last request, if REFUSED */
@@ -71,10 +72,10 @@ typedef struct engine {
 
 typedef enum outcome {
     DONE,     /* session.response is valid */
-    REFUSED,  /* an error says that the request was not done: session.why, .refusal */
+    REFUSED,  /* an error; this cluster has not done the request: session.why, .refusal */
     UNSENT,   /* the request was not done */
     IN_DOUBT, /* the request may have been done, or may be done later */
-    TOO_LONG  /* the request was done, but its response is too long */
+    TOO_LONG  /* the response is too long, or memory is out; the request may have been done */
 } outcome;
 
 /* ---- one request ---- */
@@ -110,6 +111,8 @@ static teff_err map_etcd_error(json_int_t code, const char *message)
     }
 }
 
+/* Takes a response that is not a result. out: REFUSED, with s->refusal; UNSENT: the login token was
+ * rejected; IN_DOUBT: the response does not say that the request was not done. */
 static outcome take_etcd_error(session *s)
 {
     const char *message = json_string_value(json_object_get(s->response, "message"));
@@ -124,8 +127,8 @@ static outcome take_etcd_error(session *s)
     return s->refusal == TEFF_E_UNKNOWN ? IN_DOUBT : REFUSED;
 }
 
-/* Refuses a response of another cluster, in which the request may have run: its rows are not those
- * of this store. Each response is checked, because libcurl reconnects by itself, and a new cluster
+/* Refuses a response of another cluster. The request may have run there, but changed no rows of
+ * this store. Each response is checked, because libcurl reconnects by itself, and a new cluster
  * may run on the same ports. The check also finds an address with members of two clusters. */
 static outcome check_cluster(session *s)
 {
@@ -229,7 +232,7 @@ static teff_err check_member(session *s)
     return TEFF_OK;
 }
 
-/* Sets s->fence to a random key, which no request has used. */
+/* Sets s->fence to a random key, which no request has used, and clears s->in_doubt. */
 static void choose_fence_key(session *s)
 {
     const teffi_platform *p = &s->engine->platform;
@@ -254,7 +257,7 @@ static teff_err create_fence_key(session *s)
 }
 
 /* Tries all members, from s->host on, until one is ready: it serves, the session is logged in, and
- * the fence key of a lost write was created. */
+ * the fence key of a write in doubt was created. out: an error: that of the last member. */
 static teff_err find_member(session *s)
 {
     teff_err err = TEFF_E_IO;
@@ -271,9 +274,9 @@ static teff_err find_member(session *s)
     return err;
 }
 
-/* After a failure, sets the time of the next attempt. The delay doubles from RETRY_MIN_MS to
- * RETRY_MAX_MS; up to a half of it, chosen at random, is subtracted, so that silos do not all
- * connect at the same time. */
+/* Calls find_member(), and sets s->ready. After a failure, sets the time of the next attempt. The
+ * delay doubles from RETRY_MIN_MS to RETRY_MAX_MS; up to a half of it, chosen at random, is
+ * subtracted, so that silos do not all connect at the same time. out: s->ready. */
 static bool find_member_or_back_off(session *s)
 {
     s->open_err = find_member(s);
@@ -293,8 +296,9 @@ static bool ensure_member_ready(session *s)
            (teffi_now(&s->engine->platform) >= s->retry_ns && find_member_or_back_off(s));
 }
 
-/* Changes to the next member that is ready. in: write_in_doubt: a write may still be done, so
- * find_member() also creates the fence key, before the caller reports UNKNOWN. */
+/* Changes to the next member that is ready; if there is none, s->ready is false. Does not wait for
+ * the back-off. in: write_in_doubt: a write may still be done, so find_member() also creates the
+ * fence key, before the caller reports UNKNOWN. */
 static void change_member(session *s, bool write_in_doubt)
 {
     s->in_doubt = s->in_doubt || write_in_doubt;
@@ -342,8 +346,9 @@ static void end_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
     fail_etcd_ops(s, ops, n, TEFF_E_UNKNOWN, why);
 }
 
-/* Runs writes that fit into one request. If an etag differs, the operations that expected another
- * one end as CONFLICT, and the others are sent again. */
+/* Runs writes that fit into one request, and ends them. If an etag differs, the operations that
+ * expected another one end as CONFLICT, and the others are sent again. If the request is refused,
+ * each write is sent alone. Changes the order of ops. */
 static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
 {
     outcome o = DONE;
@@ -363,8 +368,8 @@ static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
 
 /* ---- reads ---- */
 
-/* Sends s->request, which only reads, so it needs no fence. If there is no response, sends it once
- * more, to the next ready member. */
+/* Sends s->request, which only reads, so it needs no fence. If it is UNSENT or IN_DOUBT, sends it
+ * once more, to the next ready member. */
 static outcome send_read_request(session *s, const char *path)
 {
     outcome o = UNSENT;
@@ -377,7 +382,8 @@ static outcome send_read_request(session *s, const char *path)
     return o;
 }
 
-/* Runs reads in one request. If it is refused or its response is too long, runs each one alone. */
+/* Runs reads in one request, and ends them. If it is refused or its response is too long, runs each
+ * one alone. */
 static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
 {
     teffi_etcd_print_reads(&s->request, s->engine->prefix, ops, n);
@@ -397,7 +403,7 @@ static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
 }
 
 /* out: the first row of the next page. Its key is the last one found plus a zero byte, since no key
- * is between these two; it is stored in room. */
+ * is between these two. The key is stored in room, which is large enough: it held the last row. */
 static teffi_row get_next_row(const teffi_store_op *op, const teffi_row *from,
                               teffi_etcd_text *room)
 {
@@ -409,9 +415,9 @@ static teffi_row get_next_row(const teffi_store_op *op, const teffi_row *from,
     return (teffi_row){.table = from->table, .key = {room->data, room->len}};
 }
 
-/* Reads pages until the scan has all its rows, at the revision of the first page. The server builds
- * a page in memory before it sends it, so the first page is small, and the size doubles while
- * responses are short. */
+/* Reads pages until the scan has all its rows, at the revision of the first page, and ends op. The
+ * server builds a page in memory before it sends it, so the first page is small, and the size
+ * doubles while responses are short. */
 static void run_scan(session *s, teffi_store_op *op)
 {
     teffi_row *from = op->rows, next = *from;

@@ -58,7 +58,7 @@ static size_t copy_request_bytes(char *room, size_t size, size_t n, void *arg)
     return len;
 }
 
-/* Fails, unless libcurl has not taken any byte yet. */
+/* Succeeds only if libcurl has not taken any byte of the request yet. */
 static int refuse_rewind(void *arg, curl_off_t offset, int origin)
 {
     const teffi_etcd_http *http = arg;
@@ -66,7 +66,8 @@ static int refuse_rewind(void *arg, curl_off_t offset, int origin)
                                                                  : CURL_SEEKFUNC_FAIL;
 }
 
-/* out: the number of bytes taken; any other number makes libcurl end the request. */
+/* out: size * n: all bytes were appended; 0: over the limit, or no memory: libcurl ends the
+ * request. */
 static size_t append_response(char *data, size_t size, size_t n, void *arg)
 {
     teffi_etcd_http *http = arg;
@@ -100,8 +101,9 @@ static void start_curl(void)
     (void)curl_global_init(CURL_GLOBAL_SSL);
 }
 
-/* An empty `Expect:` stops libcurl from asking the server, and waiting, before it sends a large
- * request. in: authorization: a header, or NULL. out: NULL: no memory. */
+/* Makes a request's list of headers. An empty `Expect:` stops libcurl from asking the server, and
+ * waiting, before it sends a large request. in: authorization: a header, or NULL. out: NULL: no
+ * memory. */
 static struct curl_slist *list_headers(const char *authorization)
 {
     const char *const headers[] = {"Content-Type: application/json", "Expect:", authorization};

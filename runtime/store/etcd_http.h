@@ -8,7 +8,7 @@
 #include "os/platform.h"
 #include "store/login.h"
 
-/* A growing buffer of bytes. To use its memory again, set len to 0. */
+/* A growing buffer of bytes. To use its memory again, set len to 0 and failed to false. */
 typedef struct teffi_etcd_text {
     char *data;
     size_t len, capacity;
@@ -48,19 +48,22 @@ typedef struct teffi_etcd_http {
     uint64_t moved_ns, silence_ns;
 } teffi_etcd_http;
 
-/* teffi_etcd_http_init - in: login: ca_file and cert_file are used; borrowed. errs: TEFF_E_NOMEM.
+/* teffi_etcd_http_init - in: platform, kept until _fini. login: ca_file and cert_file are used, and
+ * copied. errs: TEFF_E_NOMEM: *http holds nothing.
  * teffi_etcd_http_fini - close its connections and free its memory. */
 TEFF_MUST_USE teff_err teffi_etcd_http_init(teffi_etcd_http *http, const teffi_platform *platform,
                                             const teffi_login *login);
 void teffi_etcd_http_fini(teffi_etcd_http *http);
 
-/* teffi_etcd_http_set_token - send this token with each request from now on. in: NULL: none.
+/* teffi_etcd_http_set_token - send this token with each request from now on.
+ * in:   token, copied, cut at 4096 bytes; NULL: none.
  * errs: TEFF_E_NOMEM: nothing changes. */
 TEFF_MUST_USE teff_err teffi_etcd_http_set_token(teffi_etcd_http *http, const char *token);
 
 /* teffi_etcd_post - send a request once, and wait for its response.
  * in:   url: "http://HOST:PORT" or "https://.."; path: "/v3/..". silence_ms: the request ends when
  *       no byte was sent or received for so long, or up to a second later.
- * out:  RESPONDED: http->status, http->response. Otherwise http->why. */
+ * out:  RESPONDED, with any status: http->status, http->response. Otherwise http->why. Valid until
+ *       the next request. */
 teffi_etcd_sent teffi_etcd_post(teffi_etcd_http *http, const char *url, const char *path,
                                 const teffi_etcd_text *request, uint32_t silence_ms);

@@ -18,7 +18,7 @@ enum {
     HEAD_BYTES = 9,
     KEY_MAX = TEFFI_ETCD_NAME_MAX + 1 + TEFFI_STORE_TABLE_MAX + 1 + TEFFI_STORE_KEY_MAX + 1,
     /* upper bounds of the bytes in etcd's request that are not keys and values: for the request,
-     * and for each row. Measured in test_etcd with the largest row that fits: less than half */
+     * and for each row. Measured with the largest row of test_etcd_rows: less than half is used */
     REQUEST_BYTES = 256,
     ROW_BYTES = 64
 };
@@ -135,7 +135,7 @@ static bool add_compare(teffi_etcd_text *text, const char *prefix, const teffi_r
     return true;
 }
 
-/* Appends a read of the row's etag, unless add_compare() appends nothing for this row. */
+/* Appends a read of the row's etag, if add_compare() appends a comparison for this row. */
 static bool add_etag_request(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
 {
     if (row->any)
@@ -302,8 +302,8 @@ static bool decode_base64(const json_t *object, const char *name, teffi_etcd_tex
     return true;
 }
 
-/* Sets the etag and value of *found, whose key is set. out: false: the row is damaged, or there is
- * no memory (room->failed); *found is not changed. */
+/* Sets the etag and value of *found, whose key is set; the value points into room. out: false: the
+ * row is damaged, or there is no memory (room->failed); *found is not changed. */
 static bool decode_row_value(const json_t *kv, const char *table, teffi_etcd_text *room,
                              teffi_row *found)
 {
@@ -425,7 +425,7 @@ static bool take_scan_row(const json_t *kv, const char *prefix, teffi_store_op *
     size_t len = (size_t)snprintf(head, sizeof head, "%s%s/", prefix, from->table);
     room->len = 0;
     room->failed = false;
-    /* reserve for both at once: found points into room, which must not be moved then */
+    /* reserve for both at once: found.key points into room, which the value must not move */
     bool fits = teffi_etcd_reserve(room, json_string_length(json_object_get(kv, "key")) +
                                              json_string_length(json_object_get(kv, "value")) + 2);
     if (!fits || !decode_base64(kv, "key", room) || room->len < len ||

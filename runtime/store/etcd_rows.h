@@ -16,20 +16,22 @@ enum {
     TEFFI_ETCD_NAME_MAX = 64               /* of NAME in the store's address */
 };
 
-/* teffi_etcd_op_bytes - out: an upper bound of the bytes of etcd's request for the write op. */
+/* teffi_etcd_op_bytes - out: an upper bound of the bytes of etcd's request for the write op. etcd
+ * counts the bytes of its own encoding (protobuf), not those of JSON and base64. */
 size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op);
 
 /* teffi_etcd_count_writes - out: how many of the n > 0 writes, from the first on, fit into one
- * request. It must be within the limits, and a row may be in two operations only if both check it:
- * etcd compares all etags before it writes, and refuses to write a key twice. */
+ * request; at least 1. The request must be within the limits, and a row may be in two operations
+ * only if both check it: etcd compares all etags before it writes, and refuses to write a key
+ * twice. */
 size_t teffi_etcd_count_writes(const char *prefix, teffi_store_op *const *ops, size_t n);
 
 /* Functions that print a request. out: text; text->failed if there is no memory.
  * teffi_etcd_print_writes, _reads - n operations, for /v3/kv/txn.
- * in:   prefix: of all keys; at most TEFFI_ETCD_NAME_MAX + 1 bytes. fence: a key; if it exists, all
- *       writes fail.
+ * in:   prefix: of all keys; at most TEFFI_ETCD_NAME_MAX + 1 bytes. fence: a key; if it exists,
+ *       etcd writes nothing.
  * teffi_etcd_print_scan - one page of a scan, for /v3/kv/range.
- * in:   from: the first key of the page. revision: 0: the newest.
+ * in:   from: table and first key of the page. limit: rows. revision: 0: the newest.
  * teffi_etcd_print_put - write a key with an empty value and a lease, for /v3/kv/put. */
 void teffi_etcd_print_writes(teffi_etcd_text *text, const char *prefix, const char *fence,
                              teffi_store_op *const *ops, size_t n);
@@ -42,10 +44,10 @@ void teffi_etcd_print_put(teffi_etcd_text *text, const char *key, uint64_t lease
 /* teffi_etcd_take_writes - set the results of n writes. If an etag differed, etcd has written
  * nothing: the operations with a wrong etag get CONFLICT, and the others must be sent again.
  * out:  how many operations have a result; they are moved to the front of ops. 0: the response is
- *       not valid.
+ *       not valid, or etcd has written nothing although no etag differs (the fence exists).
  * teffi_etcd_take_reads - set the results of n reads; a damaged row fails only its own read.
  * in:   room: a buffer for decoding; its content is lost.
- * out:  false: the response is not valid. */
+ * out:  false: the response is not valid, and no operation has a result. */
 size_t teffi_etcd_take_writes(const json_t *response, teffi_store_op **ops, size_t n);
 bool teffi_etcd_take_reads(const json_t *response, teffi_store_op *const *ops, size_t n,
                            teffi_etcd_text *room);

@@ -12,8 +12,8 @@ void teffi_lane_fini(teffi_lane *lane)
     pthread_mutex_destroy(&lane->lock);
 }
 
-/* Lock held. A write of any size is accepted if no other write waits. in: bytes: of the values that
- * the new operation writes. */
+/* Lock held. A write of any size is accepted if no other write of values is queued or running. in:
+ * bytes: of the values that the new operation writes. */
 static bool is_lane_full(const teffi_lane *lane, size_t bytes)
 {
     return lane->ops >= TEFFI_LANE_OPS_MAX ||

@@ -1,6 +1,8 @@
-/* lane.h - a bounded queue of operations for the thread of a server engine (postgres, redis, etcd).
+/* lane.h - a bounded queue of operations for a thread of a server engine: postgres, redis and etcd
+ * have two threads, with a lane each.
  * Way:     submit -> [lane] -> the engine's thread takes a group -> [lane] -> done()
- * Threads: submit, close, is_closed: any. take, finish: the engine's thread. */
+ * Threads: submit, close, is_closed: any. take, finish: the engine's thread. done() of a refused
+ *          operation runs on the submitter's thread. */
 #pragma once
 
 #include <pthread.h>
@@ -28,21 +30,25 @@ typedef struct teffi_lane {
 void teffi_lane_init(teffi_lane *lane, const char *engine);
 void teffi_lane_fini(teffi_lane *lane);
 
-/* teffi_lane_submit - append op, or fail it and call its done().
- * errs: in op->err: TEFF_E_CLOSED; TEFF_E_OVERLOADED, except for op->system. */
+/* teffi_lane_submit - append op, or fail it and call its done() on this thread.
+ * errs: in op->err: TEFF_E_CLOSED; TEFF_E_OVERLOADED, except for op->system. The limit of bytes is
+ *       not for a write that comes while no other write of values is queued or running. */
 void teffi_lane_submit(teffi_lane *lane, teffi_store_op *op);
 
 /* teffi_lane_take - wait at most timeout_ns for an operation, then take the first ones as a group.
  * A scan ends its group, so it is the last operation there.
- * out:  how many, at most TEFFI_LANE_GROUP_MAX; 0: none came in that time, or the lane is closed
- *       and empty. */
+ * in:   timeout_ns, UINT64_MAX = none.
+ * out:  how many, at most TEFFI_LANE_GROUP_MAX; 0: none came (perhaps in less than timeout_ns), or
+ *       the lane is closed and empty. The caller must finish each one with teffi_lane_finish(). */
 size_t teffi_lane_take(teffi_lane *lane, teffi_store_op *group[TEFFI_LANE_GROUP_MAX],
                        uint64_t timeout_ns);
 
-/* teffi_lane_finish - call done() of an operation that was taken. */
+/* teffi_lane_finish - count an operation that was taken as done, then call its done(). in: op, with
+ * its result. */
 void teffi_lane_finish(teffi_lane *lane, teffi_store_op *op);
 
-/* teffi_lane_close - refuse further operations. out: false: it was closed before. */
+/* teffi_lane_close - refuse further operations, and wake the engine's thread, which must still take
+ * those in the queue. out: false: it was closed before. */
 bool teffi_lane_close(teffi_lane *lane);
 
 /* teffi_lane_is_closed - was teffi_lane_close() called? */

@@ -7,7 +7,7 @@
 #include "store/engine.h"
 
 typedef struct engine {
-    const char *prefix; /* of an address; without a colon at its end, the whole address */
+    const char *prefix; /* the start of an address; a prefix without a colon is the whole address */
     /* rest: the address after the prefix. text is not NULL. */
     teff_err (*open)(const char *rest, teffi_store **store, char *text);
 } engine;

@@ -2,8 +2,8 @@
  * Way:     store/store -> lane -> [postgres] -> libpq -> the server
  * States:  submitted -> lane -> group -> sent in one round trip, as one transaction -> done()
  *          The connection breaks: see end_old_backend() and fail_or_keep_ops().
- * Threads: submit: any. All else, also done(): the session's thread. The cluster's own tables have
- *          a session of their own, so that they do not wait behind states.
+ * Threads: submit, close: any. All else, also done() of accepted operations: the session's thread.
+ *          The cluster's own tables have their own session, so that they do not wait behind states.
  * Source:  PostgreSQL's manual, libpq, "Pipeline Mode" */
 #include "store/lane.h"
 
@@ -16,7 +16,7 @@
 
 enum {
     SCHEMA = 1,             /* version of the schema */
-    SILENCE_MS = 15 * 1000, /* without any byte from the server, a connection counts as broken */
+    SILENCE_MS = 15 * 1000, /* no byte arrived, and none could be sent, for so long: broken */
     PAUSE_MIN_MS = 50,      /* back-off between two attempts to connect; doubles each time */
     PAUSE_MAX_MS = 1000,
     TRIES = 8, /* attempts of an operation that fails because of another transaction */
@@ -45,7 +45,7 @@ typedef struct engine {
     teffi_store base;
     char *target;
     session sessions[2]; /* [true]: the cluster's own tables */
-    bool started[2];
+    bool started[2];     /* the session's thread must be joined */
 } engine;
 
 /* ---- SQL ---- */
@@ -343,7 +343,7 @@ static bool run_command(PGconn *conn, const char *sql, char *text)
     return result != NULL;
 }
 
-/* Creates the schema, or checks its version. An advisory lock lets one silo at a time do this. */
+/* Creates the schema, or checks its version. An advisory lock admits one session at a time. */
 static teff_err create_schema(PGconn *conn, char *text)
 {
     int version = -1;
@@ -641,7 +641,7 @@ static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_
     return false;
 }
 
-/* Runs n operations as one transaction, until each has ended or is in doubt. */
+/* Runs n operations as one transaction; if it is refused, each alone. Each ends or is in doubt. */
 static void run_group(session *s, teffi_store_op **ops, size_t n)
 {
     size_t n_results;
@@ -668,7 +668,7 @@ static void end_writes_in_doubt(session *s)
                 "postgres: the connection broke before the server had confirmed the commit");
 }
 
-/* Connects, after a pause that doubles with each failure. out: false: an error, with text. */
+/* Waits for the pause, connects, then ends the writes in doubt. out: false: an error, with text. */
 static bool reconnect_session(session *s, char *text)
 {
     if (!teffi_lane_is_closed(&s->lane))
@@ -743,7 +743,7 @@ static teff_err start_session(engine *e, int i, char *text)
     return err ? teffi_fail(text, err, "store: the engine's thread could not be started") : TEFF_OK;
 }
 
-/* out: the target for libpq, a URI with its scheme; the caller frees it. NULL: no memory. */
+/* out: the target for libpq; a URI gets its scheme back. The caller frees it. NULL: no memory. */
 static char *copy_target(const char *target)
 {
     bool is_uri = strncmp(target, "//", 2) == 0;

@@ -2,8 +2,8 @@
  * Way:     store/store -> lane -> [redis] -> hiredis -> the server, with its append-only file on
  * States:  submitted -> lane -> group -> sent as one pipeline -> reply: done()
  *          The connection is lost: a write that was sent ends as UNKNOWN, the rest as IO.
- * Threads: submit: any. All else, also done(): the session's thread. The cluster's own tables have
- *          a session of their own, so that they do not wait behind states.
+ * Threads: submit, close: any. All else, also done() of accepted operations: the session's thread.
+ *          The cluster's own tables have their own session, so that they do not wait behind states.
  * Source:  Redis' manual: pipelining, EVALSHA */
 #include "store/lane.h"
 
@@ -122,13 +122,13 @@ typedef struct session {
     char why[TEFF_TEXT_MAX];    /* why there is no connection, or why the last one was lost */
     redisContext *redis;        /* NULL: not connected */
     char run_id[ID_MAX];        /* the server's, at the last connection */
-    char client_id[NUMBER_MAX]; /* of the last connection; "": no command of one may still run */
+    char client_id[NUMBER_MAX]; /* of the last connection, which may still run commands; "": none */
     char hash[ID_MAX];          /* of the script */
     bool script_lost;           /* the server has forgotten the script */
     uint32_t retry_ms;          /* back-off; 0: the last attempt to connect succeeded */
-    uint64_t retry_ns;          /* mono: time of the next attempt */
+    uint64_t retry_ns;          /* time of the next attempt, on the clock of teffi_now() */
     teffi_store_op *group[TEFFI_LANE_GROUP_MAX];
-    size_t end[TEFFI_LANE_GROUP_MAX]; /* of each op's command: bytes from the pipeline's start */
+    size_t end[TEFFI_LANE_GROUP_MAX]; /* where each op's command ends: bytes in the pipeline */
     const char *arg[ARGS_MAX];
     size_t arg_len[ARGS_MAX];
     int n_args;
@@ -152,7 +152,8 @@ static bool is_put(const teffi_row *row)
 
 /* ---- the connection ---- */
 
-/* Runs one command. out: reply_text: its reply, cut to max bytes; false: an error, with text. */
+/* Runs one command and waits for its reply. out: true: reply_text, a number as digits, cut to max
+ * bytes with the zero byte; false: an error, with text. */
 static bool run_redis_command(redisContext *c, char *reply_text, size_t max, char *text,
                               const char *format, ...)
 {
@@ -176,7 +177,8 @@ static bool run_redis_command(redisContext *c, char *reply_text, size_t max, cha
     return good;
 }
 
-/* Refuses a server that takes no writes or may lose rows. in: info: lines that end in CR LF. */
+/* Refuses a server that takes no writes or may lose rows. in: info: the reply to INFO. out: IO: the
+ * server is not ready yet. */
 static teff_err check_redis_server(const char *info, char *text)
 {
     if (strstr(info, "\nloading:1\r"))
@@ -194,10 +196,10 @@ static teff_err check_redis_server(const char *info, char *text)
     return TEFF_OK;
 }
 
-/* Makes the server close the lost connection, unless it was restarted or replaced (another run_id).
- * Reason: the server or the network may still hold commands of that connection. If they ran later,
- * a read after UNKNOWN would show one outcome, and the next read another. out: false: an error,
- * with text. */
+/* Makes the server close the lost connection, if there was one, and if it was to the same server
+ * process (the same run_id). Reason: the server or the network may still hold commands of that
+ * connection. If they ran later, a read after UNKNOWN would show one outcome, and the next read
+ * another. out: false: an error, with text. */
 static bool end_lost_connection(session *s, redisContext *c, const char *info, char *text)
 {
     char run_id[ID_MAX] = "", killed[NUMBER_MAX];
@@ -274,9 +276,9 @@ static void disconnect_redis(session *s)
     s->redis = NULL;
 }
 
-/* After a failure, sets the time of the next attempt. The delay doubles from RETRY_MIN_MS to
- * RETRY_MAX_MS; up to a half of it, chosen at random, is subtracted, so that silos do not all
- * connect at the same time. */
+/* Connects. After a failure, sets the time of the next attempt. The delay doubles from RETRY_MIN_MS
+ * to RETRY_MAX_MS; up to a half of it, chosen at random, is subtracted, so that silos do not all
+ * connect at the same time. out: false: not connected. */
 static bool connect_or_back_off(session *s)
 {
     s->open_err = connect_redis(s);
@@ -475,7 +477,8 @@ static void take_write_reply(teffi_store_op *op, const redisReply *reply)
     }
 }
 
-/* Fails op by an error of the server or the script, in which case nothing was written. */
+/* Fails op with an error of the server or the script, after which nothing was written. A lost
+ * script sets s->script_lost. */
 static void take_error_reply(session *s, teffi_store_op *op, const char *error)
 {
     static const struct {
@@ -501,7 +504,8 @@ static void take_reply(session *s, teffi_store_op *op, const redisReply *reply)
         take_write_reply(op, reply);
 }
 
-/* Reads replies and completes their ops. out: how many; less than n: the connection is lost. */
+/* Reads the replies to the first n ops and completes these. out: how many; less than n: the
+ * connection is lost. */
 static size_t read_replies(session *s, teffi_store_op **ops, size_t n)
 {
     void *reply;

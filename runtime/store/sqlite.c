@@ -2,8 +2,8 @@
  * Way:     store/store -> [sqlite] -> sqlite_rows -> SQLite (write-ahead log, synchronous = FULL)
  * States:  submitted -> queue -> read: done() | write: waiting -> group -> committed -> done()
  *          A read runs after the waiting writes of the same row.
- * Threads: submit: any. Everything else, also done(): the engine's thread. Reads continue while
- *          another process holds the file's write lock. */
+ * Threads: submit, close: any. Everything else, also done() of accepted operations: the engine's
+ *          thread. Reads continue while another process holds the file's write lock. */
 #include "store/engine.h"
 
 #include <pthread.h>
@@ -27,7 +27,7 @@ typedef struct engine {
     pthread_cond_t wake;
     /* guarded by lock */
     teffi_queue queue[2]; /* [true]: on the cluster's own tables; no limit, runs first */
-    size_t submitted, submitted_bytes; /* operations not done, and bytes of their values */
+    size_t submitted, submitted_bytes; /* operations not counted as done, bytes of their values */
     bool closed;
     /* immutable after init */
     teffi_thread thread;
@@ -39,7 +39,7 @@ typedef struct engine {
     teffi_queue writes[2];
     teffi_queue reads[2];
     uint32_t waiting[ROW_COUNTS];     /* number of rows in waiting writes, by the key's hash */
-    size_t done, done_bytes;          /* to subtract from submitted, submitted_bytes */
+    size_t done, done_bytes;          /* not yet subtracted from submitted, submitted_bytes */
     int busy_tries;                   /* failed attempts (BUSY) of the first group in writes */
     bool unknown;                     /* the last COMMIT failed with an unknown outcome */
     size_t alone;                     /* the next so many transactions have one write each */
@@ -73,7 +73,7 @@ static void append_write(engine *e, teffi_store_op *op)
         ++*get_waiting_count(e, &op->rows[i]);
 }
 
-/* Removes the first write of a queue, which has ended. */
+/* Removes a write that has ended: the first operation of its queue. */
 static void drop_first_write(engine *e, bool system)
 {
     const teffi_store_op *op = queued_op(teffi_queue_pop(&e->writes[system]));
@@ -81,7 +81,7 @@ static void drop_first_write(engine *e, bool system)
         --*get_waiting_count(e, &op->rows[i]);
 }
 
-/* Lock held. A write of any size is accepted if no other write waits. in: bytes: of the values that
+/* Lock held. A write of any size is accepted if submitted_bytes is 0. in: bytes: of the values that
  * the new operation writes. */
 static bool is_queue_full(const engine *e, size_t bytes)
 {
@@ -190,8 +190,8 @@ static int run_transaction(engine *e, size_t n)
     return rc;
 }
 
-/* Sets the new etags of a committed write's rows: increments e->etag for each, in the same order as
- * teffi_sqlite_write() did. */
+/* Sets the new etags of a committed write's rows: 0 for a removed row; for a row with a new value
+ * increments e->etag, in the same order as teffi_sqlite_write() did. */
 static void set_new_etags(engine *e, teffi_store_op *op)
 {
     for (size_t i = 0; i < op->n_rows; i++)
@@ -233,7 +233,8 @@ static size_t pick_group(engine *e)
     return n;
 }
 
-/* Runs one group. On BUSY it stays queued, and the next call tries again. On other errors the next
+/* Runs one group. On BUSY it stays queued, and the next call tries again, until
+ * TEFFI_SQLITE_BUSY_TRIES attempts have failed. On other errors with a known outcome the next
  * transactions have one op each, so that an op too large for the disk does not fail the others. */
 static void write_group(engine *e)
 {

@@ -20,7 +20,8 @@ enum {
     PATH_MAX_BYTES = 4000
 };
 
-/* Column sum is the checksum of the row's other columns, see sqlite_rows.c. */
+/* Column sum is a checksum: in table rows, of the row's other columns; in etags, of the etag. See
+ * sqlite_rows.c. */
 #define SCHEMA_ROWS                                                                                \
     "CREATE TABLE rows(tab TEXT NOT NULL, key BLOB NOT NULL, etag INTEGER NOT NULL, "              \
     "sum INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY(tab, key))"
@@ -53,7 +54,7 @@ static const struct {
      TEFF_E_MALFORMED, "damaged: its integrity check fails"},
 };
 
-/* Sets the text of an error, which begins with the file's name. out: err. */
+/* Sets the text of an error, which begins with "sqlite:" and the path. out: err. */
 static teff_err refuse_file(char *text, teff_err err, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -250,7 +251,8 @@ static teff_err create_or_check_database(sqlite3 *db, const char *path, char *te
     return *rc == SQLITE_OK ? err : refuse_with_code(text, path, *rc);
 }
 
-/* Repeats create_or_check_database() while another process has locked the file. */
+/* Repeats create_or_check_database() while another process has locked the file, at most
+ * TEFFI_SQLITE_BUSY_TRIES times. */
 static teff_err create_or_check_with_retries(sqlite3 *db, const char *path, char *text)
 {
     int rc = SQLITE_OK;

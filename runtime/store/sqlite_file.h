@@ -27,7 +27,8 @@ typedef struct teffi_sqlite_file {
     sqlite3 *db;
     sqlite3_stmt *sql[TEFFI_SQL_COUNT];
     /* The last row whose check matched in this transaction, if it was not written since; else NULL.
-     * It saves reads, because all writes of one silo check the same row. */
+     * It saves reads, because a silo's writes of states check the same row, its fence. Points
+     * into an op of the transaction; the caller sets it to NULL when a transaction begins. */
     const teffi_row *checked;
 } teffi_sqlite_file;
 
@@ -35,11 +36,12 @@ typedef struct teffi_sqlite_file {
  * teffi_sqlite_prepare - compile the statements; teffi_sqlite_file_close() finalizes them. */
 int teffi_sqlite_prepare(teffi_sqlite_file *file);
 
-/* teffi_sqlite_run - run a statement that returns no rows. */
+/* teffi_sqlite_run - run a statement that returns no rows; its parameters are cleared. */
 int teffi_sqlite_run(teffi_sqlite_file *file, teffi_sql which);
 
 /* teffi_sqlite_etag, _etag_put - read and write the last etag assigned in this file, which is
- * stored with a checksum. teffi_sqlite_etag_sum - out: this checksum. */
+ * stored with a checksum. out: SQLITE_CORRUPT: the checksum is wrong, or there is no such row.
+ * teffi_sqlite_etag_sum - out: this checksum. */
 int64_t teffi_sqlite_etag_sum(uint64_t etag);
 int teffi_sqlite_etag(teffi_sqlite_file *file, uint64_t *etag);
 int teffi_sqlite_etag_put(teffi_sqlite_file *file, uint64_t etag);
@@ -54,21 +56,25 @@ static inline bool teffi_sqlite_is(int rc, int kind)
     return (rc & 0xff) == kind;
 }
 
-/* teffi_sqlite_file_open - open the file, or create it. A file that is not a store is not changed.
+/* teffi_sqlite_file_open - open the file, or create it. A database of another application or schema
+ * version is not changed.
  * out:  text, TEFF_TEXT_MAX bytes, says why on an error; then file is closed.
  * errs: as teffi_store_open. */
 TEFF_MUST_USE teff_err teffi_sqlite_file_open(teffi_sqlite_file *file, const char *path,
                                               char *text);
+
+/* teffi_sqlite_file_close - once for each file that is open. */
 void teffi_sqlite_file_close(teffi_sqlite_file *file);
 
-/* teffi_sqlite_read, _scan - run op on the committed rows.
+/* teffi_sqlite_read, _scan - run op, outside a transaction, on the committed rows.
  * out:  SQLITE_OK: op has its result (op->err may be MALFORMED or NOMEM); otherwise op is as it was
- *       submitted. */
+ *       submitted, but op->arena may have less room. */
 int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op);
 int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op);
 
 /* teffi_sqlite_write - inside a transaction: check all etags of op, then write all its rows.
- * in:   *etag, the last etag assigned.
- * out:  *etag, plus one for each row that got a new value. SQLITE_OK: op->err is OK, or CONFLICT or
- *       MALFORMED (op wrote nothing). Otherwise the caller must roll back. */
+ * in:   op->err is OK. *etag, the last etag assigned.
+ * out:  *etag, plus one for each row that got a new value; op's rows keep the old etags, since the
+ *       transaction is not committed. SQLITE_OK: op->err is OK, or CONFLICT or MALFORMED (op wrote
+ *       nothing). Otherwise the caller must roll back. */
 int teffi_sqlite_write(teffi_sqlite_file *file, teffi_store_op *op, uint64_t *etag);

@@ -8,7 +8,7 @@
 
 enum { ETAG_SUM_SEED = 0x65746167 };
 
-/* sum is the checksum of the row's other columns. */
+/* In rows, sum is the checksum of the row's other columns; in etags, it is that of the etag. */
 static const char *const statements[TEFFI_SQL_COUNT] = {
     [TEFFI_SQL_BEGIN] = "BEGIN IMMEDIATE",
     [TEFFI_SQL_COMMIT] = "COMMIT",
@@ -107,7 +107,8 @@ static teffi_bytes get_column_bytes(sqlite3_stmt *sql, int column)
 }
 
 /* Decodes the statement's current row. out: SQLITE_ROW or SQLITE_NOMEM; *found, valid until the
- * next step or reset; *good: types and checksum are right; otherwise *found has only its key. */
+ * next step or reset; *good: types and checksum are right; otherwise *found has only its table and
+ * key. */
 static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bool *good)
 {
     *good = false;

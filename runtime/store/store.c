@@ -1,4 +1,4 @@
-/* store.c - submits operations to a store, after checking the limits. */
+/* store.c - check the limits of an operation, then submit it; helpers that all engines share. */
 #include "store/store.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* store.h - the contract of all stores: read, write, batch, scan.
- * Way:     grains/state, cluster/membership -> [store] -> an engine of open.c
+ * Way:     activation/state, cluster/rows -> [store] -> an engine of open.c, or silo/remote_store
  * Threads: calls from any thread. done() of an operation runs once, on any thread, perhaps before
  *          submit returns; it must not block, so it pushes to a group or wakes a waiter.
  * Source:  Orleans' src/Orleans.Core/Providers/IGrainStorage.cs */
@@ -30,40 +30,46 @@ typedef struct teffi_bytes {
 typedef enum teffi_store_kind {
     TEFFI_STORE_READ = 1, /* rows[0].table, key -> value, etag; missing row: OK with etag 0 */
     TEFFI_STORE_WRITE,    /* a batch of one row */
-    TEFFI_STORE_BATCH,    /* writes all rows if all etags match, also of checked rows; else none */
-    TEFFI_STORE_SCAN      /* in rows[0].table, rows[0].key <= key < to (empty to: up to the end) */
+    /* writes all rows if all etags match, also of checked rows; else none. Two rows of a batch with
+     * the same table and key: INVALID */
+    TEFFI_STORE_BATCH,
+    /* in rows[0].table, rows[0].key <= key < to (empty to: up to the end), in order of keys */
+    TEFFI_STORE_SCAN
 } teffi_store_kind;
 
 typedef struct teffi_row {
     const char *table;
     teffi_bytes key;
     teffi_bytes value;
-    uint64_t etag; /* write: the expected etag (0 = the row must not exist); after: the new one */
-    bool remove;   /* write: remove the row (etag must match); after: etag 0 */
-    bool any;      /* write: do not compare etags; also overwrites a damaged row */
-    bool check;    /* batch: compare etags only; the row stays as it is, value is not used */
+    uint64_t etag; /* write: the expected etag (0: the row must not exist); after OK: the new one */
+    bool remove;   /* write: remove the row (etag must match); after OK: etag 0 */
+    bool any;      /* write: do not compare etags; also overwrites or removes a damaged row */
+    bool check;    /* batch, without remove or any: compare etags only; the row is not written */
 } teffi_row;
 
 /* A read sees every write of its row that was submitted to the same store before it, if both have
- * the same op->system. A scan may miss writes that are not done. A read after UNKNOWN shows the
- * outcome of that write, and later reads through any store show the same. This does not hold if
- * redis or etcd cannot reach a server when they report UNKNOWN, if postgres is closed before the
+ * the same op->system. A scan, and a read of a remote store, may miss writes that are not done. A
+ * read after UNKNOWN shows the outcome of that write, and later reads through any store show the
+ * same. This does not hold if redis, etcd or a remote store cannot reach a server when it reports
+ * UNKNOWN, if a remote store's write has `any` in its first row, if postgres is closed before the
  * server has ended its session, or if sqlite's process crashes before its next commit. */
 
-/* The cluster's own tables. Operations whose first row is in `membership` or `alive` run before
- * others and are never refused as OVERLOADED, because a busy silo must not look dead. */
+/* The cluster's own tables. Operations whose first row is in `membership` or `alive` do not wait
+ * behind other queued ones, and are never refused as OVERLOADED, because a busy silo must not look
+ * dead. */
 #define TEFFI_TABLE_MEMBERSHIP "membership"
 #define TEFFI_TABLE_ALIVE "alive"
 #define TEFFI_TABLE_FENCE "fence"
 
-/* One operation. It and its inputs must stay valid until done() is called. */
+/* One operation. It and its inputs must stay valid until done() is called; the caller does not use
+ * arena until then. */
 typedef struct teffi_store_op {
     teffi_store_kind kind;
-    teffi_row *rows;   /* in; out: a scan sets it to the rows found, in *arena */
-    size_t n_rows;     /* in: 1, or more in a batch */
+    teffi_row *rows;   /* in; out: a scan that finds rows sets it to them, in *arena */
+    size_t n_rows;     /* in: 1; a batch: 1..TEFFI_STORE_BATCH_MAX */
     teffi_bytes to;    /* scan: the end, exclusive; rows[0].key is the start */
     size_t limit;      /* scan: 1..TEFFI_STORE_SCAN_MAX */
-    teff_arena *arena; /* the caller's; values read are put there */
+    teff_arena *arena; /* read, scan: the caller's; values read and rows found are put there */
     bool system;       /* set by teffi_store_submit: the first row is in membership or alive */
     /* out */
     /* OK, CONFLICT, UNKNOWN (a write that may have run), IO, TOO_LARGE, INVALID, CLOSED, NOMEM
@@ -79,17 +85,19 @@ typedef struct teffi_store_op {
 /* An engine may have lower limits; the text of its TOO_LARGE names them. etcd allows 127 rows and
  * 1.5 MiB in one operation, where each key counts three times. */
 
-/* MALFORMED: a row or the file is damaged. The engines sqlite, redis and etcd store a checksum with
- * each row. The value of a damaged row is never returned, and only a write with `any` overwrites or
- * removes the row. Other rows are not affected. A scan returns a damaged row with etag 0 and no
- * value, and continues with the next row. */
+/* MALFORMED: a row or the file is damaged, or a server's response is not valid. The engines sqlite,
+ * redis and etcd store a checksum with each row. The value of a damaged row is never returned. Only
+ * a write with `any` overwrites or removes the row; redis and etcd compare only etags, so there a
+ * write that expects the row's etag does so, too. Other rows are not affected. A scan returns a
+ * damaged row with etag 0 and no value, and continues with the next row. */
 
 typedef struct teffi_store teffi_store;
 
 typedef struct teffi_store_ops {
+    /* submit: run op, which teffi_store_submit() has checked; its err is OK. From any thread. */
     void (*submit)(teffi_store *store, teffi_store_op *op);
     /* close: complete all earlier operations, and fail later ones with CLOSED. Blocks; must not be
-     * called from done(). May be called twice. */
+     * called from done(). May be called again, but not by two threads at a time. */
     void (*close)(teffi_store *store);
     /* free: called after close, when no thread submits any more. */
     void (*free)(teffi_store *store);
@@ -100,10 +108,12 @@ struct teffi_store {
 };
 
 /* teffi_store_submit - check op against the limits above, then pass it to the engine.
+ * in:   op: all its inputs are set, also done.
  * errs: none; every error, also TEFF_E_INVALID and TEFF_E_TOO_LARGE, is in op->err at done(). */
 void teffi_store_submit(teffi_store *store, teffi_store_op *op);
 
-/* teffi_store_close - ops->close, then free. in: may be NULL; no thread uses the store any more. */
+/* teffi_store_close - ops->close, then free; not from done(). in: may be NULL; no thread uses the
+ * store any more. */
 void teffi_store_close(teffi_store *store);
 
 /* teffi_store_open - open the store of an address: "memory" (this process only, empty);
@@ -111,14 +121,18 @@ void teffi_store_close(teffi_store *store);
  *       "postgres:DATABASE" (a name, or what libpq takes: key=value pairs, or the rest of a URI);
  *       "redis:HOST:PORT" or "redis:HOST:PORT/NAME" (its keys begin with NAME, or "teff", and a
  *       colon); "etcd://HOST:PORT,HOST:PORT/NAME" (members of one cluster, at least one; its keys
- *       begin with NAME, or "teff", and a slash). Several hosts may open the last three.
+ *       begin with NAME, or "teff", and a slash). Several hosts may open the last three. The
+ *       addresses of redis and etcd may end in options, see login.h.
  * out:  *store; close it with teffi_store_close(). On an error NULL, and text (TEFF_TEXT_MAX bytes,
  *       may be NULL) says why.
- * errs: TEFF_E_INVALID (address, unknown engine, not in this build), TEFF_E_REFUSED (another
- *       application's file, another schema, a network file system, a server that may lose rows),
- *       TEFF_E_MALFORMED (damaged, not a database), TEFF_E_IO (no such directory, not a file, not
- *       writable, locked; no connection to the server), TEFF_E_NOMEM. */
+ * errs: TEFF_E_INVALID (address, unknown engine, not in this build, the password file),
+ *       TEFF_E_REFUSED (another application's file, another schema, a network file system, a server
+ *       that may lose rows; more at each engine, see engine.h), TEFF_E_MALFORMED (damaged, not a
+ *       database), TEFF_E_IO (no such directory, not a file, not writable, locked; no connection to
+ *       the server, or an error of it), TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_store_open(const char *address, teffi_store **store, char *text);
 
-/* teffi_store_check - out: NULL: the address is valid; otherwise a text that lists valid ones. */
+/* teffi_store_check - does address name an engine of this build? Checks only the engine's name.
+ * in:   may be NULL. out: NULL: it does; otherwise a static text: the addresses that are expected,
+ *       or that this build lacks the engine. */
 const char *teffi_store_check(const char *address);
