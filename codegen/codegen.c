@@ -101,7 +101,8 @@ static uint32_t parse_lock_line(char *line)
 }
 
 /* Checks the grain type named in a line "words.Word version 2" of the lock file: it must exist and
- * have at least that version. in: where, "FILE:number". out: false: it is no such line. */
+ * have at least that version. in: where, "FILE:number". out: false: the line has another form, and
+ * nothing was checked. */
 static bool check_version_line(teffi_model *model, const teffi_file *file, const char *line,
                                const char *where)
 {
@@ -126,8 +127,8 @@ static bool check_version_line(teffi_model *model, const teffi_file *file, const
     return true;
 }
 
-/* Checks the grain type or method that a line of the lock file names. in: list, all methods sorted
- * by full name; where, "FILE:number". */
+/* Checks the grain type or method that a line of the lock file names. in: list, the methods of all
+ * grains in file, sorted by full name; line, cut after the name; where, "FILE:number". */
 static void check_lock_line(teffi_model *model, const teffi_file *file, const method_list *list,
                             char *line, const char *where)
 {
@@ -150,7 +151,8 @@ static void check_lock_line(teffi_model *model, const teffi_file *file, const me
 }
 
 /* Compares the file to generate with the lock file at path: each method of the lock file must still
- * exist with the same id, and each grain type with at least the same version. */
+ * exist with the same id, and each grain type with at least the same version. It is a problem if
+ * there is more than one file to generate. */
 static void check_lock(teffi_model *model, const teffi_codegen_env *env, const char *path,
                        const Protoc__Request *request)
 {
@@ -196,7 +198,7 @@ static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_fil
 
 /* ---- the request to protobuf-c's generator ---- */
 
-/* Updates a list of n indices of imports after import `gone` was removed: removes that index and
+/* Updates a list of *n indices of imports after import `gone` was removed: removes that index and
  * decrements the larger ones. */
 static void drop_index(int32_t *list, size_t *n, size_t gone)
 {
@@ -223,8 +225,8 @@ static void drop_options_imports(Protoc__File *file)
     file->n_dependency = kept;
 }
 
-/* Removes the services and their comments, because grains do not use protobuf-c's service code, and
- * it does not compile for methods such as Do or Delete. */
+/* Removes all services and their source locations (lines and comments). Grains do not use
+ * protobuf-c's service code, which does not compile for methods such as Do or Delete. */
 static void drop_services(Protoc__File *file)
 {
     Protoc__SourceInfo *info = file->source_code_info;
@@ -257,8 +259,8 @@ static teffi_bytes pack_in_pool(teffi_pool *pool, const ProtobufCMessage *messag
     return (teffi_bytes){data, protobuf_c_message_pack(message, data)};
 }
 
-/* Packs the request without options files, their imports, services and the parameter. Strings of
- * the files to generate become const char *.
+/* Packs the request without options files, imports of options files, services and the parameter.
+ * Strings of the files to generate become const char *.
  * Changes the request, so it must run after all checks. */
 static teffi_bytes strip_and_pack(const teffi_model *model, Protoc__Request *request)
 {
@@ -281,8 +283,8 @@ static teffi_bytes strip_and_pack(const teffi_model *model, Protoc__Request *req
 
 /* ---- the response ---- */
 
-/* The files that are generated for one .proto file. The lock file must be last: emit_file() skips
- * the last one without emit_lock. */
+/* The files that teff generates for one .proto file, beside those of protobuf-c's generator. The
+ * lock file must be last: emit_file() skips the last one if emit_lock is not given. */
 static const struct {
     const char *end;
     void (*emit)(teffi_text *out, const teffi_model *model, const teffi_file *file);
@@ -291,7 +293,8 @@ static const struct {
 
 enum { OUTPUTS = sizeof outputs / sizeof *outputs };
 
-/* Generates the files of one .proto file; first sorts the methods of each service by id. */
+/* Generates the outputs of one .proto file; first sorts the methods of each service by id.
+ * in: response, with room for OUTPUTS more files. */
 static void emit_file(Protoc__Response *response, const teffi_model *model, teffi_file *file,
                       const parameters *p)
 {
@@ -313,8 +316,8 @@ static void emit_file(Protoc__Response *response, const teffi_model *model, teff
     }
 }
 
-/* Adds the files of protobuf-c's generator to the response, before teff's own files.
- * out: NULL, or an error text. */
+/* Adds the files of protobuf-c's generator to the response, which must have no files yet: this
+ * function replaces its array of files. Changes the request. out: NULL, or an error text. */
 static const char *add_message_files(Protoc__Response *response, const teffi_model *model,
                                      const teffi_codegen_env *env, Protoc__Request *request)
 {
@@ -352,7 +355,8 @@ static void emit_all(Protoc__Response *response, const teffi_model *model,
             emit_file(response, model, &model->files[i], p);
 }
 
-/* Reads the parameters, then loads and checks the files. Stops after a step that found problems.
+/* Reads the parameters, loads the files, checks them, and compares them with the lock file. Stops
+ * after a step that found problems; the checks of options and of names are one step.
  * out: *p, and model->n_problems. */
 static void load_and_check(teffi_model *model, const teffi_codegen_env *env,
                            const Protoc__Request *request, parameters *p)
@@ -368,7 +372,8 @@ static void load_and_check(teffi_model *model, const teffi_codegen_env *env,
         check_lock(model, env, p->lock, request);
 }
 
-/* out: the text of the first TEFFI_PROBLEMS_MAX problems, and the number of further ones. */
+/* Ends the text of problems with the number of those after the first TEFFI_PROBLEMS_MAX, if any.
+ * in: a model with problems. out: the text. */
 static char *finish_problems(teffi_model *model)
 {
     if (model->n_problems > TEFFI_PROBLEMS_MAX) {

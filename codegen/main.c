@@ -1,7 +1,8 @@
 /* main.c - protoc-gen-teff, a protoc plugin: reads a request from stdin, writes a response.
  * Way:     protoc -> [main] -> codegen -> protoc-gen-c (a process) -> protoc
  * Exit:    0: a response was written (also for errors in .proto files: they are in the response,
- *          protoc prints them and fails); 1: no response; 2: wrong usage. */
+ *          protoc prints them and fails), or the text of --help or --version; 1: the output is
+ *          missing or incomplete; 2: wrong usage. */
 #include "codegen.h"
 
 #include "model/text.h"
@@ -36,7 +37,8 @@ static const char usage[] =
     "             is an error when a method is gone or has another id\n"
     "  emit_lock  write that list too, as words.teff.lock, to be committed\n";
 
-/* Reads a stream to its end. out: false: a read failed; else *out, with a zero byte after it. */
+/* Reads a stream to its end. out: *out, in the pool, with a zero byte after it; false: a read
+ * failed, and *out has only the bytes before. */
 static bool read_stream(teffi_pool *pool, FILE *in, teffi_bytes *out)
 {
     char part[64 * 1024];
@@ -57,10 +59,11 @@ static char *read_file(teffi_pool *pool, const char *path)
         return NULL;
     bool ok = read_stream(pool, f, &bytes);
     fclose(f);
-    return ok ? (char *)(uintptr_t)bytes.data : NULL; /* ends with a zero byte */
+    return ok ? (char *)(uintptr_t)bytes.data : NULL; /* read_stream() has added a zero byte */
 }
 
-/* Starts protoc-gen-c with these files as its stdin and stdout. out: 0 or an errno value. */
+/* Starts protoc-gen-c with these files as its stdin and stdout. out: 0: *pid is set; otherwise an
+ * errno value. */
 static int spawn_generator(FILE *to_stdin, FILE *to_stdout, pid_t *pid)
 {
     char name[] = "protoc-gen-c";
@@ -99,8 +102,8 @@ static const char *run_generator(teffi_pool *pool, FILE *to_stdin, FILE *to_stdo
     return NULL;
 }
 
-/* Requests and responses are passed in memory files, because pipes would need a thread that fills
- * one while this thread reads the other. */
+/* Opens an empty file in memory. The request and the response are passed in such files, because
+ * pipes would have to be written and read at the same time. out: NULL: see errno. */
 static FILE *open_memory_file(const char *name)
 {
     int fd = memfd_create(name, MFD_CLOEXEC);

@@ -1,12 +1,13 @@
 /* copy.c - generates deep copies, from a caller's memory into a message's arena.
  * A copy begins as a bitwise copy of the struct, in one block with the message's inline strings.
- * Then each pointer is set to a copy. The result equals a message that was packed and unpacked. */
+ * Then each pointer is set to a copy, or to its default. The result equals a message that
+ * runtime/message has encoded and decoded. */
 #include "emit/emit.h"
 
 #include "model/names.h"
 
-/* Is f an optional proto2 field other than a message? It has a has_ flag or is a string. While it
- * is absent, its member must have the default. */
+/* Is f an optional proto2 field, neither a message nor in a oneof? It has a has_ flag or is a
+ * string. If it is absent in the source, the copy's member must have the default. */
 static bool reads_default_if_absent(const teffi_message *m, const Protoc__Field *f)
 {
     return teffi_has_flag(m, f) ||
@@ -78,16 +79,16 @@ static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f
     return v;
 }
 
-/* Has a singular field a pointer (text, bytes, a message), so that a bitwise copy does not suffice?
- * in: f, not repeated. */
+/* Does a singular field contain a pointer (text, bytes, a message), so that a bitwise copy does not
+ * suffice? in: f, not repeated. */
 static bool field_has_pointer(const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING || f->type == PROTOC__FIELD__TYPE__BYTES ||
            f->type == PROTOC__FIELD__TYPE__MESSAGE;
 }
 
-/* Writes the statement that copies one field; nothing for a number. If a oneof's message is NULL,
- * the copy has no member set, as on the wire. */
+/* Writes the statement that copies one field that is not repeated; nothing for a number or an enum.
+ * If a oneof's message is NULL, the copy has no member set, as on the wire. */
 static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;
@@ -97,7 +98,8 @@ static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_v
         teffi_text_expand(out, f->has_oneof_index ? clear_case : "\n", v);
 }
 
-/* Writes the statement that copies an optional proto2 field, or its default if it is absent. */
+/* Writes the statement that copies an optional proto2 field, or its default if it is absent.
+ * in: f, for which reads_default_if_absent() is true. out: v, with another $n. */
 static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values *v)
 {
     v->values['n'] = "        ";
@@ -116,7 +118,7 @@ static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values 
     teffi_text_printf(out, "\n");
 }
 
-/* Writes a switch that copies the set member of a oneof, if one of its members is a pointer. */
+/* Writes a switch that copies the set member of a oneof, if one of its members has a pointer. */
 static void emit_oneof(teffi_text *out, const teffi_model *model, const teffi_message *m,
                        int32_t index)
 {
@@ -221,7 +223,7 @@ static const char end_copy[] =
     "const teff_message_ops $M_ops = {&$d__descriptor, teffi_$M_copy};\n";
 
 /* Writes the copy functions of a message: they allocate the struct and its inline strings as one
- * block, copy the struct, then each field. */
+ * block, copy the struct, then each field. Also writes name_ops. */
 static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
     teffi_values v = teffi_message_values(m);
@@ -242,7 +244,7 @@ static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_mes
     teffi_text_expand(out, end_copy, &v);
 }
 
-/* Does a copy use memset()? See clear_case. */
+/* Does a copy of one of the file's messages use memset()? See clear_case. */
 static bool needs_memset(const teffi_file *file)
 {
     for (const teffi_message *m = file->messages; m; m = m->next)

@@ -1,7 +1,7 @@
 /* messages.c - generates the part of x.teff.h about messages: their types, functions that copy
  * messages and elements of lists into a state, builders for C++.
  * The functions are static inline, so unused ones cost nothing. names.c reserves the names of their
- * parameters, so no message has such a name. */
+ * parameters, so no message has such a name, which would be a macro. */
 #include "emit/emit.h"
 
 #include "model/names.h"
@@ -73,7 +73,8 @@ static void emit_types(teffi_text *out, const teffi_file *file)
     }
 }
 
-/* Writes name_keep() for each message, and name_append_field() for each of its lists. */
+/* Writes name_keep() for each message, and name_append_field() for each of its lists that is not
+ * deprecated. */
 static void emit_state_copies(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     teffi_text_printf(out, "%s", keeps);

@@ -133,7 +133,8 @@ static void define_method_table(teffi_text *out, const teffi_service *s, teffi_v
     teffi_text_printf(out, "};\n");
 }
 
-/* Writes a grain's type info, the constructor of its type, and _save and _clear. */
+/* Writes a grain's type info, the constructor of its type, and, if it has a state, _save and
+ * _clear. */
 static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     v->values['h'] = print_id(out->pool, s->id);
@@ -156,7 +157,7 @@ static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v
         teffi_text_expand(out, state_functions, v);
 }
 
-/* set_response_values() has the letters $g, $l, $p, $q and $u of ask and await. */
+/* set_response_values() sets the letters $g, $l, $p, $q and $u of ask and await. */
 static const char ask[] = "\n"
                           "teff_err $S_$m(teff_ctx *ctx, $K$I$O)\n"
                           "{\n"
@@ -192,9 +193,10 @@ static const char cast_response[] = "\n"
                                     "    }\n"
                                     "    return err;\n";
 
-/* Sets the code around the runtime's call in ask and await. Before it: $u declares the response; $p
- * too, or is an empty line. The call: $g its start, $l its argument for the response. After it: $q
- * casts the response and returns. */
+/* Sets the code around the runtime's call in ask and await. Before it: $u and $p declare the
+ * response. The call: $g is its start, $l its argument for the response. After it: $q casts the
+ * response and returns. Without a response $u and $q are empty, $p is an empty line, $g returns.
+ * in: v, with the letters of m. */
 static void set_response_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
 {
     teffi_text cast = {.pool = pool};
@@ -223,8 +225,8 @@ static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *
     }
 }
 
-/* Does a message have a deprecated field? Then the compiler's warning must be off: protobuf-c marks
- * the field's member as deprecated, and the copy functions use it. */
+/* Does a message of the file have a deprecated field? If so, the compiler's warning must be off:
+ * protobuf-c marks the field's member as deprecated, and the copy functions use it. */
 static bool uses_deprecated_fields(const teffi_file *file)
 {
     for (const teffi_message *m = file->messages; m; m = m->next)

@@ -1,4 +1,5 @@
-/* check.c - finds what cannot be generated as C: name clashes, reserved names, field types. */
+/* check.c - finds what cannot be generated as C: name clashes, equal ids, reserved names, types and
+ * options of fields. */
 #include "model/model.h"
 
 #include "model/names.h"
@@ -9,8 +10,8 @@
 enum { FILE_ENUMS = 5, FILE_EXTENSIONS = 7, FILE_OPTIONS = 8 };
 enum { MESSAGE_FIELDS = 2, MESSAGE_ENUMS = 4, MESSAGE_EXTENSIONS = 6, MESSAGE_ONEOFS = 8 };
 
-/* The origin of a generated name. model->claims keeps copies, so what a claimed symbol points to
- * must live as long as the model. */
+/* The origin of a generated name or an id. model->claims keeps copies, so what a claimed symbol
+ * points to must live as long as the model. */
 typedef struct symbol {
     const char *owner; /* its name in the .proto file */
     const teffi_file *file;
@@ -204,7 +205,7 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
 }
 
 /* Claims the constants of the enum that says which member of a oneof is set. in: index, of the
- * oneof in m; oneof, the owner of the constant for "not set". */
+ * oneof in m; oneof, the owner of the constant for "not set", with the oneof's full name. */
 static void check_cases(teffi_model *model, const teffi_message *m, int32_t index, symbol oneof)
 {
     teffi_pool *pool = model->pool;
@@ -238,7 +239,7 @@ static void check_oneof(teffi_model *model, const teffi_message *m, int32_t inde
     check_cases(model, m, index, owner);
 }
 
-/* Checks a message's fields; claims the names in its struct. */
+/* Checks a message's fields; claims the names in its struct and in its builder for C++. */
 static void check_members(teffi_model *model, const teffi_message *m)
 {
     teffi_pool *pool = model->pool;
@@ -251,7 +252,8 @@ static void check_members(teffi_model *model, const teffi_message *m)
         check_oneof(model, m, i, teffi_path_new(pool, &m->path, MESSAGE_ONEOFS, i));
 }
 
-/* Claims the names of a message at file scope; checks its members if its file is generated. */
+/* Claims the names of a message and of its enums at file scope; checks the message's options,
+ * extensions and members if its file is generated. */
 static void check_message(teffi_model *model, const teffi_message *m)
 {
     static const char *const ends[] = {"", "_copy", "_copy_levels", "_ops", "_keep", "_with", NULL};
@@ -273,7 +275,7 @@ static void check_message(teffi_model *model, const teffi_message *m)
     check_members(model, m);
 }
 
-/* Claims the name of a method's slot, the names of its functions, and its id. */
+/* Claims the name of a method's slot, the names of its functions, and its id if it is known. */
 static void check_method(teffi_model *model, const teffi_service *s, const teffi_method *m)
 {
     static const char *const ends[] = {"", "_async", "_await", "_send", NULL};

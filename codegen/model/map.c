@@ -4,7 +4,7 @@
 #include <string.h>
 
 typedef struct teffi_map_entry {
-    struct teffi_map_entry *children[4]; /* index: the next two bits of the hash; 0 after all 32 */
+    struct teffi_map_entry *children[4]; /* index: the hash's next two bits; 0 after all 32 bits */
     const char *name;
     void *value;
 } entry;

@@ -1,5 +1,5 @@
 /* map.h - a map from names to pointers.
- * Way:     model -> [map] -> model, check
+ * Way:     model, places, check -> [map] -> model, places, codegen
  * Source:  Wellons, "An easy-to-implement, arena-friendly hash map", 2023: a trie of hash bits */
 #pragma once
 
@@ -14,7 +14,7 @@ typedef struct teffi_map { /* empty: all zero except pool */
 void *teffi_map_get(const teffi_map *map, const char *name);
 
 /* teffi_map_put - store a value under a name, if the name has none yet.
- * in:   name and value, borrowed for the map's life.
+ * in:   name and value, borrowed for the map's life; value, not NULL.
  * out:  NULL: stored. Otherwise the earlier value of that name; the map is unchanged. */
 void *teffi_map_put(teffi_map *map, const char *name, void *value);
 

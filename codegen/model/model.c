@@ -12,7 +12,7 @@ enum {
     FILE_SYNTAX = 12,
     MESSAGE_NESTED = 3,
     SERVICE_METHODS = 2,
-    NESTED_MAX = 100 /* levels of messages in messages */
+    NESTED_MAX = 100 /* levels of messages; a message of the file itself is at the first */
 };
 
 bool teffi_is_void(const char *type_name)
@@ -67,7 +67,7 @@ static const char *check_file_name(const char *name)
     return NULL;
 }
 
-/* out: the name, cut to 200 bytes, with control characters replaced by '?'. */
+/* out: the name, cut to 200 bytes, with each byte below 0x20 replaced by '?'. */
 static const char *make_printable(teffi_pool *pool, const char *name)
 {
     char *line = teffi_pool_printf(pool, "%.200s", name);
@@ -121,7 +121,8 @@ static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *
     return list;
 }
 
-/* Adds the messages of a list, and those nested in them, to the file and to the map.
+/* Adds the messages of a list, and those nested in them, to the file and to the map. At the first
+ * invalid message it notes a problem and skips the rest of the list.
  * in: scope, the full name of the package or outer message; place, the path of the list with any
  * index; levels, the levels of nesting still allowed. */
 static void load_messages(teffi_model *model, teffi_file *file, const char *scope,
@@ -197,7 +198,8 @@ static void add_exports(const teffi_model *model, bool *set, const teffi_file *i
         set[other - model->files] |= import->exports[other - model->files];
 }
 
-/* Sets imports, sees and exports. A file also sees the public imports of the files it imports. */
+/* Sets imports, sees and exports. A file also sees the public imports of the files it imports.
+ * in: file, at index n_files of model->files, that is before load_file() counts it. */
 static void load_imports(teffi_model *model, teffi_file *file)
 {
     const Protoc__File *desc = file->desc;

@@ -9,7 +9,7 @@
 #define TEFFI_OPTIONS_FILE "teff/grain.proto"
 #define TEFFI_PROCESS_FILE "teff/process.proto"
 #define TEFFI_VOID "teff.Void"
-#define TEFFI_PROBLEMS_MAX 20 /* printed in full; further ones are only counted */
+#define TEFFI_PROBLEMS_MAX 20 /* problems with a text; further ones are only counted */
 
 /* The path of an element in a .proto file, as in protoc's SourceCodeInfo: pairs of a field number
  * and an index. */
@@ -33,8 +33,11 @@ typedef struct teffi_file {
     struct teffi_message **end;     /* the link at the end of that list */
     struct teffi_file **imports;    /* without options files */
     size_t n_imports;
-    bool *sees;      /* sees[i]: are definitions of model->files[i] visible in this file? */
-    bool *exports;   /* the same for importers of this file: itself and its public imports */
+    /* sees[i]: are definitions of model->files[i] visible in this file? i is at most this file's
+     * own index. exports[i]: do importers of this file see them, too? They see those of this file
+     * and of its public imports, which export likewise. */
+    bool *sees;
+    bool *exports;
     teffi_path path; /* the root */
 } teffi_file;
 
@@ -49,16 +52,18 @@ typedef struct teffi_message {
     teffi_path path;
 } teffi_message;
 
+/* teffi_model_options() sets id, timeout_ms, in and out, and replaces a NULL in options, only for
+ * grains in files to generate. */
 typedef struct teffi_method {
     const Protoc__Method *desc;
     const char *full; /* "words.Word.Add" */
     const char *slot; /* "add"; "delete_" */
     uint32_t id;
-    uint32_t timeout_ms;
-    const Protoc__GrainMethodOptions *options; /* NULL: none; read_methods() makes it non-NULL */
+    uint32_t timeout_ms;                       /* 0: none is given */
+    const Protoc__GrainMethodOptions *options; /* NULL: none */
     const teffi_message *in;                   /* NULL: teff.Void */
     const teffi_message *out;                  /* NULL: teff.Void */
-    size_t at;                                 /* its index in by_id */
+    size_t at;                                 /* its index in by_id; set by emit_file() */
     teffi_path path;
 } teffi_method;
 
@@ -72,12 +77,12 @@ typedef struct teffi_service {
     const char *full; /* "words.Word" */
     const char *c;    /* "words_word" */
     uint32_t id;
-    uint32_t idle_ms;
+    uint32_t idle_ms;                  /* 0: none is given, or the file is not to generate */
     const Protoc__GrainOptions *grain; /* the option (teff.grain); NULL: not a grain */
-    const teffi_message *state;        /* NULL: none */
+    const teffi_message *state;        /* NULL: none, or the file is not to generate */
     teffi_method *methods;             /* in the file's order */
     size_t n_methods;
-    teffi_method **by_id; /* the methods sorted by id; set by emit_file() */
+    teffi_method **by_id; /* a grain's methods sorted by id; set by emit_file() */
     teffi_path path;
 } teffi_service;
 
@@ -93,15 +98,18 @@ typedef struct teffi_model {
 } teffi_model;
 
 /* teffi_model_load - read the files of a request.
- * in:   model, zeroed except pool and problems.pool; request, borrowed for the model's life.
- * out:  the model without options; usable only if model->n_problems is 0. */
+ * in:   model, zeroed except pool and problems.pool; request, borrowed for the model's life. Its
+ *       comments are sanitized in place.
+ * out:  the model, with unchecked options; usable only if model->n_problems is 0. */
 void teffi_model_load(teffi_model *model, const Protoc__Request *request);
 
-/* teffi_model_options - decode and check the options of grains to generate. in: a loaded model. */
+/* teffi_model_options - check the services of the files to generate: options and types of methods.
+ * Sets what these give: ids, times, states, requests, responses. in: a loaded model. */
 void teffi_model_options(teffi_model *model);
 
-/* teffi_model_check - note a problem for all that cannot be generated as C: name clashes, reserved
- * names, fields that protobuf-c cannot write. in: a model with options. */
+/* teffi_model_check - note a problem for each name clash, equal id, reserved name, option of
+ * protobuf-c, and field that cannot be generated as C.
+ * in:   a model after teffi_model_options, also if that noted problems. */
 void teffi_model_check(teffi_model *model);
 
 /* teffi_path_new - allocate a path in the pool. in: up, borrowed for the path's life. */
@@ -112,16 +120,16 @@ const teffi_path *teffi_path_new(teffi_pool *pool, const teffi_path *up, int32_t
  * Also sanitizes the comments in file->desc: protobuf-c's generator writes them into its header. */
 void teffi_places_load(teffi_file *file);
 
-/* teffi_places_find_line - find the line where an element begins. If it is not known, the line of
- * the nearest enclosing element, or else 1. */
+/* teffi_places_find_line - find the line where an element begins, from 1. If it is not known, the
+ * line of the nearest enclosing element, or else 1. in: path, or NULL for the file as a whole. */
 int teffi_places_find_line(const teffi_file *file, const teffi_path *path);
 
 /* teffi_find_comment - find the sanitized comment before an element, else the one after it.
  * out:  NULL: there is none. */
 const char *teffi_find_comment(const teffi_file *file, const teffi_path *path);
 
-/* teffi_add_problem - note a problem in a .proto file: "file:line: what, what was expected".
- * in:   path, or NULL for the file as a whole. */
+/* teffi_add_problem - note a problem in a .proto file: "file:line: what, what was expected". The
+ * text after the line is cut to 1,023 bytes. in: path, or NULL for the file as a whole. */
 void teffi_add_problem(teffi_model *model, const teffi_file *file, const teffi_path *path,
                        const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
@@ -130,7 +138,8 @@ void teffi_add_problem(teffi_model *model, const teffi_file *file, const teffi_p
 void teffi_add_problem_at(teffi_model *model, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* teffi_check_name - note a problem if protoc would not accept the name. out: true: it is valid. */
+/* teffi_check_name - note a problem if protoc would not accept the name, or if it is NULL.
+ * out:  true: it is valid. */
 bool teffi_check_name(teffi_model *model, const teffi_file *file, const teffi_path *path,
                       const char *name);
 
@@ -140,17 +149,18 @@ bool teffi_check_name(teffi_model *model, const teffi_file *file, const teffi_pa
 const teffi_message *teffi_find_message(const teffi_model *model, const char *package,
                                         const char *name);
 
-/* teffi_file_sees - are the definitions of other visible in file, through its imports? */
+/* teffi_file_sees - are the definitions of other visible in file? Yes for file itself, its imports
+ * and what these import publicly. */
 bool teffi_file_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other);
 
-/* teffi_is_options_file - is it teff/grain.proto or protobuf-c.proto, which only define options? No
- * C is generated for them. teff's options are decoded by request.proto; the use of protobuf-c's
- * options is a problem. */
+/* teffi_is_options_file - is it teff/grain.proto or protobuf-c/protobuf-c.proto? They define
+ * options, and teff.Void; no C is generated for them. teff's options are decoded by request.proto;
+ * the use of protobuf-c's options in a file to generate is a problem, see check.c. */
 bool teffi_is_options_file(const char *name);
 
 /* teffi_is_repeated - is the field a list?
- * teffi_has_flag - is it an optional field of proto2 with a has_ member? Strings and messages have
- * no such member. */
+ * teffi_has_flag - is it an optional field of proto2 with a has_ member? Strings, messages and
+ * members of oneofs have no such member. */
 bool teffi_is_repeated(const Protoc__Field *f);
 bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f);
 

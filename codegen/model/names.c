@@ -28,7 +28,8 @@ static const char *const keywords[] = {
     "toascii", "typeof", "typeof_unqual", "unix", "va_arg", "va_copy", "va_end", "va_start",
 };
 
-/* Names reserved at file scope: of the C library, and of variables in generated functions. */
+/* Names reserved at file scope: of the C library, and of parameters and variables in generated
+ * functions. */
 static const char *const taken[] = {
     "DIR", "FILE", "abort", "abs", "accept", "access", "alarm", "arena", "atexit", "base", "bind",
     "brk", "call", "calloc", "chdir", "clearenv", "clock", "clock_t", "close", "connect", "cos",
@@ -101,7 +102,7 @@ bool teffi_is_taken(const char *name)
 {
     static const char *const prefixes[] = {"_",      "teff_",       "teffi_",    "TEFF_",
                                            "Teff__", "protobuf_c_", "ProtobufC", "PROTOBUF_C_",
-                                           "n_"}; /* counts of lists, in generated functions */
+                                           "n_"}; /* sizes of strings, in generated functions */
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
             return true;

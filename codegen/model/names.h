@@ -1,4 +1,4 @@
-/* names.h - how names of a .proto file are written in C, and which ones C reserves.
+/* names.h - how names of a .proto file are written in C, and which names are reserved.
  * Way:     model -> [names] -> check, emit */
 #pragma once
 
@@ -30,13 +30,13 @@ char *teffi_pbc_field(teffi_pool *pool, const char *name);
 /* teffi_is_identifier - may a .proto file use this as a name? */
 bool teffi_is_identifier(const char *name);
 
-/* teffi_is_keyword - is a name a keyword of C or C++, or a macro of a standard header or of a
- * compiler, so that no C identifier may have this name? */
+/* teffi_is_keyword - does names.c list the name as a keyword of C or C++, or as a macro of a
+ * standard header or of a compiler? No generated identifier may have such a name. */
 bool teffi_is_keyword(const char *name);
 
 /* teffi_is_pbc_type - is it the name of a type that protobuf-c's structs use for their members? */
 bool teffi_is_pbc_type(const char *name);
 
-/* teffi_is_taken - is a name reserved at file scope: by the C library, by the runtime, or as a
- * variable of generated functions that names.c lists? */
+/* teffi_is_taken - does names.c list the name, or its prefix, as reserved at file scope: by the C
+ * library, by teff, by protobuf-c, or for parameters and variables of generated functions? */
 bool teffi_is_taken(const char *name);

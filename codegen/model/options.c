@@ -1,5 +1,5 @@
-/* options.c - decodes and checks the options of teff/grain.proto. An option that is not understood
- * is an error with its line, never a silent default. */
+/* options.c - checks the options of teff/grain.proto and the types of methods, in the files to
+ * generate. An option that is not understood is a problem with its line, never a silent default. */
 #include "model/model.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 /* Field numbers of google/protobuf/descriptor.proto and teff/grain.proto, for paths. */
 enum { SERVICE_OPTIONS = 3, METHOD_OPTIONS = 4, OPTION_TEFF = 51870 };
 
-/* out: the path of one option of a service or method; if name is NULL, of all its teff options. */
+/* out: the path of one option of a service or method; if name is NULL, of all its teff options.
+ * in: owner, the path of the service or method; name, a field of its options. */
 static const teffi_path *find_option(teffi_pool *pool, const teffi_path *owner, const char *name)
 {
     bool service = !owner->up->up; /* false: owner is a method */
@@ -163,8 +164,8 @@ static void read_grain_options(teffi_model *model, teffi_service *s)
     }
 }
 
-/* Does s allow a request to interleave with all others: is s reentrant, or a method of it
- * always_interleave? */
+/* Is s reentrant, or is one of its methods always_interleave? If so, a request may interleave with
+ * all others. */
 static bool requests_interleave(const teffi_service *s)
 {
     bool any = s->grain->reentrant;
@@ -259,7 +260,8 @@ static void read_methods(teffi_model *model, teffi_service *s)
     }
 }
 
-/* Notes a problem for options and types of grain methods in a service that is not a grain. */
+/* Notes a problem for each option (teff.method) and each teff.Void in a service that is not a
+ * grain. */
 static void check_plain_methods(teffi_model *model, const teffi_service *s)
 {
     for (size_t i = 0; i < s->n_methods; i++) {

@@ -13,7 +13,7 @@ const teffi_path *teffi_path_new(teffi_pool *pool, const teffi_path *up, int32_t
     return path;
 }
 
-/* out: the key of a path in file->places, such as "/4/0/2/1"; "" for the file itself. */
+/* out: the key of a path in file->places, such as "/4/0/2/1"; "" for the file itself or NULL. */
 static char *print_path(teffi_pool *pool, const teffi_path *path)
 {
     if (!path || !path->up)

@@ -20,11 +20,13 @@ typedef struct teffi_bytes {
     size_t n;
 } teffi_bytes;
 
+/* teffi_pool_init - make a pool empty. The pool must stay at its address until teffi_pool_fini,
+ * which frees the memory: `allocator` points to the pool. */
 void teffi_pool_init(teffi_pool *pool);
 void teffi_pool_fini(teffi_pool *pool);
 
 /* teffi_pool_alloc - allocate n zeroed bytes, aligned for any type.
- * out:  never NULL: without memory it prints an error and exits the process. */
+ * out:  never NULL: without memory it prints an error and exits the process with status 1. */
 void *teffi_pool_alloc(teffi_pool *pool, size_t n);
 
 /* teffi_pool_printf, teffi_pool_vprintf - format a string as printf does.

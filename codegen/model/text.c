@@ -60,8 +60,9 @@ void teffi_text_wrap(teffi_text *text)
     *text = out;
 }
 
-/* out: the length of a UTF-8 sequence that may be in a C comment; 0 for invalid bytes, and for
- * marks that change the direction of text, because compilers warn about those. */
+/* out: the length of a UTF-8 sequence that may be in a C comment; 0 for bytes that are no sequence,
+ * and for line separators and marks that change the direction of text: compilers warn about these.
+ * Does not look for overlong sequences and surrogates. */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : 2;
@@ -78,6 +79,7 @@ static size_t utf8_length(const unsigned char *s)
 }
 
 /* Appends one sanitized character of a comment. Each byte that may not be in a comment becomes '?'.
+ * A space follows the first character of the pairs that begin or end a comment, and of "??".
  * out: the next character. */
 static const char *add_comment_char(teffi_text *text, const char *s)
 {

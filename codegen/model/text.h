@@ -25,15 +25,18 @@ void teffi_text_add(teffi_text *text, const char *s, size_t n);
  * in: v, with a value for each letter that the template uses. */
 void teffi_text_expand(teffi_text *text, const char *template, const teffi_values *v);
 
-/* teffi_text_wrap - break each code line of more than 100 columns after a comma. Lines of
- * comments and macros are not changed. in: text, ending with a newline. */
+/* teffi_text_wrap - break each code line of more than 100 columns after a comma, if it has one. A
+ * continuation is indented by 8 columns, and is broken again only above 107 columns. Lines that
+ * begin as comments or macros do are not changed.
+ * in:   text, ending with a newline; in its long lines a space follows each comma. */
 void teffi_text_wrap(teffi_text *text);
 
 /* teffi_text_add_comment - append a sanitized comment as an indented C comment, without empty
  * lines at its start and end. Appends nothing if comment is NULL or has empty lines only. */
 void teffi_text_add_comment(teffi_text *text, const char *indent, const char *comment);
 
-/* teffi_text_sanitize - replace what would end or nest a C comment, or cause a compiler
- * warning; remove spaces at the ends of lines.
+/* teffi_text_sanitize - change what would end or nest a C comment, or cause a compiler warning:
+ * separate such pairs of characters, replace such bytes by '?', and remove spaces and backslashes
+ * at the ends of lines.
  * out:  a text in the pool with the same number of lines; NULL for NULL. */
 char *teffi_text_sanitize(teffi_pool *pool, const char *comment);
