@@ -40,8 +40,9 @@ typedef struct teffi_shards {
     _Atomic uint64_t version;     /* of the last view to which all phases were adapted */
     _Atomic bool recovering;      /* the recovery task runs, or recover_timer is set */
     _Atomic bool catching_up;     /* a task that will adopt the newest view is queued */
-    /* Numbers of look-ups under way, by bits of the grain's hash. Written under the shard's lock;
-     * release: pairs with teffi_lookup_may_exist(), for which one load is enough in most cases. */
+    /* Numbers of look-ups under way, by bits of the grain's hash; shards share them. Written under
+     * the lock of the grain's shard; release: pairs with teffi_lookup_may_exist(), which loads one
+     * without a lock. */
     _Atomic uint32_t looking[TEFFI_LOOKING];
     /* Guards the rest. A request to a LOCKED partition is parked under the shard's lock, too. So it
      * is parked before teffi_partitions_unlock() delivers, or it finds the partition SERVING. */

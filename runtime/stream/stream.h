@@ -35,6 +35,8 @@ typedef struct teffi_stream_result {
     teffi_stream *stream; /* OK, of a dial or an accept: the new stream; the callback owns it */
 } teffi_stream_result;
 
+/* Called once at the end of an operation; may begin the next one. in: result, only valid during
+ * the call. */
 typedef void teffi_stream_done(void *arg, const teffi_stream_result *result);
 
 typedef struct teffi_stream_ops {
@@ -117,7 +119,7 @@ typedef struct teffi_transport_ops {
                        const char **why);
     /* Accept one connection: accepted(door_arg[door]) is called once. It reports CLOSED after
      * close_listeners, FAILED without a descriptor or memory. in: listen has succeeded, and the
-     * previous accept of this door was reported. */
+     * previous accept of this door was reported, or is reported now, by this thread. */
     void (*accept)(teffi_transport *transport, teffi_door door);
     void (*close_listeners)(teffi_transport *transport);
     /* Close the listeners, and wait for a running `accepted`; it is not called any more. Not in a
