@@ -56,8 +56,8 @@ static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const
 }
 
 /* Asks the silo a->owner. out: a->holder. errs: TEFF_E_NOT_FOUND: none; TEFF_E_UNAVAILABLE: try
- * again after a change; TEFF_E_OVERLOADED: its directory is full, do not try again. UNREGISTER gets
- * TEFF_E_UNAVAILABLE instead of that, because it must succeed in the end. */
+ * again after a change; TEFF_E_OVERLOADED: its directory, or the connection to it, has no room: do
+ * not try again. For UNREGISTER, which must succeed in the end, this is TEFF_E_UNAVAILABLE. */
 static teff_err ask_remote(teff_ctx *ctx, ask *a)
 {
     const Teff__Cluster__DirectoryResponse *response;
@@ -95,7 +95,7 @@ static void find_owner(teffi_node *node, ask *a)
 
 /* Asks the partition's owner, which is this silo or another one. Holds no reference to a view while
  * it waits for the response: if the silo closes meanwhile, this turn is never resumed, and the view
- * would leak. errs: TEFF_E_UNAVAILABLE: try again when the view has changed. */
+ * would leak. errs: TEFF_E_UNAVAILABLE: try again after a change (teffi_membership_wait()). */
 static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
 {
     teffi_node *node = ctx->node;

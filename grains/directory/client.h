@@ -9,7 +9,8 @@
 /* teffi_directory_register - register act as the grain's activation.
  * out:  TEFF_OK: *holder is act, and later owners of the partition will know it;
  *       TEFF_E_EXISTS: *holder is another activation.
- * errs: TEFF_E_UNAVAILABLE, TEFF_E_OVERLOADED, TEFF_E_NOMEM. */
+ * errs: TEFF_E_UNAVAILABLE, TEFF_E_OVERLOADED: act is not `registered`, but the owner may have an
+ *       entry for it all the same. */
 TEFF_MUST_USE teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act,
                                                 teffi_pid *holder);
 
@@ -34,7 +35,8 @@ TEFF_MUST_USE teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ide
                                                   uint32_t timeout_ms);
 
 /* teffi_directory_tell_moved - tell silo `to` that the grain is not here, so that it drops its
- * cached location. One-way. Does nothing if `to` is a client or this silo. runs: on any thread. */
+ * cached location. One-way. Does nothing if `to` is a client or this silo, or if there is no
+ * memory. runs: on any thread. */
 void teffi_directory_tell_moved(teffi_grains *grains, const teffi_ident *ident, teffi_node_id to);
 
 /* ---- a PID as a message of cluster.proto, and back; for server.c too ---- */

@@ -78,8 +78,9 @@ static teffi_activation *find_registered(teffi_grains *grains, const teffi_ident
 }
 
 /* Does method (REGISTER, LOOKUP, UNREGISTER) for pid. If pid is of this silo, sets or clears its
- * `registered`; if not, adds an entry, or lets find_or_drop_entry() remove it. An entry overrides
- * this silo's activation. out: as teffi_partition_apply(). */
+ * `registered`; if not, adds an entry if the grain is not held, or lets find_or_drop_entry() remove
+ * it. An entry overrides this silo's activation, whose `registered` then stays as it is. out: as
+ * teffi_partition_apply(). */
 static teff_err apply_locked(teffi_grains *grains, teffi_shard *shard, uint32_t method,
                              const teffi_ident *ident, teffi_pid pid, teffi_pid *holder)
 {

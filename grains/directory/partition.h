@@ -3,7 +3,8 @@
  * Way:     route, direct, client (here), server (other silos) -> [partition] -> shard
  * States:  NOT_MINE --a view makes this silo the owner--> LOCKED --all responded--> SERVING
  *              ^------------a view makes another silo the owner------------------------'
- * Threads: partitions are used under the shard's lock, which these functions take.
+ * Threads: partitions are used under the shard's lock. Call these functions without it: they take
+ *          it if they need it. Only park may be called under it.
  * Source:  Orleans' src/Orleans.Runtime/GrainDirectory/GrainDirectoryPartition.cs */
 #pragma once
 
@@ -40,14 +41,16 @@ bool teffi_partition_set_registered(teffi_activation *act, bool registered);
 /* teffi_partition_push_first - push a grain's first request without a look-up. If this silo serves
  * the partition and no activation holds the grain, chooses a silo for it. If that is this silo,
  * makes the activation, registered. Pushes msg to the activation of this silo.
- * out:  as teffi_shard_push; TEFF_E_NOT_FOUND: send msg to silo *placed (zero: no silo hosts the
- *       type), which activates the grain; TEFF_E_UNAVAILABLE: a look-up is needed. */
+ * out:  as teffi_shard_push; TEFF_E_UNAVAILABLE: a look-up is needed; TEFF_E_NOT_FOUND: send msg to
+ *       silo *placed, which activates the grain (zero: no silo can host it; this silo: it is
+ *       leaving). */
 TEFF_MUST_USE teff_err teffi_partition_push_first(teffi_grains *grains, const teffi_ident *ident,
                                                   teffi_msg *msg, teffi_node_id *placed);
 
-/* teffi_partition_claim_new - make a grain's activation in the same case, if its type is bare; for
- * a caller that runs the request itself.
- * out:  the new activation: registered, VALID, its group claimed. NULL: queue the request. */
+/* teffi_partition_claim_new - make a grain's activation if teffi_partition_push_first() would make
+ * one and the type is bare; for a caller that runs the request itself.
+ * out:  the new activation: registered, VALID, its group claimed: the caller releases the group.
+ *       NULL: queue the request. */
 teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_ident *ident);
 
 /* teffi_partitions_adopt_view - change the phases for a new view, and deliver the parked requests.
@@ -77,11 +80,12 @@ void teffi_partitions_unlock(teffi_grains *grains, const uint8_t *set, uint64_t 
 
 /* ---- requests of other silos that wait until a view is adopted or partitions are served ---- */
 
-/* teffi_partitions_park - park msg. out: false: too many requests are parked; the caller owns msg.
+/* teffi_partitions_park - park msg. out: false: too many requests, or too many of their bytes, are
+ *       parked; the caller owns msg.
  * teffi_partitions_deliver - deliver all parked requests to this node, where each is handled anew
  *       and may be parked again. */
 bool teffi_partitions_park(teffi_shards *shards, teffi_msg *msg);
 void teffi_partitions_deliver(teffi_grains *grains);
 
-/* teffi_partitions_fini - free the entries and the parked requests. */
+/* teffi_partitions_fini - free the entries and the parked requests. in: no thread uses them now. */
 void teffi_partitions_fini(teffi_shards *shards);

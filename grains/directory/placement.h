@@ -13,7 +13,8 @@
  * teffi_placement_flags - the flags for the caller's type.
  * teffi_placement_of - the strategy in flags; random if flags have no known strategy.
  * teffi_version_of - the version in flags; 0: none.
- * teffi_version_raise - the flags with at least this version. */
+ * teffi_version_raise - the flags with at least this version. in: version, at most
+ *       TEFFI_VERSION_MAX. */
 enum { TEFFI_VERSION_MAX = 63 };
 
 static inline uint16_t teffi_placement_flags(const teff_type_info *info)
@@ -41,7 +42,8 @@ teffi_node_id teffi_place(teffi_grains *grains, const teffi_ident *ident, uint16
 int64_t teffi_newest_version(teffi_grains *grains, uint32_t type);
 
 /* teffi_place_fail - respond to msg with an error, because no silo can run it: TEFF_E_NOT_FOUND if
- * newest is -1, else TEFF_E_VERSION. in: newest, from teffi_newest_version(). Owns msg. */
+ * newest is -1, else TEFF_E_VERSION. in: newest, the newest version that a silo hosts; -1: no silo
+ * hosts the type. Owns msg. */
 void teffi_place_fail(teffi_grains *grains, teffi_msg *msg, int64_t newest);
 
 static inline teff_placement teffi_placement_of(uint16_t flags)

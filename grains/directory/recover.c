@@ -1,5 +1,5 @@
-/* recover.c - recovers LOCKED partitions: asks all silos for their activations, in rounds; and
- * responds to other silos that recover. */
+/* recover.c - recovers LOCKED partitions: asks all other silos for their activations, in rounds;
+ * and responds to other silos that recover. */
 #include "directory/server.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum {
     RECOVER_TIMEOUT_MS = 10000,
-    TRIES_BEFORE = 2, /* added to the tries of teffi_membership_wait(): the first pause is 8 ms */
+    TRIES_BEFORE = 2, /* added to the tries of teffi_membership_wait(): first pause 4 to 8 ms */
     RESPONSE_BYTES = 256 * 1024,
     RESPONSE_ENTRIES = 4000
 };
@@ -56,7 +56,7 @@ static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
 }
 
 /* A silo has responded for another view than r->view: adopts that view if it is newer. errs: always
- * one, as the round cannot succeed; r->outdated: the newer view was adopted. */
+ * one, as the round cannot succeed; r->outdated: that view or a newer one was adopted. */
 static teff_err adopt_newer_view(teff_ctx *ctx, recovery *r, uint64_t view)
 {
     if (view <= r->view->version)
@@ -121,8 +121,8 @@ static bool refresh_to_newer_view(teff_ctx *ctx, const recovery *r)
            teffi_membership_version(ctx->node) > r->view->version;
 }
 
-/* Asks all silos once. If all responded, makes the partitions SERVING. If not, and if there is no
- * newer view, waits for a change, or for a pause that grows with each failure. */
+/* Asks all other silos once. If all responded, makes the partitions SERVING. If not, and if there
+ * is no newer view, waits for a change, or for a pause that grows with each failure. */
 static void recover_round(teff_ctx *ctx, recovery *r)
 {
     teffi_grains *grains = ctx->node->grains;

@@ -29,8 +29,8 @@ static void refuse_to_park(teffi_node *node, teffi_msg *msg)
 }
 
 /* The task: adopts the newest view. Clears catching_up before the refresh, so that a request that
- * comes during it starts another one. If the refresh fails, the parked requests stay until a later
- * one succeeds. */
+ * comes during the refresh starts another task. If the refresh fails, the parked requests stay
+ * until a later view is adopted or partitions are unlocked. */
 static void adopt_newest_view(teff_ctx *ctx, void *arg)
 {
     teffi_shards *shards = arg;
@@ -39,7 +39,7 @@ static void adopt_newest_view(teff_ctx *ctx, void *arg)
 }
 
 /* Starts the task that adopts the newest view, unless it is queued. One task serves all requests,
- * because system tasks have few stacks. */
+ * because system tasks have few stacks. Without memory for the task, does nothing. */
 static void start_catching_up(teffi_node *node)
 {
     teffi_shards *shards = node->grains->shards;
@@ -49,8 +49,8 @@ static void start_catching_up(teffi_node *node)
         shards->catching_up = false;
 }
 
-/* Refuses msg if its sender is not in this silo's view. in: that view is not older than the
- * sender's. out: true: refused. */
+/* Refuses msg if its sender is a stranger: this silo's view neither has it nor knows that it has
+ * left. in: that view is not older than the sender's. out: true: refused. */
 static bool refuse_stranger(teffi_node *node, teffi_msg *msg)
 {
     if (!teffi_outsiders_have_stranger(node->membership, msg->src))

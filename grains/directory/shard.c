@@ -138,7 +138,7 @@ bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi
 /* ---- making, pushing, removing ---- */
 
 /* Takes memory and gives it the identity. Reserves a place in the index first, so that the later
- * teffi_index_add() cannot fail. errs: TEFF_E_NOMEM, TEFF_E_INVALID. */
+ * teffi_index_add() cannot fail. The shard's lock is held. errs: TEFF_E_NOMEM, TEFF_E_INVALID. */
 static teff_err make_activation(teffi_grains *grains, const teff_grain_type *type,
                                 const teffi_ident *ident, teffi_activation **out)
 {

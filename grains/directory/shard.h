@@ -2,8 +2,9 @@
  * silo owns the partition, the holders of its other grains (partition.h).
  * Way:     route, direct -> [shard] -> activation's group
  * Threads: activations are found without a lock; made, removed and listed under the shard's lock.
- *          Their memory is type-stable: a late push may reach memory that was reused for another
- *          grain, whose handler routes the request again. */
+ *          push, has, remove, end_duplicate and walk take that lock. Their memory is type-stable: a
+ *          late push may reach memory that was reused for another grain, whose handler routes the
+ *          request again. */
 #pragma once
 
 #include "activation/activation.h"
@@ -36,11 +37,12 @@ typedef struct teffi_shards {
      */
     teffi_slab memory;
     _Atomic uint64_t activations; /* number of those that were not reclaimed yet */
-    _Atomic uint64_t version;     /* of the view to which the phases correspond */
+    _Atomic uint64_t version;     /* of the last view to which all phases were adapted */
     _Atomic bool recovering;      /* the recovery task runs, or recover_timer is set */
     _Atomic bool catching_up;     /* a task that will adopt the newest view is queued */
-    /* Numbers of look-ups under way, by bits of the grain's hash. Written under the shard's lock;
-     * release: pairs with teffi_lookup_may_exist(), for which one load is enough in most cases. */
+    /* Numbers of look-ups under way, by bits of the grain's hash; shards share them. Written under
+     * the lock of the grain's shard; release: pairs with teffi_lookup_may_exist(), which loads one
+     * without a lock. */
     _Atomic uint32_t looking[TEFFI_LOOKING];
     /* Guards the rest. A request to a LOCKED partition is parked under the shard's lock, too. So it
      * is parked before teffi_partitions_unlock() delivers, or it finds the partition SERVING. */
@@ -50,7 +52,10 @@ typedef struct teffi_shards {
     size_t parked_bytes;
 } teffi_shards;
 
-/* teffi_shards_init - in zeroed memory. errs: false: out of memory. */
+/* teffi_shards_init - in zeroed memory. errs: false: out of memory; teffi_shards_fini is allowed.
+ * teffi_shards_fini - free the activations and indexes, which no thread uses any more. in: the
+ *       look-ups, entries and parked requests were freed (teffi_lookups_fini,
+ *       teffi_partitions_fini). */
 bool teffi_shards_init(teffi_shards *shards, teffi_grains *grains);
 void teffi_shards_fini(teffi_shards *shards);
 
@@ -86,7 +91,8 @@ TEFF_MUST_USE teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident 
                                         teffi_msg *msg, bool may_create);
 
 /* teffi_shard_create - make the grain's activation, under the shard's lock.
- * in:   registered, the value of act->registered. claimed, NULL: do not claim the group.
+ * in:   ident, of a grain without an activation here. registered, the value of act->registered.
+ *       claimed, NULL: do not claim the group.
  * out:  *act. *claimed: true: *act is VALID and its group claimed; false: a late push for the
  *       previous grain of this memory came before the claim.
  * errs: TEFF_E_NOT_FOUND: not hosted here, or the silo leaves; TEFF_E_NOMEM, TEFF_E_INVALID. */
@@ -95,7 +101,8 @@ TEFF_MUST_USE teff_err teffi_shard_create(teffi_grains *grains, const teffi_iden
 
 /* teffi_shard_find - find the grain's activation without a lock. Its memory may have been reused
  * for another grain since: only push to it, or claim its group and then compare the identity.
- * out:  NULL: not found; *certain: true: there is none; false: search again under the lock. */
+ * out:  NULL: not found; *certain: true: there is none; false: search again under the lock. Not
+ *       NULL: *certain is false. */
 teffi_activation *teffi_shard_find(teffi_grains *grains, const teffi_ident *ident, bool *certain);
 
 /* teffi_shard_find_locked - find the grain's activation, under the shard's lock. out: NULL: none.
@@ -115,12 +122,13 @@ void teffi_shard_note_collision(teffi_grains *grains, uint64_t hash);
  * clear `registered`. On its group. */
 void teffi_shard_remove(teffi_activation *act);
 
-/* teffi_shard_reclaim - return act to the slab. in: its group is COMPLETE and has no items. */
+/* teffi_shard_reclaim - return act to the slab. in: act is FREE; its group is COMPLETE and has no
+ * items. */
 void teffi_shard_reclaim(teffi_activation *act);
 
 /* teffi_shard_end_duplicate - clear `registered` of activation pid and ask it to end, because
  * another one holds the grain.
- * out: false: pid has ended, is not registered yet, or was asked before. */
+ * out: false: nothing was done: pid has ended, or is not registered (not yet, or no longer). */
 bool teffi_shard_end_duplicate(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid);
 
 /* teffi_shards_walk - visit the activations of all shards, each under its shard's lock; visit must

@@ -181,7 +181,7 @@ static void stop_nng_listeners(teffi_transport *transport)
 
 /* Makes a TLS configuration. Both sides must present a certificate; authority must have signed the
  * peer's. Host names are not checked, because silos move between addresses.
- * errs: TEFF_E_INVALID: a file, named in text. */
+ * errs: TEFF_E_INVALID: a file, named in text; or "tls": nng has no TLS, or no memory. */
 static teff_err make_tls_config(const char *certificate, const char *authority, nng_tls_mode mode,
                                 nng_tls_config **out, char *text)
 {
@@ -206,7 +206,8 @@ static teff_err make_tls_config(const char *certificate, const char *authority, 
     return TEFF_OK;
 }
 
-/* Makes the TLS configurations of dials and of each listener; none if there are no files. */
+/* Makes the TLS configurations of dials and listeners: none if there are no files, none for the
+ * gateway without a client authority. On an error the caller frees those made. */
 static teff_err set_tls(nng_transport *t, const teffi_tls_files *files, char *text)
 {
     const char *certificate = files->certificate, *authority = files->authority;

@@ -174,7 +174,7 @@ static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
     atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
 }
 
-/* Reports the edges of one event. An event without a source is a wake-up: clears that. */
+/* Reports the edges of one event. An event without a source is a wake-up: empties the eventfd. */
 static void report_edges(teffi_reactor *r, const struct epoll_event *event)
 {
     const uint32_t ends = EPOLLERR | EPOLLHUP;

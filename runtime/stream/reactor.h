@@ -2,7 +2,7 @@
  * edge-triggered: it reports a socket once when it becomes readable or writable. So an operation
  * must read or write all that is possible before it waits for the next edge.
  * Way:     socket.c -> [begin_wait] ... epoll -> the thread that polls -> [run] -> attempt, ended
- * Threads: begin_wait, report_edge, bury: any. attempt, ended: the thread that polls.
+ * Threads: add, begin_wait, report_edge, bury: any. attempt, ended: the thread that polls.
  * Model:   tests/model/side.pml */
 #pragma once
 
@@ -49,7 +49,8 @@ typedef struct teffi_reactor {
 } teffi_reactor;
 
 /* teffi_reactor_new - out: NULL: no memory, or no descriptor.
- * teffi_reactor_free - in: no source is in the set any more; buried ones are freed. */
+ * teffi_reactor_free - also frees the buried sources. in: no other source is in the set; no thread
+ *       polls any more. */
 teffi_reactor *teffi_reactor_new(void);
 void teffi_reactor_free(teffi_reactor *reactor);
 
@@ -60,17 +61,18 @@ void teffi_reactor_free(teffi_reactor *reactor);
 bool teffi_reactor_add(teffi_reactor *reactor, reactor_source *source, bool reads, bool again);
 
 /* teffi_reactor_bury - have a source closed and freed later, when no kept event points to it any
- * more. in: no operation waits for its sides. */
+ * more. in: no operation waits for its sides, and none is begun any more. */
 void teffi_reactor_bury(teffi_reactor *reactor, reactor_source *source);
 
-/* teffi_reactor_begin_wait - begin an operation: attempt is called when side may be ready.
+/* teffi_reactor_begin_wait - begin an operation: attempt is called when side may be ready. in: no
+ *       operation waits for side.
  * teffi_reactor_report_edge - report that side may be ready now. */
 void teffi_reactor_begin_wait(teffi_reactor *reactor, reactor_side *side);
 void teffi_reactor_report_edge(teffi_reactor *reactor, reactor_side *side);
 
 /* teffi_side_clear_ready - clear READY, before a system call that may use up what was reported.
  * teffi_side_set_ready - set READY again, after a system call that may have left something.
- * runs: in attempt, or while no operation waits for the side. */
+ * runs: on the thread that tries the side, or while no operation waits for the side. */
 static inline void teffi_side_clear_ready(reactor_side *side)
 {
     /* acquire: pairs with set_side_bit(): the system call sees what the cleared edge reported */

@@ -1,5 +1,6 @@
-/* resolve.c - finds the addresses of a host. getaddrinfo() may wait long for a server, so a name is
- * resolved on a thread of its own, which is detached: no other thread waits for its end. */
+/* resolve.c - finds the addresses of a host. getaddrinfo() may wait long for a server, so the name
+ * of a dial is resolved on a thread of its own, which is detached: no other thread waits for its
+ * end. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

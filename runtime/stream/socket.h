@@ -13,7 +13,7 @@ typedef struct socket_stream {
     teffi_reactor *reactor;
     reactor_source source;
     reactor_side in, out;
-    _Atomic bool closed; /* by this side */
+    _Atomic bool closed; /* by this process */
     /* the operation of each direction, and its result */
     struct iovec room; /* where to receive */
     struct iovec pieces[TEFFI_STREAM_PIECES];
@@ -23,12 +23,13 @@ typedef struct socket_stream {
 
 /* teffi_socket_stream_new - make a stream of a socket; no edges are reported to it yet.
  * in:   fd, nonblocking, taken over. connects, NULL: fd is connected; else the side that gets the
- *       edges while fd connects, from when the caller has added the source to the reactor.
+ *       edges while fd connects: the caller adds the source to the reactor.
  * out:  NULL: no memory, fd is still the caller's. */
 socket_stream *teffi_socket_stream_new(teffi_reactor *reactor, int fd, reactor_side *connects);
 
 /* teffi_socket_stream_watch - have edges reported to the stream's own sides from now on.
- * in: stream, whose socket is connected. out: false: no memory in the kernel. */
+ * in: stream, whose socket is connected. out: false: the kernel has no memory, or its limit of
+ * watches is reached; the caller frees stream. */
 bool teffi_socket_stream_watch(socket_stream *stream);
 
 /* teffi_socket_failure - make the result of an operation that failed. in: e, its errno. */

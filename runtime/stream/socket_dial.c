@@ -52,7 +52,7 @@ static bool find_addresses(teffi_stream_dial *dial)
 }
 
 /* Frees the stream that is connecting, if any, and sets the result to failure e, an errno. That is
- * the dial's result unless a later address connects. */
+ * the dial's result unless a later address is tried. */
 static void give_up_address(teffi_stream_dial *dial, int e)
 {
     dial->result = teffi_socket_failure(e);

@@ -1,4 +1,5 @@
-/* socket_stream.c - a stream over a socket. Its texts of an end are the same as nng's. */
+/* socket_stream.c - a stream over a socket. Its texts for a stream that this process or the peer
+ * has closed are those of nng. */
 #include "stream/socket.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ int teffi_socket_open(int family)
 static const teffi_stream_result closed_here = {.end = TEFFI_STREAM_CLOSED,
                                                 .text = "Object closed"};
 
-/* Has this side closed the stream? */
+/* Has this process closed the stream? */
 static bool is_closed_here(const socket_stream *s)
 {
     /* seq_cst: pairs with close_socket_stream(), which sets it before it reports edges */
@@ -53,7 +54,8 @@ static bool is_closed_here(const socket_stream *s)
 }
 
 /* Receives up to n bytes. Makes the side READY again if the next read need not wait for an edge:
- * this one got n bytes, failed or found the end; or the peer has hung up, so no edge may come.
+ * this one got n bytes, failed or found the end; or the peer has hung up, and perhaps no edge
+ * follows.
  * out: as recv(), but at the end of the peer's bytes -1 with ESHUTDOWN. */
 static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
 {
