@@ -406,7 +406,8 @@ static inline void settle_activation(teffi_activation *act)
         settle_slow_path(act);
 }
 
-/* Has act no turns and no requests, and was it not used for its type's idle time? */
+/* Has act no turn, no request and no lock of a transaction, and was it not used for its type's idle
+ * time? */
 static bool activation_is_idle(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);

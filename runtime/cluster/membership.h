@@ -143,7 +143,8 @@ uint64_t teffi_membership_version(teffi_node *node);
  *       kept: deliver it; TEFF_E_OVERLOADED.
  * teffi_outsiders_take_held - take what is kept now, to deliver it. Repeat it until the queue is
  *       empty: then the next teffi_outsiders_hold() sets *first. One caller at a time.
- * teffi_outsiders_note_delivered - a message of this silo, which was kept, was delivered. */
+ * teffi_outsiders_note_delivered - a kept message of this silo was delivered or refused. Call it
+ *       once for each that was taken: until then later messages of the silo are kept, too. */
 const char *teffi_outsiders_check(teffi_membership *membership, teffi_node_id silo);
 teffi_standing teffi_outsiders_add(teffi_membership *membership, teffi_node_id silo);
 void teffi_outsiders_remove(teffi_membership *membership, teffi_node_id silo);

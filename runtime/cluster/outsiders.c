@@ -196,7 +196,7 @@ void teffi_outsiders_note_delivered(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
     pthread_mutex_lock(&o->lock);
-    find_outsider(o, silo)->held--;
+    find_outsider(o, silo)->held--; /* an entry stays while held > 0 */
     update_entries(m);
     pthread_mutex_unlock(&o->lock);
 }

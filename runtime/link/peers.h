@@ -91,6 +91,8 @@ void teffi_peer_post(link_peer *peer, link_event *event, link_event_kind kind, t
 
 /* teffi_peer_begin_drain - out: true: the caller reports events until teffi_peer_next_event()
  * returns NULL. false: there are no events, or another thread reports them.
+ * teffi_peer_next_event - remove the oldest event. out: NULL: there is none, and the drain ends:
+ *       another thread may begin one.
  * teffi_peer_is_quiet - is no event queued, and does no thread report any? */
 bool teffi_peer_begin_drain(link_peer *peer);
 link_event *teffi_peer_next_event(link_peer *peer);

@@ -291,8 +291,8 @@ static void end_process(teffi_group *group)
     teff_process *p = process_of(group);
     teff_process_system *system = p->system;
     teffi_slab_put(&system->slab, p);
-    /* the last action of this life. seq_cst: either stop sees this count, or this thread sees
-     * `stopping` and wakes stop */
+    /* Counted last: when stop sees the count, the slot is free. seq_cst: either stop sees this
+     * count, or this thread sees `stopping` and wakes stop. */
     atomic_fetch_add_explicit(&system->cells[teffi_own_cell(system)].ended, 1,
                               memory_order_seq_cst);
     if (atomic_load_explicit(&system->stopping, memory_order_seq_cst))

@@ -146,8 +146,9 @@ static void requeue_group(teffi_worker *w, teffi_group *group)
         teffi_wake_one(w->sched);
 }
 
-/* Requeue a group that is still READY. If its turn has forked with continuation stealing, push the
- * group to the deque instead. out: the forked part, which the caller runs next; NULL: none. */
+/* Requeue a group that is still READY. If its turn has forked with continuation stealing, let
+ * thieves take the group instead. out: the forked part, which the caller runs next; NULL: there is
+ * none, or it was submitted as well. */
 static teffi_group *requeue_or_fork(teffi_worker *w, teffi_group *group)
 {
     teffi_group *first = w->run_first;
