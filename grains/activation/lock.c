@@ -156,8 +156,7 @@ teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction
     return own && lock->abort_err ? lock->abort_err : TEFF_E_ABORTED;
 }
 
-/* Is msg a request of the lock's transaction? */
-static bool request_is_of_owner(const teffi_lock *lock, const teffi_msg *msg)
+bool teffi_lock_is_of_owner(const teffi_lock *lock, const teffi_msg *msg)
 {
     teffi_transaction transaction;
     return teffi_transaction_read(msg, &transaction) &&
@@ -167,7 +166,7 @@ static bool request_is_of_owner(const teffi_lock *lock, const teffi_msg *msg)
 void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool more)
 {
     teffi_lock *lock = teffi_lock_of(act);
-    if (lock && request_is_of_owner(lock, msg))
+    if (lock && teffi_lock_is_of_owner(lock, msg))
         act->more->pending_of_owner += more ? 1 : (uint32_t)-1;
 }
 
@@ -275,7 +274,7 @@ static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
     lock->act = act;
     more->pending_of_owner = 0;
     for (teffi_qnode *n = more->pending.head; n; n = n->next)
-        more->pending_of_owner += request_is_of_owner(lock, teffi_container(n, teffi_msg, link));
+        more->pending_of_owner += teffi_lock_is_of_owner(lock, teffi_container(n, teffi_msg, link));
     more->lock = lock;
     act->busy |= TEFFI_BUSY_LOCKED;
     arm_watch(lock, ctx->home->exec);

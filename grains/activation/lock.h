@@ -113,6 +113,9 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
  * TEFF_E_ABORTED. */
 teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction *transaction);
 
+/* teffi_lock_is_of_owner - does msg carry the lock's transaction, in any attempt? */
+bool teffi_lock_is_of_owner(const teffi_lock *lock, const teffi_msg *msg);
+
 /* teffi_lock_count_waiting - update more->pending_of_owner: msg was added to the requests set aside
  * (more), or was removed. */
 void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool more);

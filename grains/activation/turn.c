@@ -529,10 +529,10 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     teffi_lock *lock = turn->ctx.transaction;
     if (turn->act->stored)
         break_state(turn);
-    if (lock && !lock->must_abort)
-        lock->abort_err = err;
-    if (lock)
-        lock->must_abort = true; /* a root sends no ABORT here: watches end the other locks */
+    if (lock) { /* a root sends no ABORT here: watches end the other locks */
+        lock->abort_err = lock->must_abort ? lock->abort_err : err;
+        lock->must_abort = true;
+    }
     (void)teffi_error_prefix_turn(&turn->ctx, err);
     end_request(turn, method, teffi_class_of(turn->act->type->info, method), err, NULL);
 }

@@ -132,14 +132,12 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
         teffi_route_again(grains, msg);
 }
 
-/* Does msg carry the transaction that has locked the grain? If it cannot join, it must end: it
- * would wait for the lock, and the transaction for msg. */
+/* If a request of the lock's transaction cannot join, it must end: it would wait for the lock, and
+ * the transaction for it. */
 static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
 {
-    teffi_transaction transaction;
     const teffi_lock *lock = teffi_lock_of(act);
-    return lock && teffi_transaction_read(msg, &transaction) &&
-           teffi_transaction_is(&transaction, &lock->owner);
+    return lock && teffi_lock_is_of_owner(lock, msg);
 }
 
 static void refuse_plain_call(teffi_activation *act, teffi_msg *msg)

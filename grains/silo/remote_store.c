@@ -139,31 +139,35 @@ static bool copy_bytes(teff_arena *arena, const void *data, size_t len, teffi_by
 /* out: false: no memory. */
 static bool copy_row(const teffi_store_op *op, const Teff__Cluster__StoreRow *from, teffi_row *to)
 {
-    teffi_bytes table;
-    to->etag = from->etag;
-    if (op->kind == TEFFI_STORE_SCAN) {
-        if (!copy_bytes(op->arena, from->table, strlen(from->table), &table) ||
-            !copy_bytes(op->arena, from->key.data, from->key.len, &to->key))
-            return false;
-        to->table = table.data;
-    }
-    return op_writes(op) || copy_bytes(op->arena, from->value.data, from->value.len, &to->value);
+    teffi_bytes table = {to->table, 0};
+    teffi_row row = *to;
+    row.etag = from->etag;
+    if (op->kind == TEFFI_STORE_SCAN &&
+        (!copy_bytes(op->arena, from->table, strlen(from->table), &table) ||
+         !copy_bytes(op->arena, from->key.data, from->key.len, &row.key)))
+        return false;
+    row.table = table.data;
+    if (!op_writes(op) && !copy_bytes(op->arena, from->value.data, from->value.len, &row.value))
+        return false;
+    *to = row;
+    return true;
 }
 
 /* Copies the rows of a response to op: for a scan all of them, else the etags and, for a read, the
- * values. errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
+ * values. errs: TEFF_E_MALFORMED, TEFF_E_NOMEM; then op is as it was submitted. */
 static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse *response)
 {
-    if (op->kind == TEFFI_STORE_SCAN) {
-        op->rows = teff_arena_alloc(op->arena, (response->n_rows + 1) * sizeof *op->rows);
-        op->n_found = op->rows ? response->n_rows : 0;
-    } else if (response->n_rows != op->n_rows) {
+    bool scans = op->kind == TEFFI_STORE_SCAN;
+    size_t n = response->n_rows;
+    teffi_row *rows = scans ? teff_arena_alloc(op->arena, (n + 1) * sizeof *rows) : op->rows;
+    if (!scans && n != op->n_rows)
         return TEFF_E_MALFORMED;
-    }
-    for (size_t i = 0; i < response->n_rows; i++)
-        if (!op->rows || !copy_row(op, response->rows[i], &op->rows[i]))
+    for (size_t i = 0; i < n; i++)
+        if (!rows || !copy_row(op, response->rows[i], &rows[i]))
             return TEFF_E_NOMEM;
-    return TEFF_OK;
+    op->rows = rows;
+    op->n_found = scans ? n : 0;
+    return rows ? TEFF_OK : TEFF_E_NOMEM;
 }
 
 /* Fills in the request for op, whose bytes it borrows. out: ask->rows, NULL: no memory. */
