@@ -145,8 +145,8 @@ void teff_process_system_free(teff_process_system *system)
 }
 
 /* Sets the fields of a slot for a new process, except those that late senders to the previous one
- * may still use: the mailbox stays, and publish_process changes the generation and reopens the
- * group. */
+ * may still use: the mailbox stays, and publish_process reopens the group and changes the
+ * generation. */
 static void init_life(teff_process *p, const teff_process_ops *ops, void *self, teffi_start *start,
                       uint64_t account)
 {
@@ -177,18 +177,20 @@ static void init_life(teff_process *p, const teff_process_ops *ops, void *self, 
     p->cancel = p->poked = p->forced = p->over = p->gone = false;
 }
 
-/* Starts a new process: stores its generation, then pushes its first item. Senders can find it once
- * the generation is stored, so all other fields are set before. */
+/* Starts a new process: reopens its group, stores its generation, then pushes its first item.
+ * Senders can find the process once the generation is stored, so all else is set before. The group
+ * is open by then, or a signal's item would be lost, and later signals rely on that item. A late
+ * sender to the previous life may push before: the turn refuses that item and does not begin. */
 static void publish_process(teff_process *p, teff_pid *pid)
 {
     p->signals = 0; /* without the lock: no other thread uses it before the generation is stored */
+    if (teffi_group_state_of(&p->group) == TEFFI_GROUP_COMPLETE)
+        teffi_group_reuse(&p->group);
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed) + 1;
     /* release: pairs with teffi_process_find */
     atomic_store_explicit(&p->generation, generation, memory_order_release);
     if (pid) /* before it runs: its functions may read *pid */
         *pid = teffi_process_pid_of(p, generation);
-    if (teffi_group_state_of(&p->group) == TEFFI_GROUP_COMPLETE)
-        teffi_group_reuse(&p->group);
     (void)teffi_group_push(&p->group, &p->again);
 }
 

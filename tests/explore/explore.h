@@ -141,6 +141,12 @@ void explore_fence(int order, const char *where);
 void explore_plain(volatile void *at, const void *in, size_t size);
 void explore_free(void *memory);
 
+struct teffi_slab;
+
+/* explore_slab_put - as teffi_slab_put: slabs are not explored, and all virtual threads share one
+ * list of free entries. An entry passes as through a lock: its next owner sees the stores. */
+void explore_slab_put(struct teffi_slab *slab, void *entry);
+
 /* ---- explore_world.c: locks, and what os/thread.h and fiber/fiber.h offer ---- */
 
 typedef struct explore_lock {

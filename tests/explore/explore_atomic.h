@@ -109,6 +109,8 @@
 #define teffi_pool_get(n) malloc(n)
 #define teffi_pool_put(memory, n) ((void)(n), explore_free(memory))
 
+#define teffi_slab_put explore_slab_put
+
 /* Turns run on stacks of the explorer's; the real pool is for those and for virtual threads. */
 #define teffi_fiber_new(pool, fn, arg)                                                             \
     ((void)(pool), (teffi_fiber *)(void *)explore_stack_new((fn), (arg)))

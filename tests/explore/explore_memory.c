@@ -14,6 +14,7 @@
 #include <string.h>
 #include "base/bug.h"
 #include "explore.h"
+#include "memory/slab.h"
 
 static uint64_t memory_get(const volatile void *at, size_t size)
 {
@@ -269,4 +270,10 @@ int explore_lock_give(void *mutex, const char *at)
     if (ex.current)
         ex.current->n_locks--;
     return 0;
+}
+
+void explore_slab_put(teffi_slab *slab, void *entry)
+{
+    explore_flush(ex.current);
+    teffi_slab_put(slab, entry);
 }

@@ -185,6 +185,12 @@ PLANTS = {
                     "        teffi_group_go_on(j->turn);",
                     "    (void)count_down(arg);"),
     # A message reaches the process that uses the slot of the one it was sent to.
+    # A process is found before its group is open: the item of a signal is lost.
+    "lost-signal": ("process/system.c",
+                    "        teffi_group_reuse(&p->group);\n    uint32_t generation = "
+                    "atomic_load_explicit(&p->generation, memory_order_relaxed) + 1;\n",
+                    "        atomic_fetch_add(&p->generation, 1), teffi_group_reuse(&p->group);\n"
+                    "    uint32_t generation = p->generation | 1;\n"),
     "late-letter": ("process/turn.c",
                     "teffi_process_takes(p, teffi_event_of(item)))\n        teffi_events_push",
                     "!p->gone)\n        teffi_events_push"),

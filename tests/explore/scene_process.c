@@ -38,7 +38,7 @@ typedef struct actor { /* one life of a process */
 static teffi_exec *exec;
 static teff_process_system *processes;
 static actor actors[ACTORS];
-static unsigned n_actors, n_requests, n_sent;
+static unsigned n_actors, n_spawning, n_requests, n_sent;
 static bool responded[REQUESTS];
 static teff_completion waiting[WAITING];
 static unsigned n_waiting;
@@ -324,9 +324,11 @@ static void spawn_one(void)
     const teff_process_ops *ops =
         explore_draw(4) < nested_of_4 ? &nested_ops : all[explore_draw(4)];
     a->events_left = 1 + explore_draw(6);
+    n_spawning++;
     teff_err err = teff_process_spawn(processes, ops, a, "begin", &number, sizeof number, &a->pid);
     if (err && err != TEFF_E_CLOSED && err != TEFF_E_OVERLOADED)
         explore_fail("a process cannot be spawned: %s", teff_err_name(err));
+    n_spawning--;
     explore_flush(ex.current); /* as whatever tells others of its PID */
     a->refused = err != TEFF_OK;
     a->known = !err;
@@ -390,6 +392,18 @@ static void cancel_one(actor *to)
     (void)is_sent(teffi_process_deliver(processes, to->pid, &event), was_over);
 }
 
+/* Cancels a process while it is spawned, by the PID that it will have if its slot was used before.
+ * A signal that is lost then hides the later ones, and the process would never end. */
+static void cancel_spawning(void)
+{
+    for (unsigned i = 0; i < n_actors; i++) {
+        teff_pid pid = actors[i].pid;
+        pid.generation += 2;
+        if (actors[i].ends)
+            (void)teffi_process_signal(processes, pid, TEFFI_SIGNAL_CANCEL);
+    }
+}
+
 static void complete_one(void)
 {
     if (!n_waiting)
@@ -439,7 +453,9 @@ static void act(unsigned self)
 {
     actor *to = some_actor();
     uint32_t which = explore_draw(12);
-    if (!to || which == 0)
+    if (n_spawning && explore_draw(2))
+        cancel_spawning();
+    else if (!to || which == 0)
         spawn_one();
     else if (which < 5)
         send_one(self, to);
@@ -555,7 +571,7 @@ static void play(void)
 {
     memset(actors, 0, sizeof actors);
     memset(responded, 0, sizeof responded);
-    n_actors = n_requests = n_sent = n_waiting = 0;
+    n_actors = n_spawning = n_requests = n_sent = n_waiting = 0;
     stops = false;
     nested_of_4 = explore_draw(2) ? 1 : 0;
     explore_start("main", live, NULL);
