@@ -84,13 +84,14 @@ static bool end_entry(teffi_home *home, const teffi_slab_use *use)
 }
 
 teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node, teffi_origin origin,
-                         uint64_t deadline_ns, teffi_call **relay)
+                         uint64_t deadline_ns, teffi_slab_use *relay)
 {
     teffi_slab_use cancel;
-    *relay = new_entry(home, teffi_node_word(origin_node), origin, false, deadline_ns);
-    if (!*relay)
+    teffi_call *call = new_entry(home, teffi_node_word(origin_node), origin, false, deadline_ns);
+    if (!call)
         return TEFF_E_OVERLOADED;
-    if (add_entry(*relay, deadline_ns, &cancel))
+    *relay = (teffi_slab_use){call->slot, call->generation};
+    if (add_entry(call, deadline_ns, &cancel))
         return TEFF_OK;
     (void)end_entry(home, &cancel); /* the cancel is used up */
     return TEFF_E_CANCELLED;

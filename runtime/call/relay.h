@@ -31,12 +31,13 @@ _Atomic uint32_t *teffi_relays_of(teffi_home *home, uint64_t origin_node);
 
 /* teffi_relay_new - begin a relay for the call origin of origin_node.
  * in:   deadline_ns, as for teffi_call_new.
- * out:  *relay, on TEFF_OK only; it is pending: any thread may end it, and its entry may be reused.
+ * out:  *relay, valid on TEFF_OK: its slot and generation. It is pending: any thread may end it, and
+ *       its entry may be reused.
  * errs: TEFF_E_OVERLOADED: the origin node has used its share, or memory is out. TEFF_E_CANCELLED:
  *       the origin's cancel was kept here; this call has removed it. */
 TEFF_MUST_USE teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node,
                                        teffi_origin origin, uint64_t deadline_ns,
-                                       teffi_call **relay);
+                                       teffi_slab_use *relay);
 
 /* teffi_cancel_call - end the call {slot, generation} as TEFF_E_CANCELLED, if it is pending; if it
  * is a relay, without an outcome. The cancel follows the request, but not to a process.

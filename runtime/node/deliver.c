@@ -253,12 +253,12 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
         return TEFF_OK;
     if (msg->item.kind == TEFFI_MSG_REQUEST) {
         uint64_t deadline_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
-        teffi_call *call;
-        teff_err err = teffi_relay_new(&node->home, msg->src, msg->call, deadline_ns, &call);
+        teffi_slab_use relay;
+        teff_err err = teffi_relay_new(&node->home, msg->src, msg->call, deadline_ns, &relay);
         if (err)
             return err;
-        msg->call.slot = call->slot; /* teffi_cancel_sign replaces the cookie */
-        msg->call.generation = call->generation;
+        msg->call.slot = relay.slot; /* teffi_cancel_sign replaces the cookie */
+        msg->call.generation = relay.generation;
     }
     msg->src = node->id;
     return TEFF_OK;

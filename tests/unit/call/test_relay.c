@@ -1,6 +1,7 @@
 /* test_relay.c - cancels on one node: kept, taken, expired, lost, hostile. */
 #include "call/relay.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include "call/calls.h"
 #include "call/ctx.h"
@@ -242,6 +243,53 @@ static void calls_with_one_id_are_cancelled_one_by_one(void **state)
     }
 }
 
+/* ---- relays that end at once ---- */
+
+enum { RELAYS = 20000 };
+
+typedef struct relayer {
+    teffi_thread thread;
+    teffi_node_id origin_node, forgotten;
+    teffi_slab_use *begun; /* RELAYS: {slot, generation} that its requests were sent with */
+} relayer;
+
+/* Ends the relays of the other thread, whose entries its own relays use next. */
+static void relay_and_forget(void *arg)
+{
+    relayer *r = arg;
+    for (unsigned i = 0; i < RELAYS; i++) {
+        teffi_msg *msg = request_of(r->origin_node);
+        assert_int_equal(relay(msg), TEFF_OK);
+        r->begun[i] = (teffi_slab_use){msg->call.slot, msg->call.generation};
+        teffi_msg_free(msg);
+        teffi_calls_forget_relays(&node->home, r->forgotten);
+    }
+}
+
+static int compare_uses(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(teffi_slab_use));
+}
+
+static void no_request_gets_the_relay_of_another(void **state)
+{
+    teffi_slab_use *begun = calloc(2 * RELAYS, sizeof *begun);
+    assert_non_null(begun);
+    relayer one = {.origin_node = one_client, .forgotten = other_client, .begun = begun};
+    relayer other = {.origin_node = other_client, .forgotten = one_client, .begun = begun + RELAYS};
+    assert_int_equal(teffi_thread_start(&other.thread, "other", relay_and_forget, &other), TEFF_OK);
+    relay_and_forget(&one);
+    teffi_thread_join(&other.thread);
+    qsort(begun, 2 * RELAYS, sizeof *begun, compare_uses);
+    for (unsigned i = 1; i < 2 * RELAYS; i++)
+        if (!compare_uses(&begun[i - 1], &begun[i]))
+            fail_msg("two requests with slot %u, generation %u", begun[i].slot,
+                     begun[i].generation);
+    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_forget_relays(&node->home, other_client);
+    free(begun);
+}
+
 /* ---- the caller's node ---- */
 
 static teffi_call *call_a_grain(teffi_msg **request)
@@ -327,6 +375,7 @@ int main(void)
         ROW(a_cancel_that_cannot_be_kept_ends_its_relay),
         ROW(a_request_is_not_relayed_after_its_cancel),
         ROW(calls_with_one_id_are_cancelled_one_by_one),
+        ROW(no_request_gets_the_relay_of_another),
         ROW(a_request_that_waits_here_is_not_sent),
         ROW(of_a_request_that_was_sent_nothing_is_kept),
         ROW(a_call_that_was_dropped_is_still_sent),
