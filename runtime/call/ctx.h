@@ -34,7 +34,7 @@ struct teff_ctx {
     uint32_t due_ms;               /* the caller's deadline, see teffi_due_left; 0: none */
     const char *text;              /* the last error's text; NULL: none */
     teff_err text_err;             /* the error that text belongs to */
-    teffi_notifier *notifier;      /* thread: signalled when a call ends; NULL: no teff_ctx_fd */
+    _Atomic(teffi_notifier *) notifier; /* thread: signalled when a call ends; NULL: no teff_ctx_fd */
     teffi_exec *runs;              /* thread: its park() runs work during a wait (simulator);
                                   * NULL: the thread sleeps */
     char text_buf[TEFF_TEXT_MAX];

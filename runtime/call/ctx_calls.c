@@ -95,9 +95,14 @@ int teff_ctx_fd(teff_ctx *ctx)
 {
     if (ctx->group)
         return -1;
-    if (!ctx->notifier)
-        ctx->notifier = teffi_notifier_new();
-    return ctx->notifier ? ctx->notifier->fd : -1;
+    /* relaxed: only this thread stores it */
+    teffi_notifier *notifier = atomic_load_explicit(&ctx->notifier, memory_order_relaxed);
+    if (!notifier) {
+        notifier = teffi_notifier_new();
+        /* release: pairs with teffi_wait_signal */
+        atomic_store_explicit(&ctx->notifier, notifier, memory_order_release);
+    }
+    return notifier ? notifier->fd : -1;
 }
 
 bool teff_call_ended(const teff_ctx *ctx, teff_call call)

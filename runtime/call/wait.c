@@ -59,8 +59,10 @@ void teffi_wait_signal(teffi_wait *wait)
         return;
     }
     teff_ctx *ctx = wait->ctx;
-    if (ctx->notifier)
-        signal_notifier(wait, ctx, ctx->notifier);
+    /* acquire: pairs with teff_ctx_fd, which another call of the context may precede */
+    teffi_notifier *notifier = atomic_load_explicit(&ctx->notifier, memory_order_acquire);
+    if (notifier)
+        signal_notifier(wait, ctx, notifier);
     else
         signal_thread(wait, ctx);
 }
@@ -213,19 +215,24 @@ static void sleep_for_all(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 /* Sleeps until the first signal, which brings asleep_for from 1 to 0. Then the other words are set
  * back to WAIT_NEW. Where that fails, a signal is on the way and will use the context; `signals`
  * counts these and the first. Each subtracts 1, so after adding signals - 1 the last one brings the
- * count to 0 again and sends a token. Model: tests/model/wait_any.pml */
+ * count to 0 again and sends a token. A wait that is listed again is skipped: its `awaited` tells.
+ * Model: tests/model/wait_any.pml */
 static void sleep_for_first(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     uint32_t signals = 0;
     size_t marked = 0;
     /* relaxed: published by the words below */
     atomic_store_explicit(&ctx->asleep_for, 1, memory_order_relaxed);
-    while (marked < n && change_word(waits[marked], WAIT_NEW, WAIT_AWAITED))
-        marked++;
+    for (; marked < n && (waits[marked]->awaited ||
+                          change_word(waits[marked], WAIT_NEW, WAIT_AWAITED));
+         marked++)
+        waits[marked]->awaited = true;
     if (marked == n)
         sleep_until_signalled(ctx);
-    for (size_t i = 0; i < marked; i++)
-        signals += !change_word(waits[i], WAIT_AWAITED, WAIT_NEW);
+    for (size_t i = 0; i < marked; i++) {
+        signals += waits[i]->awaited && !change_word(waits[i], WAIT_AWAITED, WAIT_NEW);
+        waits[i]->awaited = false;
+    }
     if (marked < n && signals > 0) /* a wait was done already, but the first signal sends a token */
         sleep_until_signalled(ctx);
     /* acquire: pairs with signal_thread */

@@ -15,7 +15,8 @@ typedef struct teffi_wait {
     _Atomic uint32_t word; /* thread: WAIT_NEW, WAIT_AWAITED or WAIT_DONE */
     bool done;             /* turn: set by teffi_wait_arrived */
     bool orphan;           /* turn: the context ended before the signal */
-    bool awaited;          /* turn: the fiber is suspended for this wait, maybe among others */
+    bool awaited;          /* its context is suspended, or sleeps in teffi_await_any, for this wait,
+                            * maybe among others */
     /* Called after the signal, before the context continues, on the worker's or thread's own stack.
      * For an orphan it frees the wait; if the group has ended, on the signalling thread. NULL only
      * if the wait cannot become an orphan. A thread's is set to NULL after the call. */
@@ -38,7 +39,7 @@ bool teffi_wait_done(const teffi_wait *wait);
 bool teffi_wait_arrived(teffi_item *item, struct teff_ctx **ctx);
 
 /* teffi_await - wait until all n are done. teffi_await_any - wait until at least one is; n >= 1.
- * in:   waits, all of ctx. On a thread, teffi_await_any must not get a wait twice.
+ * in:   waits, all of ctx; one may be listed twice.
  * runs: in a turn: suspends it; on a thread: blocks it. A grain's turn that was suspended does not
  *       return, but ends here, if it is doomed or the silo has no lease any more. */
 void teffi_await(struct teff_ctx *ctx, teffi_wait *const *waits, size_t n);

@@ -150,6 +150,31 @@ static void one_round_of_any(signaller *s, uint64_t *rng)
     teff_ctx_free(ctx);
 }
 
+/* The same wait is listed twice, beside another. */
+static void one_round_of_any_of_the_same(signaller *s, uint64_t *rng)
+{
+    teff_ctx *ctx = teffi_ctx_new(&home);
+    job *jobs = calloc(2, sizeof *jobs);
+    assert_non_null(ctx);
+    assert_non_null(jobs);
+    teffi_wait *waits[] = {&jobs[0].wait, &jobs[0].wait, &jobs[1].wait, &jobs[0].wait};
+    for (int i = 0; i < 2; i++)
+        teffi_wait_init(&jobs[i].wait, ctx, NULL);
+    for (int i = 0; i < 2; i++)
+        s[i].todo = &jobs[i];
+    dawdle(rng);
+    teffi_await_any(ctx, waits, 4);
+    assert_true(teffi_wait_done(waits[0]) || teffi_wait_done(waits[2]));
+    if (!teffi_wait_done(waits[0]))
+        teffi_await_any(ctx, waits, 2);
+    teffi_await(ctx, waits, 4);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(jobs[i].ended, 1);
+    assert_false(teffi_parker_wait(&ctx->parker.parker, 0));
+    free(jobs);
+    teff_ctx_free(ctx);
+}
+
 static void signal_rounds(void (*round)(signaller *s, uint64_t *rng))
 {
     static signaller s[SIGNALLERS];
@@ -175,6 +200,11 @@ static void test_the_last_signal_wakes(void **state)
 static void test_the_first_signal_wakes_who_waits_for_any(void **state)
 {
     signal_rounds(one_round_of_any);
+}
+
+static void test_a_wait_may_be_listed_twice(void **state)
+{
+    signal_rounds(one_round_of_any_of_the_same);
 }
 
 /* Leaves its token each time that the sleeper has taken the last. */
@@ -384,6 +414,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_sleeper_wakes_for_either_token, setup),
         cmocka_unit_test_setup(test_the_last_signal_wakes, setup),
         cmocka_unit_test_setup(test_the_first_signal_wakes_who_waits_for_any, setup),
+        cmocka_unit_test_setup(test_a_wait_may_be_listed_twice, setup),
         cmocka_unit_test_setup(test_what_is_done_is_not_waited_for, setup),
         cmocka_unit_test_setup(test_a_closed_node_is_not_looked_at, setup),
         cmocka_unit_test_setup(test_it_reads_inside_of_the_node, setup),
