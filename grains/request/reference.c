@@ -383,16 +383,18 @@ static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_metho
 static teff_err start_call_by_message(const teffi_ask *ask, teff_cancel *cancel,
                                       const teff_uuid *once, teff_call *call)
 {
-    if (cancel && teffi_cancel_is_fired(cancel))
-        return teffi_ask_fail(ask, TEFF_E_CANCELLED,
-                              "cancelled before it began; the call did not run");
     if (once && ask->ctx->transaction && (ask->method->flags & TEFF_METHOD_TRANSACTIONAL))
         return teffi_ask_fail(ask, TEFF_E_INVALID,
                               "a call in a transaction takes no idempotency "
                               "key: give one to the call that begins it");
-    teff_err err = start_call(ask, false, once, call);
-    if (!err && cancel)
-        teffi_cancel_add(cancel, call->impl);
+    teff_err err = cancel ? teffi_cancel_reserve(cancel) : TEFF_OK;
+    if (err == TEFF_E_CANCELLED)
+        return teffi_ask_fail(ask, err, "cancelled before it began; the call did not run");
+    if (err)
+        return teffi_ask_fail(ask, err, "out of memory for a call that can be cancelled");
+    err = start_call(ask, false, once, call);
+    if (cancel)
+        teffi_cancel_add(cancel, err ? NULL : call->impl);
     return err;
 }
 

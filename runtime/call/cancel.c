@@ -13,9 +13,9 @@ typedef struct watched {
 
 struct teff_cancel {
     pthread_mutex_t lock; /* guards the rest */
-    _Atomic bool fired;   /* read without the lock, too */
+    bool fired;
     watched *calls;
-    size_t n, room;
+    size_t n, room, reserved; /* n + reserved <= room, until it has fired */
 };
 
 teff_cancel *teff_cancel_new(void)
@@ -35,11 +35,6 @@ void teff_cancel_free(teff_cancel *cancel)
     free(cancel);
 }
 
-bool teffi_cancel_is_fired(teff_cancel *cancel)
-{
-    return cancel->fired;
-}
-
 static void remove_ended_calls(teff_cancel *cancel)
 {
     size_t kept = 0;
@@ -51,37 +46,48 @@ static void remove_ended_calls(teff_cancel *cancel)
     cancel->n = kept;
 }
 
-/* Removes ended calls. If at least half of the array is still in use, doubles it, so that each add
- * is O(1) amortized. out: false: no memory, and the array is full. */
+/* Makes room for one more call. If at least half of the array is in use without the ended calls,
+ * doubles it, so that each call is O(1) amortized. out: false: no memory, and the array is full. */
 static bool make_room(teff_cancel *cancel)
 {
+    if (cancel->n + cancel->reserved < cancel->room)
+        return true;
     remove_ended_calls(cancel);
-    if (cancel->n < cancel->room / 2)
+    if (cancel->n + cancel->reserved < cancel->room / 2)
         return true;
     size_t room = cancel->room ? cancel->room * 2 : WATCHED_MIN;
     watched *more = realloc(cancel->calls, room * sizeof *more);
     if (!more)
-        return cancel->n < cancel->room;
+        return cancel->n + cancel->reserved < cancel->room;
     cancel->calls = more;
     cancel->room = room;
     return true;
 }
 
-void teffi_cancel_add(teff_cancel *cancel, teffi_call *call)
+teff_err teffi_cancel_reserve(teff_cancel *cancel)
 {
     teff_err err = TEFF_OK;
     pthread_mutex_lock(&cancel->lock);
     if (cancel->fired)
         err = TEFF_E_CANCELLED;
-    else if (cancel->n == cancel->room && !make_room(cancel))
+    else if (!make_room(cancel))
         err = TEFF_E_NOMEM;
     else
+        cancel->reserved++;
+    pthread_mutex_unlock(&cancel->lock);
+    return err;
+}
+
+void teffi_cancel_add(teff_cancel *cancel, teffi_call *call)
+{
+    pthread_mutex_lock(&cancel->lock);
+    bool fired = cancel->fired;
+    cancel->reserved--;
+    if (call && !fired)
         cancel->calls[cancel->n++] = (watched){call->home, call->slot, call->generation};
     pthread_mutex_unlock(&cancel->lock); /* first: teffi_cancel_call runs without a lock */
-    if (err == TEFF_E_CANCELLED)
+    if (call && fired)
         teffi_cancel_call(call->home, call->slot, call->generation);
-    else if (err)
-        (void)teffi_call_fail(call, err, "out of memory to make it cancellable; it may have run");
 }
 
 void teff_cancel_fire(teff_cancel *cancel)

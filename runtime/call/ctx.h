@@ -34,8 +34,9 @@ struct teff_ctx {
     uint32_t due_ms;               /* the caller's deadline, see teffi_due_left; 0: none */
     const char *text;              /* the last error's text; NULL: none */
     teff_err text_err;             /* the error that text belongs to */
-    _Atomic(teffi_notifier *) notifier; /* thread: signalled when a call ends; NULL: no teff_ctx_fd */
-    teffi_exec *runs;              /* thread: its park() runs work during a wait (simulator);
+    _Atomic(teffi_notifier *)
+        notifier;     /* thread: signalled when a call ends; NULL: no teff_ctx_fd */
+    teffi_exec *runs; /* thread: its park() runs work during a wait (simulator);
                                   * NULL: the thread sleeps */
     char text_buf[TEFF_TEXT_MAX];
 };

@@ -223,8 +223,8 @@ static void sleep_for_first(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     size_t marked = 0;
     /* relaxed: published by the words below */
     atomic_store_explicit(&ctx->asleep_for, 1, memory_order_relaxed);
-    for (; marked < n && (waits[marked]->awaited ||
-                          change_word(waits[marked], WAIT_NEW, WAIT_AWAITED));
+    for (; marked < n &&
+           (waits[marked]->awaited || change_word(waits[marked], WAIT_NEW, WAIT_AWAITED));
          marked++)
         waits[marked]->awaited = true;
     if (marked == n)

@@ -165,17 +165,17 @@ static teff_err begin_pid_request(teff_ctx *ctx, teff_pid to, const teff_event *
     teff_err err = check_target(ctx, to);
     if (err)
         return err;
-    if (opt->cancel && teffi_cancel_is_fired(opt->cancel))
-        return teff_fail(ctx, TEFF_E_CANCELLED,
-                         "cancelled before it began; the request was not sent");
     uint64_t deadline_ns = teffi_ctx_deadline(ctx, opt->timeout_ms);
     if (!deadline_ns)
         return teff_fail(ctx, TEFF_E_TIMEOUT, "%s", teffi_ctx_late_text);
-    call->impl = start_pid_request(ctx, to, event, deadline_ns);
+    err = opt->cancel ? teffi_cancel_reserve(opt->cancel) : TEFF_OK;
+    if (err == TEFF_E_CANCELLED)
+        return teff_fail(ctx, err, "cancelled before it began; the request was not sent");
+    call->impl = err ? NULL : start_pid_request(ctx, to, event, deadline_ns);
+    if (opt->cancel && !err)
+        teffi_cancel_add(opt->cancel, call->impl);
     if (!call->impl)
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
-    if (opt->cancel)
-        teffi_cancel_add(opt->cancel, call->impl);
     return TEFF_OK;
 }
 
