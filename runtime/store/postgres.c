@@ -60,7 +60,7 @@ static const char schema[] =
     /* marks: 1 any, 2 remove, 4 check. out: the rows' new etags; NULL: a conflict, and nothing is
      * written. The first loop compares etags. It locks rows in key order, so deadlocks are rare;
      * after one, the batch is tried again. A row that must not exist is inserted there, because
-     * only existing rows can be locked; the second loop deletes it after a conflict or a check. */
+     * only existing rows can be locked; the second loop deletes it unless it was to be written. */
     "CREATE FUNCTION teff.write(tabs text[], keys bytea[], vals bytea[], etags bigint[],"
     " marks int[]) RETURNS bigint[] LANGUAGE plpgsql AS $$ "
     "DECLARE i int; have bigint; created int[] := '{}'; conflict bool := false;"
@@ -68,7 +68,7 @@ static const char schema[] =
     "BEGIN "
     "FOR i IN SELECT r.n FROM unnest(tabs, keys) WITH ORDINALITY AS r(t, k, n)"
     "  ORDER BY r.t COLLATE \"C\", r.k LOOP"
-    " IF etags[i] = 0 AND marks[i] & 3 = 0 THEN"
+    " IF etags[i] = 0 AND marks[i] & 1 = 0 THEN"
     "  INSERT INTO teff.rows VALUES (tabs[i], keys[i], nextval('teff.etags'), vals[i])"
     "   ON CONFLICT DO NOTHING RETURNING etag INTO have;"
     "  conflict := NOT FOUND; news[i] := have;"
@@ -85,8 +85,8 @@ static const char schema[] =
     "END LOOP;"
     "FOR i IN 1 .. cardinality(tabs) LOOP"
     " IF i = ANY (created) THEN"
-    "  IF conflict OR marks[i] & 4 <> 0 THEN"
-    "   DELETE FROM teff.rows WHERE tab = tabs[i] AND key = keys[i];"
+    "  IF conflict OR marks[i] & 6 <> 0 THEN"
+    "   DELETE FROM teff.rows WHERE tab = tabs[i] AND key = keys[i]; news[i] := 0;"
     "  END IF;"
     " ELSIF NOT conflict AND marks[i] & 2 <> 0 THEN"
     "  DELETE FROM teff.rows WHERE tab = tabs[i] AND key = keys[i];"

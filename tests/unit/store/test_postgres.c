@@ -429,8 +429,8 @@ static teff_err run_beside(env *e, const char *sql, teffi_row *rows, size_t n)
     return ask_wait(&a);
 }
 
-/* What another client changes before it commits is seen by the rows that are checked, changed or
- * created. */
+/* What another client changes before it commits is seen by the rows that are checked, changed,
+ * created, or removed where no row may be. */
 static void a_change_under_way_is_a_conflict(void **state)
 {
     static const char change[] = "UPDATE teff.rows SET etag = nextval('teff.etags')";
@@ -442,12 +442,15 @@ static void a_change_under_way_is_a_conflict(void **state)
     teffi_row checked = {.table = "words", .key = ask_str("a"), .etag = etag, .check = true};
     teffi_row changed = {.table = "words", .key = ask_str("a"), .etag = etag};
     teffi_row created = {.table = "words", .key = ask_str("c")}, absent = created;
-    absent.check = true;
+    teffi_row none = created;
+    absent.check = none.remove = true;
     assert_int_equal(run_beside(e, change, (teffi_row[]){checked, other}, 2), TEFF_E_CONFLICT);
     assert_int_equal(run_beside(e, change, (teffi_row[]){changed, other}, 2), TEFF_E_CONFLICT);
     assert_int_equal(run_beside(e, create, (teffi_row[]){created, other}, 2), TEFF_E_CONFLICT);
     (void)pg_server_run(e->address, "DELETE FROM teff.rows WHERE key = 'c'");
     assert_int_equal(run_beside(e, create, (teffi_row[]){absent, other}, 2), TEFF_E_CONFLICT);
+    (void)pg_server_run(e->address, "DELETE FROM teff.rows WHERE key = 'c'");
+    assert_int_equal(run_beside(e, create, (teffi_row[]){none, other}, 2), TEFF_E_CONFLICT);
     assert_int_equal(pg_server_run(e->address, "SELECT count(*) FROM teff.rows WHERE key = 'b'"),
                      0);
     (void)pg_server_run(e->address, "DELETE FROM teff.rows WHERE key = 'c'");
