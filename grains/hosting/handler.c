@@ -360,14 +360,14 @@ static void finish_activating(teffi_activation *act)
         act->phase = TEFFI_VALID;
 }
 
-/* Ends the lock of a transaction if it must end. If the row must be read for that, starts a life
- * turn. */
+/* Ends the lock that a transaction has on the activation, if the transaction is over. If only the
+ * activation's row in the store can tell that, starts a life turn, which reads it. */
 __attribute__((noinline)) static void settle_lock(teffi_activation *act)
 {
     if (!teffi_lock_settle(act))
         return;
     teffi_life_resolve_lock(act);
-    if (!(act->busy & TEFFI_BUSY_LIFE)) /* the life turn has ended, or did not start */
+    if (!(act->busy & TEFFI_BUSY_LIFE)) /* no life turn goes on: it has ended, or did not start */
         (void)teffi_lock_settle(act);
 }
 

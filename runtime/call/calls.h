@@ -35,13 +35,13 @@ void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node);
  * out:  relays, as teffi_call_end_if's *relays. */
 TEFF_MUST_USE teffi_call *teffi_calls_cancel(teffi_home *home);
 
-/* teffi_cancel_reserve - before a call begins: room in cancel for it, so that it cannot fail once it
- * was sent. After TEFF_OK, teffi_cancel_add must follow.
+/* teffi_cancel_reserve - reserve room in cancel for a call that is about to begin, so that it
+ * cannot fail once it was sent. After TEFF_OK, teffi_cancel_add must follow.
  * errs: TEFF_E_CANCELLED: teff_cancel_fire was called; TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_cancel_reserve(teff_cancel *cancel);
 
 /* teffi_cancel_add - register a call that teff_cancel_fire will end, in the reserved room. Calls
  * that have ended are removed when the array is full.
- * in:   call, just begun; it ends as TEFF_E_CANCELLED if cancel has fired meanwhile. NULL: it did not
- *       begin; gives the room back. */
+ * in:   call, just begun; it ends as TEFF_E_CANCELLED if cancel has fired meanwhile. NULL: it did
+ *       not begin; gives the room back. */
 void teffi_cancel_add(teff_cancel *cancel, teffi_call *call);

@@ -31,8 +31,8 @@ _Atomic uint32_t *teffi_relays_of(teffi_home *home, uint64_t origin_node);
 
 /* teffi_relay_new - begin a relay for the call origin of origin_node.
  * in:   deadline_ns, as for teffi_call_new.
- * out:  *relay, valid on TEFF_OK: its slot and generation. It is pending: any thread may end it, and
- *       its entry may be reused.
+ * out:  *relay, valid on TEFF_OK: its slot and generation. It is pending: any thread may end it,
+ *       and its entry may be reused.
  * errs: TEFF_E_OVERLOADED: the origin node has used its share, or memory is out. TEFF_E_CANCELLED:
  *       the origin's cancel was kept here; this call has removed it. */
 TEFF_MUST_USE teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node,

@@ -52,9 +52,9 @@ static bool has_unsent(teffi_conn *conn)
     return teffi_sender_has_unsent(conn) && carries;
 }
 
-/* Two silos have a connection in each direction. If one breaks, the other is killed: the response
- * to a request on one uses the other, and the caller must learn that the response is lost. */
-void teffi_ending_break(teffi_conn *conn)
+/* Two silos have a connection in each direction, and the response to a request on one comes on the
+ * other. So if one has ended, the other is killed: callers learn that their responses are lost. */
+void teffi_ending_kill_other(teffi_conn *conn)
 {
     if (!conn || conn->state != CONN_UP)
         return;
@@ -105,7 +105,7 @@ void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
     pthread_mutex_lock(&link->conns.lock);
     link_peer *peer = teffi_peer_find(link, id);
     if (peer && peer->goodbye == GOODBYE_NOT_SAID && !peer->bye_heard)
-        teffi_ending_break(peer->in);
+        teffi_ending_kill_other(peer->in);
     pthread_mutex_unlock(&link->conns.lock);
 }
 
@@ -122,7 +122,7 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
                         (peer->goodbye == GOODBYE_ACKNOWLEDGED || (peer->bye_heard && !unsent));
     bool acknowledged = detach_conn(conn, peer);
     if (ending->was_up && !ending->clean && ending->cause == CONN_OWN_CAUSE)
-        teffi_ending_break(peer->in ? peer->in : peer->out);
+        teffi_ending_kill_other(peer->in ? peer->in : peer->out);
     if (!acknowledged && peer->goodbye == GOODBYE_SAID)
         teffi_goodbye_say(peer);
     post_down(conn, peer);

@@ -205,7 +205,7 @@ static void replace_incoming(link_peer *peer, teffi_conn *conn)
     if (old) {
         teffi_ending_replace(old);
         teffi_conn_carry(old, 0);
-        teffi_ending_break(peer->out);
+        teffi_ending_kill_other(peer->out);
     }
 }
 

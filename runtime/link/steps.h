@@ -89,10 +89,10 @@ bool teffi_ending_begin(teffi_conn *conn);
  * none. in: conn has ended and was never UP. */
 void teffi_ending_report_dial(const teffi_conn *conn);
 
-/* teffi_ending_break - conns.lock held; kill the connection, if it is UP, because the other one of
- * its pair ended, or a response could not be sent. Its end then does not break the other one.
- * in:   peer->in or peer->out, may be NULL. */
-void teffi_ending_break(teffi_conn *conn);
+/* teffi_ending_kill_other - conns.lock held; kill conn, if it is UP, because the other connection
+ * of its pair has ended, or a response could not be sent. The end of conn does not kill the other.
+ * in:   conn, peer->in or peer->out, may be NULL. */
+void teffi_ending_kill_other(teffi_conn *conn);
 
 /* teffi_ending_end_goodbye - conns.lock held; the peer said goodbye, and has connected again. Reset
  * its goodbye, and kill the outgoing connection, if there is one: it accepts no more messages. The

@@ -48,7 +48,7 @@ void teffi_etcd_text_fini(teffi_etcd_text *text)
 
 /* Gives each byte of the request to libcurl once. If a reused connection ends without a response,
  * libcurl wants to send the request again, although the first copy may have run. For that it must
- * rewind, and refuse_rewind() fails. */
+ * rewind, which allow_rewind_if_unsent() refuses. */
 static size_t copy_request_bytes(char *room, size_t size, size_t n, void *arg)
 {
     teffi_etcd_http *http = arg;
@@ -58,8 +58,8 @@ static size_t copy_request_bytes(char *room, size_t size, size_t n, void *arg)
     return len;
 }
 
-/* Succeeds only if libcurl has not taken any byte of the request yet. */
-static int refuse_rewind(void *arg, curl_off_t offset, int origin)
+/* Allows libcurl to begin the request again only if it has not taken any byte of it. */
+static int allow_rewind_if_unsent(void *arg, curl_off_t offset, int origin)
 {
     const teffi_etcd_http *http = arg;
     return http->given == 0 && offset == 0 && origin == SEEK_SET ? CURL_SEEKFUNC_OK
@@ -150,7 +150,7 @@ static void set_curl_options(teffi_etcd_http *http)
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, http->why);
     curl_easy_setopt(curl, CURLOPT_READFUNCTION, copy_request_bytes);
     curl_easy_setopt(curl, CURLOPT_READDATA, http);
-    curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, refuse_rewind);
+    curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, allow_rewind_if_unsent);
     curl_easy_setopt(curl, CURLOPT_SEEKDATA, http);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, append_response);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, http);

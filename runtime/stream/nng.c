@@ -272,7 +272,8 @@ static teff_err make_nng_doors(nng_transport *t, char *text)
     return TEFF_OK;
 }
 
-teff_err teffi_transport_nng(const teffi_tls_files *files, teffi_transport **transport, char *text)
+teff_err teffi_transport_nng_new(const teffi_tls_files *files, teffi_transport **transport,
+                                 char *text)
 {
     nng_transport *t = calloc(1, sizeof *t);
     *transport = NULL;

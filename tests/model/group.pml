@@ -1,4 +1,4 @@
-/* group.pml - the word of runtime/sched/group.c: is an item ever lost, handled twice or out of order,
+/* group.pml - the word of runtime/group/group.c: is an item ever lost, handled twice or out of order,
  * a group queued twice, run by two, ended twice or too early?
  * The word is a state and the items pushed since it was last emptied; head belongs to whoever has the
  * group: the pusher that took it out of its rest, the run queue, the worker. To the word READY and

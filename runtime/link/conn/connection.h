@@ -29,7 +29,7 @@ typedef enum conn_state {
 
 typedef enum conn_cause {
     CONN_OWN_CAUSE,
-    CONN_WITH_OTHER, /* killed by teffi_ending_break(), because the pair is broken */
+    CONN_WITH_OTHER, /* killed by teffi_ending_kill_other(), because the pair is broken */
     /* a newer connection replaced it, or its peer has connected again after a goodbye: messages
      * that it still receives are dropped */
     CONN_REPLACED,
