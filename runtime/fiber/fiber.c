@@ -52,8 +52,8 @@ __attribute__((noinline)) void teffi_fiber_exit(void)
     __builtin_unreachable();
 }
 
-/* Sets the fields of a fiber on a free stack. out: fiber. */
-static inline teffi_fiber *begin_fiber(teffi_fiber *fiber, void (*fn)(void *arg), void *arg)
+/* Sets the fields of a fiber on a free stack; teffi_fiber_resume begins it. out: fiber. */
+static inline teffi_fiber *prepare_fiber(teffi_fiber *fiber, void (*fn)(void *arg), void *arg)
 {
     fiber->fn = fn;
     fiber->arg = arg;
@@ -64,24 +64,24 @@ static inline teffi_fiber *begin_fiber(teffi_fiber *fiber, void (*fn)(void *arg)
     fiber->exceptions = (teffi_exceptions){0};
     atomic_init(&fiber->region, false);
     teffi_san_reset(fiber);
-    fiber->sp = fiber; /* not begun: see teffi_fiber_resume() */
+    fiber->sp = fiber; /* marks a fiber that has not begun */
     return fiber;
 }
 
-/* Makes a fiber on a stack of the pool, when this thread's cache has none. out: NULL: as
- * teffi_fiber_new. */
+/* Makes a fiber on a stack of the pool's shared part, since this thread's cache has none. out:
+ * NULL: as teffi_fiber_new. */
 __attribute__((noinline)) static teffi_fiber *new_fiber_slow(teffi_fiber_pool *pool,
                                                              void (*fn)(void *arg), void *arg)
 {
     teffi_fiber *fiber = teffi_stack_take(pool);
-    return fiber ? begin_fiber(fiber, fn, arg) : NULL;
+    return fiber ? prepare_fiber(fiber, fn, arg) : NULL;
 }
 
 __attribute__((noinline)) teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool,
                                                        void (*fn)(void *arg), void *arg)
 {
     teffi_fiber *fiber = teffi_stack_take_hot(pool);
-    return fiber ? begin_fiber(fiber, fn, arg) : new_fiber_slow(pool, fn, arg);
+    return fiber ? prepare_fiber(fiber, fn, arg) : new_fiber_slow(pool, fn, arg);
 }
 
 /* Returns on the thread that called it, even if the fiber later continues on another one. */
@@ -95,7 +95,7 @@ __attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
     current = fiber;
     teffi_exceptions *exceptions = teffi_exceptions_enter(&fiber->exceptions, &before);
     teffi_san_before_enter(fiber);
-    if (sp == fiber)
+    if (sp == fiber) /* it has not begun */
         teffi_switch_first(&fiber->back, fiber);
     else
         teffi_switch(&fiber->back, sp);

@@ -66,8 +66,9 @@ static inline void teffi_san_unregister(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* Prepares a stack for a new fiber. Frames that never returned have also left entries on TSan's
- * shadow stack, which would overflow: so the stack gets a new TSan context. */
+/* Prepares a stack for a new fiber: clears ASan's poison and makes a new TSan context. On the old
+ * one's shadow stack, frames that never returned have left entries, which would overflow it in
+ * time. */
 static inline void teffi_san_reset(teffi_fiber *fiber)
 {
     teffi_san_unpoison(fiber);
@@ -83,9 +84,9 @@ static inline void teffi_san_reset(teffi_fiber *fiber)
 }
 
 /* TSan records each function's entry and exit on the current shadow stack. A non-inlined function
- * that announces a switch would enter on one shadow stack and exit on the other; after a stack that
- * is left for good the resumer's would lack an entry. So teffi_san_before_enter and
- * teffi_san_before_leave are always inlined. */
+ * that announces a switch would enter on one shadow stack and exit on the other. After the switch
+ * from a stack that is left for good, the resumer's shadow stack would lack an entry. So
+ * teffi_san_before_enter and teffi_san_before_leave are always inlined. */
 #define TEFFI_SAN_INLINE static inline __attribute__((always_inline))
 
 /* Announces a switch to the fiber. Called on the resumer's stack, before the switch. */

@@ -279,12 +279,12 @@ void teffi_stacks_end(void)
 
 /* ---- reclaiming after a peak ---- */
 
-/* lock held. Takes stacks that were not needed for age_ns from the free ones. Every age_ns, `spare`
- * is set to the least number of free stacks in that time, less KEPT_FREE. out: a list of at most
- * RECLAIM_SLICE; later calls take the rest. */
+/* lock held. Takes stacks that were not needed for age_ns from the free ones. Every age_ns,
+ * pool->spare is set to the least number of free stacks in that time, less KEPT_FREE. out: a list
+ * of at most RECLAIM_SLICE; later calls take the rest. */
 static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns)
 {
-    teffi_fiber *spare = NULL;
+    teffi_fiber *taken = NULL;
     if (now_ns - pool->looked_ns >= age_ns) {
         pool->spare = pool->least > KEPT_FREE ? pool->least - KEPT_FREE : 0;
         pool->least = count_of_free(pool);
@@ -294,12 +294,12 @@ static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns
     for (; n < RECLAIM_SLICE && n < most; n++) {
         teffi_fiber *fiber = pool->free;
         pool->free = fiber->next;
-        fiber->next = spare;
-        spare = fiber;
+        fiber->next = taken;
+        taken = fiber;
     }
     pool->spare -= n;
     set_free_count(pool, count_of_free(pool) - n);
-    return spare;
+    return taken;
 }
 
 /* Frees the memory of a stack, its teffi_fiber included, and records the stack's address in
@@ -308,7 +308,7 @@ static void decommit_stack(teffi_fiber_pool *pool, teffi_fiber *fiber)
 {
     char *low = fiber->low;
     teffi_san_unregister(fiber);
-    if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* the stack stays committed */
+    if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* failed: zero the fiber here */
         memset(fiber, 0, sizeof *fiber);
     pthread_mutex_lock(&pool->lock);
     pool->decommitted[pool->n_decommitted++] = low;

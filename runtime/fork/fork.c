@@ -25,7 +25,7 @@ typedef struct join {
 _Static_assert(sizeof(join) <= sizeof(teff_join), "public room for it");
 
 /* A part is a group with one item, on a fiber of its own. With continuation stealing the turn
- * yields, READY, into the deque, and its worker runs the part next. */
+ * yields, its group goes into the deque, and its worker runs the part next. */
 typedef struct part {
     teffi_group group;
     teffi_item item;

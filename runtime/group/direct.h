@@ -27,9 +27,9 @@
  *  - TEFFI_DIRECT_MAX turns in one run of a group, as many as items. Then the turn yields, so that
  *    groups queued on this worker run and its timers are checked. Failed attempts count too, since
  *    each queues a request.
- *  - None when the slice is over, a worker waits for a processor, or the scheduler stops; none in
- *    a blocking or preemptible region; by policy priority, none while a group waits that is more
- *    urgent than the outer one. */
+ *  - No turn in place when the slice is over, a worker waits for a processor, or the scheduler
+ *    stops; nor in a blocking or preemptible region; nor, by policy priority, while a group waits
+ *    that is more urgent than the outer one. */
 enum { TEFFI_DIRECT_DEPTH = 16, TEFFI_DIRECT_MAX = 256, TEFFI_DIRECT_ASYNC_MS = 5 };
 
 /* Called by the functions below, which say what may, enter and leave do. yielded ends the claim of
@@ -43,9 +43,9 @@ typedef struct teffi_direct_ops {
 
 /* teffi_direct_may - may the turn that runs here run another one in place? This call may make the
  * turn yield, and resume on another thread.
- * in:   async: the outer turn does not await the result at once. Then the answer is false once
- *       TEFFI_DIRECT_ASYNC_MS have passed since the first such question in this run, so that long
- *       work is spread over the workers. */
+ * in:   async: the outer turn does not await the result at once. Then this returns false if
+ *       TEFFI_DIRECT_ASYNC_MS have passed since the first call in this run, so that long work is
+ *       spread over the workers. */
 static inline bool teffi_direct_may(teffi_exec *exec, bool async)
 {
     return exec->ops->direct && exec->ops->direct->may(exec, async);
@@ -65,10 +65,10 @@ static inline void teffi_direct_leave(teffi_exec *exec, teffi_group *outer)
     exec->ops->direct->leave(exec, outer);
 }
 
-/* teffi_direct_done - end the claim. If items were pushed meanwhile, the group is queued; if its
- * turn has yielded, it is queued, behind all others unless the turn has forked, or waits for
- * teffi_group_go_on. When this returns, another worker may own the group, or, if it was COMPLETE,
- * its memory may be freed. */
+/* teffi_direct_done - end the claim. If items were pushed meanwhile, the group is queued. If its
+ * turn has yielded, the group is queued behind all others (in the deque if the turn has forked), or
+ * stays RUNNING until teffi_group_go_on. When this returns, another worker may own the group, or,
+ * if the group was COMPLETE, its memory may be freed. */
 static inline void teffi_direct_done(teffi_exec *exec, teffi_group *group)
 {
     if (teffi_group_yielded(group))

@@ -233,8 +233,8 @@ static inline bool group_refill(teffi_group *group, group_run *run)
 
 /* Has the run used its items or its quantum? Reads the coarse clock only after 2, 4, 8, 16 items,
  * then every 16; the platform's clock (40 ns) only if the coarse one has advanced or is not known.
- * Between two checks the number of items at most doubles. So if all items take equally long, a run
- * exceeds its quantum by at most the time until its last check but one, and one coarse tick. */
+ * Between two checks the number of items at most doubles: so a run of equally long items, each
+ * shorter than the quantum, takes about two quanta at most. */
 static inline bool run_is_over_budget(teffi_group *group, group_run *run)
 {
     if (run->done >= run->items_max)

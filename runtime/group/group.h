@@ -170,7 +170,8 @@ bool teffi_group_release_yielded(teffi_group *group);
 void teffi_group_complete(teffi_group *group);
 
 /* teffi_group_reuse - COMPLETE -> IDLE, to use the memory again, after ops->ended was called.
- * Threads with old pointers may push to it, so each item must name the life that it is for. */
+ * Threads with old pointers may push to it, so each item must say for which use of the memory it
+ * is. */
 void teffi_group_reuse(teffi_group *group);
 
 /* teffi_group_take_item - take one queued item; drop a turn that has yielded.

@@ -8,11 +8,11 @@
 
 enum {
     OVERDUE_NS = 50000000,    /* a longer wait means that all workers are in long turns */
-    UNQUEUED_NS = 1000000000, /* not queued again for so long: it may hold system messages */
+    UNQUEUED_NS = 1000000000, /* after that wait: batches may hold system messages */
 };
 
-/* Called when a batch leaves the queue. If it waited longer than OVERDUE_NS, it is not queued again
- * for UNQUEUED_NS. */
+/* Called when a batch leaves the queue. If it has waited longer than OVERDUE_NS, its next
+ * submissions are not queued for UNQUEUED_NS. */
 static void note_wait(teffi_inbound *batch, uint64_t now_ns)
 {
     if (now_ns > batch->queued_ns && now_ns - batch->queued_ns > OVERDUE_NS)

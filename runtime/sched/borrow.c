@@ -85,7 +85,7 @@ static void return_processor(teffi_worker *w)
      * cleared no_steal, which counts as a push (idle.h). */
     bool look = parked || (active && !p->worker && !sched->stopping);
     if (sched->stopping)
-        teffi_parker_wake(&sched->borrow.left);
+        teffi_parker_wake(&sched->borrow.left); /* teffi_borrow_stop waits for this */
     pthread_mutex_unlock(&sched->idle_lock);
     teffi_worker_wake(next);
     if (group)

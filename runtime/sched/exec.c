@@ -231,7 +231,8 @@ enum { LEVEL_US_MAX = 1000000, STACKS_LEAST = 64, STACKS_MOST = 1000000 };
 enum { SLICE_MS_MAX = 1000, REPOLLS_MOST = 1000 };
 enum { STACK_BYTES_MIN = 64 * 1024, STACK_BYTES_MAX = 8 * 1024 * 1024 };
 
-/* out: NULL: in range; else a text with the option and its range. */
+/* Check the options of policy multilevel. out: NULL: they are in range; else a text with the option
+ * and its range. */
 static const char *check_levels(const teff_sched_options *opt)
 {
     if (teffi_level_us(opt, 2) > LEVEL_US_MAX || teffi_level_us(opt, 1) >= teffi_level_us(opt, 2))
@@ -255,7 +256,8 @@ static const char *check_policy(const teff_sched_options *opt)
     return opt->policy == TEFF_SCHED_MULTILEVEL ? check_levels(opt) : NULL;
 }
 
-/* out: NULL: in range; else a text with the option and its range. */
+/* Check the options of stacks. out: NULL: they are in range; else a text with the option and its
+ * range. */
 static const char *check_stacks(const teff_sched_options *opt)
 {
     if (opt->stacks_max && (opt->stacks_max < STACKS_LEAST || opt->stacks_max > STACKS_MOST))

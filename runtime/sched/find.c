@@ -10,8 +10,8 @@
 #include "sched/idle.h"
 #include "sched/poll.h"
 
-/* Picks from the LIFO slot in a row, then a fair pick; as many as one run of a group may handle
- * items. */
+/* After so many picks from the LIFO slot in a row, a fair pick follows. One run of a group may
+ * handle as many items. */
 enum { LIFO_PICKS_MAX = 256 };
 enum { FAIR_EVERY = 61 }; /* picks, without those from the LIFO slot; a prime, as in Go */
 enum { FAIR_MS = 10 };    /* coarse clock; for turns so long that 61 picks take too much time */
@@ -22,7 +22,7 @@ enum {
 
 /* ---- own and global queues ---- */
 
-/* in: group, picked from the own deque, or NULL. out: group. */
+/* Count a pick from the own deque. in: group, NULL if nothing was picked. out: group. */
 static teffi_group *count_local_pick(teffi_processor *p, teffi_group *group)
 {
     if (group)
@@ -47,8 +47,8 @@ static teffi_group *pop_global(teffi_worker *w)
     return group;
 }
 
-/* Push batch[1..n) to the deque, so that batch[1] will be popped first, and let others steal from
- * it. out: batch[0]. */
+/* Push w->batch[1..n) to the deque, batch[1] last, so that it is popped first. (To the global queue
+ * if memory is out.) Let thieves steal from the deque. out: w->batch[0]. */
 static teffi_group *queue_rest_locally(teffi_worker *w, unsigned n)
 {
     teffi_processor *p = w->processor;
@@ -91,8 +91,8 @@ static teffi_group *pick_fair(teffi_worker *w)
 }
 
 /* Take a sample of the local batch (policy/local_batch.h) if one is due. If the sample says that
- * the batch is to be shared, open the deque to thieves. While it is open, wake a worker at each
- * sample. */
+ * the batch is to be shared, open the deque to thieves. At each sample, wake a worker if the deque
+ * is open and not empty. */
 static void check_local_batch(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -106,8 +106,8 @@ static void check_local_batch(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-/* Pick from the LIFO slot. out: NULL: the slot is empty or a fair pick is due (*fair); the caller
- * calls pick_queued with *fair. */
+/* Pick from the LIFO slot, unless a fair pick is due (*fair). out: NULL: a fair pick is due, or the
+ * slot is empty; the caller calls pick_fair_or_newest with *fair. */
 static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
 {
     teffi_processor *p = w->processor;
@@ -124,10 +124,10 @@ static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
     return group;
 }
 
-/* Do the rest of a pick, if pick_lifo has picked no group: pop the newest group of the deque. A
- * fair pick (fair, or every 61st) tries the oldest work first, then the LIFO slot, which pick_lifo
- * has left alone, then the deque. out: NULL: none. */
-static teffi_group *pick_queued(teffi_worker *w, bool fair)
+/* Pick a group after pick_lifo has picked none. If fair is set, and in every 61st other call, try
+ * the oldest groups first. Then try the LIFO slot, which pick_lifo has skipped if fair is set, then
+ * the newest group of the deque. out: NULL: none. */
+static teffi_group *pick_fair_or_newest(teffi_worker *w, bool fair)
 {
     teffi_processor *p = w->processor;
     teffi_group *group;
@@ -146,7 +146,7 @@ static teffi_group *pick_local(teffi_worker *w)
     if (w->processor->batch.exists)
         check_local_batch(w);
     teffi_group *group = pick_lifo(w, &fair);
-    return group ? group : pick_queued(w, fair);
+    return group ? group : pick_fair_or_newest(w, fair);
 }
 
 /* ---- stealing ---- */
@@ -164,7 +164,7 @@ static teffi_group *steal_from(teffi_worker *w, teffi_processor *victim)
         w->batch[i] = out[i];
     teffi_counter_add(&p->counters.stolen, 1);
     teffi_counter_add(&p->counters.steals, n);
-    if (!p->backoff.since_ns)
+    if (!p->backoff.since_ns) /* no measurement is under way (policy/backoff.h) */
         teffi_backoff_begin(&p->backoff, victim,
                             teffi_processor_items(p) + teffi_processor_items(victim),
                             teffi_now(w->sched->exec.platform));
@@ -214,7 +214,8 @@ static teffi_group *search_all(teffi_worker *w)
     return NULL;
 }
 
-/* Sleep if the last steals did not pay (policy/backoff.h). */
+/* If the measurement that began with a steal says that stealing does not pay, sleep, then record
+ * how fast the victim was alone (policy/backoff.h). */
 __attribute__((noinline)) static void back_off(teffi_worker *w)
 {
     const teffi_platform *platform = w->sched->exec.platform;
@@ -247,8 +248,8 @@ __attribute__((noinline)) static teffi_group *pick_above_level_0(teffi_worker *w
     return group;
 }
 
-/* End the local batch, if there is one: the deque is empty, so all of its groups were picked, and
- * no worker need be woken to steal them. */
+/* End the local batch, if there is one. The deque is empty: all groups of the batch were picked,
+ * and no worker need be woken to steal them. */
 static void end_local_batch(teffi_processor *p)
 {
     if (!p->batch.exists)
@@ -257,8 +258,9 @@ static void end_local_batch(teffi_processor *p)
     (void)teffi_processor_allow_stealing(p);
 }
 
-/* Find a group if this processor's own queues are empty: in the global queue; if work is deferred,
- * also by one steal, then by running that work, which may make groups READY. out: NULL: none. */
+/* Find a group when this processor's own queues are empty: in the global queue. If that is empty
+ * and work is deferred, steal once; then run that work, which may make groups READY. out: NULL:
+ * none. */
 static teffi_group *find_elsewhere(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -272,9 +274,9 @@ static teffi_group *find_elsewhere(teffi_worker *w)
     return group;
 }
 
-/* teffi_find_near, if the policy is multilevel, or there is a local batch or deferred work. This
- * function and find_queued are not inlined: so a plain pick from the LIFO slot need not save
- * registers. */
+/* teffi_find_near calls this if the policy is multilevel, or there is a local batch or deferred
+ * work. This function and find_beyond_lifo are not inlined: so a plain pick from the LIFO slot need
+ * not save registers. */
 static __attribute__((noinline)) teffi_group *find_by_policy(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -287,10 +289,11 @@ static __attribute__((noinline)) teffi_group *find_by_policy(teffi_worker *w)
     return group ? group : find_elsewhere(w);
 }
 
-/* Do the rest of teffi_find_near if pick_lifo has picked no group. */
-static __attribute__((noinline)) teffi_group *find_queued(teffi_worker *w, bool fair)
+/* The rest of teffi_find_near, if pick_lifo has picked no group: look in the deque, then elsewhere.
+ * in: fair, from pick_lifo. */
+static __attribute__((noinline)) teffi_group *find_beyond_lifo(teffi_worker *w, bool fair)
 {
-    teffi_group *group = pick_queued(w, fair);
+    teffi_group *group = pick_fair_or_newest(w, fair);
     return group ? group : find_elsewhere(w);
 }
 
@@ -301,7 +304,7 @@ teffi_group *teffi_find_near(teffi_worker *w)
     if (w->sched->levels || p->batch.exists || teffi_deferral_exists(&p->deferral))
         return find_by_policy(w);
     teffi_group *group = pick_lifo(w, &fair);
-    return group ? group : find_queued(w, fair);
+    return group ? group : find_beyond_lifo(w, fair);
 }
 
 teffi_group *teffi_find_by_search(teffi_worker *w, bool patient)

@@ -63,7 +63,8 @@ static bool none_needs_waking(uint32_t word)
     return (word & TEFFI_SEARCHING_MASK) != 0 || word < TEFFI_IDLE;
 }
 
-/* idle_lock held. in: w, parked; the caller wakes its thread. */
+/* Make a parked worker RUNNING; the caller wakes its thread. in: searching: count the worker as
+ * searching. idle_lock held. */
 static void unpark_worker(teffi_worker *w, bool searching)
 {
     teffi_idle_remove(w, TEFFI_WORKER_RUNNING, searching);
@@ -92,7 +93,8 @@ static void lock_and_wake_one(teffi_sched *sched)
  * teffi_back_off counts as running. in: word, a value of idle_word. */
 static bool enough_are_running(const teffi_sched *sched, uint32_t word)
 {
-    /* seq_cst: in a pusher, after its push; pairs with update_wake_limit */
+    /* UINT32_MAX: there is no limit. seq_cst: in a pusher, after its push; pairs with
+     * update_wake_limit */
     uint32_t below = atomic_load_explicit(&sched->wake_below, memory_order_seq_cst);
     return below != UINT32_MAX && atomic_load_explicit(&sched->n_active, memory_order_relaxed) >=
                                       below + word / TEFFI_IDLE;
@@ -204,7 +206,7 @@ static void wait_for_processor_locked(teffi_worker *w)
     teffi_sched *sched = w->sched;
     uint64_t timeout_ns = set_spare_timeout(w);
     while (w->state != TEFFI_WORKER_RUNNING && !sched->stopping) {
-        if (w->state == TEFFI_WORKER_PARKED) { /* a borrower has given w its processor */
+        if (w->state == TEFFI_WORKER_PARKED) { /* with a processor that a borrower has returned */
             teffi_idle_remove(w, TEFFI_WORKER_RUNNING, false);
             break;
         }

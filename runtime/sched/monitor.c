@@ -86,8 +86,8 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
     return next != NULL;
 }
 
-/* If p's worker is still in that run, move the group in p's LIFO slot to the global queue. out:
- * true: there was one; the caller calls teffi_wake_one. */
+/* If p's worker is still in run number `run`, move the group in p's LIFO slot to the global queue.
+ * out: true: a group was moved; the caller calls teffi_wake_one. */
 static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
 {
     teffi_group *group = NULL;
@@ -107,9 +107,9 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
 
 /* ---- the tick ---- */
 
-/* Count the ticks that have seen p's present or last run. From the second one on, let other workers
- * take the group in p's LIFO slot and steal its local batch. out: true: they may find a group now
- * that they could not take before; the caller calls teffi_wake_one. */
+/* Count the ticks that have seen p's present or last run. From the second tick on, let other
+ * workers take the group in p's LIFO slot and steal p's local batch. out: true: they may find a
+ * group now that they could not take before; the caller calls teffi_wake_one. */
 static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
 {
     uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed);
@@ -126,15 +126,15 @@ static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
     return (lifo && retake_lifo(sched, p, run)) || allowed;
 }
 
-/* out: true: processors are short: a worker waits for one, or there is work and no worker is idle
- * or searching. If none waits and there is work, also wakes a worker. */
-static bool wake_or_find_shortage(teffi_sched *sched)
+/* Are processors short: does a worker wait for one, or is there work while no worker is idle or
+ * searching? If no worker waits and there is work, wakes a worker for it. */
+static bool processors_are_short(teffi_sched *sched)
 {
     if (atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_WAITING)
         return true;
     if (!teffi_processors_have_work(sched))
         return false;
-    /* Usually the push that made the work visible has woken a worker; a second one is harmless. */
+    /* Usually a worker was woken when the work was pushed; waking a second one is harmless. */
     teffi_wake_one(sched);
     return teffi_none_idle_or_searching(sched);
 }
@@ -148,7 +148,7 @@ static void end_slices(teffi_sched *sched)
         teffi_processor *p = &sched->processors[i];
         if (p->seen_ticks < sched->slice_ticks || !teffi_processor_is_active(sched, p))
             continue;
-        if (!looked && !wake_or_find_shortage(sched))
+        if (!looked && !processors_are_short(sched))
             return;
         looked = true;
         if (!p->yield_requested)
@@ -190,7 +190,7 @@ static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
         uint64_t ran_ns, delayed_ns;
         if (!teffi_thread_usage(&some[i]->thread, &ran_ns, &delayed_ns))
             continue;
-        if (ran_ns >= some[i]->ran_ns && delayed_ns >= some[i]->delayed_ns) { /* no new thread */
+        if (ran_ns >= some[i]->ran_ns && delayed_ns >= some[i]->delayed_ns) { /* same thread */
             sample->ran_ns += ran_ns - some[i]->ran_ns;
             sample->delayed_ns += delayed_ns - some[i]->delayed_ns;
         }
@@ -231,9 +231,10 @@ static uint32_t count_unavailable(teffi_sched *sched)
     return n;
 }
 
-/* Set wake_below. A worker in a long run does not look at the queues soon, and an active processor
- * without a worker does not at all, so they do not count against the limit. out: true: the limit
- * has risen, and there is work: the caller wakes a worker. */
+/* Set wake_below: while so many workers run, no other one is woken (UINT32_MAX: no limit). A worker
+ * in a long run, which does not look at the queues soon, does not count; nor does an active
+ * processor without a worker. out: true: the limit has risen, and there is work: the caller wakes a
+ * worker. */
 static bool update_wake_limit(teffi_sched *sched)
 {
     const teffi_contention *c = &sched->monitor.contention;
@@ -249,11 +250,11 @@ static bool update_wake_limit(teffi_sched *sched)
 static void run_tick(teffi_sched *sched)
 {
     uint64_t now = teffi_now(sched->exec.platform);
-    bool allowed = false;
+    bool wakes = false; /* stealing was allowed, or the limit of running workers has risen */
     teffi_coarse_ms_set(&sched->exec, (uint32_t)(now / MS_NS));
     for (unsigned i = 0; i < sched->n_processors; i++) {
         teffi_processor *p = &sched->processors[i];
-        allowed |= allow_stealing_if_long_run(sched, p);
+        wakes |= allow_stealing_if_long_run(sched, p);
         if (p->seen_ticks > 1)
             (void)teffi_deferral_run(&p->deferral); /* its worker may be in a long turn */
         uint64_t due = teffi_wheel_next(&p->wheel);
@@ -261,8 +262,8 @@ static void run_tick(teffi_sched *sched)
             teffi_wheel_fire(&p->wheel, now);
     }
     sample_contention(sched, now);
-    allowed |= update_wake_limit(sched);
-    if (allowed) {
+    wakes |= update_wake_limit(sched);
+    if (wakes) {
         teffi_wake_one(sched);
         teffi_back_off_end(sched);
     }
@@ -306,7 +307,7 @@ static bool announce_sleep_if_quiet(teffi_sched *sched, unsigned *quiet)
     bool asleep = *quiet > QUIET_TICKS && !sched->stopping;
     sched->monitor_asleep = asleep;
     if (asleep)
-        teffi_coarse_ms_set(&sched->exec, 0);
+        teffi_coarse_ms_set(&sched->exec, 0); /* not known */
     pthread_mutex_unlock(&sched->idle_lock);
     return asleep;
 }

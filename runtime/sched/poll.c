@@ -59,7 +59,8 @@ static void schedule_look(teffi_worker *w, bool found)
 
 /* ---- parking ---- */
 
-/* Set sleeps_until_ns. idle_lock held. out: the longest time to sleep, in ns. */
+/* Set sleeps_until_ns to the time of the processor's next timer; UINT64_MAX: none is set. idle_lock
+ * held. out: the longest time to sleep, in ns. */
 static uint64_t set_park_timeout(teffi_worker *w)
 {
     uint64_t due = teffi_wheel_next(&w->processor->wheel);

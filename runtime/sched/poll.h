@@ -10,17 +10,19 @@
 
 /* Whenever no worker runs, one parked worker waits in the poller or is about to, or the monitor is
  * awake and wakes one within two ticks:
- *  - A worker that parks claims the poller after it was announced as PARKED. If it cannot, another
- *    thread has claimed it. It does not while enough are running (idle.h); the last of those does
- *    when it parks, and when it blocks it wakes a parked worker.
- *  - A worker that leaves the poller with its processor is RUNNING, and claims it when it parks.
- *    One that lost its processor while it slept releases the poller, then wakes a parked worker.
+ *  - A worker that parks claims the poller after it was announced as PARKED. If the claim fails,
+ *    another thread has claimed the poller. While enough workers are running (idle.h), a worker
+ *    parks without a claim; the last running one claims the poller when it parks, or wakes a
+ *    parked worker when it blocks.
+ *  - A worker that leaves the poller with its processor is RUNNING, and claims the poller again
+ *    when it parks. One that lost its processor while it slept releases the poller, then wakes a
+ *    parked worker.
  *  - The monitor sleeps only while all processors' workers are parked and a worker polls, which may
  *    be one that has lost its processor. Each change of a worker from PARKED to another state is
  *    made under idle_lock, and wakes the monitor.
  *  - While workers run or block, and none has waited in the poller for a tick, the monitor wakes a
- *    parked worker, unless enough are running. If it wakes none and nobody has looked either, it
- *    calls neglected. */
+ *    parked worker, unless enough are running. If the monitor wakes none, and no busy worker has
+ *    looked at the poller either, it calls poller->neglected. */
 
 /* teffi_poll_start - exec op poll. */
 void teffi_poll_start(teffi_exec *exec, teffi_poller *poller);

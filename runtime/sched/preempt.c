@@ -62,6 +62,9 @@ bool teff_yield(void)
  * resumes, the handler returns and the kernel restores them. The worker's in_region is a hint that
  * a signal is worth sending; the handler checks the fiber's flag, which moves with the fiber. */
 
+/* Called by the signal handler. If the turn on this stack is in a region and was asked to yield,
+ * yields it in its middle. Then this function may return on another thread: rebind lets that thread
+ * keep its signal mask and signal stack. in: context, the signal's. */
 static void on_interrupt(void *context)
 {
     teffi_worker *w = teffi_worker_self();
@@ -91,7 +94,7 @@ void teffi_preempt_allow(void)
         teffi_interrupt_allow();
 }
 
-/* idle_lock held. */
+/* Interrupt the worker's thread if its turn is in a preemptible region. idle_lock held. */
 static void interrupt_if_allowed(teffi_worker *w)
 {
     if (atomic_load_explicit(&w->in_region, memory_order_relaxed))

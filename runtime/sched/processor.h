@@ -41,7 +41,7 @@ struct teffi_processor {
     uint64_t rng;
     uint32_t tick;       /* all picks */
     uint32_t lifo_picks; /* picks from lifo in a row, and turns in place meanwhile */
-    uint32_t picks;      /* calls of pick_queued, unless fair already */
+    uint32_t picks;      /* calls of pick_fair_or_newest without fair */
     uint32_t fair_picks; /* picks of the oldest work */
     uint32_t fair_ms;    /* coarse clock at the last fair pick */
     uint32_t looked_ms;  /* coarse clock at the last look at the poller */
@@ -58,8 +58,8 @@ struct teffi_processor {
     bool yield_requested; /* in that run */
 };
 
-/* teffi_counter_add - there is one writer at a time, so a load and a store replace an atomic
- * addition. */
+/* teffi_counter_add - add n to a counter. It has one writer at a time, so a load and a store replace
+ * an atomic addition. */
 static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
 {
     uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
@@ -74,9 +74,9 @@ static inline uint64_t teffi_processor_items(const teffi_processor *p)
            atomic_load_explicit(&p->items, memory_order_relaxed);
 }
 
-/* teffi_processor_take_lifo - empty the LIFO slot. out: NULL: it was empty.
- * runs: the owner, using it; the monitor, when it has retaken the processor; a thread that has just
- *       released it, before idle_lock is unlocked. */
+/* teffi_processor_take_lifo - empty the LIFO slot. out: the group; NULL: the slot was empty.
+ * runs: the owner, using the processor; the monitor, when it has retaken the processor; a thread
+ *       that has just released the processor, before it unlocks idle_lock. */
 static inline teffi_group *teffi_processor_take_lifo(teffi_processor *p)
 {
     /* relaxed: assignment or retake of the processor orders this load */
@@ -102,7 +102,8 @@ static inline bool teffi_processor_forbids_stealing(const teffi_processor *p)
 
 /* teffi_processor_allow_stealing - clear no_steal. If the deque has groups, the caller calls
  * teffi_wake_one.
- * out:  false: it was clear. runs: the owner, using it; any thread with idle_lock; the monitor. */
+ * out:  false: it was clear already.
+ * runs: the owner, using the processor; any thread with idle_lock; the monitor. */
 static inline bool teffi_processor_allow_stealing(teffi_processor *p)
 {
     /* relaxed: only the owner sets it */

@@ -19,16 +19,21 @@ typedef struct seen_run {
     uint64_t run, since_ns;
 } seen_run;
 
-/* The run that w is in. idle_lock held. since_ns is now_ns if the monitor has not seen that run. */
+/* out: the run that w is in; running is 0 if there is none; since_ns is now_ns if the monitor has
+ * not seen that run. idle_lock held. */
 static seen_run load_run(teffi_worker *w, uint64_t now_ns)
 {
     /* acquire: pairs with teffi_worker_run_begins */
     uintptr_t running = atomic_load_explicit(&w->running, memory_order_acquire);
     uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
-    return (seen_run){w, running, run, w->watched.run == run ? w->watched.since_ns : now_ns};
+    return (seen_run){.worker = w,
+                      .running = running,
+                      .run = run,
+                      .since_ns = w->watched.run == run ? w->watched.since_ns : now_ns};
 }
 
-/* Is the worker still in that run? If not, its description may be another group's. */
+/* Is the worker still in the run that was seen? If not, a description that was made meanwhile may
+ * be another group's. */
 static bool is_same_run(const seen_run *seen)
 {
     /* acquire: pairs with teffi_worker_run_begins. On ARM the loads of the description may still
@@ -61,8 +66,8 @@ static teff_sched_worker read_worker_counters(const teffi_processor *p)
         one.level_ns[l] = counter_get(&c->level_ns[l]);
     uint64_t others = one.local + one.global + one.stolen;
     /* Load runs last, since a pick is counted before its run; runs begins at 1. Picks from the LIFO
-     * slot, the hottest path, have no counter: they are the runs that no other counter has, with
-     * the forked parts that ran at once. */
+     * slot, the hottest path, have no counter: lifo is the number of runs that no other counter
+     * has, which includes forked parts that ran at once. */
     one.runs = counter_get(&p->runs) - 1;
     if (one.runs < others)
         one.runs = others;
@@ -113,11 +118,11 @@ typedef struct snapshot {
     unsigned threads, by_state[TEFFI_WORKER_STATES];
 } snapshot;
 
-/* idle_lock held. */
+/* Copy what a dump says about a worker. idle_lock held. */
 static worker_copy copy_worker(teffi_worker *w, uint64_t now_ns)
 {
     int processor = w->processor ? (int)(w->processor - w->sched->processors) : -1;
-    return (worker_copy){load_run(w, now_ns), processor, w->state};
+    return (worker_copy){.seen = load_run(w, now_ns), .processor = processor, .state = w->state};
 }
 
 /* Count a worker by its state, and copy it if it runs or holds a processor. */
@@ -198,7 +203,7 @@ static const char *policy_name(const teffi_sched *sched)
 
 void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 {
-    enum { BLOCKED_MAX = 256 }; /* turns without a processor, beside one worker a processor */
+    enum { BLOCKED_MAX = 256 }; /* workers without a processor that are listed */
     teffi_sched *sched = teffi_sched_of(exec);
     const teffi_lines to = {fn, arg};
     snapshot shot = {.now_ns = teffi_now(exec->platform),
@@ -232,16 +237,18 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 
 /* ---- long turns ---- */
 
-/* If the worker is in a new run or in none, or blocks, measure from now on. out: true: its run has
- * taken so long that it is to be logged, or logged again; *out is the run. idle_lock held. */
+/* Watch the run that w is in. If it is a new one, or w is in none or blocks, measure from now on.
+ * out: true: the run has taken so long that it is to be logged, or logged again; *out is the run.
+ * idle_lock held. */
 static bool watch_run(teffi_worker *w, uint64_t now_ns, seen_run *out)
 {
     seen_run now = load_run(w, now_ns);
     bool blocked = atomic_load_explicit(&w->blocked, memory_order_relaxed);
     if (!now.running || now.run != w->watched.run || blocked) {
         /* A new reading, not now_ns: the monitor may have been preempted since it read that. */
-        w->watched = (teffi_watched){now.run, teffi_now(w->sched->exec.platform),
-                                     w->sched->exec.warn.turn_warn_ms};
+        w->watched = (teffi_watched){.run = now.run,
+                                     .since_ns = teffi_now(w->sched->exec.platform),
+                                     .next_ms = w->sched->exec.warn.turn_warn_ms};
         return false;
     }
     *out = now;

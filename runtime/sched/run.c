@@ -40,7 +40,8 @@ static void charge_run(teffi_meter *meter, teffi_group *group)
     t->all_ns += own;
 }
 
-/* Adjust the chance of level 0 to the run time of each level so far. */
+/* Sum up the run time of each level so far. Adjust the chance that a pick is of level 0 to these
+ * sums. */
 static void adjust_levels(teffi_sched *sched)
 {
     uint64_t ns[TEFF_SCHED_LEVELS];
@@ -77,7 +78,7 @@ static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
 static unsigned run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     unsigned level = teffi_level_of_group(w->sched->levels, group);
-    teffi_timed_run t = {.meter = {charge_run}, .worker = w, .outer = w->timed};
+    teffi_timed_run t = {.meter = {.charge = charge_run}, .worker = w, .outer = w->timed};
     uint64_t begun_ns = t.from_ns = teffi_now(w->sched->exec.platform);
     w->timed = &t;
     unsigned ran = teffi_group_run_with(group, ITEMS_MAX, until_ns, &t.meter, false);
@@ -111,8 +112,8 @@ static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_gr
     return ran;
 }
 
-/* requeue_group has pushed a group to the global queue without waking a worker. If that queue is
- * not empty, this worker has not taken the group back: wake another worker. */
+/* Wake another worker if the global queue is not empty. requeue_group has pushed a group there
+ * without waking one, since this worker was about to take that group back itself. */
 static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
 {
     w->processor->unannounced = false;
@@ -120,9 +121,9 @@ static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-/* Read the clock into now_ns if the coarse clock is later than now_ns, or unknown (0). Otherwise a
- * busy worker sets now_ns only every 16 picks. After long runs it would be so old that the quantum
- * of the next run, which is counted from now_ns, would be over at once. */
+/* Read the clock into now_ns if the coarse clock is later than now_ns, or not known (0). Apart from
+ * this, a busy worker sets now_ns only every 16 picks. After long runs it would be so old that the
+ * quantum of the next run, which is counted from now_ns, would be over at once. */
 static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
 {
     uint32_t read_ms = (uint32_t)(p->now_ns / MS_NS), coarse_ms = teffi_coarse_ms(exec);
@@ -134,7 +135,7 @@ static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
  * group to run, wake no other worker: this one takes the group back at once. */
 static void requeue_group(teffi_worker *w, teffi_group *group)
 {
-    teffi_processor *p = w->processor;
+    teffi_processor *p = w->processor; /* NULL: it was lost during the run */
     teffi_runqueue_push(&w->sched->queue, group);
     if (p) {
         read_clock_if_late(p, &w->sched->exec);
@@ -217,8 +218,8 @@ void teffi_run_groups(teffi_worker *w, teffi_group *group)
 
 /* ---- nested runs ---- */
 
-/* Run with an exception state of its own: nested turns must not see what the waiting turn has
- * caught, and their exceptions must not reach its catch blocks. */
+/* Run a nested group with an exception state of its own: its turns must not see what the waiting
+ * turn has caught, and their exceptions must not reach the waiting turn's catch blocks. */
 __attribute__((noinline)) static void run_with_own_exceptions(teffi_worker *w, teffi_group *group)
 {
     teffi_exceptions none = {0}, before;

@@ -60,7 +60,7 @@ teffi_group *teffi_find_near(teffi_worker *w);
 teffi_group *teffi_find_by_search(teffi_worker *w, bool patient);
 
 /* teffi_find - the next group for this worker. A searching worker that finds one stops searching.
- * in:   patient, as above.
+ * in:   patient: the worker may back off before it searches.
  * out:  NULL: none; the worker may still count as searching. Parking ends that; a caller that does
  *       not park calls teffi_search_end. */
 static inline teffi_group *teffi_find(teffi_worker *w, bool patient)

@@ -86,9 +86,8 @@ static bool activate_processor(teffi_sched *sched, teffi_processor *p)
     teffi_worker *w = NULL;
     pthread_mutex_lock(&sched->idle_lock);
     bool wanted = !sched->stopping && teffi_processor_is_active(sched, p);
-    if (wanted && !p->worker) { /* a worker that has not left it since deactivation keeps it */
-        /* as teffi_idle_remove would: a worker will run */
-        teffi_monitor_wake(sched);
+    if (wanted && !p->worker) {    /* a worker that has not left it since deactivation keeps it */
+        teffi_monitor_wake(sched); /* it must not sleep while a worker runs */
         w = teffi_processor_staff(sched, p);
     }
     bool ok = !wanted || p->worker;

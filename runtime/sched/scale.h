@@ -10,8 +10,8 @@
 teff_err teffi_scale(teffi_exec *exec, unsigned n);
 
 /* teffi_scale_move_timers - move the timers of p, if it is not active, to an active processor. Each
- * thread that has set a timer on p checks this: if teffi_scale had moved p's timers before, the
- * wheel's lock makes its store of n_active visible to that thread. */
+ * thread that has set a timer on p then checks whether p is active: if teffi_scale has moved p's
+ * timers before, the wheel's lock makes the new n_active visible to the thread. */
 void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_scale_clear - move the groups in the deque of a processor that is not active to the global

@@ -82,7 +82,7 @@ struct teffi_sched {
     teffi_monitor monitor; /* its thread's, except thread and parker */
 };
 
-/* teffi_sched_of - the scheduler that exec is the first field of. */
+/* teffi_sched_of - the scheduler whose first field is *exec. */
 static inline teffi_sched *teffi_sched_of(teffi_exec *exec)
 {
     return (teffi_sched *)(void *)exec;

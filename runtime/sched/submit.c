@@ -54,8 +54,8 @@ static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_gr
     teffi_back_off_end(sched);
 }
 
-/* Put the group into the LIFO slot; a group that was there goes to the deque. If w has no processor
- * that it may use, the group goes to the global queue. */
+/* Put the group into the LIFO slot of w's processor; a group that was there goes to the deque. If w
+ * has no processor that it may use, the group goes to the global queue. */
 static void submit_here(teffi_worker *w, teffi_group *group)
 {
     uint32_t was = teffi_processor_use_begin(w);
@@ -161,8 +161,8 @@ void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 
 /* ---- timers ---- */
 
-/* Set a timer on w's processor. w is not poked: it looks at the wheel before it sleeps. out: the
- * processor; NULL: the timer was not set, since w has none that it may use. */
+/* Set a timer on w's processor. w need not be woken: it looks at the wheel before it sleeps. out:
+ * the processor; NULL: the timer was not set, since w has no processor that it may use. */
 static teffi_processor *set_timer_here(teffi_worker *w, teffi_timer *timer, uint64_t due_ns)
 {
     uint32_t was = teffi_processor_use_begin(w);

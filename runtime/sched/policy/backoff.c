@@ -35,6 +35,8 @@ uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now)
         return 0;
     bool is_known = b->alone_at_ns && now - b->alone_at_ns < FRESH_NS;
     b->since_ns = 0;
+    /* Stealing pays if items are long, or thief and victim together are an eighth faster than the
+     * victim alone. */
     if (n * WORTH_IT_NS < ns || (is_known && rate_of(n, ns) * 8 > b->alone_rate * 9))
         b->sleep_ns = 0;
     else if (!b->sleep_ns || !is_known) /* the sleep also measures the victim's rate alone */

@@ -31,8 +31,8 @@ static bool is_contended(uint64_t time_ns, uint64_t ran_ns, uint64_t delayed_ns)
     return (ran_ns + delayed_ns) * BUSY >= time_ns && delayed_ns * DELAYED >= ran_ns;
 }
 
-/* Begin a trial of half the limit, if the cores are contended, or of a higher limit. If both are
- * possible, they alternate. */
+/* Begin a trial: of half the limit, if the cores are contended, or of a higher limit. If both are
+ * possible, they alternate. If neither is, begin none. */
 static void begin_trial(teffi_contention *c, bool contended)
 {
     bool is_full = c->limit == c->n, may_double = contended && c->limit * 2 < c->n;
@@ -58,6 +58,8 @@ static bool lower_is_better(const teffi_contention_sums *high, const teffi_conte
     return low_cost * GAIN < high_cost * (GAIN - 1);
 }
 
+/* Keep the better one of the trial's two limits. The next trial may begin after a pause: of 1 s if
+ * the limit has changed, else of twice the last pause, up to 4 s. */
 static void end_trial(teffi_contention *c, uint64_t now_ns)
 {
     uint32_t before = c->went_down ? c->high : c->low;
@@ -70,7 +72,8 @@ static void end_trial(teffi_contention *c, uint64_t now_ns)
     c->trial_ns = now_ns + c->pause_ns;
 }
 
-/* Add to the sums of the present window's limit. */
+/* Add a sample to the sums of the present window's limit: sums[0] for the high one, sums[1] for the
+ * low one. */
 static void add_to_trial(teffi_contention *c, const teffi_contention_sample *sample)
 {
     teffi_contention_sums *sums = &c->sums[c->window % 2];
@@ -82,7 +85,7 @@ static void add_to_trial(teffi_contention *c, const teffi_contention_sample *sam
 
 void teffi_contention_update(teffi_contention *c, const teffi_contention_sample *sample)
 {
-    if (sample->now_ns > c->due_ns + LATE_NS)
+    if (sample->now_ns > c->due_ns + LATE_NS) /* the monitor has slept */
         teffi_contention_reset(c, c->n);
     if (c->window) {
         add_to_trial(c, sample);

@@ -41,7 +41,7 @@ static inline void teffi_deferral_run_if_ticked(teffi_deferral *d, uint32_t now_
         teffi_deferred_run_all(&d->list);
 }
 
-/* teffi_deferral_run_if_old - run the deferred work if an earlier call saw some over 50 us ago.
+/* teffi_deferral_run_if_old - run the deferred work if a call over 50 us ago has seen some already.
  * Needed while the worker always finds another group. runs: whenever the owner has read the
  * clock. */
 static inline void teffi_deferral_run_if_old(teffi_deferral *d, uint64_t now_ns)

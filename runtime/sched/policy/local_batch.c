@@ -31,8 +31,9 @@ static bool update_preemptions(uint64_t *preemptions)
     return *preemptions != before;
 }
 
-/* Is the batch so slow that it is to be shared? After SLOW_MAX slow samples in a row, or one very
- * slow sample. Counts this sample if it is slow. */
+/* Is the batch so slow that thieves may take from it? Yes after SLOW_MAX slow samples in a row, or
+ * after one over SURE_NS, unless the OS has preempted this thread since the last one over SURE_NS.
+ * Counts this sample if it is slow. */
 static bool batch_is_slow(teffi_local_batch *batch, uint32_t turns, uint64_t ns,
                           uint64_t *preemptions)
 {

@@ -71,7 +71,8 @@ static unsigned last_rank(const teffi_priorities *ranks)
     return word * 64 + 63 - (unsigned)__builtin_clzll(ranks->filled[word]);
 }
 
-/* Mark the newest group of the lowest priority as evicted, and move it to rank 0. */
+/* Mark the newest group of the lowest priority as evicted, and move it to rank 0: it is popped
+ * before all other ranks, so that its items are refused soon. */
 static void evict_one(teffi_priorities *ranks)
 {
     unsigned at = last_rank(ranks);

@@ -138,7 +138,7 @@ void *teffi_deque_pop(teffi_deque *deque)
         atomic_store_explicit(&deque->bottom, i, memory_order_seq_cst);
         top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
     } else {
-        /* relaxed: i is near any later top as well, so claim_bottom's CAS publishes bottom */
+        /* relaxed: top only rises, so claim_bottom takes i by a CAS, which publishes bottom */
         atomic_store_explicit(&deque->bottom, i, memory_order_relaxed);
     }
     if (claim_bottom(deque, top, i))

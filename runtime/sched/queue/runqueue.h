@@ -39,7 +39,8 @@ unsigned teffi_runqueue_pop(teffi_runqueue *queue, teffi_group **out, unsigned n
 unsigned teffi_runqueue_pop_by(teffi_runqueue *queue, teffi_group **out, unsigned n,
                                unsigned (*pop)(teffi_order *order, teffi_group **out, unsigned n));
 
-/* teffi_runqueue_count - seq_cst: ordered against idle_word, see sched/idle.h. */
+/* teffi_runqueue_count - how many groups are queued. seq_cst: ordered against idle_word, see
+ * sched/idle.h. */
 static inline uint32_t teffi_runqueue_count(teffi_runqueue *queue)
 {
     return atomic_load_explicit(&queue->count, memory_order_seq_cst);

@@ -110,8 +110,8 @@ static void wheel_set_next_due(teffi_wheel *wheel, uint64_t tick)
     atomic_store_explicit(&wheel->next_due_ns, due, memory_order_seq_cst);
 }
 
-/* Set next_due_ns to tick, at which the bucket of an inserted timer begins, if that is earlier than
- * next_due_ns. out: true: it was. */
+/* Lower next_due_ns to tick, if that is earlier. in: tick, at which the bucket of an inserted timer
+ * begins. out: true: it was earlier. */
 static bool wheel_note_earliest(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
@@ -136,7 +136,7 @@ bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
 }
 
 /* Move a bucket's timers to another wheel. Both locks held; the caller updates both counts and the
- * old wheel's filled. out: true: to has a new earliest timer. */
+ * old wheel's `filled`. out: true: the new wheel has a new earliest timer. */
 static bool move_bucket(teffi_timers *bucket, teffi_wheel *to)
 {
     bool earlier = false;
@@ -191,9 +191,9 @@ bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
     }
 }
 
-/* After wheel->tick has advanced: insert the timers of each bucket of a higher level that begins at
- * this tick again. They go to lower levels, except those that clamp_tick leaves in the top level.
- * The caller calls wheel_set_next_due. */
+/* After wheel->tick has advanced: reinsert the timers of each higher-level bucket that begins at
+ * this tick. They go to lower levels, except those that clamp_tick leaves in the top level. The
+ * caller calls wheel_set_next_due. */
 static void wheel_cascade(teffi_wheel *wheel)
 {
     for (unsigned level = TEFFI_WHEEL_LEVELS - 1; level > 0; level--) {
@@ -218,7 +218,8 @@ static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
         teffi_timer *timer = LIST_FIRST(&wheel->bucket[wheel->tick & MASK]);
         if (timer && due_tick(timer->due_ns) <= now)
             return timer;
-        /* That bucket is empty, or its tick is after now: then next is after now, too. */
+        /* That bucket is empty; or now is before wheel->tick, which another thread with a later
+         * `now` has advanced: then now is before next as well. */
         uint64_t next = wheel_next_tick(wheel);
         if (next > now)
             return NULL;

@@ -44,7 +44,7 @@ void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
 
 /* teffi_wheel_move - move all timers of a wheel to another wheel of the same array. It holds both
  * wheels' locks, the lower id's first, so that a cancel finds each timer in one of them.
- * out:  true: to has a new earliest timer. */
+ * out:  true: the wheel `to` has a new earliest timer. */
 bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to);
 
 /* teffi_wheel_count - how many timers are set; a hint without the lock. */
