@@ -398,11 +398,11 @@ void teffi_group_complete(teffi_group *group)
 {
     teffi_bug_if(word_state(atomic_load_explicit(&group->word, memory_order_relaxed)) != READY ||
                  !atomic_load_explicit(&group->running, memory_order_relaxed));
-    teffi_item *rest = group_take_all(group, COMPLETE);
+    teffi_item *pushed = group_take_all(group, COMPLETE);
     teffi_item **at = &group->head;
     while (*at)
         at = &(*at)->next;
-    *at = rest;
+    *at = pushed;
 }
 
 teffi_item *teffi_group_take_item(teffi_group *group)

@@ -130,6 +130,7 @@ void teff_blocking_end(void)
 
 void teffi_blocking_end_all(void)
 {
+    /* Look up the worker each time: teffi_blocking_end may move the turn to another one. */
     for (teffi_worker *w; (w = teffi_worker_self()) && w->blocking;)
         teffi_blocking_end(&w->sched->exec);
 }

@@ -39,6 +39,7 @@ teffi_worker *teffi_idle_parked(const teffi_sched *sched)
 {
     teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_PARKED);
     bool polls = w && w == atomic_load_explicit(&sched->polling, memory_order_relaxed);
+    /* rather another worker than the one that polls */
     return polls && TAILQ_NEXT(w, link) ? TAILQ_NEXT(w, link) : w;
 }
 

@@ -175,8 +175,8 @@ static bool reclaim_memory(teffi_sched *sched, uint64_t now)
 
 /* ---- contention for cores ---- */
 
-/* Add up for how long the workers with a processor, at most USAGE_MAX, ran and were delayed since
- * the last sample. */
+/* Add to *sample how long the workers with a processor ran since the last sample, and how long they
+ * waited for a core; of at most USAGE_MAX workers. */
 static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
 {
     teffi_worker *some[USAGE_MAX]; /* valid without the lock: freed with the scheduler */
@@ -190,7 +190,8 @@ static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
         uint64_t ran_ns, delayed_ns;
         if (!teffi_thread_usage(&some[i]->thread, &ran_ns, &delayed_ns))
             continue;
-        if (ran_ns >= some[i]->ran_ns && delayed_ns >= some[i]->delayed_ns) { /* same thread */
+        /* Both numbers only rise, but begin at 0 if the worker has got a new thread. */
+        if (ran_ns >= some[i]->ran_ns && delayed_ns >= some[i]->delayed_ns) {
             sample->ran_ns += ran_ns - some[i]->ran_ns;
             sample->delayed_ns += delayed_ns - some[i]->delayed_ns;
         }
@@ -199,7 +200,7 @@ static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
     }
 }
 
-/* Take a sample for the limit of running workers, if that is due. */
+/* If a sample is due, take it, and compute the limit of running workers from it. */
 static void sample_contention(teffi_sched *sched, uint64_t now)
 {
     teffi_contention *c = &sched->monitor.contention;

@@ -85,7 +85,7 @@ static teffi_worker_state leave_parked(teffi_worker *w, bool searching)
 }
 
 /* Claim the poller, to wait in it. out: NULL: there is no poller, another thread polls, or enough
- * workers are running, which look for events. */
+ * workers are running, and they look for events. */
 static teffi_poller *claim_poller(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;

@@ -58,16 +58,16 @@ struct teffi_processor {
     bool yield_requested; /* in that run */
 };
 
-/* teffi_counter_add - add n to a counter. It has one writer at a time, so a load and a store replace
- * an atomic addition. */
+/* teffi_counter_add - add n to a counter. A counter has one writer at a time, so a load and a store
+ * replace an atomic addition. */
 static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
 {
     uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
     atomic_store_explicit(counter, now + n, memory_order_relaxed);
 }
 
-/* teffi_processor_items - how many items its workers have handled, plus 1, without turns in place.
- * A hint: relaxed. */
+/* teffi_processor_items - how many items its workers have handled, without turns in place, plus 1:
+ * `runs`, which begins at 1, counts one item of each run, `items` the others. A hint: relaxed. */
 static inline uint64_t teffi_processor_items(const teffi_processor *p)
 {
     return atomic_load_explicit(&p->runs, memory_order_relaxed) +

@@ -75,7 +75,7 @@ static inline uint32_t teffi_processor_use_begin_after_retake(teffi_worker *w)
 /* teffi_monitor_main - what the monitor's thread runs. in: sched, a teffi_sched. */
 void teffi_monitor_main(void *sched);
 
-/* teffi_retake_processor - give p to another worker if its worker is still in that run, unless
- * max(active processors, 2) turns run without a processor, not counting those that block.
+/* teffi_retake_processor - give p to another worker if p's worker is still in run number `run`,
+ * unless max(active processors, 2) turns run without a processor, not counting those that block.
  * out:  false: p was not retaken: try again at the next tick. */
 bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run);

@@ -23,7 +23,9 @@ typedef struct teffi_timed_run {
     teffi_meter meter;
     teffi_worker *worker;
     struct teffi_timed_run *outer; /* the run in whose turn this one is nested; NULL: none */
-    uint64_t from_ns, nested_ns, all_ns;
+    uint64_t from_ns;              /* when charge_run was last called, or the run began */
+    uint64_t nested_ns;            /* of runs nested in this one since from_ns */
+    uint64_t all_ns;               /* charged by charge_run so far */
 } teffi_timed_run;
 
 /* Charge the group for the time since from_ns, and begin to measure anew. The time of nested runs

@@ -220,7 +220,7 @@ PLANTS = {
                        "        teffi_runqueue_push(&w->sched->system_queue, group);\n",
                        "    (void)again;\n"),
     # What came before a group completed is dropped.
-    "dropped-rest": ("group/group.c", "    *at = rest;", "    (void)rest;"),
+    "dropped-rest": ("group/group.c", "    *at = pushed;", "    (void)pushed;"),
 }
 
 

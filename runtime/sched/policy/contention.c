@@ -92,6 +92,7 @@ void teffi_contention_update(teffi_contention *c, const teffi_contention_sample 
         if (++c->window > WINDOWS)
             end_trial(c, sample->now_ns);
     } else if (c->due_ns && sample->now_ns >= c->trial_ns) {
+        /* due_ns is 0 at the first sample, which does not cover WATCH_NS */
         begin_trial(c, is_contended(WATCH_NS, sample->ran_ns, sample->delayed_ns));
     }
     if (c->window)

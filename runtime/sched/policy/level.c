@@ -86,7 +86,7 @@ static void levels_push(teffi_order *order, teffi_group *group)
 unsigned teffi_levels_pop_above_0(teffi_order *order, teffi_group **out, unsigned n)
 {
     teffi_levels *levels = (teffi_levels *)order;
-    (void)n;
+    (void)n; /* pops one group at most */
     unsigned level = teffi_random_next(&levels->rng) % (RATIO + 1) < RATIO ? 1 : 2;
     unsigned got = teffi_groups_pop(&levels->level[level], out, 1);
     if (!got)

@@ -23,7 +23,8 @@ bool teffi_local_batch_add(teffi_local_batch *batch, bool shared)
     return !batch->shared && !shared;
 }
 
-/* Read how often the OS has preempted this thread. out: true: more often than *preemptions said. */
+/* Set *preemptions to how often the OS has preempted this thread. out: true: the number has
+ * risen. */
 static bool update_preemptions(uint64_t *preemptions)
 {
     uint64_t before = *preemptions;
@@ -56,6 +57,7 @@ teffi_batch_verdict teffi_local_batch_check(teffi_local_batch *batch,
         batch->since_ns = now;
     } else {
         uint32_t turns = n - batch->sampled;
+        /* count down the picks for which batches are still shared */
         batch->shared -= batch->shared < turns ? batch->shared : turns;
         if (batch_is_slow(batch, turns, now - batch->sampled_ns, preemptions) ||
             now - batch->since_ns > DRY_NS) {

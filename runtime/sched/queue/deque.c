@@ -118,7 +118,8 @@ static bool claim_bottom(teffi_deque *deque, uint64_t top, uint32_t i)
     while ((int32_t)(i - top_index(top)) >= 0) {
         if (is_beyond_steal(top, i))
             return true;
-        /* release: the lowered bottom, for thieves that read the new tag; acquire: see push */
+        /* release: the lowered bottom, for thieves that read the new tag; acquire: pairs with
+         * steal's CAS */
         if (atomic_compare_exchange_strong_explicit(&deque->top, &top, top_retagged(top),
                                                     memory_order_seq_cst, memory_order_seq_cst))
             return true;
@@ -150,7 +151,7 @@ void *teffi_deque_pop(teffi_deque *deque)
 
 unsigned teffi_deque_steal(teffi_deque *deque, void **out, unsigned max)
 {
-    /* seq_cst, in this order: see pop */
+    /* seq_cst, in this order: pop lowers bottom, then loads top */
     uint64_t top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
     uint32_t bottom = atomic_load_explicit(&deque->bottom, memory_order_seq_cst);
     int32_t count = (int32_t)(bottom - top_index(top));
