@@ -169,8 +169,8 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
     (void)teffi_turn_yield(w, false); /* does yield, since teffi_turn_may_yield was true */
 }
 
-/* worker.after_yield of a turn that waits: called when its fiber is suspended. Subtract the turn's
- * own one from the count. If no part is left then, the turn goes on. */
+/* Called as worker.after_yield when the fiber of a waiting turn is suspended. Subtract the one that
+ * the turn itself has in the count. If no part is left then, the turn goes on. */
 static void count_turn_down(void *arg)
 {
     join *j = arg;

@@ -410,7 +410,8 @@ teffi_item *teffi_group_take_item(teffi_group *group)
     if (teffi_group_yielded(group)) /* drop it: the turn will not resume any more */
         (void)group_pop(group);
     if (!group->head) {
-        /* seq_cst: see replace_word. The state cannot change: the caller owns the group. */
+        /* seq_cst: after the handler has set a flag that it sleeps (replace_word). The state cannot
+         * change: the caller owns the group. */
         uintptr_t word = atomic_load_explicit(&group->word, memory_order_seq_cst);
         if (!word_items(word))
             return NULL;

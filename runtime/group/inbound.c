@@ -100,7 +100,7 @@ bool teffi_inbound_is_overdue(const teffi_inbound *batch, uint64_t now_ns)
 bool teffi_inbound_take_back(teffi_inbound *batch, uint64_t now_ns)
 {
     teffi_inbound_state queued = TEFFI_INBOUND_QUEUED;
-    /* acquire: as in handle_queued */
+    /* acquire: the stores of the thread that queued the batch */
     if (!atomic_compare_exchange_strong_explicit(&batch->state, &queued, TEFFI_INBOUND_TAKEN_BACK,
                                                  memory_order_acquire, memory_order_relaxed))
         return false;

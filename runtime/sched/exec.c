@@ -63,7 +63,7 @@ static void free_scheduler(teffi_sched *sched)
     free(sched);
 }
 
-/* Set stopping, and wake every thread, so that each sees it. */
+/* Set stopping, and wake every thread, so that each sees stopping. */
 static void wake_all_to_stop(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);

@@ -119,7 +119,7 @@ static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
         p->yield_requested = false;
         return false;
     }
-    p->seen_ticks += p->seen_ticks < sched->slice_ticks;
+    p->seen_ticks += p->seen_ticks < sched->slice_ticks; /* slice_ticks at most */
     bool allowed = teffi_processor_allow_stealing(p);
     /* relaxed: a hint; retake_lifo checks */
     bool lifo = atomic_load_explicit(&p->lifo, memory_order_relaxed);

@@ -98,9 +98,10 @@ static teffi_poller *claim_poller(teffi_worker *w)
     return poller;
 }
 
-/* Handle the events that the wait has found, and release the poller; called after leave_parked. A
- * worker that has lost its processor may be assigned another one at any time, under idle_lock, and
- * must not use it here: the groups that become READY go to the global queue. */
+/* Handle the events that the wait has found, and release the poller; called after leave_parked. If
+ * w has lost its processor, another one may be assigned to w at any time, under idle_lock, and must
+ * not be used here: the groups that become READY go to the global queue, and a parked worker is
+ * woken to poll. */
 static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_processor)
 {
     teffi_sched *sched = w->sched;
@@ -195,7 +196,7 @@ void teffi_poll_watch(teffi_sched *sched)
     teffi_poller *poller = get_poller(sched);
     if (!poller)
         return;
-    /* relaxed: hints; a tick later they are seen */
+    /* relaxed: hints; a change that is missed is seen at the next tick */
     uint32_t claims = atomic_load_explicit(&poller->claims, memory_order_relaxed);
     uint32_t waits = atomic_load_explicit(&sched->waits, memory_order_relaxed);
     bool is_free = !atomic_load_explicit(&poller->claimed, memory_order_relaxed);

@@ -102,7 +102,7 @@ static inline bool teffi_processor_is_active(const teffi_sched *sched, const tef
            atomic_load_explicit(&sched->n_active, memory_order_relaxed);
 }
 
-/* teffi_sched_is_stopping - a hint without idle_lock, under which stopping is set. */
+/* teffi_sched_is_stopping - does the scheduler stop? A hint, unless idle_lock is held. */
 static inline bool teffi_sched_is_stopping(const teffi_sched *sched)
 {
     return atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_STOP;

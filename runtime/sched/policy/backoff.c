@@ -14,7 +14,7 @@
 #define SLEEP_MIN_NS 100000u
 #define SLEEP_MAX_NS 3200000u
 
-/* out: items in 2^20 ns. */
+/* out: items per 2^20 ns. */
 static uint64_t rate_of(uint64_t items, uint64_t ns)
 {
     return (items << 20) / (ns | 1);

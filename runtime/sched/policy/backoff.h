@@ -19,7 +19,7 @@ typedef struct teffi_backoff {
     uint64_t since_ns;     /* time of the steal that the measurement began with; 0: none */
     uint64_t items_before; /* handled by thief and victim until then */
     struct teffi_processor *victim;
-    uint64_t alone_rate;  /* items in 2^20 ns that a victim handled alone */
+    uint64_t alone_rate;  /* items per 2^20 ns that a victim handled alone */
     uint64_t alone_at_ns; /* when alone_rate was measured; 0: never */
     uint64_t sleep_ns;    /* the last sleep; 0: stealing paid, or was not judged yet */
 } teffi_backoff;

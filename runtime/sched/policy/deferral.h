@@ -24,7 +24,7 @@ static inline bool teffi_deferral_exists(const teffi_deferral *d)
 }
 
 /* teffi_deferral_run - run all deferred work. out: false: there was none.
- * runs: the threads that the file header names. */
+ * runs: the owner, using its processor; the monitor; any thread when no worker runs any more. */
 static inline bool teffi_deferral_run(teffi_deferral *d)
 {
     bool exists = teffi_deferral_exists(d);

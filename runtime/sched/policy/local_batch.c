@@ -15,12 +15,12 @@ enum { SLOW_MAX = 2, SHARED_PICKS = 2 };
 #endif
 enum { FIRST_PICKS = 2, SAMPLE_EVERY = 4 };
 
-bool teffi_local_batch_add(teffi_local_batch *batch, bool shared)
+bool teffi_local_batch_add(teffi_local_batch *batch, bool deque_is_open)
 {
     if (!batch->exists)
         batch->picks = 0;
     batch->exists = true;
-    return !batch->shared && !shared;
+    return !batch->shared && !deque_is_open;
 }
 
 /* Set *preemptions to how often the OS has preempted this thread. out: true: the number has

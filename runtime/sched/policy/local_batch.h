@@ -23,9 +23,9 @@ typedef struct teffi_local_batch {
 
 /* teffi_local_batch_add - record that a group was pushed to the deque; the first one begins a
  * batch.
- * in:   shared: thieves may already take from the deque.
+ * in:   deque_is_open: it has other groups, and thieves may take from it.
  * out:  true: keep it local (no_steal); false: wake another worker. */
-bool teffi_local_batch_add(teffi_local_batch *batch, bool shared);
+bool teffi_local_batch_add(teffi_local_batch *batch, bool deque_is_open);
 
 typedef enum teffi_batch_verdict {
     TEFFI_BATCH_NOT_SAMPLED,

@@ -38,7 +38,7 @@ static uint64_t due_tick(uint64_t due_ns)
 }
 
 /* A past tick becomes now. A tick more than 63 buckets of the top level ahead becomes the tick 63
- * buckets ahead; its timer is inserted again when that bucket begins. */
+ * buckets ahead; its timer is reinserted when that bucket begins. */
 static uint64_t clamp_tick(uint64_t now, uint64_t tick)
 {
     uint64_t farthest = (uint64_t)MASK << (BITS * (TEFFI_WHEEL_LEVELS - 1));
