@@ -135,12 +135,12 @@ static void continue_reading(teffi_conn *conn, receive_step step)
         if (r->batch.count || r->batch_acks) {
             r->batch_is_last = step == RECEIVE_BROKEN;
             if (post_batch(conn))
-                return;
+                return; /* report_batch() goes on */
             step = RECEIVE_BROKEN;
         }
         if (step == RECEIVE_WAITS) {
             if (teffi_reserve_wait(conn))
-                return;
+                return; /* teffi_driver_resume_waiting() goes on */
         } else if (step == RECEIVE_BROKEN || !teffi_receiver_read_now(conn)) {
             break;
         }
@@ -152,7 +152,7 @@ static void continue_reading(teffi_conn *conn, receive_step step)
 void teffi_driver_read(teffi_conn *conn)
 {
     receive_step step = digest_frames(conn);
-    link_peer *peer = conn->peer; /* loaded first: continue_reading() gives up conn */
+    link_peer *peer = conn->peer; /* continue_reading() gives up the reference to conn */
     if (peer)
         teffi_peer_ref(peer);
     continue_reading(conn, step);
@@ -299,9 +299,10 @@ static void report_batch(teffi_conn *conn)
         teffi_driver_read(conn);
 }
 
-/* Reports the end of a connection: to its dial if it was never UP, otherwise as a down event. A
- * clean end is an event only if no other connection of the peer is UP. Then returns the unopened
- * messages to the owner as unsent, because no part of them was sent. */
+/* Reports the end of a connection: by the done function of its dial if it was never UP, otherwise
+ * by a down event. A clean end is an event only if no other connection of the peer is UP. Then
+ * returns the unopened messages to the owner as unsent. If one is a response, kills the connection
+ * that brought its request, so that the caller's call fails. */
 static void report_down(link_peer *peer, teffi_conn *conn)
 {
     teffi_link *link = peer->owner;

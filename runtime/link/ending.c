@@ -52,8 +52,9 @@ static bool has_unsent(teffi_conn *conn)
     return teffi_sender_has_unsent(conn) && carries;
 }
 
-/* Two silos have a connection in each direction, and the response to a request on one comes on the
- * other. So if one has ended, the other is killed: callers learn that their responses are lost. */
+/* Kills conn, because the other connection of its pair has ended, or a response to a request on
+ * conn could not be sent. Two silos have a connection in each direction, and the response to a
+ * request on one comes on the other. So callers learn that their responses are lost. */
 void teffi_ending_kill_other(teffi_conn *conn)
 {
     if (!conn || conn->state != CONN_UP)
@@ -147,7 +148,7 @@ void teffi_ending_report_dial(const teffi_conn *conn)
     const conn_handshake *h = &conn->handshake;
     const conn_ending *ending = &conn->ending;
     teff_err err = ending->why ? ending->why : TEFF_E_UNREACHABLE;
-    if (h->done)
+    if (h->done) /* not_needed: the peer has an outgoing connection, so the dial has succeeded */
         h->done(h->done_arg, h->not_needed ? TEFF_OK : err, &h->remote, ending->why_text);
 }
 
@@ -159,7 +160,7 @@ bool teffi_ending_begin(teffi_conn *conn)
         return false;
     }
     pthread_mutex_lock(&link->conns.lock);
-    bool hello_taken = conn->state == CONN_ACKING;
+    bool hello_taken = conn->state == CONN_ACKING; /* the owner got a hello event, no up event */
     end_locked(conn);
     pthread_mutex_unlock(&link->conns.lock);
     teffi_conn_kill(conn);

@@ -18,7 +18,7 @@ bool teffi_client_reader_thread_reads(void)
 /* in: here: read on this thread; false: only begin receives, whose callbacks the transport runs. */
 static void run_deferred_reads(client_readers *r, bool here)
 {
-    /* seq_cst: in _begin and _defer this load follows the access to `waiting`, see above */
+    /* seq_cst: in _begin and _defer, this load follows an access to `waiting` (file header) */
     if (!atomic_load_explicit(&r->reads, memory_order_seq_cst))
         return;
     bool was_here = thread_reads;
@@ -39,7 +39,7 @@ bool teffi_client_reader_defer(teffi_conn *conn)
     if (atomic_load_explicit(&r->waiting, memory_order_seq_cst) > 1)
         run_deferred_reads(r, false);
     else
-        teffi_conns_ask_soon(conn->conns);
+        teffi_conns_ask_soon(conn->conns); /* the ticker runs the read if no thread waits soon */
     return true;
 }
 

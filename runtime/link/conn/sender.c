@@ -38,14 +38,14 @@ static bool begin_flight(teffi_conn *conn)
 }
 
 /* conn->lock held. Does the connection linger, and is everything written? in: begin_flight() was
- * called just before: if it began no flight, nothing is pending. */
+ * just called, so if no write is in flight, nothing is pending. */
 static bool is_drained(const conn_sender *s)
 {
     return s->closing == SENDER_LINGERS && !s->writing;
 }
 
-/* conn->lock held. As begin_flight(), but leaves the frames to a deferred or coalesced write,
- * unless they are urgent, the last ones or at least LINK_FLUSH_BYTES. */
+/* conn->lock held. As begin_flight(). But if a deferred or coalesced write is scheduled, leaves the
+ * frames to it, unless they are urgent, the last ones or at least LINK_FLUSH_BYTES. */
 static bool begin_next_flight(teffi_conn *conn)
 {
     const conn_sender *s = &conn->sender;
@@ -99,8 +99,8 @@ static void count_written(teffi_conn *conn, size_t n)
     teffi_counters_add(&conn->conns->counters, LINK_BYTES_OUT, n);
 }
 
-/* Does this silo have its lease, if it needs one? Without the lease it writes nothing, because the
- * content may be wrong by now. */
+/* Does this silo have its lease, if it needs one? Without the lease it writes nothing, because its
+ * messages may be wrong by now. */
 static bool may_write_at(const teffi_conn *conn, uint64_t now_ns)
 {
     const _Atomic uint64_t *until_ns = conn->conns->until_ns;
