@@ -193,7 +193,7 @@ static const char cast_response[] = "\n"
                                     "    }\n"
                                     "    return err;\n";
 
-/* Sets the letters of the templates ask and await that depend on a response of m. With a response:
+/* Sets the letters of the templates ask and await that depend on the response of m. If it has one:
  * $u and $p declare a variable for it, $g stores the call's error, $l is the call's argument for
  * the response, $q casts the response and returns the error. Without: $g returns the error, $p is
  * an empty line, $u and $q are empty. in: v, with the other letters. */

@@ -6,9 +6,8 @@
 
 enum { PENDING_MAX = 1024 }; /* with so many handshakes pending, an accept kills the oldest one */
 
-/* conns.lock held. If PENDING_MAX handshakes are pending, kills the oldest connection among them
- * that was not given up before. The list begins with the newest connection.
- * out:  true: a connection was killed. */
+/* conns.lock held. If PENDING_MAX accepted connections are in their handshake, kills the oldest one
+ * that was not given up before. The list begins with the newest. out: true: one was killed. */
 static bool kill_oldest_pending(teffi_link *link)
 {
     teffi_conn *oldest = NULL;

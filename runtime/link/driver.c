@@ -10,9 +10,9 @@ void teffi_driver_end(teffi_conn *conn)
     if (teffi_ending_begin(conn)) {
         if (conn->peer)
             drain_events(conn->peer);
-        teffi_conn_unref(conn); /* the list's */
+        teffi_conn_unref(conn); /* the list's reference */
     }
-    teffi_conn_unref(conn);
+    teffi_conn_unref(conn); /* the caller's */
 }
 
 void teffi_driver_resume_waiting(teffi_link *link)
@@ -73,7 +73,7 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
     case TEFFI_FRAME_BYE:
         return take_bye(conn);
     case TEFFI_FRAME_BYE_ACK:
-        conn->receiver.batch_acks = true;
+        conn->receiver.batch_acks = true; /* handled after the messages of the batch */
         return true;
     default:
         return teffi_receiver_malformed(conn, "unknown frame kind");
@@ -136,7 +136,7 @@ static void continue_reading(teffi_conn *conn, receive_step step)
             r->batch_is_last = step == RECEIVE_BROKEN;
             if (post_batch(conn))
                 return; /* report_batch() goes on */
-            step = RECEIVE_BROKEN;
+            step = RECEIVE_BROKEN; /* a newer connection has replaced conn */
         }
         if (step == RECEIVE_WAITS) {
             if (teffi_reserve_wait(conn))
@@ -172,10 +172,10 @@ static void release_read(teffi_inbound *batch)
     teffi_conn_unref(teffi_container(batch, teffi_conn, receiver.inbound));
 }
 
-/* Lets the executor choose the thread that handles the received bytes; without an executor it is
- * this one. The executor may run turns on this thread, within the callback of the stream. Freeing
- * an nng stream waits for its callback, so the executor holds a reference until those turns have
- * ended: otherwise the ticker, which frees connections, would wait for them. */
+/* Lets the executor choose the thread that handles the received bytes; without an executor, this
+ * thread does. The executor may run turns on this thread, within the callback of the stream, and
+ * freeing an nng stream waits for its callback. So the executor holds a reference until those turns
+ * have ended: otherwise the ticker, which frees connections, would wait for them. */
 static void submit_read(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
@@ -362,7 +362,7 @@ static void report_all(link_peer *peer)
     pthread_cond_broadcast(&conns->changed);
     pthread_mutex_unlock(&conns->lock);
     if (gone)
-        teffi_peer_unref(peer); /* the table's */
+        teffi_peer_unref(peer); /* the table's reference */
     teffi_peer_unref(peer);
 }
 

@@ -112,8 +112,8 @@ void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
 
 /* conns.lock held. Decides whether the end is clean, detaches conn from its peer, and posts the
  * down event. If conn was UP and broke by itself, the other connection of its pair ends, too. If
- * the peer has not acknowledged our BYE yet, appends BYE to the remaining connection; not if our
- * BYE_ACK is there, because the peer closes that connection when it gets BYE_ACK. */
+ * our BYE is not acknowledged yet, appends BYE to the remaining connection, unless that one has our
+ * BYE_ACK: the peer closes a connection when it gets BYE_ACK. */
 static void end_for_peer(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;
@@ -132,7 +132,7 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
 /* conns.lock held. Takes conn off the list and the counters, and ends it for its peer. */
 static void end_locked(teffi_conn *conn)
 {
-    if (conn->ending.cause != CONN_REPLACED)
+    if (conn->ending.cause != CONN_REPLACED) /* otherwise was_up was set at the replacement */
         conn->ending.was_up = conn->state == CONN_UP;
     if (!conn->dialled)
         (*teffi_conn_counter(conn))--;

@@ -187,6 +187,7 @@ static void close_listening(teffi_transport *transport)
         close_door(&t->doors[i]);
 }
 
+/* Closes the listeners, and waits for a running callback: report_accepted() holds the lock. */
 static void stop_listening(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;

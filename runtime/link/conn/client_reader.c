@@ -35,7 +35,8 @@ bool teffi_client_reader_defer(teffi_conn *conn)
         return false;
     (void)teffi_deferred_push(&r->reads, &conn->receiver.next_read);
     atomic_fetch_add_explicit(&r->reads_deferred, 1, memory_order_relaxed);
-    /* seq_cst: after the push; pairs with teffi_client_reader_begin() */
+    /* seq_cst: after the push; pairs with teffi_client_reader_begin(). Over 1: another thread waits
+     * as well, so the transport's threads read */
     if (atomic_load_explicit(&r->waiting, memory_order_seq_cst) > 1)
         run_deferred_reads(r, false);
     else
@@ -50,7 +51,7 @@ bool teffi_client_reader_expire(teffi_conns *conns, bool all)
     uint32_t deferred = atomic_load_explicit(&r->reads_deferred, memory_order_relaxed);
     bool none_new = deferred == r->reads_deferred_before;
     r->reads_deferred_before = deferred;
-    if (none_new || all)
+    if (none_new || all) /* those that are left have waited since the call before, or longer */
         run_deferred_reads(r, false);
     return !none_new;
 }

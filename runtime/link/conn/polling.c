@@ -195,7 +195,7 @@ bool teffi_polling_check(teffi_conns *conns)
      * wake_waiter() orders these two. */
     if (atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         return false;
-    if (!changed)
+    if (!changed) /* no thread polls, nor has begun to since the last call */
         atomic_store_explicit(&p->by_ticker, true, memory_order_relaxed);
     return changed;
 }

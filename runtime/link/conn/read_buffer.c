@@ -60,7 +60,7 @@ static bool fit_small_frames(read_buffer *in, size_t got, bool full)
 }
 
 /* Changes the capacity to what a large frame needs. Shrinks the buffer only if it has over twice
- * that. Grows it to that only if the last large frame was as long, or half of this one has arrived:
+ * that. Grows it to that only if the last large frame was as long, or half of the frame is here:
  * a peer must not take memory by announcing a long frame. Until then doubles it when it is full.
  * in:   frame, the length of the frame. out: false: no memory. */
 static bool fit_large_frame(read_buffer *in, size_t frame)

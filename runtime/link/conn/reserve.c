@@ -68,6 +68,7 @@ bool teffi_reserve_wait(teffi_conn *conn)
     size_t frame = conn->receiver.buffer.frame;
     conn->liveness.partial_since_ns = 0; /* the wait does not count against the peer */
     pthread_mutex_lock(&r->lock);
+    /* connections wait in order of arrival; a killed one does not wait */
     bool waits = (r->waiting.head && !is_closed(conn)) || !reserve_locked(conn);
     if (waits)
         teffi_queue_push(&r->waiting, &conn->receiver.waiting);
