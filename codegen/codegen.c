@@ -128,8 +128,7 @@ static bool check_version_line(teffi_model *model, const teffi_file *file, const
 }
 
 /* Checks the grain type or method that a line of the lock file names. in: list, the methods of all
- * grains in file, sorted by full name; line, cut here after a method's name; where, "FILE:number".
- */
+ * grains in file, sorted by full name; line, may be cut after the name; where, "FILE:number". */
 static void check_lock_line(teffi_model *model, const teffi_file *file, const method_list *list,
                             char *line, const char *where)
 {

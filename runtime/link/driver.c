@@ -136,7 +136,8 @@ static void continue_reading(teffi_conn *conn, receive_step step)
             r->batch_is_last = step == RECEIVE_BROKEN;
             if (post_batch(conn))
                 return; /* report_batch() goes on */
-            step = RECEIVE_BROKEN; /* a newer connection has replaced conn */
+            /* a newer connection has replaced conn */
+            step = RECEIVE_BROKEN;
         }
         if (step == RECEIVE_WAITS) {
             if (teffi_reserve_wait(conn))

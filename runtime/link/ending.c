@@ -132,7 +132,7 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
 /* conns.lock held. Takes conn off the list and the counters, and ends it for its peer. */
 static void end_locked(teffi_conn *conn)
 {
-    if (conn->ending.cause != CONN_REPLACED) /* otherwise was_up was set at the replacement */
+    if (conn->ending.cause != CONN_REPLACED) /* otherwise was_up stays as it was then */
         conn->ending.was_up = conn->state == CONN_UP;
     if (!conn->dialled)
         (*teffi_conn_counter(conn))--;
@@ -148,7 +148,7 @@ void teffi_ending_report_dial(const teffi_conn *conn)
     const conn_handshake *h = &conn->handshake;
     const conn_ending *ending = &conn->ending;
     teff_err err = ending->why ? ending->why : TEFF_E_UNREACHABLE;
-    if (h->done) /* not_needed: the peer has an outgoing connection, so the dial has succeeded */
+    if (h->done) /* not_needed: another connection to the peer is UP, so the dial has succeeded */
         h->done(h->done_arg, h->not_needed ? TEFF_OK : err, &h->remote, ending->why_text);
 }
 

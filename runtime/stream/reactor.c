@@ -48,8 +48,8 @@ static bool set_side_bit(reactor_side *side, uint32_t bit)
     uint32_t word = atomic_load_explicit(&side->word, memory_order_relaxed), want;
     do
         want = ((word | bit) & both) == both ? word | bit | SIDE_QUEUED : word | bit;
-    /* acq_rel: the thread that begins an operation stores its fields before; the thread that pushes
-     * the side, and so attempt(), loads them later */
+    /* acq_rel: carries the operation's fields from the thread that begins it to attempt(), also if
+     * another thread pushes the side */
     while (!atomic_compare_exchange_weak_explicit(&side->word, &word, want, memory_order_acq_rel,
                                                   memory_order_relaxed));
     return want & ~word & SIDE_QUEUED;
