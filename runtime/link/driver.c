@@ -136,7 +136,7 @@ static void continue_reading(teffi_conn *conn, receive_step step)
             r->batch_is_last = step == RECEIVE_BROKEN;
             if (post_batch(conn))
                 return; /* report_batch() goes on */
-            /* a newer connection has replaced conn */
+            /* conn was replaced, and the batch freed */
             step = RECEIVE_BROKEN;
         }
         if (step == RECEIVE_WAITS) {

@@ -132,7 +132,7 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
 /* conns.lock held. Takes conn off the list and the counters, and ends it for its peer. */
 static void end_locked(teffi_conn *conn)
 {
-    if (conn->ending.cause != CONN_REPLACED) /* otherwise was_up stays as it was then */
+    if (conn->ending.cause != CONN_REPLACED) /* a replaced conn keeps its was_up */
         conn->ending.was_up = conn->state == CONN_UP;
     if (!conn->dialled)
         (*teffi_conn_counter(conn))--;
