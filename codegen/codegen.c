@@ -128,7 +128,7 @@ static bool check_version_line(teffi_model *model, const teffi_file *file, const
 }
 
 /* Checks the grain type or method that a line of the lock file names. in: list, the methods of all
- * grains in file, sorted by full name; line, cut after the name; where, "FILE:number". */
+ * grains in file, sorted by full name; line, may be cut after the name; where, "FILE:number". */
 static void check_lock_line(teffi_model *model, const teffi_file *file, const method_list *list,
                             char *line, const char *where)
 {
@@ -177,7 +177,7 @@ static void check_lock(teffi_model *model, const teffi_codegen_env *env, const c
     }
 }
 
-/* Writes the lock file. in: model, not used: outputs[].emit has this parameter. */
+/* Writes the lock file. in: model, not used, but outputs[].emit has this parameter. */
 static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     (void)model;
@@ -304,6 +304,7 @@ static void emit_file(Protoc__Response *response, const teffi_model *model, teff
         for (size_t k = 0; s->by_id[k]; k++)
             s->by_id[k]->at = k;
     }
+    /* the lock file is the last output, made only with emit_lock */
     for (size_t i = 0; i < OUTPUTS - (p->emit_lock ? 0u : 1u); i++) {
         Protoc__Response__File *f = teffi_pool_alloc(model->pool, sizeof *f);
         teffi_text content = {.pool = model->pool};
@@ -372,8 +373,8 @@ static void load_and_check(teffi_model *model, const teffi_codegen_env *env,
         check_lock(model, env, p->lock, request);
 }
 
-/* Ends the text of problems with the number of those after the first TEFFI_PROBLEMS_MAX, if any.
- * in: a model with problems. out: the text. */
+/* Only the first TEFFI_PROBLEMS_MAX problems have a text: appends the number of the others, if any.
+ * in: a model with problems. out: the whole text. */
 static char *finish_problems(teffi_model *model)
 {
     if (model->n_problems > TEFFI_PROBLEMS_MAX) {

@@ -6,9 +6,9 @@
 
 #include "model/names.h"
 
-/* Is f an optional proto2 field, neither a message nor in a oneof? It has a has_ flag or is a
- * string. If it is absent in the source, the copy's member must have the default. */
-static bool reads_default_if_absent(const teffi_message *m, const Protoc__Field *f)
+/* Is f an optional proto2 field, neither a message nor in a oneof? Such a field has a has_ flag or
+ * is a string. If it is absent in the source, the copy's member gets the default. */
+static bool gets_default_if_absent(const teffi_message *m, const Protoc__Field *f)
 {
     return teffi_has_flag(m, f) ||
            (m->file->proto2 && !f->has_oneof_index && f->type == PROTOC__FIELD__TYPE__STRING &&
@@ -20,7 +20,7 @@ static bool reads_default_if_absent(const teffi_message *m, const Protoc__Field 
 static bool text_is_inline(const teffi_message *m, const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING && !teffi_is_repeated(f) && !f->has_oneof_index &&
-           !reads_default_if_absent(m, f);
+           !gets_default_if_absent(m, f);
 }
 
 static const char copy_inline_text[] =
@@ -88,7 +88,7 @@ static bool field_has_pointer(const Protoc__Field *f)
 }
 
 /* Writes the statement that copies one field that is not repeated; nothing for a number or an enum.
- * If a oneof's message is NULL, the copy has no member set, as on the wire. */
+ * If the message set in a oneof is NULL, clear_case unsets the copy's oneof, as on the wire. */
 static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;
@@ -99,7 +99,7 @@ static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_v
 }
 
 /* Writes the statement that copies an optional proto2 field, or its default if it is absent.
- * in: f, for which reads_default_if_absent() is true. out: v, with another $n. */
+ * in: f, for which gets_default_if_absent() is true. out: v, with another $n. */
 static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values *v)
 {
     v->values['n'] = "        ";
@@ -150,7 +150,7 @@ static void emit_fields(teffi_text *out, const teffi_model *model, const teffi_m
             teffi_text_expand(
                 out, teffi_choose_by_type(f, copy_list, copy_list, copy_messages, copy_numbers),
                 &v);
-        } else if (reads_default_if_absent(m, f)) {
+        } else if (gets_default_if_absent(m, f)) {
             emit_optional(out, f, &v);
         } else if (text_is_inline(m, f)) {
             teffi_text_expand(out, copy_inline_text, &v);
@@ -165,7 +165,7 @@ static void emit_fields(teffi_text *out, const teffi_model *model, const teffi_m
 static bool has_defaults(const teffi_message *m)
 {
     for (size_t i = 0; i < m->desc->n_field; i++)
-        if (reads_default_if_absent(m, m->desc->field[i]))
+        if (gets_default_if_absent(m, m->desc->field[i]))
             return true;
     return false;
 }
@@ -244,7 +244,8 @@ static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_mes
     teffi_text_expand(out, end_copy, &v);
 }
 
-/* Does a copy of one of the file's messages use memset()? See clear_case. */
+/* Does a copy of one of the file's messages use memset()? clear_case does: for a message in a
+ * oneof. */
 static bool needs_memset(const teffi_file *file)
 {
     for (const teffi_message *m = file->messages; m; m = m->next)

@@ -96,8 +96,8 @@ static const char *print_id(teffi_pool *pool, uint32_t id)
     return teffi_pool_printf(pool, "0x%08" PRIx32 "U", id);
 }
 
-/* out: the C expression for a message's operations; NULL becomes "NULL". */
-static const char *name_ops(teffi_pool *pool, const teffi_message *m)
+/* out: the C expression for a message's operations; "NULL" if m is NULL. */
+static const char *print_ops(teffi_pool *pool, const teffi_message *m)
 {
     return m ? teffi_pool_printf(pool, "&%s_ops", m->c) : "NULL";
 }
@@ -126,8 +126,8 @@ static void define_method_table(teffi_text *out, const teffi_service *s, teffi_v
         v->values['h'] = print_id(out->pool, m->id);
         v->values['g'] = print_flags(out->pool, m->options);
         v->values['l'] = teffi_pool_printf(out->pool, "%" PRIu32, m->timeout_ms);
-        v->values['p'] = name_ops(out->pool, m->in);
-        v->values['q'] = name_ops(out->pool, m->out);
+        v->values['p'] = print_ops(out->pool, m->in);
+        v->values['q'] = print_ops(out->pool, m->out);
         teffi_text_expand(out, table_row, v);
     }
     teffi_text_printf(out, "};\n");
@@ -148,7 +148,7 @@ static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v
                                        s->idle_ms, s->grain->queue_max, s->grain->max_message_bytes,
                                        s->grain->answers_max);
     v->values['i'] = teffi_pool_printf(out->pool, "%" PRIu32, s->grain->version);
-    v->values['q'] = name_ops(out->pool, s->state);
+    v->values['q'] = print_ops(out->pool, s->state);
     v->values['b'] = s->n_methods > 0
                          ? teffi_pool_printf(out->pool, "teffi_%s_table, %zu", s->c, s->n_methods)
                          : "NULL, 0";
@@ -193,10 +193,10 @@ static const char cast_response[] = "\n"
                                     "    }\n"
                                     "    return err;\n";
 
-/* Sets the code around the runtime's call in ask and await. Before it: $u and $p declare the
- * response. The call: $g is its start, $l its argument for the response. After it: $q casts the
- * response and returns. Without a response $u and $q are empty, $p is an empty line, $g returns.
- * in: v, with the letters of m. */
+/* Sets the letters of the templates ask and await that depend on the response of m. If it has one:
+ * $u and $p declare a variable for it, $g stores the call's error, $l is the call's argument for
+ * the response, $q casts the response and returns the error. Without: $g returns the error, $p is
+ * an empty line, $u and $q are empty. in: v, with the other letters. */
 static void set_response_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
 {
     teffi_text cast = {.pool = pool};

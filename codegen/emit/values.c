@@ -26,7 +26,7 @@ static const char *const elements[] = {
     [PROTOC__FIELD__TYPE__BOOL] = "protobuf_c_boolean",
 };
 
-/* out: before, the C type of m, after; "" if m is NULL. */
+/* out: the C type of m between the texts `before` and `after`; "" if m is NULL. */
 static const char *print_type(teffi_pool *pool, const teffi_message *m, const char *before,
                               const char *after)
 {
@@ -37,17 +37,18 @@ teffi_values teffi_service_values(teffi_pool *pool, const teffi_service *s)
 {
     teffi_values v = {{NULL}};
     int32_t key = s->grain->key;
-    bool two = key == KEY_INT64_STRING || key == KEY_UUID_STRING;
+    bool compound = key == KEY_INT64_STRING || key == KEY_UUID_STRING;
     const char *type = keys[key].type;
     v.values['S'] = s->c;
     v.values['N'] = s->full;
-    v.values['K'] = teffi_pool_printf(pool, "%skey%s", type, two ? ", const char *key_text" : "");
-    v.values['M'] =
-        teffi_pool_printf(pool, "    %skey;\n%s", type, two ? "    const char *key_text;\n" : "");
+    v.values['K'] =
+        teffi_pool_printf(pool, "%skey%s", type, compound ? ", const char *key_text" : "");
+    v.values['M'] = teffi_pool_printf(pool, "    %skey;\n%s", type,
+                                      compound ? "    const char *key_text;\n" : "");
     v.values['V'] = teffi_pool_printf(pool, "{TEFF_KEY_%s, %s, %s, %s}", keys[key].kind,
                                       keys[key].text, keys[key].number, keys[key].uuid);
     v.values['A'] = teffi_pool_printf(pool, "grain->key.%s%s", keys[key].member,
-                                      two ? ", grain->key.text" : "");
+                                      compound ? ", grain->key.text" : "");
     v.values['Q'] = keys[key].kind;
     v.values['T'] = print_type(pool, s->state, "    ", " *state;\n");
     v.values['t'] = print_type(pool, s->state, ", (", " *)grain->state");

@@ -18,8 +18,9 @@ typedef struct symbol {
     const teffi_path *path;
 } symbol;
 
-/* Registers a key for an owner. A second owner is a problem, "A and B (file:line) wrong", if one of
- * the two is in a file to generate. out: false: the key had an owner already. */
+/* Registers a key for an owner. If the key has an owner already, and one of the two is in a file to
+ * generate, notes a problem: "A and B (file:line)" and then `wrong`.
+ * out:  false: the key had an owner already. */
 static bool claim_key(teffi_model *model, const char *key, symbol owner, const char *wrong)
 {
     symbol *kept = teffi_pool_alloc(model->pool, sizeof *kept);
@@ -54,7 +55,7 @@ static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol 
 
 /* Notes a problem if C reserves the name in every scope. Names of files that are not generated are
  * not checked. out: true: a problem was noted. */
-static bool refuse_reserved_name(teffi_model *model, const char *name, symbol owner)
+static bool refuse_if_reserved(teffi_model *model, const char *name, symbol owner)
 {
     if (!owner.file->generate || !teffi_is_keyword(name))
         return false;
@@ -67,7 +68,7 @@ static bool refuse_reserved_name(teffi_model *model, const char *name, symbol ow
 /* Claims a name at file scope in C, or notes a problem if it is reserved there. */
 static void claim_global(teffi_model *model, const char *name, symbol owner)
 {
-    if (refuse_reserved_name(model, name, owner))
+    if (refuse_if_reserved(model, name, owner))
         return;
     /* teff's own .proto file may use names that are reserved for teff. */
     bool is_own = strcmp(owner.file->name, TEFFI_PROCESS_FILE) == 0;
@@ -96,7 +97,7 @@ static void check_enum(teffi_model *model, const teffi_file *file, const char *s
                        const Protoc__Enum *e, const teffi_path *path)
 {
     teffi_pool *pool = model->pool;
-    symbol owner = {NULL, file, path};
+    symbol owner = {.file = file, .path = path};
     if (!teffi_check_name(model, file, path, e->name))
         return;
     owner.owner = teffi_pool_printf(pool, "%s%s%s", scope, *scope ? "." : "", e->name);
@@ -116,13 +117,12 @@ static void check_enums(teffi_model *model, const teffi_file *file, const char *
         check_enum(model, file, scope, list[i], teffi_path_new(model->pool, up, field, (int32_t)i));
 }
 
-/* Notes a problem if the field cannot be generated. Groups would crash protobuf-c's generator.
- * out: true: it can be generated. */
+/* Notes a problem if the field cannot be generated. out: true: it can be generated. */
 static bool check_type(teffi_model *model, const teffi_file *file, const Protoc__Field *f,
                        const teffi_path *path)
 {
     bool typed = f->type == PROTOC__FIELD__TYPE__MESSAGE || f->type == PROTOC__FIELD__TYPE__ENUM;
-    if (f->type == PROTOC__FIELD__TYPE__GROUP) {
+    if (f->type == PROTOC__FIELD__TYPE__GROUP) { /* protobuf-c's generator would crash */
         teffi_add_problem(model, file, path, "groups are not supported, expected a message field");
     } else if (teffi_is_void(f->type_name)) {
         teffi_add_problem(model, file, path,
@@ -181,7 +181,7 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
                         const teffi_path *path)
 {
     teffi_pool *pool = model->pool;
-    symbol owner = {f->name, m->file, path};
+    symbol owner = {.file = m->file, .path = path};
     if (!check_type(model, m->file, f, path))
         return;
     if (f->has_oneof_index &&
@@ -194,7 +194,7 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
     }
     const char *name = teffi_pbc_field(pool, f->name);
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, f->name);
-    if (check_compiles(model, m, f, name, path) && !refuse_reserved_name(model, name, owner) &&
+    if (check_compiles(model, m, f, name, path) && !refuse_if_reserved(model, name, owner) &&
         claim_name(model, m->full, name, owner)) {
         const char *prefix = find_second_prefix(m, f);
         if (prefix)
@@ -204,8 +204,8 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
     }
 }
 
-/* Claims the constants of the enum that says which member of a oneof is set. in: index, of the
- * oneof in m; oneof, the owner of the constant for "not set", with the oneof's full name. */
+/* Claims the constants of the enum that says which member of a oneof is set: one for each member,
+ * and one for "not set". in: index, of the oneof in m; oneof, with its full name. */
 static void check_cases(teffi_model *model, const teffi_message *m, int32_t index, symbol oneof)
 {
     teffi_pool *pool = model->pool;
@@ -228,7 +228,7 @@ static void check_oneof(teffi_model *model, const teffi_message *m, int32_t inde
 {
     teffi_pool *pool = model->pool;
     const char *name = m->desc->oneof_decl[index]->name;
-    symbol owner = {NULL, m->file, path};
+    symbol owner = {.file = m->file, .path = path};
     if (!teffi_check_name(model, m->file, path, name))
         return;
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, name);
@@ -290,7 +290,7 @@ static void check_method(teffi_model *model, const teffi_service *s, const teffi
     }
     claim_globals(model, teffi_pool_printf(pool, "%s_%s", s->c, m->slot), ends, owner);
     if (!s->file->generate)
-        return; /* the options, which may set the id, were not read */
+        return; /* the id is not known: it may be an option, and these options were not read */
     claim_id(model, s->full, m->id, owner, "id for one");
 }
 

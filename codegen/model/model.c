@@ -109,7 +109,7 @@ static bool package_is_valid(const char *package)
 }
 
 /* Unpacks the messages nested directly in a message. in: levels, the levels of nesting still
- * allowed. out: a list with NULL for each invalid message, or with NULL only if levels is 0. */
+ * allowed. out: a list with NULL for each invalid message; for all messages if levels is 0. */
 static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *desc,
                                        unsigned levels)
 {

@@ -34,8 +34,8 @@ typedef struct teffi_file {
     struct teffi_file **imports;    /* without options files */
     size_t n_imports;
     /* sees[i]: are definitions of model->files[i] visible in this file? i is at most this file's
-     * own index. exports[i]: do importers of this file see them, too? They see those of this file
-     * and of its public imports, which export likewise. */
+     * own index. exports[i]: do importers of this file see them, too? True for this file itself,
+     * and for what its public imports export. */
     bool *sees;
     bool *exports;
     teffi_path path; /* the root */

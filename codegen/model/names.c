@@ -185,8 +185,8 @@ char *teffi_pbc_upper(teffi_pool *pool, const char *full)
 char *teffi_slot_name(teffi_pool *pool, const char *name)
 {
     char *snake = teffi_snake(pool, name);
-    bool needs = teffi_is_keyword(snake) || LIST_HAS(grain_names, snake);
-    return needs ? teffi_pool_printf(pool, "%s_", snake) : snake;
+    bool reserved = teffi_is_keyword(snake) || LIST_HAS(grain_names, snake);
+    return reserved ? teffi_pool_printf(pool, "%s_", snake) : snake;
 }
 
 char *teffi_pbc_field(teffi_pool *pool, const char *name)

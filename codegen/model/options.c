@@ -70,7 +70,7 @@ static void read_time(teffi_model *model, const teffi_file *file, const teffi_pa
     }
 }
 
-/* Notes a problem for each field of an option that only a newer teff/grain.proto has. */
+/* Notes a problem for each unknown field in an option: it is from a newer teff/grain.proto. */
 static void refuse_unknown_fields(teffi_model *model, const teffi_file *file,
                                   const teffi_path *owner, const char *option,
                                   const ProtobufCMessage *message)

@@ -40,6 +40,7 @@ void teffi_places_load(teffi_file *file)
 
 int teffi_places_find_line(const teffi_file *file, const teffi_path *path)
 {
+    /* each step cuts off the last number; what is left is the path of an enclosing element */
     for (char *at = print_path(file->places.pool, path); *at; *strrchr(at, '/') = '\0') {
         const location *l = teffi_map_get(&file->places, at);
         if (l && l->n_span > 0 && l->span[0] >= 0 && l->span[0] < INT32_MAX)

@@ -6,8 +6,8 @@
 
 enum { PENDING_MAX = 1024 }; /* with so many handshakes pending, an accept kills the oldest one */
 
-/* conns.lock held. If PENDING_MAX handshakes are pending, kills the oldest one that is not given up
- * yet: new connections go to the head of the list. out: true: one was killed. */
+/* conns.lock held. If PENDING_MAX accepted connections are in their handshake, kills the oldest one
+ * that was not given up before. The list begins with the newest. out: true: one was killed. */
 static bool kill_oldest_pending(teffi_link *link)
 {
     teffi_conn *oldest = NULL;
@@ -62,13 +62,14 @@ void teffi_accept_done(void *arg, const teffi_stream_result *result)
     if (!result->end)
         begin_conn(door, result->stream);
     pthread_mutex_lock(&link->conns.lock);
-    bool again = !link->freeing && result->end != TEFFI_STREAM_CLOSED;
-    door->accept_again = again && result->end; /* if it failed, teffi_accept_retry() tries again */
+    bool open = !link->freeing && result->end != TEFFI_STREAM_CLOSED;
+    door->accept_again = open && result->end; /* after a failure, the ticker accepts later */
     pthread_mutex_unlock(&link->conns.lock);
-    if (again && !result->end)
+    if (open && !result->end)
         accept_next(door);
 }
 
+/* Accepts at the door if the last accept there has failed. */
 static void retry_door(link_door *door)
 {
     teffi_link *link = door->link;

@@ -10,9 +10,9 @@ void teffi_driver_end(teffi_conn *conn)
     if (teffi_ending_begin(conn)) {
         if (conn->peer)
             drain_events(conn->peer);
-        teffi_conn_unref(conn); /* the list's */
+        teffi_conn_unref(conn); /* the list's reference */
     }
-    teffi_conn_unref(conn);
+    teffi_conn_unref(conn); /* the caller's */
 }
 
 void teffi_driver_resume_waiting(teffi_link *link)
@@ -73,7 +73,7 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
     case TEFFI_FRAME_BYE:
         return take_bye(conn);
     case TEFFI_FRAME_BYE_ACK:
-        conn->receiver.batch_acks = true;
+        conn->receiver.batch_acks = true; /* handled after the messages of the batch */
         return true;
     default:
         return teffi_receiver_malformed(conn, "unknown frame kind");
@@ -135,12 +135,13 @@ static void continue_reading(teffi_conn *conn, receive_step step)
         if (r->batch.count || r->batch_acks) {
             r->batch_is_last = step == RECEIVE_BROKEN;
             if (post_batch(conn))
-                return;
+                return; /* report_batch() goes on */
+            /* conn was replaced, and the batch freed */
             step = RECEIVE_BROKEN;
         }
         if (step == RECEIVE_WAITS) {
             if (teffi_reserve_wait(conn))
-                return;
+                return; /* teffi_driver_resume_waiting() goes on */
         } else if (step == RECEIVE_BROKEN || !teffi_receiver_read_now(conn)) {
             break;
         }
@@ -152,7 +153,7 @@ static void continue_reading(teffi_conn *conn, receive_step step)
 void teffi_driver_read(teffi_conn *conn)
 {
     receive_step step = digest_frames(conn);
-    link_peer *peer = conn->peer; /* loaded first: continue_reading() gives up conn */
+    link_peer *peer = conn->peer; /* continue_reading() gives up the reference to conn */
     if (peer)
         teffi_peer_ref(peer);
     continue_reading(conn, step);
@@ -172,10 +173,10 @@ static void release_read(teffi_inbound *batch)
     teffi_conn_unref(teffi_container(batch, teffi_conn, receiver.inbound));
 }
 
-/* Lets the executor choose the thread that handles the received bytes; without an executor it is
- * this one. The executor may run turns on this thread, within the callback of the stream. Freeing
- * an nng stream waits for its callback, so the executor holds a reference until those turns have
- * ended: otherwise the ticker, which frees connections, would wait for them. */
+/* Lets the executor choose the thread that handles the received bytes; without an executor, this
+ * thread does. The executor may run turns on this thread, within the callback of the stream, and
+ * freeing an nng stream waits for its callback. So the executor holds a reference until those turns
+ * have ended: otherwise the ticker, which frees connections, would wait for them. */
 static void submit_read(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
@@ -299,9 +300,10 @@ static void report_batch(teffi_conn *conn)
         teffi_driver_read(conn);
 }
 
-/* Reports the end of a connection: to its dial if it was never UP, otherwise as a down event. A
- * clean end is an event only if no other connection of the peer is UP. Then returns the unopened
- * messages to the owner as unsent, because no part of them was sent. */
+/* Reports the end of a connection: by the done function of its dial if it was never UP, otherwise
+ * by a down event. A clean end is an event only if no other connection of the peer is UP. Then
+ * returns the unopened messages to the owner as unsent. If one is a response, kills the connection
+ * that brought its request, so that the caller's call fails. */
 static void report_down(link_peer *peer, teffi_conn *conn)
 {
     teffi_link *link = peer->owner;
@@ -361,7 +363,7 @@ static void report_all(link_peer *peer)
     pthread_cond_broadcast(&conns->changed);
     pthread_mutex_unlock(&conns->lock);
     if (gone)
-        teffi_peer_unref(peer); /* the table's */
+        teffi_peer_unref(peer); /* the table's reference */
     teffi_peer_unref(peer);
 }
 

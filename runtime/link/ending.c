@@ -52,8 +52,9 @@ static bool has_unsent(teffi_conn *conn)
     return teffi_sender_has_unsent(conn) && carries;
 }
 
-/* Two silos have a connection in each direction, and the response to a request on one comes on the
- * other. So if one has ended, the other is killed: callers learn that their responses are lost. */
+/* Kills conn, because the other connection of its pair has ended, or a response to a request on
+ * conn could not be sent. Two silos have a connection in each direction, and the response to a
+ * request on one comes on the other. So callers learn that their responses are lost. */
 void teffi_ending_kill_other(teffi_conn *conn)
 {
     if (!conn || conn->state != CONN_UP)
@@ -111,8 +112,8 @@ void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
 
 /* conns.lock held. Decides whether the end is clean, detaches conn from its peer, and posts the
  * down event. If conn was UP and broke by itself, the other connection of its pair ends, too. If
- * the peer has not acknowledged our BYE yet, appends BYE to the remaining connection; not if our
- * BYE_ACK is there, because the peer closes that connection when it gets BYE_ACK. */
+ * our BYE is not acknowledged yet, appends BYE to the remaining connection, unless that one has our
+ * BYE_ACK: the peer closes a connection when it gets BYE_ACK. */
 static void end_for_peer(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;
@@ -131,7 +132,7 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
 /* conns.lock held. Takes conn off the list and the counters, and ends it for its peer. */
 static void end_locked(teffi_conn *conn)
 {
-    if (conn->ending.cause != CONN_REPLACED)
+    if (conn->ending.cause != CONN_REPLACED) /* a replaced conn keeps its was_up */
         conn->ending.was_up = conn->state == CONN_UP;
     if (!conn->dialled)
         (*teffi_conn_counter(conn))--;
@@ -147,7 +148,7 @@ void teffi_ending_report_dial(const teffi_conn *conn)
     const conn_handshake *h = &conn->handshake;
     const conn_ending *ending = &conn->ending;
     teff_err err = ending->why ? ending->why : TEFF_E_UNREACHABLE;
-    if (h->done)
+    if (h->done) /* not_needed: another connection to the peer is UP, so the dial has succeeded */
         h->done(h->done_arg, h->not_needed ? TEFF_OK : err, &h->remote, ending->why_text);
 }
 
@@ -159,7 +160,7 @@ bool teffi_ending_begin(teffi_conn *conn)
         return false;
     }
     pthread_mutex_lock(&link->conns.lock);
-    bool hello_taken = conn->state == CONN_ACKING;
+    bool hello_taken = conn->state == CONN_ACKING; /* the owner got a hello event, no up event */
     end_locked(conn);
     pthread_mutex_unlock(&link->conns.lock);
     teffi_conn_kill(conn);

@@ -61,8 +61,8 @@ void teffi_goodbye_handle_bye_ack(teffi_conn *conn)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* conns.lock held. Appends BYE to a connection of the peer, if there is one. If that one breaks
- * before BYE_ACK arrives, end_for_peer() appends BYE to the remaining one. */
+/* conns.lock held. Appends BYE to a connection of the peer, if it has one. If that connection
+ * breaks before BYE_ACK arrives, end_for_peer() appends BYE to the remaining one. */
 static void begin_goodbye(link_peer *peer)
 {
     if (peer->goodbye == GOODBYE_NOT_SAID)
@@ -84,7 +84,7 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
             begin_goodbye(peer);
         } else {
             if (peer->goodbye == GOODBYE_SAID)
-                peer->goodbye = GOODBYE_NOT_SAID; /* say no BYE again, ignore a late BYE_ACK */
+                peer->goodbye = GOODBYE_NOT_SAID; /* no further BYE; a late BYE_ACK is ignored */
             kill_pair(peer);
         }
         gone = teffi_peer_remove_unused(peer);

@@ -6,7 +6,7 @@
 
 enum { SILOS_MAX = 4096 }; /* accepted and UP */
 
-/* out: a copy of the link's hello: identify() may change the original at any time. */
+/* out: a copy of the link's hello: identify_link() may change the original at any time. */
 static teffi_hello copy_own_hello(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -92,16 +92,18 @@ static const link_counter refusals[] = {
     [TEFFI_MISMATCH_IDENTITY] = LINK_REFUSED_IDENTITY,
 };
 
-/* conns.lock held. May this peer, NULL: unknown, connect anew during the shutdown? Only if it is
- * still connected and has not sent BYE_ACK: its BYE_ACK then ends the new connection, too. */
+/* conns.lock held. May this peer connect anew during the shutdown? Only if it is still connected
+ * and has not sent BYE_ACK: its BYE_ACK then ends the new connection, too.
+ * in:   peer; NULL: it is not known. */
 static bool is_for_goodbye(const link_peer *peer)
 {
     return peer && (peer->in || peer->out) && peer->goodbye != GOODBYE_ACKNOWLEDGED;
 }
 
-/* conns.lock held. Does another connection of the node, earlier or present, or a shutdown forbid
- * this one? The limits of silos and clients do not apply if it replaces another. out: why it is
- * refused, counted by *which; NULL: it is not, and *which is LINK_CROWDED. */
+/* conns.lock held. Finds a reason to refuse a new connection of the node: a newer start of the
+ * node, a newer connection, a shutdown, or too many connections. The last is not checked if the new
+ * connection replaces one. out: the reason, and its counter *which. NULL: no reason; *which is
+ * LINK_CROWDED, for the case that memory is out later. */
 static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uint64_t sequence,
                                  link_counter *which)
 {
@@ -144,8 +146,8 @@ static bool ask_owner(teffi_conn *conn, const teffi_hello *peer, char *text)
     return link->events.hello(link->arg, peer, text) == TEFF_OK;
 }
 
-/* Acceptor: adds the proof to its hello, and keeps the proof that the dialler's ACK must have.
- * out: false: no memory. */
+/* Acceptor: adds a proof to `own`, its hello, and keeps the proof that the dialler's ACK must have.
+ * in: peer, the dialler's hello. out: false: no memory. */
 static bool prove_to_dialler(teffi_conn *conn, const teffi_secret *secret,
                              const teffi_greeting *peer, teffi_greeting *own)
 {
@@ -270,7 +272,7 @@ static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
 }
 
 /* out: where to redial a peer that was dialled by address. A silo uses the address that the peer
- * advertises. That one is for silos, so a client uses the address that it has dialled. */
+ * advertises. That address is for silos, so a client uses the one that it has dialled. */
 static const char *get_redial_address(const teffi_conn *conn)
 {
     bool client = conn->conns->role == TEFFI_ROLE_CLIENT;
@@ -295,7 +297,7 @@ static bool become_outgoing(teffi_conn *conn, link_peer *peer)
         teffi_conn_kill(old);
     }
     peer->out = conn;
-    pthread_mutex_lock(&conn->lock); /* a conn dialled for the peer accepts messages already */
+    pthread_mutex_lock(&conn->lock); /* other threads may send on a conn dialled for the peer */
     conn->sender.peer_left = peer->left;
     pthread_mutex_unlock(&conn->lock);
     return true;

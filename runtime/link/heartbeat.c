@@ -46,6 +46,8 @@ static conn_need find_need(const teffi_conn *conn, uint64_t now_ns, bool judge)
     return !l->writing_since_ns && is_older(l->wrote_ns, now_ns, beat_ns) ? NEED_BEAT : NEED_NONE;
 }
 
+/* Does what find_need() has found. NEED_TAKE_BACK: this thread handles the received bytes, unless
+ * a worker has begun to. */
 static void serve_need(teffi_conn *conn, conn_need need)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -77,8 +79,9 @@ static void serve_need(teffi_conn *conn, conn_need need)
 }
 
 /* conns.lock held. May connections be killed as late or silent? Not for SILENT_HEARTBEATS after a
- * late scan: this process was held up, so bytes of its peers may be unread. Of several late scans
- * in a row only the first starts this time; else nothing is killed where every scan is late. */
+ * late scan: this process was held up, so bytes of its peers may be unread. Only the first of
+ * several late scans in a row starts this time: if each did, a process whose scans are all late
+ * would never kill a connection. */
 static bool may_judge(teffi_link *link, uint64_t now_ns)
 {
     uint64_t beat_ns = link->heartbeat_ms * 1000000ull;
@@ -90,8 +93,8 @@ static bool may_judge(teffi_link *link, uint64_t now_ns)
     return now_ns >= link->judge_from_ns;
 }
 
-/* Serves each connection that needs something. Serving may end a connection, so conns.lock is not
- * held then; the need may have changed by then, so find_need() is called again. */
+/* Serves each connection that needs something. Serving may end a connection, so it runs without
+ * conns.lock. The need may have changed by then, so find_need() is called a second time. */
 static void serve_due_conns(teffi_link *link, uint64_t now_ns)
 {
     teffi_conn *due = NULL;
@@ -187,8 +190,8 @@ static void run_delayed(teffi_link *link)
 }
 
 /* Sleeps until a scan is requested, at most ns, and may return early; meanwhile runs delayed writes
- * and reads. The thread sleeps on a parker or in the poller, because nng's timers use up to a
- * millisecond of CPU time at each expiry. */
+ * and reads. The thread sleeps on a parker or in the poller instead of using nng's timers, which
+ * take up to a millisecond of CPU time at each expiry. */
 static void sleep_until_asked(teffi_link *link, uint64_t ns)
 {
     link_ticker *ticker = &link->conns.ticker;

@@ -84,7 +84,7 @@ static void free_link(teffi_net *net)
     pthread_mutex_unlock(&link->conns.lock);
     link->conns.transport->ops->stop_listeners(link->conns.transport);
     teffi_link_heartbeat_stop(link);
-    teffi_sender_write_coalesced(&link->conns); /* drain_events() writes what later events send */
+    teffi_sender_write_coalesced(&link->conns); /* later frames: drain_events() writes them */
     (void)teffi_client_reader_expire(&link->conns, true);
     kill_all(&link->conns);
     teffi_driver_resume_waiting(link);
@@ -133,7 +133,7 @@ static void init_doors(teffi_link *link)
         link->doors[i] = (link_door){.link = link, .door = (teffi_door)i};
 }
 
-/* TEFFI_TRANSPORT_DEFAULT stands for nng with TLS; without TLS, for the build option's choice. */
+/* TEFFI_TRANSPORT_DEFAULT means nng if TLS is used, otherwise the build option's choice. */
 static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, char *text)
 {
     teffi_transport **transport = &link->conns.transport;

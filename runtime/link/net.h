@@ -109,7 +109,7 @@ typedef struct teffi_net_ops {
      * order across this call. */
     void (*peer_left)(teffi_net *net, teffi_node_id node);
     /* Dial an address whose node is not known (a seed, a gateway). done runs once, on a thread that
-     * events run on; within dial, if the dial cannot start. peer and text are borrowed until done
+     * events run on; if the dial cannot start, within dial. peer and text are borrowed until done
      * returns. On success it runs after the up event, with the peer's hello; the peer is then known
      * as if by peer_add. On failure err is TEFF_E_UNREACHABLE or TEFF_E_REFUSED, with a text that
      * does not contain the address; peer is not NULL, but must not be used. */

@@ -27,8 +27,8 @@ static void set_route(teffi_link *link, uint64_t node, teffi_conn *conn)
 }
 
 /* conns.lock held. Finds or creates the connection that carries messages to a node.
- * out:  *conn, without a reference for the caller. *dial: it is new, and the caller calls
- *       teffi_dial_start().
+ * out:  *conn, without a reference for the caller. *dial: true if *conn is new; the caller then
+ *       calls teffi_dial_start().
  * errs: TEFF_E_CLOSED, TEFF_E_UNREACHABLE, TEFF_E_NOMEM. */
 static teff_err find_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn, bool *dial)
 {
@@ -98,6 +98,7 @@ teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
     teff_err err;
     if (!send_cached(link, to, msg, &err))
         err = send_uncached(link, to, msg);
+    /* a lost response: its call fails when the connection that brought the request breaks */
     if ((err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED) && msg->item.kind == TEFFI_MSG_RESPONSE)
         teffi_ending_break_inbound(link, to);
     return err;

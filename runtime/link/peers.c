@@ -115,7 +115,7 @@ bool teffi_peer_check_newest(teffi_link *link, teffi_node_id id, bool note)
     if (place->node.silo == id.silo && place->node.incarnation > id.incarnation)
         return false;
     if (note)
-        *place = (link_seen_silo){id, ++link->peers.seen_clock};
+        *place = (link_seen_silo){.node = id, .stamp = ++link->peers.seen_clock};
     return true;
 }
 

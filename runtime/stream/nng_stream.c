@@ -66,9 +66,9 @@ static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream
     return open;
 }
 
-/* Transfers what the socket can take or give at once. nng completes such an operation before
- * start() returns, so no thread is woken. Result 0 with count 0 means that it is pending:
- * then aborts it, but it may complete before that; so waits for its end and uses its result.
+/* Transfers what the socket can take or give at once: nng does that before start() returns, without
+ * waking a thread. If result and count are 0 then, the operation is pending: this function aborts
+ * it and waits for its end. It may complete before the abort, so its final result is used.
  * out: bytes transferred; 0: none, or an error. */
 static size_t transfer_at_once(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
 {
@@ -81,7 +81,7 @@ static size_t transfer_at_once(nng_bytes *b, nng_side *side, void (*start)(nng_s
     return nng_aio_result(aio) == 0 ? nng_aio_count(aio) : 0;
 }
 
-/* Sets the memory from which, or to which, the next operation of aio transfers. */
+/* Sets the memory that the next operation of aio writes from or receives into. */
 static void offer_pieces(nng_aio *aio, const struct iovec *pieces, unsigned n)
 {
     nng_iov iov[TEFFI_STREAM_PIECES];
@@ -202,7 +202,7 @@ teffi_stream *teffi_nng_stream_new(nng_stream *stream, bool plain)
         return NULL;
     b->stream.ops = &stream_ops;
     b->stream.tries = plain;
-    /* init both, also if the first fails: free_nng_stream() ends both */
+    /* both are initialized, even if the first fails: free_nng_stream() calls fini for both */
     bool in = init_nng_side(&b->in, on_nng_received, b);
     if (!init_nng_side(&b->out, on_nng_written, b) || !in) {
         free_nng_stream(&b->stream);

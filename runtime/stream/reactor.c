@@ -48,7 +48,8 @@ static bool set_side_bit(reactor_side *side, uint32_t bit)
     uint32_t word = atomic_load_explicit(&side->word, memory_order_relaxed), want;
     do
         want = ((word | bit) & both) == both ? word | bit | SIDE_QUEUED : word | bit;
-    /* acq_rel: the operation's fields pass from its begin, by the thread that pushes, to attempt */
+    /* acq_rel: carries the operation's fields from the thread that begins it to attempt(), also if
+     * another thread pushes the side */
     while (!atomic_compare_exchange_weak_explicit(&side->word, &word, want, memory_order_acq_rel,
                                                   memory_order_relaxed));
     return want & ~word & SIDE_QUEUED;
@@ -104,7 +105,7 @@ static void try_side(reactor_side *side)
     } while (!ended && keep_queued_if_ready(side));
     if (!ended)
         return;
-    /* Keeps READY for the next operation. release: pairs with the next set_side_bit() */
+    /* Clears WAITS and QUEUED, keeps READY. release: pairs with the next set_side_bit() */
     atomic_fetch_and_explicit(&side->word, (uint32_t)SIDE_READY, memory_order_release);
     side->ended(side);
 }
@@ -138,7 +139,7 @@ static void free_dead(teffi_reactor *r)
     reactor_source *dead = atomic_exchange_explicit(&r->dead, NULL, memory_order_acquire);
     for (reactor_source *next; dead; dead = next) {
         next = dead->next_dead;
-        /* close() alone does not remove it if a forked process has the descriptor, too */
+        /* close() does not remove it from the epoll set if a forked process has it, too */
         (void)epoll_ctl(r->epoll, EPOLL_CTL_DEL, dead->fd, NULL);
         close(dead->fd);
         dead->free(dead);

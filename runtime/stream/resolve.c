@@ -122,7 +122,7 @@ void teffi_lookup_end(socket_lookup *lookup)
     if (!lookup)
         return;
     pthread_mutex_lock(&lookup->lock);
-    lookup->side = NULL;
+    lookup->side = NULL; /* if the lookup is not over, run_lookup() frees it */
     bool over = lookup->over;
     pthread_mutex_unlock(&lookup->lock);
     if (over)

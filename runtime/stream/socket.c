@@ -54,6 +54,8 @@ static teffi_stream_result adopt_socket(socket_transport *t, int fd)
     return teffi_socket_failure(ENOMEM);
 }
 
+/* Accepts a connection, if one is queued. out: true: the accept has ended, with the result
+ * door->accepted. false: it waits for an edge. */
 static bool attempt_accept(reactor_side *side)
 {
     socket_door *door = teffi_container(side, socket_door, accepts);
@@ -68,7 +70,7 @@ static bool attempt_accept(reactor_side *side)
     } while (fd < 0 && !closed && should_accept_again(e));
     if (fd < 0 && !closed && e == EAGAIN)
         return false;
-    /* More connections may be queued; and each later accept of a closed listener must end. */
+    /* READY: more connections may be queued; on a closed listener, a later accept ends at once. */
     teffi_side_set_ready(side);
     if (fd >= 0)
         door->accepted = adopt_socket(door->transport, fd);
@@ -135,7 +137,7 @@ static int get_bound_port(int fd)
     socklen_t len = sizeof address;
     (void)getsockname(fd, (struct sockaddr *)&address, &len);
     bool tcp = address.sin6_family != AF_UNIX;
-    return tcp ? ntohs(address.sin6_port) : 0; /* sockaddr_in has it at the same offset */
+    return tcp ? ntohs(address.sin6_port) : 0; /* the port of sockaddr_in has the same offset */
 }
 
 static teff_err listen_on(teffi_transport *transport, teffi_door which, const char *address,
@@ -185,6 +187,7 @@ static void close_listening(teffi_transport *transport)
         close_door(&t->doors[i]);
 }
 
+/* Closes the listeners, and waits for a running callback: report_accepted() holds the lock. */
 static void stop_listening(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;

@@ -106,8 +106,8 @@ static bool set_result_if_over(const socket_stream *s, teffi_stream_result *resu
     return true;
 }
 
-/* Ends the operation if this process has closed the stream. out: true: it has: *result is CLOSED,
- * and side becomes READY again, so that later operations end, too. */
+/* Ends the operation if this process has closed the stream. out: true: closed; *result is CLOSED,
+ * and side is READY again, so that later operations end, too. */
 static bool end_if_closed(const socket_stream *s, reactor_side *side, teffi_stream_result *result)
 {
     if (!is_closed_here(s))
@@ -129,7 +129,7 @@ static bool attempt_write(reactor_side *side)
     socket_stream *s = teffi_container(side, socket_stream, out);
     s->written = (teffi_stream_result){0};
     if (s->n_pieces == 0) {
-        /* no bytes were written, so the next write need not wait for an edge */
+        /* from report_empty_write(): no room was used up, so the next write needs no edge */
         teffi_side_set_ready(side);
         return true;
     }
@@ -186,8 +186,8 @@ static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, un
     return sent > 0 ? (size_t)sent : 0;
 }
 
-/* Begins a write of no pieces and makes its side READY, so attempt_write() ends it at once. Begins
- * last, because the callback may run at once and let another thread free the stream. */
+/* Begins a write of no pieces and makes its side READY, so attempt_write() ends it at once. The
+ * wait begins last: then the callback may run at once, and another thread may free the stream. */
 static void report_empty_write(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
@@ -216,7 +216,7 @@ static void close_socket_stream(teffi_stream *stream)
     teffi_reactor_report_edge(s->reactor, &s->out);
 }
 
-/* Frees the stream, but later, because the thread that polls may still have events of it. */
+/* Closes the stream. It is freed later, because the thread that polls may still have its events. */
 static void bury_socket_stream(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;

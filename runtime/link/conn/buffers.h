@@ -29,8 +29,8 @@ typedef struct read_buffer {
     size_t at;       /* offset of the first byte not taken */
     size_t frame;    /* length of the frame at `at`, with its prefix; 0: not known yet */
     size_t large;    /* length of the last large frame; 0: none, see CALM_MAX */
-    /* calls of _fit in a row: if large is set, without a large frame; otherwise after a read that
-     * used little of the buffer */
+    /* if large is set: calls of _fit since the last large frame; otherwise: reads in a row that
+     * used less than 1/8 of the capacity */
     unsigned calm;
 } read_buffer;
 

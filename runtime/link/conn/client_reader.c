@@ -18,7 +18,7 @@ bool teffi_client_reader_thread_reads(void)
 /* in: here: read on this thread; false: only begin receives, whose callbacks the transport runs. */
 static void run_deferred_reads(client_readers *r, bool here)
 {
-    /* seq_cst: in _begin and _defer this load follows the access to `waiting`, see above */
+    /* seq_cst: in _begin and _defer, this load follows an access to `waiting` (file header) */
     if (!atomic_load_explicit(&r->reads, memory_order_seq_cst))
         return;
     bool was_here = thread_reads;
@@ -35,11 +35,12 @@ bool teffi_client_reader_defer(teffi_conn *conn)
         return false;
     (void)teffi_deferred_push(&r->reads, &conn->receiver.next_read);
     atomic_fetch_add_explicit(&r->reads_deferred, 1, memory_order_relaxed);
-    /* seq_cst: after the push; pairs with teffi_client_reader_begin() */
+    /* seq_cst: after the push; pairs with teffi_client_reader_begin(). Over 1: another thread waits
+     * as well, so the transport's threads read */
     if (atomic_load_explicit(&r->waiting, memory_order_seq_cst) > 1)
         run_deferred_reads(r, false);
     else
-        teffi_conns_ask_soon(conn->conns);
+        teffi_conns_ask_soon(conn->conns); /* the ticker runs the read if no thread waits soon */
     return true;
 }
 
@@ -50,7 +51,7 @@ bool teffi_client_reader_expire(teffi_conns *conns, bool all)
     uint32_t deferred = atomic_load_explicit(&r->reads_deferred, memory_order_relaxed);
     bool none_new = deferred == r->reads_deferred_before;
     r->reads_deferred_before = deferred;
-    if (none_new || all)
+    if (none_new || all) /* those that are left have waited since the call before, or longer */
         run_deferred_reads(r, false);
     return !none_new;
 }

@@ -64,6 +64,6 @@ bool teffi_client_reader_thread_reads(void);
 bool teffi_client_reader_defer(teffi_conn *conn);
 
 /* teffi_client_reader_expire - let the transport's threads run the deferred reads, if no read was
- * deferred since the last call. in: all: in any case. out: true: call again soon.
+ * deferred since the last call. in: all: run them in any case. out: true: call again soon.
  * runs: the ticker; link free. */
 bool teffi_client_reader_expire(struct teffi_conns *conns, bool all);

@@ -14,8 +14,8 @@ static void free_conn_memory(teffi_conn *conn)
     free(conn);
 }
 
-/* conns->lock held. Takes kept memory, or allocates. out: a connection that is zeroed from the
- * field `conns` on; NULL: no memory. */
+/* conns->lock held. Reuses the memory of an earlier connection, or allocates.
+ * out:  a connection, zeroed from the field `conns` on; NULL: no memory. */
 static teffi_conn *take_memory(teffi_conns *conns)
 {
     teffi_conn *conn = conns->kept;

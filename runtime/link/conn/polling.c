@@ -24,8 +24,8 @@ void teffi_polling_init(teffi_conns *conns, teffi_poller *poller)
     TAILQ_INIT(&p->waiters);
     if (!poller)
         return;
-    bool workers = conns->exec && conns->exec->ops->poll;
-    atomic_init(&p->by_ticker, !workers);
+    bool workers_poll = conns->exec && conns->exec->ops->poll;
+    atomic_init(&p->by_ticker, !workers_poll);
     poller->neglected = ask_ticker_to_poll;
     poller->arg = conns;
 }
@@ -114,8 +114,8 @@ static uint32_t sleep_listed(teffi_conns *conns, link_waiter *waiter)
     link_polling *p = &conns->polling;
     uint32_t tokens = 0;
     list_waiter(p, waiter);
-    /* seq_cst: follows the insertion; pairs with poll_until_token(), which releases the poller,
-     * then looks at the list. p->lock orders the two. */
+    /* seq_cst: after the insertion. poll_until_token() does the reverse: it releases the poller,
+     * then looks at the list under p->lock. So it finds this waiter, or this load no claim. */
     if (!atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         tokens = TEFFI_TOKEN_GIVEN;
     else
@@ -171,14 +171,14 @@ bool teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns)
     if (atomic_load_explicit(&p->by_ticker, memory_order_relaxed) && teffi_poller_claim(p->poller))
         return sleep_in_poller(conns, timeout_ns);
     uint32_t tokens = teffi_parker_take(&conns->ticker.parker.parker, timeout_ns);
-    /* No thread has claimed the poller during the sleep: one has it all the time, the executor has
-     * stopped, or its monitor was held up. */
+    /* true: during the sleep no thread has claimed the poller. One may have it all the time. If
+     * none has it, the executor has stopped, or its monitor was held up. */
     bool unclaimed = p->poller && !tokens && count_claims(p) == claims;
     if (!atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) && !unclaimed)
         return false;
     bool polled = teffi_poller_once(p->poller);
     if (polled)
-        (void)wake_waiter(p); /* a thread may have failed to claim the poller meanwhile */
+        (void)wake_waiter(p); /* it may have failed to claim the poller during this poll */
     return polled;
 }
 
@@ -195,7 +195,7 @@ bool teffi_polling_check(teffi_conns *conns)
      * wake_waiter() orders these two. */
     if (atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         return false;
-    if (!changed)
+    if (!changed) /* no thread polls, nor has begun to since the last call */
         atomic_store_explicit(&p->by_ticker, true, memory_order_relaxed);
     return changed;
 }

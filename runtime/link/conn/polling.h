@@ -41,9 +41,9 @@ void teffi_polling_fini(struct teffi_conns *conns);
  * other thread does. in: conns has a poller. out: the tokens. */
 uint32_t teffi_polling_wait(struct teffi_conns *conns, teffi_poll_parker *parker);
 
-/* teffi_polling_sleep - let the ticker sleep until its parker has a token, it has polled events, or
- * timeout_ns has passed. out: true: it has handled events, or has polled once after the sleep; the
- * sleep may have ended early. */
+/* teffi_polling_sleep - let the ticker sleep until its parker has a token, the ticker has handled
+ * events, or timeout_ns has passed; may return early. out: true: the ticker has handled events, or
+ * has polled once after the sleep. */
 bool teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns);
 
 /* teffi_polling_check - if no thread polls, nor has begun to since the last call, let the ticker

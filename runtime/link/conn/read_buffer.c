@@ -44,9 +44,9 @@ static void move_to_front(read_buffer *in)
 }
 
 /* Doubles the buffer if no room is left, or if `full` is set and the capacity is below
- * LINK_READ_BUFFER_MAX. Halves the buffer if it is empty, has twice LINK_READ_BUFFER_MIN or more,
- * and each of more than CALM_MAX calls in a row came after a read of less than 1/8 of the capacity.
- * out:  false: no memory to grow. */
+ * LINK_READ_BUFFER_MAX. Halves an empty buffer of at least twice LINK_READ_BUFFER_MIN after more
+ * than CALM_MAX small reads in a row: each was less than 1/8 of the capacity.
+ * in:   got, bytes of the last read. out: false: no memory to grow. */
 static bool fit_small_frames(read_buffer *in, size_t got, bool full)
 {
     if (in->len == in->cap || (full && in->cap < LINK_READ_BUFFER_MAX))
@@ -59,14 +59,15 @@ static bool fit_small_frames(read_buffer *in, size_t got, bool full)
     return true;
 }
 
-/* Makes room for a frame of this length and LINK_READ_BUFFER_MIN after it, if half of the frame has
- * arrived or the last large frame was as large; otherwise doubles the buffer if it is full. Shrinks
- * the buffer if it is over twice that size. After more than CALM_MAX calls without a large frame,
- * no large frame is expected. out: false: no memory. */
+/* Changes the capacity to what a large frame needs. Shrinks the buffer only if it has over twice
+ * that. Grows it to that only if the last large frame was as long, or half of the frame is here:
+ * a peer must not take memory by announcing a long frame. Until then doubles it when it is full.
+ * in:   frame, the length of the frame. out: false: no memory. */
 static bool fit_large_frame(read_buffer *in, size_t frame)
 {
     size_t need = frame + LINK_READ_BUFFER_MIN;
     bool may_grow = frame <= in->large || in->len >= frame / 2;
+    /* after more than CALM_MAX calls without a large frame, none is expected any more */
     if (in->frame < LINK_READ_LARGE && ++in->calm > CALM_MAX)
         in->large = in->calm = 0;
     if (in->cap > 2 * need)

@@ -46,9 +46,9 @@ static bool read_at_once(teffi_conn *conn)
     return n != 0;
 }
 
-/* Clears r->large. out: true: try an extra read although the last one did not fill its room,
- * because a large frame was taken, and another may follow. If the last extra read found nothing,
- * only every LOOK_EVERY-th hint is used. */
+/* Takes the hint that a large frame came: another one may follow at once, even if the last read did
+ * not fill its room. out: true: try an extra read. After an extra read that found nothing, only
+ * every LOOK_EVERY-th hint is used. */
 static bool take_large_hint(conn_receiver *r)
 {
     bool large = r->large;
@@ -59,15 +59,15 @@ static bool take_large_hint(conn_receiver *r)
 bool teffi_receiver_read_now(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
-    bool guess = take_large_hint(r) && !r->filled;
-    if (!conn->stream->tries || r->inlined == READS_INLINE || !(r->filled || guess))
+    bool extra = take_large_hint(r) && !r->filled;
+    if (!conn->stream->tries || r->inlined == READS_INLINE || !(r->filled || extra))
         return false;
     r->filled = false;
-    bool there = read_at_once(conn);
-    if (guess)
-        r->none_followed = !there;
-    r->inlined += there;
-    return there;
+    bool found = read_at_once(conn);
+    if (extra)
+        r->none_followed = !found;
+    r->inlined += found;
+    return found;
 }
 
 bool teffi_receiver_read_deferred(teffi_conn *conn, bool here)
@@ -160,7 +160,7 @@ static teffi_admission admit_message(const teffi_conn *conn, teffi_msg *msg)
     return teffi_admit_client(msg, remote->node);
 }
 
-/* Adds msg to the batch if it is admitted. in: msg, taken over. out: false: broken. */
+/* Adds msg to the batch if it is admitted. in: msg, taken over. out: false: conn is broken. */
 static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
 {
     teffi_admission admission = admit_message(conn, msg);
@@ -308,7 +308,7 @@ static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
     r->frames = 0;
     r->taken = false;
     note_partial(conn, taken);
-    if (taken)
+    if (taken) /* the frame that memory was reserved for is complete: it was the first */
         teffi_reserve_return(conn);
     return step;
 }

@@ -29,7 +29,7 @@ typedef struct conn_reserve {
 
 typedef enum receive_step {
     RECEIVE_MORE,  /* no complete frame is left */
-    RECEIVE_FRAME, /* no message, or one before UP or after REFUSE: handle it, then skip it */
+    RECEIVE_FRAME, /* not a message; or before UP or after REFUSE: handle it, then skip it */
     RECEIVE_BATCH, /* the batch is full */
     RECEIVE_WAITS, /* no memory for the next frame: the caller calls teffi_reserve_wait() */
     RECEIVE_BROKEN /* the caller ends the connection */

@@ -15,10 +15,9 @@ static size_t reserve_max_bytes(const teffi_conns *conns)
     return conns->budget ? (size_t)conns->budget->max_bytes / LINK_RESERVE_SHARE : SIZE_MAX;
 }
 
-/* out: bytes to reserve for the frame: the largest size of a buffer that is made for it. Such a
- * buffer has room for the frame and LINK_READ_BUFFER_MIN after it, and its block may be a quarter
- * larger than that. What a buffer has beyond the reserved bytes is spare.
- * 0: nothing to reserve: the frame is small, not from a client, or its length is not known yet. */
+/* out: 0: nothing to reserve: the frame is small, not from a client, or of unknown length.
+ *      Otherwise the largest size of a buffer that is made for the frame: such a buffer has room
+ *      for LINK_READ_BUFFER_MIN after it, and its block may be a quarter larger than needed. */
 static size_t bytes_for_frame(const teffi_conn *conn)
 {
     size_t frame = conn->receiver.buffer.frame;
@@ -35,9 +34,10 @@ static bool is_closed(teffi_conn *conn)
     return closed;
 }
 
-/* reserve.lock held. Reserves memory for the frame of conn. The limit applies neither to the only
- * frame reserved, which may be larger than the limit, nor to a killed connection: it must not wait,
- * because nothing would resume it once free_link() has swept the queue. out: false: no room. */
+/* reserve.lock held. Reserves memory for the frame of conn. Two frames are reserved without limit:
+ * the only one, because it may be larger than the limit; and that of a killed connection, because
+ * nothing would resume a wait that begins after free_link() has swept the queue.
+ * out:  false: no room. */
 static bool reserve_locked(teffi_conn *conn)
 {
     conn_reserve *r = &conn->conns->reserve;
@@ -68,6 +68,7 @@ bool teffi_reserve_wait(teffi_conn *conn)
     size_t frame = conn->receiver.buffer.frame;
     conn->liveness.partial_since_ns = 0; /* the wait does not count against the peer */
     pthread_mutex_lock(&r->lock);
+    /* connections wait in order of arrival; a killed one does not wait */
     bool waits = (r->waiting.head && !is_closed(conn)) || !reserve_locked(conn);
     if (waits)
         teffi_queue_push(&r->waiting, &conn->receiver.waiting);

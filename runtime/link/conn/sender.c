@@ -26,9 +26,9 @@ static bool begin_flight(teffi_conn *conn)
     conn_sender *s = &conn->sender;
     if (s->writing || s->closing == SENDER_CLOSED || !conn->stream || !s->pending.total)
         return false;
-    write_buffer written = s->in_flight;
+    write_buffer empty = s->in_flight;
     s->in_flight = s->pending;
-    s->pending = written;
+    s->pending = empty;
     s->urgent = false;
     teffi_counters_add(&conn->conns->counters, LINK_FRAMES_OUT, s->pending_frames);
     s->pending_frames = 0;
@@ -38,14 +38,14 @@ static bool begin_flight(teffi_conn *conn)
 }
 
 /* conn->lock held. Does the connection linger, and is everything written? in: begin_flight() was
- * called just before: if it began no flight, nothing is pending. */
+ * just called, so if no write is in flight, nothing is pending. */
 static bool is_drained(const conn_sender *s)
 {
     return s->closing == SENDER_LINGERS && !s->writing;
 }
 
-/* conn->lock held. As begin_flight(), but leaves the frames to a deferred or coalesced write,
- * unless they are urgent, the last ones or at least LINK_FLUSH_BYTES. */
+/* conn->lock held. As begin_flight(). But if a deferred or coalesced write is scheduled, leaves the
+ * frames to it, unless they are urgent, the last ones or at least LINK_FLUSH_BYTES. */
 static bool begin_next_flight(teffi_conn *conn)
 {
     const conn_sender *s = &conn->sender;
@@ -99,8 +99,8 @@ static void count_written(teffi_conn *conn, size_t n)
     teffi_counters_add(&conn->conns->counters, LINK_BYTES_OUT, n);
 }
 
-/* Does this silo have its lease, if it needs one? Without the lease it writes nothing, because the
- * content may be wrong by now. */
+/* Does this silo have its lease, if it needs one? Without the lease it writes nothing, because its
+ * messages may be wrong by now. */
 static bool may_write_at(const teffi_conn *conn, uint64_t now_ns)
 {
     const _Atomic uint64_t *until_ns = conn->conns->until_ns;
@@ -265,7 +265,7 @@ void teffi_sender_fini(teffi_conn *conn)
 
 /* ---- control frames ---- */
 
-/* conn->lock held. Does nothing if the sender is closed. */
+/* conn->lock held. Appends a control frame, unless the sender is closed. */
 static void append_control(conn_sender *s, uint8_t kind, const uint8_t *payload, size_t len)
 {
     write_buffer *to = &s->pending;
@@ -395,6 +395,7 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t b
         *kept = !msg->borrows;
         teffi_write_buffer_add_segment(to, to->len + before, segment.bytes, segment.len,
                                        *kept ? msg : NULL);
+        /* borrowed bytes that will be written after send has returned are copied now */
         if (msg->borrows && !writes_at_once(conn) && !teffi_write_buffer_own_newest(to))
             return false;
     } else {

@@ -70,9 +70,9 @@ teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg);
  * in:   room, body_len, from teffi_frame_room(). */
 teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len);
 
-/* teffi_sender_control - append a control frame, and write all pending frames now; if a write is in
- * flight, after it, or with a deferred or coalesced write. If the sender is closed, nothing is
- * appended; without memory, conn lingers instead. runs: no lock held. */
+/* teffi_sender_control - append a control frame, and write all pending frames now. If a write is in
+ * flight, they are written after it, maybe by a deferred or coalesced write. If the sender is
+ * closed, nothing is appended; without memory, conn lingers instead. runs: no lock held. */
 void teffi_sender_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
 
 /* teffi_sender_open - the handshake is over: encode the unopened messages and write them. If the
