@@ -1,7 +1,7 @@
 /* index.h - a hash index from hashes to numbers; lock-free readers, one writer at a time.
  * Way:     the catalog (a grain's activation) -> [index] -> a slot
  * States:  a cell: EMPTY -add-> number -del-> TAKEN_OUT or EMPTY; TAKEN_OUT -add-> number;
- *          TAKEN_OUT -del of the next one-> EMPTY; a rebuild empties all cells of the old array
+ *          TAKEN_OUT -next cell gets EMPTY-> EMPTY; a rebuild empties all cells of the old array
  * Threads: reserve, add, del, each: under the owner's lock. first, next, certain: any thread, at
  *          any time before fini.
  * Model:   tests/model/index.pml */
@@ -57,8 +57,8 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
 {
     while (probe->left > 0) {
         probe->left--;
-        /* acquire: pairs with store_cell(). So the slot of a number is set up, and if a rebuild has
-         * emptied this cell, teffi_index_is_certain() sees that `moves` has changed. */
+        /* acquire: pairs with store_cell(): the slot that the number names is set up, and if a
+         * rebuild has emptied this cell, teffi_index_is_certain() sees that `moves` has changed. */
         uint64_t cell = atomic_load_explicit(&probe->cells->cell[probe->at], memory_order_acquire);
         probe->at = probe->at + 1 == probe->cells->n ? 0 : probe->at + 1;
         if (cell == 0) /* EMPTY: the search ends */

@@ -55,7 +55,7 @@ typedef struct teffi_arena_mark {
     size_t used_bytes;
 } teffi_arena_mark;
 
-/* teffi_arena_here - the current position, for teffi_arena_back. */
+/* teffi_arena_here - get the current position, for teffi_arena_back(). */
 static inline teffi_arena_mark teffi_arena_here(const teff_arena *arena)
 {
     return (teffi_arena_mark){arena->at, arena->end, arena->chunks, arena->used_bytes};

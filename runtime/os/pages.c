@@ -52,7 +52,7 @@ static bool map_image(const teffi_pages *pages, char *to)
 }
 
 /* Maps each copy of the image that begins in this part, to the copy's end. A copy that began in an
- * earlier part was mapped with that part. */
+ * earlier part was mapped with that part. Without an image, all is usable already. */
 bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, size_t bytes)
 {
     for (size_t end = at + bytes; pages->bytes && at < end; at += pages->bytes - at % pages->bytes)
