@@ -69,7 +69,7 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
     return 0;
 }
 
-/* teffi_index_first - begin a search. out: as next. */
+/* teffi_index_first - begin a search. out: as teffi_index_next(). */
 static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *index,
                                          uint64_t hash)
 {

@@ -21,7 +21,7 @@ struct teff_arena {
 
 enum { TEFFI_ARENA_ALIGN = 16 };
 
-/* teffi_arena_init - an arena that starts in the caller's block.
+/* teffi_arena_init - make an arena that starts in the caller's block.
  * in:   block, borrowed for the arena's life, may be NULL with n 0; budget_bytes, 0 = no limit. */
 static inline void teffi_arena_init(teff_arena *arena, void *block, size_t n, size_t budget_bytes)
 {

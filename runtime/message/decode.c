@@ -146,9 +146,9 @@ static size_t list_capacity(size_t n)
     return n <= LIST_MIN ? LIST_MIN : (size_t)1 << (64 - __builtin_clzll(n - 1));
 }
 
-/* Makes room for `more` elements behind the n of a list. in: list, the address of the pointer to its
- * elements, which may be changed; size, of an element. out: where the first new element goes;
- * NULL: no memory. */
+/* Makes room for `more` elements behind the n of a list. in: list, the address of the list's
+ * pointer, which may be changed; size, of an element. out: where the first new element goes; NULL:
+ * no memory. */
 static void *extend_list(decoder *d, void *list, size_t n, size_t more, size_t size)
 {
     uint8_t *elements = *(void **)list;

@@ -110,6 +110,8 @@ static inline __attribute__((always_inline)) uint8_t *put_ids(const teffi_msg *m
     return at;
 }
 
+/* Writes the numbers that are not 0, and sets their bits in *has. The deadline is written as the
+ * milliseconds left. */
 static inline __attribute__((always_inline)) uint8_t *
 put_numbers(const teffi_msg *m, uint64_t now_ns, uint8_t *at, unsigned *has)
 {

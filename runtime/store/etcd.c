@@ -219,7 +219,7 @@ static teff_err log_in_to_etcd(session *s)
                  : teffi_fail(s->why, TEFF_E_IO, "etcd: no token in the response to a login");
 }
 
-/* Is the member an etcd of 3.4 or later, in a cluster that has a leader? */
+/* Checks that the member is an etcd of 3.4 or later, in a cluster that has a leader. */
 static teff_err check_member(session *s)
 {
     const char *host = s->engine->hosts[s->host];
@@ -317,7 +317,7 @@ static void fail_etcd_ops(session *s, teffi_store_op **ops, size_t n, teff_err e
 }
 
 /* Sends the writes; if they are UNSENT, once more, to the next ready member. out: *ended: how many
- * of the first ops have a result; 0 unless DONE. */
+ * ops have a result; these are moved to the front. 0 unless DONE. */
 static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *ended)
 {
     outcome o = UNSENT;
@@ -416,8 +416,8 @@ static teffi_row get_next_row(const teffi_store_op *op, const teffi_row *from,
 }
 
 /* Reads pages until the scan has all its rows, at the revision of the first page, and ends op. The
- * server builds a page in memory before it sends it, so the first page is small, and the size
- * doubles while responses are short. */
+ * server builds a page in memory before it sends it. So the first page is small, and the size
+ * doubles while responses are short, and is halved after one that is too long. */
 static void run_scan(session *s, teffi_store_op *op)
 {
     teffi_row *from = op->rows, next = *from;
@@ -452,7 +452,7 @@ static void run_scan(session *s, teffi_store_op *op)
 /* ---- the thread ---- */
 
 /* Sorts the group into s->ordered: first the writes, then the reads, each in order of submission.
- * This needs fewer requests. It is allowed: a read must see earlier writes, and may see later ones.
+ * This saves requests. It is allowed, since a read must see earlier writes and may see later ones.
  * out: the number of writes. */
 static size_t order_group(session *s, size_t n)
 {
@@ -485,7 +485,7 @@ static void run_etcd_group(session *s, size_t n)
         run_scan(s, s->ordered[n - 1]);
 }
 
-/* out: the time to wait for operations; without a ready member, until the next try to connect. */
+/* out: how long to wait for operations. Without a ready member: until the next try to connect. */
 static uint64_t get_idle_ns(const session *s)
 {
     uint64_t now = teffi_now(&s->engine->platform);

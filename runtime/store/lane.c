@@ -12,8 +12,8 @@ void teffi_lane_fini(teffi_lane *lane)
     pthread_mutex_destroy(&lane->lock);
 }
 
-/* Lock held. A write of any size is accepted if no other write of values is queued or running. in:
- * bytes: of the values that the new operation writes. */
+/* Lock held. Must a new operation be refused? A write of any size is accepted while no other write
+ * of values is queued or running. in: bytes: of the values that the new operation writes. */
 static bool is_lane_full(const teffi_lane *lane, size_t bytes)
 {
     return lane->ops >= TEFFI_LANE_OPS_MAX ||
@@ -54,6 +54,8 @@ static bool lane_is_ready(teffi_lane *lane)
     return ready;
 }
 
+/* Must the group end behind `last`, its newest operation? in: n, its operations; reads, how many of
+ * these are reads or scans. A scan always ends its group. */
 static bool group_is_full(const teffi_store_op *last, size_t n, size_t reads)
 {
     return n == TEFFI_LANE_GROUP_MAX || reads == TEFFI_LANE_GROUP_READS_MAX ||

@@ -31,15 +31,15 @@ void teffi_lane_init(teffi_lane *lane, const char *engine);
 void teffi_lane_fini(teffi_lane *lane);
 
 /* teffi_lane_submit - append op, or fail it and call its done() on this thread.
- * errs: in op->err: TEFF_E_CLOSED; TEFF_E_OVERLOADED, except for op->system. The limit of bytes is
- *       not for a write that comes while no other write of values is queued or running. */
+ * errs: in op->err: TEFF_E_CLOSED; TEFF_E_OVERLOADED, except for op->system. While no other write
+ *       of values is queued or running, a write of any size is accepted. */
 void teffi_lane_submit(teffi_lane *lane, teffi_store_op *op);
 
 /* teffi_lane_take - wait at most timeout_ns for an operation, then take the first ones as a group.
  * A scan ends its group, so it is the last operation there.
  * in:   timeout_ns, UINT64_MAX = none.
- * out:  how many, at most TEFFI_LANE_GROUP_MAX; 0: none came (perhaps in less than timeout_ns), or
- *       the lane is closed and empty. The caller must finish each one with teffi_lane_finish(). */
+ * out:  how many, at most TEFFI_LANE_GROUP_MAX; 0: none came (it may have waited less than
+ *       timeout_ns), or the lane is closed and empty. Call teffi_lane_finish() for each of them. */
 size_t teffi_lane_take(teffi_lane *lane, teffi_store_op *group[TEFFI_LANE_GROUP_MAX],
                        uint64_t timeout_ns);
 

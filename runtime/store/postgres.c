@@ -361,7 +361,7 @@ static teff_err create_schema(PGconn *conn, char *text)
     return TEFF_OK;
 }
 
-/* Ends the server process of a broken connection, which may still run the writes in doubt, and
+/* After the connection broke: ends its server process, which may still run the writes in doubt, and
  * waits until it has ended. out: false: it has not ended, or an error, with text. */
 static bool end_old_backend(session *s, PGconn *conn, char *text)
 {
@@ -583,7 +583,7 @@ static void fail_or_keep_ops(session *s, teffi_store_op **ops, size_t n, outcome
             fail_op(s, ops[i], TEFF_E_IO, text);
 }
 
-/* Finds the first error. out: its SQLSTATE, valid until the results are cleared; text. */
+/* Finds the first error. out: text; its SQLSTATE, valid until clear_results(); XX000: none. */
 static const char *find_error(session *s, size_t n, char *text)
 {
     for (size_t i = 0; i < n; i++) {
@@ -606,7 +606,7 @@ static bool is_temporary_error(const char *state)
 
 static void run_group(session *s, teffi_store_op **ops, size_t n);
 
-/* Fails an operation that was refused alone in its group. out: true: try it again instead. */
+/* Fails a refused operation, the only one of its group; if another try may help, returns true. */
 static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
 {
     char text[TEFF_TEXT_MAX];
@@ -668,7 +668,7 @@ static void end_writes_in_doubt(session *s)
                 "postgres: the connection broke before the server had confirmed the commit");
 }
 
-/* Waits for the pause, connects, then ends the writes in doubt. out: false: an error, with text. */
+/* Pauses (not at close), connects, ends the writes in doubt. out: false: an error, with text. */
 static bool reconnect_session(session *s, char *text)
 {
     if (!teffi_lane_is_closed(&s->lane))

@@ -118,6 +118,7 @@ static bool check_op_distinct(teffi_store_op *op)
     return true;
 }
 
+/* Checks the rows of op: their number, tables, keys and marks; their values if op writes. */
 static bool check_op_rows(teffi_store_op *op, bool writes)
 {
     size_t max = op->kind == TEFFI_STORE_BATCH ? TEFFI_STORE_BATCH_MAX : 1, sum = 0;
