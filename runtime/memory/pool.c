@@ -180,7 +180,7 @@ bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes)
 
 /* The destructor of `key`: puts the full batches of a thread that ends into the depots, and frees
  * its other objects. */
-static void give_caches_back(void *arg)
+static void return_thread_caches(void *arg)
 {
     cache *own = arg;
     for (unsigned class = 0; class < CLASSES; class ++) {
@@ -194,11 +194,11 @@ static void give_caches_back(void *arg)
 
 static void make_caches_key(void)
 {
-    has_key = !pthread_key_create(&key, give_caches_back);
+    has_key = !pthread_key_create(&key, return_thread_caches);
 }
 
-/* Makes give_caches_back() run when this thread ends. If that is not possible, the thread leaks its
- * lists, up to two batches of each size. */
+/* Makes return_thread_caches() run when this thread ends. If that is not possible, the thread leaks
+ * its lists, up to two batches of each size. */
 static void set_thread_destructor(void)
 {
     destructor_is_set = 1;

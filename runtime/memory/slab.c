@@ -222,7 +222,7 @@ static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
 }
 
 /* lock held. Marks an entry as free in its block, and updates block->passed by its generation. */
-static void give_to_block(teffi_slab *slab, teffi_slab_use use)
+static void return_to_block(teffi_slab *slab, teffi_slab_use use)
 {
     teffi_slab_block *block = block_at(slab, use.slot / TEFFI_SLAB_BLOCK);
     uint32_t passed = use.generation - block->begun; /* generations wrap around */
@@ -242,7 +242,7 @@ static void put_slab_batch(teffi_slab *slab, void *batch)
         uses[n++] = slab->type->last_use(entry);
     pthread_mutex_lock(&slab->lock);
     for (unsigned i = 0; i < n; i++)
-        give_to_block(slab, uses[i]);
+        return_to_block(slab, uses[i]);
     pthread_mutex_unlock(&slab->lock);
 }
 

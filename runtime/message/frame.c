@@ -240,9 +240,8 @@ teff_err teffi_frame_peek(const uint8_t *data, size_t len, size_t max_bytes, siz
         return TEFF_E_MALFORMED;
     *size = rest + TEFFI_FRAME_PREFIX;
     if (len >= *size)
-        *frame = (teffi_frame){.kind = data[TEFFI_FRAME_PREFIX],
-                               .data = data + TEFFI_FRAME_PREFIX,
-                               .len = rest};
+        *frame = (teffi_frame){
+            .kind = data[TEFFI_FRAME_PREFIX], .data = data + TEFFI_FRAME_PREFIX, .len = rest};
     return TEFF_OK;
 }
 

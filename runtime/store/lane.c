@@ -66,6 +66,7 @@ size_t teffi_lane_take(teffi_lane *lane, teffi_store_op *group[TEFFI_LANE_GROUP_
                        uint64_t timeout_ns)
 {
     size_t n = 0, bytes = 0, reads = 0;
+    /* a token may be of an operation that was taken already: then waits again */
     while (!lane_is_ready(lane) && teffi_parker_wait(&lane->wake, timeout_ns))
         ;
     pthread_mutex_lock(&lane->lock);

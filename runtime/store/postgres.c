@@ -239,11 +239,10 @@ static const char *set_parameters(parameters *p, const teffi_store_op *op)
 
 static int count_parameters(const char *statement)
 {
-    int n = 0;
     for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++)
         if (strcmp(statements[i].name, statement) == 0)
-            n = statements[i].n;
-    return n;
+            return statements[i].n;
+    return 0;
 }
 
 /* Puts an operation into libpq's buffer. out: false: no memory, or the connection broke. */
@@ -370,9 +369,11 @@ static bool end_old_backend(session *s, PGconn *conn, char *text)
         "WHERE pid || ' ' || extract(epoch FROM backend_start) = $1";
     int left = 1;
     for (int tries = 0; s->broken && left > 0; tries++) {
-        if (tries == TRIES * 100)
-            return teffi_fail(text, TEFF_E_IO, "postgres: the server does not end session %s",
-                              s->backend) == TEFF_OK;
+        if (tries == TRIES * 100) {
+            (void)teffi_fail(text, TEFF_E_IO, "postgres: the server does not end session %s",
+                             s->backend);
+            return false;
+        }
         left = query_number(conn, sql, s->backend, 0, text);
     }
     s->broken = s->broken && left < 0;
@@ -396,10 +397,9 @@ static bool record_backend(session *s, PGconn *conn, char *text)
  * acknowledged commit must be on disk. */
 static teff_err check_durability(PGconn *conn, char *text)
 {
-    int off = query_number(conn,
-                           "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
-                           "setting = 'off'",
-                           NULL, 0, text);
+    static const char sql[] =
+        "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND setting = 'off'";
+    int off = query_number(conn, sql, NULL, 0, text);
     if (off > 0)
         return teffi_fail(text, TEFF_E_REFUSED,
                           "postgres: fsync is off in this server, expected on");
