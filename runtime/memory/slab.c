@@ -43,7 +43,7 @@ static size_t segment_bytes(const teffi_slab *slab, unsigned segment)
     return ((size_t)FIRST_BLOCKS << segment) * block_bytes(slab);
 }
 
-/* out: the address of the segment's first entry. */
+/* out: the address of the segment's first entry. base[] has the address that slot 0 would have. */
 static char *segment_entries(teffi_slab *slab, unsigned segment)
 {
     uintptr_t base = atomic_load_explicit(&slab->base[segment], memory_order_relaxed);

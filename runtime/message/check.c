@@ -32,8 +32,8 @@ static void note_error(checker *c, teff_err err, teffi_field_desc *field, const 
     c->why = why;
 }
 
-/* Must the walk stop? If so, the check fails. The sizes that its functions return from then on are
- * wrong, but not used. */
+/* Must the walk stop? If so, the check fails. The sizes that the other functions return from
+ * then on are wrong, but not used. */
 static bool must_stop(const checker *c)
 {
     return c->err || c->fields > c->fields_stop;

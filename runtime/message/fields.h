@@ -152,7 +152,7 @@ __attribute__((noinline, unused)) static bool teffi_field_is_present(teffi_field
 
 /* ---- plain fields, which most messages consist of ---- */
 
-/* Is it a field of proto3 that is not optional, not repeated, and not in a oneof? */
+/* Is it a proto3 field that is not optional, not repeated, and not in a oneof? */
 static inline bool teffi_is_plain(teffi_field_desc *field)
 {
     return field->label == PROTOBUF_C_LABEL_NONE && !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);

@@ -177,7 +177,7 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
         op->done(op);
         return;
     }
-    /* TEFFI_TABLE_FENCE is left out: a fence is written in a batch that begins with membership */
+    /* TEFFI_TABLE_FENCE needs no test: it is written only in batches that begin in `membership` */
     const char *table = op->rows[0].table;
     op->system =
         strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;
