@@ -39,8 +39,9 @@ typedef struct teffi_probe {
     uint32_t bits, at, left, moves;
 } teffi_probe;
 
-/* The bits of the hash that a cell keeps: they choose its home and are compared in a search. The
- * top 8 bits are left out, because they choose the index (grains/directory/shard.c). */
+/* The bits of the hash that a cell keeps: they choose the cell where a search begins, and a search
+ * compares them. The top 8 bits are left out, because they choose the index
+ * (grains/directory/shard.c). */
 static inline uint32_t teffi_index_bits(uint64_t hash)
 {
     return (uint32_t)(hash >> 24);

@@ -59,7 +59,7 @@ static bool uses_newest_chunk(const teff_arena *arena)
 
 /* Adds a chunk with room for need bytes and makes it current. Sizes double up to CHUNK_MAX, so that
  * a large message needs few chunks. If the newest chunk was adopted (teffi_arena_adopt(),
- * take_alone()), they start at CHUNK_MIN again. out: false: no memory. */
+ * take_alone()), the sizes start at CHUNK_MIN again. out: false: no memory. */
 static bool add_chunk(teff_arena *arena, size_t need)
 {
     size_t size = uses_newest_chunk(arena) ? arena->chunks->size * 2 : CHUNK_MIN;

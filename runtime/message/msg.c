@@ -52,7 +52,7 @@ bool teffi_msg_own(teffi_msg *msg)
         return true;
     size_t len = teffi_msg_packed_len(msg);
     bool has_text = msg->item.kind == TEFFI_MSG_RESPONSE && msg->text;
-    bool has_part = msg->item.kind == TEFFI_MSG_RESPONSE && msg->transaction; /* a copy: `part` */
+    bool has_part = msg->item.kind == TEFFI_MSG_RESPONSE && msg->transaction; /* in a transaction */
     uint8_t *raw = teff_arena_alloc(&msg->arena, len + msg->key_len + 1);
     char *text =
         raw && has_text ? teff_arena_copy(&msg->arena, msg->text, strlen(msg->text)) : NULL;
@@ -72,7 +72,7 @@ bool teffi_msg_own(teffi_msg *msg)
     if (has_text)
         msg->text = text;
     if (has_part)
-        msg->transaction = part; /* its part in a transaction */
+        msg->transaction = part;
     msg->borrows = false;
     return true;
 }

@@ -39,8 +39,8 @@ void teffi_pages_fini(teffi_pages *pages)
  * are written. With one, teffi_pages_commit() makes it usable. */
 void *teffi_pages_reserve(const teffi_pages *pages, size_t bytes)
 {
-    int may = pages->bytes ? PROT_NONE : PROT_READ | PROT_WRITE;
-    void *at = mmap(NULL, bytes, may, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int protection = pages->bytes ? PROT_NONE : PROT_READ | PROT_WRITE;
+    void *at = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return at == MAP_FAILED ? NULL : at;
 }
 

@@ -416,8 +416,8 @@ static teffi_row get_next_row(const teffi_store_op *op, const teffi_row *from,
 }
 
 /* Reads pages until the scan has all its rows, at the revision of the first page, and ends op. The
- * server builds a page in memory before it sends it. So the first page is small, and the size
- * doubles while responses are short, and is halved after one that is too long. */
+ * server builds a page in memory before it sends it. So the first page is small; its size
+ * doubles while responses are short, and is halved if one is too long. */
 static void run_scan(session *s, teffi_store_op *op)
 {
     teffi_row *from = op->rows, next = *from;

@@ -53,7 +53,7 @@ size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op)
     return bytes;
 }
 
-/* out: false: a row is in both, and at least one of the two changes it. */
+/* out: false: a row is in both operations, and at least one of them changes it. */
 static bool ops_can_share_request(const teffi_store_op *a, const teffi_store_op *b)
 {
     for (size_t i = 0; i < a->n_rows; i++)

@@ -360,7 +360,7 @@ static teff_err create_schema(PGconn *conn, char *text)
     return TEFF_OK;
 }
 
-/* After the connection broke: ends its server process, which may still run the writes in doubt, and
+/* If the last connection broke: ends its server process, which may still run writes in doubt, and
  * waits until it has ended. out: false: it has not ended, or an error, with text. */
 static bool end_old_backend(session *s, PGconn *conn, char *text)
 {
@@ -607,7 +607,7 @@ static bool is_temporary_error(const char *state)
 static void run_group(session *s, teffi_store_op **ops, size_t n);
 
 /* Fails a refused operation, the only one of its group; if another try may help, returns true. */
-static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
+static bool handle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
 {
     char text[TEFF_TEXT_MAX];
     const char *state = find_error(s, n_results, text);
@@ -623,11 +623,11 @@ static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int
 }
 
 /* Ends each operation, or keeps it if it is a write in doubt. out: true: run the group again. */
-static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
+static bool handle_outcome(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
                            int tries)
 {
     if (o == REFUSED && n == 1)
-        return settle_refused(s, ops[0], n_results, tries);
+        return handle_refused(s, ops[0], n_results, tries);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
         return_result(ops[i], s->results[i]);
     clear_results(s, n_results);
@@ -654,7 +654,7 @@ static void run_group(session *s, teffi_store_op **ops, size_t n)
     }
     do
         o = exchange_group(s, ops, n, &n_results);
-    while (settle_results(s, ops, n, n_results, o, tries++));
+    while (handle_outcome(s, ops, n, n_results, o, tries++));
 }
 
 /* ---- the thread ---- */

@@ -81,8 +81,8 @@ static void drop_first_write(engine *e, bool system)
         --*get_waiting_count(e, &op->rows[i]);
 }
 
-/* Lock held. A write of any size is accepted if submitted_bytes is 0. in: bytes: of the values that
- * the new operation writes. */
+/* Lock held. Must a new operation be refused? A write of any size is accepted if submitted_bytes is
+ * 0. in: bytes: of the values that the new operation writes. */
 static bool is_queue_full(const engine *e, size_t bytes)
 {
     return e->submitted >= QUEUE_MAX ||
