@@ -1,11 +1,11 @@
 /* postgres.c - engine `postgres`: rows in a PostgreSQL database, over libpq.
- * Way:     store/store -> lane -> [postgres] -> libpq -> the server
- * States:  submitted -> lane -> group -> sent in one round trip, as one transaction -> done()
+ * Way:     store/store -> op_queue -> [postgres] -> libpq -> the server
+ * States:  submitted -> queue -> group -> sent in one round trip, as one transaction -> done()
  *          The connection breaks: see end_old_backend() and fail_or_keep_ops().
  * Threads: submit, close: any. All else, also done() of accepted operations: the session's thread.
  *          The cluster's own tables have their own session, so that they do not wait behind states.
  * Source:  PostgreSQL's manual, libpq, "Pipeline Mode" */
-#include "store/lane.h"
+#include "store/op_queue.h"
 
 #include <libpq-fe.h>
 #include <poll.h>
@@ -27,7 +27,7 @@ enum {
 enum { OID_BYTEA = 17, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
 
 typedef struct session {
-    teffi_lane lane;
+    teffi_op_queue queue;
     struct engine *engine;
     teffi_thread thread;
     teffi_parker pause; /* the thread waits here between attempts to connect; woken by close */
@@ -37,8 +37,8 @@ typedef struct session {
     bool broken;          /* backend belongs to a broken connection, and may still run */
     uint64_t pause_ms;    /* back-off before the next attempt to connect */
     teffi_queue in_doubt; /* writes that may have been, or may be, committed by backend */
-    teffi_store_op *group[TEFFI_LANE_GROUP_MAX];
-    PGresult *results[TEFFI_LANE_GROUP_MAX]; /* of the group's operations */
+    teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX];
+    PGresult *results[TEFFI_OP_QUEUE_GROUP_MAX]; /* of the group's operations */
 } session;
 
 typedef struct engine {
@@ -515,7 +515,7 @@ static bool take_results(session *s, size_t *n, bool *refused)
             return true;
         }
         *refused = *refused || status != PGRES_TUPLES_OK;
-        if (*n < TEFFI_LANE_GROUP_MAX)
+        if (*n < TEFFI_OP_QUEUE_GROUP_MAX)
             s->results[(*n)++] = result;
         else
             PQclear(result);
@@ -562,7 +562,7 @@ static void clear_results(session *s, size_t n)
 static void fail_op(session *s, teffi_store_op *op, teff_err err, const char *text)
 {
     teffi_store_fail(op, err, "%s", text);
-    teffi_lane_finish(&s->lane, op);
+    teffi_op_queue_finish(&s->queue, op);
 }
 
 static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
@@ -632,7 +632,7 @@ static bool handle_outcome(session *s, teffi_store_op **ops, size_t n, size_t n_
         return_result(ops[i], s->results[i]);
     clear_results(s, n_results);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
-        teffi_lane_finish(&s->lane, ops[i]);
+        teffi_op_queue_finish(&s->queue, ops[i]);
     /* one operation failed, and so the transaction: run each one alone */
     for (size_t i = 0; o == REFUSED && i < n; i++)
         run_group(s, &ops[i], 1);
@@ -671,7 +671,7 @@ static void end_writes_in_doubt(session *s)
 /* Pauses (not at close), connects, ends the writes in doubt. out: false: an error, with text. */
 static bool reconnect_session(session *s, char *text)
 {
-    if (!teffi_lane_is_closed(&s->lane))
+    if (!teffi_op_queue_is_closed(&s->queue))
         (void)teffi_parker_wait(&s->pause, s->pause_ms * MS_NS);
     bool connected = connect_session(s, text) == TEFF_OK;
     if (connected)
@@ -688,8 +688,8 @@ static void run_session(void *arg)
     session *s = arg;
     char text[TEFF_TEXT_MAX];
     for (;;) {
-        size_t n = teffi_lane_take(&s->lane, s->group, s->in_doubt.head ? 0 : UINT64_MAX);
-        bool last = n == 0 && teffi_lane_is_closed(&s->lane);
+        size_t n = teffi_op_queue_take(&s->queue, s->group, s->in_doubt.head ? 0 : UINT64_MAX);
+        bool last = n == 0 && teffi_op_queue_is_closed(&s->queue);
         if (last && (s->conn || !s->in_doubt.head || !reconnect_session(s, text)))
             break;
         if (s->conn || reconnect_session(s, text))
@@ -708,14 +708,14 @@ static void run_session(void *arg)
 static void postgres_submit(teffi_store *store, teffi_store_op *op)
 {
     engine *e = (engine *)store;
-    teffi_lane_submit(&e->sessions[op->system].lane, op);
+    teffi_op_queue_submit(&e->sessions[op->system].queue, op);
 }
 
 static void postgres_close(teffi_store *store)
 {
     engine *e = (engine *)store;
     for (int i = 0; i < 2; i++)
-        if (teffi_lane_close(&e->sessions[i].lane))
+        if (teffi_op_queue_close(&e->sessions[i].queue))
             teffi_parker_wake(&e->sessions[i].pause);
         else
             e->started[i] = false; /* an earlier close has joined the thread */
@@ -728,7 +728,7 @@ static void postgres_free(teffi_store *store)
 {
     engine *e = (engine *)store;
     for (int i = 0; i < 2; i++)
-        teffi_lane_fini(&e->sessions[i].lane);
+        teffi_op_queue_fini(&e->sessions[i].queue);
     free(e->target);
     free(e);
 }
@@ -779,7 +779,7 @@ teff_err teffi_postgres_open(const char *target, teffi_store **store, char *text
         return teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
     e->base.ops = &ops;
     for (int i = 0; i < 2; i++) {
-        teffi_lane_init(&e->sessions[i].lane, "postgres");
+        teffi_op_queue_init(&e->sessions[i].queue, "postgres");
         e->sessions[i].engine = e;
     }
     e->target = copy_target(target);

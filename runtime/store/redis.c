@@ -1,11 +1,11 @@
 /* redis.c - engine `redis`: each operation is one run of a Lua script in a Redis server.
- * Way:     store/store -> lane -> [redis] -> hiredis -> the server, with its append-only file on
- * States:  submitted -> lane -> group -> sent as one pipeline -> reply: done()
+ * Way:     store/store -> op_queue -> [redis] -> hiredis -> a server with its append-only file on
+ * States:  submitted -> queue -> group -> sent as one pipeline -> reply: done()
  *          The connection is lost: a write that was sent ends as UNKNOWN, the rest as IO.
  * Threads: submit, close: any. All else, also done() of accepted operations: the session's thread.
  *          The cluster's own tables have their own session, so that they do not wait behind states.
  * Source:  Redis' manual: pipelining, EVALSHA */
-#include "store/lane.h"
+#include "store/op_queue.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -112,7 +112,7 @@ static const char script[] =
 enum { FIELD_ETAG, FIELD_SUM, FIELD_VALUE, FIELDS };
 
 typedef struct session {
-    teffi_lane lane;
+    teffi_op_queue queue;
     const struct engine *engine;
     teffi_thread thread;
     bool started;
@@ -127,8 +127,8 @@ typedef struct session {
     bool script_lost;           /* the server has forgotten the script */
     uint32_t retry_ms;          /* back-off; 0: the last attempt to connect succeeded */
     uint64_t retry_ns;          /* time of the next attempt, on the clock of teffi_now() */
-    teffi_store_op *group[TEFFI_LANE_GROUP_MAX];
-    size_t end[TEFFI_LANE_GROUP_MAX]; /* where each op's command ends: bytes in the pipeline */
+    teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX];
+    size_t end[TEFFI_OP_QUEUE_GROUP_MAX]; /* where each op's command ends: bytes in the pipeline */
     const char *arg[ARGS_MAX];
     size_t arg_len[ARGS_MAX];
     int n_args;
@@ -514,7 +514,7 @@ static size_t read_replies(session *s, teffi_store_op **ops, size_t n)
     for (; i < n && redisGetReply(s->redis, &reply) == REDIS_OK; i++) {
         take_reply(s, ops[i], reply);
         freeReplyObject(reply);
-        teffi_lane_finish(&s->lane, ops[i]);
+        teffi_op_queue_finish(&s->queue, ops[i]);
     }
     return i;
 }
@@ -526,7 +526,7 @@ static void fail_op_without_reply(session *s, teffi_store_op *op, bool sent)
 {
     teff_err err = sent && !teffi_store_is_read(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
     teffi_store_fail(op, err, "%s", s->why);
-    teffi_lane_finish(&s->lane, op);
+    teffi_op_queue_finish(&s->queue, op);
 }
 
 /* Sends n operations, waits for their replies, and completes all. n = 0: connects if necessary. */
@@ -558,8 +558,8 @@ static void run_redis_session(void *arg)
     bool open = connect_or_back_off(s);
     teffi_parker_wake(&s->opened);
     while (open) {
-        size_t n = teffi_lane_take(&s->lane, s->group, get_wait_ns(s));
-        if (n == 0 && teffi_lane_is_closed(&s->lane))
+        size_t n = teffi_op_queue_take(&s->queue, s->group, get_wait_ns(s));
+        if (n == 0 && teffi_op_queue_is_closed(&s->queue))
             break;
         /* also if n is 0: this connects when the back-off ends */
         run_pipeline(s, s->group, n);
@@ -572,7 +572,7 @@ static void run_redis_session(void *arg)
 static void redis_submit(teffi_store *store, teffi_store_op *op)
 {
     engine *e = (engine *)store;
-    teffi_lane_submit(&e->sessions[op->system].lane, op);
+    teffi_op_queue_submit(&e->sessions[op->system].queue, op);
 }
 
 static void redis_close(teffi_store *store)
@@ -580,7 +580,7 @@ static void redis_close(teffi_store *store)
     engine *e = (engine *)store;
     bool first[2];
     for (int i = 0; i < 2; i++)
-        first[i] = teffi_lane_close(&e->sessions[i].lane);
+        first[i] = teffi_op_queue_close(&e->sessions[i].queue);
     for (int i = 0; i < 2; i++)
         if (first[i] && e->sessions[i].started)
             teffi_thread_join(&e->sessions[i].thread);
@@ -590,7 +590,7 @@ static void redis_free(teffi_store *store)
 {
     engine *e = (engine *)store;
     for (int i = 0; i < 2; i++)
-        teffi_lane_fini(&e->sessions[i].lane);
+        teffi_op_queue_fini(&e->sessions[i].queue);
     free(e);
 }
 
@@ -637,7 +637,7 @@ teff_err teffi_redis_open(const char *address, teffi_store **store, char *text)
     e->base.ops = &ops;
     teffi_platform_real(&e->platform, TEFF_LOG_WARN);
     for (int i = 0; i < 2; i++) {
-        teffi_lane_init(&e->sessions[i].lane, "redis");
+        teffi_op_queue_init(&e->sessions[i].queue, "redis");
         e->sessions[i].engine = e;
     }
     teff_err err = teffi_login_parse(&e->login, strchrnul(address, '?'), false, text);
