@@ -14,7 +14,7 @@ static uint64_t cell_of(uint64_t hash, uint32_t number)
     return (uint64_t)teffi_index_bits(hash) << 32 | number;
 }
 
-/* relaxed: only writers call this, and the owner's lock orders them */
+/* relaxed: called under the owner's lock only, which orders the writes */
 static uint64_t load_cell(const teffi_cells *cells, uint32_t at)
 {
     return atomic_load_explicit(&cells->cell[at], memory_order_relaxed);
@@ -153,8 +153,8 @@ bool teffi_index_reserve(teffi_index *index)
     uint32_t n = cells ? cells->n : 0;
     if (index->filled + 1 <= n - n / 4)
         return true;
-    /* If the rebuild fails, the old array is filled up and the next add tries again. One cell must
-     * stay EMPTY, since a search ends there. */
+    /* If the rebuild fails, the add uses the old array, and the next add tries the rebuild again.
+     * One cell must stay EMPTY, since a search ends there. */
     return rebuild_cells(index, index->count + 1) || index->filled + 1 < n;
 }
 

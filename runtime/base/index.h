@@ -1,7 +1,7 @@
 /* index.h - a hash index from hashes to numbers; lock-free readers, one writer at a time.
  * Way:     the catalog (a grain's activation) -> [index] -> a slot
  * States:  a cell: EMPTY -add-> number -del-> TAKEN_OUT or EMPTY; TAKEN_OUT -add-> number;
- *          TAKEN_OUT -del of the next one-> EMPTY; a rebuild empties all cells of the old array
+ *          TAKEN_OUT -next cell gets EMPTY-> EMPTY; a rebuild empties all cells of the old array
  * Threads: reserve, add, del, each: under the owner's lock. first, next, certain: any thread, at
  *          any time before fini.
  * Model:   tests/model/index.pml */
@@ -39,8 +39,9 @@ typedef struct teffi_probe {
     uint32_t bits, at, left, moves;
 } teffi_probe;
 
-/* The bits of the hash that a cell keeps: they choose its home and are compared in a search. The
- * top 8 bits are left out, because they choose the index (grains/directory/shard.c). */
+/* The bits of the hash that a cell keeps: they choose the cell where a search begins, and a search
+ * compares them. The top 8 bits are left out, because they choose the index
+ * (grains/directory/shard.c). */
 static inline uint32_t teffi_index_bits(uint64_t hash)
 {
     return (uint32_t)(hash >> 24);
@@ -57,8 +58,8 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
 {
     while (probe->left > 0) {
         probe->left--;
-        /* acquire: pairs with store_cell(). So the slot of a number is set up, and if a rebuild has
-         * emptied this cell, teffi_index_is_certain() sees that `moves` has changed. */
+        /* acquire: pairs with store_cell(): the slot that the number names is set up, and if a
+         * rebuild has emptied this cell, teffi_index_is_certain() sees that `moves` has changed. */
         uint64_t cell = atomic_load_explicit(&probe->cells->cell[probe->at], memory_order_acquire);
         probe->at = probe->at + 1 == probe->cells->n ? 0 : probe->at + 1;
         if (cell == 0) /* EMPTY: the search ends */
@@ -69,7 +70,7 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
     return 0;
 }
 
-/* teffi_index_first - begin a search. out: as next. */
+/* teffi_index_first - begin a search. out: as teffi_index_next(). */
 static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *index,
                                          uint64_t hash)
 {

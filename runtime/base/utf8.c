@@ -10,7 +10,7 @@ static size_t sequence_length(const uint8_t *p, size_t left)
     size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : 4;
     if (n == 1)
         return 1;
-    if (n == 4 && (p[0] < 0xf0 || p[0] > 0xf4))
+    if (n == 4 && (p[0] < 0xf0 || p[0] > 0xf4)) /* these bytes begin no sequence */
         return 0;
     if (n > left)
         return 0;

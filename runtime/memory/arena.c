@@ -58,8 +58,8 @@ static bool uses_newest_chunk(const teff_arena *arena)
 }
 
 /* Adds a chunk with room for need bytes and makes it current. Sizes double up to CHUNK_MAX, so that
- * a large message needs few chunks; they begin again at CHUNK_MIN after teffi_arena_adopt(), which
- * take_alone() calls, too. out: false: no memory. */
+ * a large message needs few chunks. If the newest chunk was adopted (teffi_arena_adopt(),
+ * take_alone()), the sizes start at CHUNK_MIN again. out: false: no memory. */
 static bool add_chunk(teff_arena *arena, size_t need)
 {
     size_t size = uses_newest_chunk(arena) ? arena->chunks->size * 2 : CHUNK_MIN;
@@ -110,8 +110,8 @@ void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes)
     arena->used_bytes += chunk->size < left ? chunk->size : left;
 }
 
-/* Makes a large allocation in a chunk of its own; the current chunk stays current. used_bytes is
- * set here, since only n bytes count, and teffi_arena_adopt() counts the whole chunk. */
+/* Makes a large allocation in a chunk of its own; the current chunk stays current. Only the n bytes
+ * count as used; so used_bytes, to which teffi_arena_adopt() adds the whole chunk, is corrected. */
 static void *take_alone(teff_arena *arena, size_t n)
 {
     size_t room;

@@ -21,7 +21,7 @@ struct teff_arena {
 
 enum { TEFFI_ARENA_ALIGN = 16 };
 
-/* teffi_arena_init - an arena that starts in the caller's block.
+/* teffi_arena_init - make an arena that starts in the caller's block.
  * in:   block, borrowed for the arena's life, may be NULL with n 0; budget_bytes, 0 = no limit. */
 static inline void teffi_arena_init(teff_arena *arena, void *block, size_t n, size_t budget_bytes)
 {
@@ -55,7 +55,7 @@ typedef struct teffi_arena_mark {
     size_t used_bytes;
 } teffi_arena_mark;
 
-/* teffi_arena_here - the current position, for teffi_arena_back. */
+/* teffi_arena_here - get the current position, for teffi_arena_back(). */
 static inline teffi_arena_mark teffi_arena_here(const teff_arena *arena)
 {
     return (teffi_arena_mark){arena->at, arena->end, arena->chunks, arena->used_bytes};

@@ -20,13 +20,13 @@ typedef struct node { /* at the start of a free block */
 
 typedef struct shelf {
     node *free;
-    unsigned n, least; /* free blocks; the fewest in this period of teffi_block_reclaim() */
+    unsigned n, least; /* free blocks now; the fewest in this period of teffi_block_reclaim() */
 } shelf;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static shelf shelves[SHELVES];
 static size_t kept;        /* bytes of all free blocks */
-static uint64_t looked_ns; /* begin of the present period */
+static uint64_t looked_ns; /* begin of the present period of period_ns */
 
 /* in: n, at most TEFFI_BLOCK_MAX. out: the first shelf whose blocks have at least n bytes. There
  * are four shelves for each power of two. */
@@ -106,8 +106,8 @@ void teffi_block_put(void *memory, size_t n)
         free(memory);
 }
 
-/* lock held. Ends a period: takes as many blocks from each shelf as stayed free during all of it.
- * out: a list of them. */
+/* lock held. Ends a period: from each shelf, takes as many blocks as stayed free during the whole
+ * period. out: a list of these blocks. */
 static node *take_unneeded_blocks(void)
 {
     node *gone = NULL;

@@ -2,7 +2,7 @@
  * Way:     get: own list -> own full batch -> depot -> heap
  *          put: own list -> own full batch -> depot; reclaim: depot -> heap
  * Threads: a cache is owned by its thread; a depot's fields are guarded by its lock, n_batches is
- *          also read without. An ending thread puts its full batches into the depots.
+ *          also read without it. An ending thread puts its full batches into the depots.
  * A fiber may continue on another thread, so get and put are not inlined: no caller may keep the
  * address of a cache. */
 #include "memory/pool.h"
@@ -34,10 +34,10 @@ typedef struct depot {
     unsigned spare; /* batches that teffi_pool_reclaim() may free */
 } depot;
 
-/* Batches of each size: so many stay; one call of teffi_pool_reclaim() frees at most so many. */
+/* Batches of each size that stay in the depot; most that one teffi_pool_reclaim() frees. */
 enum { AGE_KEEPS = 16, AGE_SLICE = 64 };
 static const uint64_t age_ns = 100000000;
-static _Atomic uint64_t looked_ns;
+static _Atomic uint64_t looked_ns; /* begin of the present period of age_ns */
 
 static const unsigned short bytes_of[CLASSES] = {64, 96, 128, 256, 512, 768, 1024};
 static const unsigned short batch_of[CLASSES] = {128, 64, 64, 64, 32, 16, 16};
@@ -57,9 +57,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
 
-/* out: where the node is in a free object: at the beginning, whose cache line is warm; with
- * AddressSanitizer at the end. The rest is poisoned, but not the node, because the leak checker
- * does not follow pointers in poisoned memory. */
+/* out: the offset of the node in a free object: its beginning, whose cache line is warm; with
+ * AddressSanitizer its end. Then all of the object but the node is poisoned, because the leak
+ * checker does not follow pointers in poisoned memory. */
 static size_t node_offset(unsigned class)
 {
     return TEFFI_POISONING ? bytes_of[class] - sizeof(node) : 0;
@@ -130,8 +130,8 @@ static void depot_put(unsigned class, node *batch)
 
 /* ---- aging ---- */
 
-/* Ends a period of age_ns: as many batches as stayed in the depot during all of it become spare,
- * except AGE_KEEPS of them. */
+/* Ends a period of age_ns: counts the batches that stayed in the depot during the whole period as
+ * spare, except AGE_KEEPS of them. */
 static void end_depot_period(depot *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -155,16 +155,16 @@ static node *take_spare_batch(depot *d)
 
 bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes)
 {
-    /* relaxed: if two threads end a period at once, that does no harm */
+    /* relaxed: it does no harm if two threads end a period at the same time */
     uint64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
-    bool look = now_ns - last >= age_ns, more = false;
-    if (look)
+    bool period_over = now_ns - last >= age_ns, more = false;
+    if (period_over)
         atomic_store_explicit(&looked_ns, now_ns, memory_order_relaxed);
     for (unsigned class = 0; class < CLASSES; class ++) {
         depot *d = &depots[class];
         if (atomic_load_explicit(&d->n_batches, memory_order_relaxed) <= AGE_KEEPS)
             continue;
-        if (look)
+        if (period_over)
             end_depot_period(d);
         node *batch;
         for (int i = 0; i < AGE_SLICE && (batch = take_spare_batch(d)); i++) {
@@ -180,7 +180,7 @@ bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes)
 
 /* The destructor of `key`: puts the full batches of a thread that ends into the depots, and frees
  * its other objects. */
-static void give_caches_back(void *arg)
+static void return_thread_caches(void *arg)
 {
     cache *own = arg;
     for (unsigned class = 0; class < CLASSES; class ++) {
@@ -194,11 +194,11 @@ static void give_caches_back(void *arg)
 
 static void make_caches_key(void)
 {
-    has_key = !pthread_key_create(&key, give_caches_back);
+    has_key = !pthread_key_create(&key, return_thread_caches);
 }
 
-/* Makes give_caches_back() run when this thread ends. If that is not possible, the thread leaks its
- * lists, up to two batches of each size. */
+/* Makes return_thread_caches() run when this thread ends. If that is not possible, the thread leaks
+ * its lists, up to two batches of each size. */
 static void set_thread_destructor(void)
 {
     destructor_is_set = 1;

@@ -7,7 +7,7 @@
 
 enum { BATCH = TEFFI_SLAB_BLOCK, FIRST_BLOCKS = TEFFI_SLAB_FIRST / TEFFI_SLAB_BLOCK };
 
-/* A block whose `passed` is not less than this is not decommitted, because the other entries would
+/* A block whose `passed` is not less than this is not decommitted, because its other entries would
  * skip as many generations (see slab.h). */
 static const uint32_t passed_max = UINT32_C(1) << 31;
 static const uint64_t age_ns = TEFFI_SLAB_AGE_MS * UINT64_C(1000000);
@@ -20,7 +20,7 @@ struct teffi_slab_block {
     _Atomic teffi_slab_state state;
     /* guarded by the lock */
     LIST_ENTRY(teffi_slab_block) link; /* in the list of its state */
-    uint64_t free;                     /* one bit per entry: it is free and in no list */
+    uint64_t free;                     /* one bit per entry: it is free, and in no thread's list */
     uint32_t begun;                    /* generation from which its entries continued */
     uint32_t passed; /* most generations since `begun`, among entries that were in `free` */
 };
@@ -43,7 +43,7 @@ static size_t segment_bytes(const teffi_slab *slab, unsigned segment)
     return ((size_t)FIRST_BLOCKS << segment) * block_bytes(slab);
 }
 
-/* out: the address of the segment's first entry. */
+/* out: the address of the segment's first entry. base[] has the address that slot 0 would have. */
 static char *segment_entries(teffi_slab *slab, unsigned segment)
 {
     uintptr_t base = atomic_load_explicit(&slab->base[segment], memory_order_relaxed);
@@ -88,8 +88,8 @@ uint32_t teffi_slab_next_committed(teffi_slab *slab, uint32_t no)
     return no;
 }
 
-/* lock held. Moves a block to another state: to that state's list, with the counts and the low mark
- * of free blocks updated. */
+/* lock held. Sets a block's state: moves it to the list of that state, and updates the numbers of
+ * blocks and slab->low. */
 static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_slab_state to)
 {
     LIST_REMOVE(block, link);
@@ -105,10 +105,10 @@ static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_sla
  * taken from or returned to block->free. */
 static void update_block_state(teffi_slab *slab, teffi_slab_block *block)
 {
-    bool may_go = block->free == UINT64_MAX && block->passed < passed_max;
-    teffi_slab_state to = !block->free ? TEFFI_SLAB_IN_USE
-                          : may_go     ? TEFFI_SLAB_FREE
-                                       : TEFFI_SLAB_PARTLY_FREE;
+    bool may_decommit = block->free == UINT64_MAX && block->passed < passed_max;
+    teffi_slab_state to = !block->free   ? TEFFI_SLAB_IN_USE
+                          : may_decommit ? TEFFI_SLAB_FREE
+                                         : TEFFI_SLAB_PARTLY_FREE;
     if (to != block_state(block))
         set_block_state(slab, block, to);
 }
@@ -174,8 +174,8 @@ static void *add_block(teffi_slab *slab)
 
 /* ---- batches ---- */
 
-/* lock held. Moves free entries of one block to list, of *n entries, until it has BATCH of them.
- * out: the list. */
+/* lock held. Moves free entries of one block to `list`, which has *n entries, until the list has
+ * BATCH or the block has none. out: the list. */
 static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *list, uint32_t *n)
 {
     for (; block->free && *n < BATCH; (*n)++) {
@@ -221,8 +221,8 @@ static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
     return list;
 }
 
-/* lock held. Marks an entry as free in its block, and records its generation there. */
-static void give_to_block(teffi_slab *slab, teffi_slab_use use)
+/* lock held. Marks an entry as free in its block, and updates block->passed by its generation. */
+static void return_to_block(teffi_slab *slab, teffi_slab_use use)
 {
     teffi_slab_block *block = block_at(slab, use.slot / TEFFI_SLAB_BLOCK);
     uint32_t passed = use.generation - block->begun; /* generations wrap around */
@@ -232,7 +232,7 @@ static void give_to_block(teffi_slab *slab, teffi_slab_use use)
     update_block_state(slab, block);
 }
 
-/* Returns entries to their blocks. Takes the lock only after it has read all entries, since that
+/* Returns entries to their blocks. Reads all entries before it takes the lock, since these reads
  * may miss the CPU's cache. in: batch, a list of at most BATCH entries; NULL: none. */
 static void put_slab_batch(teffi_slab *slab, void *batch)
 {
@@ -242,7 +242,7 @@ static void put_slab_batch(teffi_slab *slab, void *batch)
         uses[n++] = slab->type->last_use(entry);
     pthread_mutex_lock(&slab->lock);
     for (unsigned i = 0; i < n; i++)
-        give_to_block(slab, uses[i]);
+        return_to_block(slab, uses[i]);
     pthread_mutex_unlock(&slab->lock);
 }
 
@@ -330,7 +330,7 @@ static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, teffi_slab) slabs = LIST_HEAD_INITIALIZER(slabs); /* guarded by slabs_lock */
 
 /* Decommits one spare block. The block is IN_USE during the system call, so that no thread takes
- * its entries. If the slab's user lowers the block's mark after the reset here, that does no harm
+ * its entries. It does no harm if the slab's user lowers the block's mark after the reset here
  * (call/calls.c: a sweep). out: false: no block is left to decommit, or the system call failed. */
 static bool decommit_block(teffi_slab *slab)
 {
@@ -353,8 +353,8 @@ static bool decommit_block(teffi_slab *slab)
     return gone;
 }
 
-/* If the period of age_ns is over: marks the blocks that were FREE during all of it as spare, and
- * begins the next period. */
+/* If the period of age_ns is over: counts the blocks that stayed FREE during the whole period as
+ * spare, and begins the next period. */
 static void count_spare_blocks(teffi_slab *slab, uint64_t now_ns)
 {
     pthread_mutex_lock(&slab->lock);
@@ -378,7 +378,7 @@ void teffi_slab_reclaim(uint64_t now_ns)
     pthread_mutex_unlock(&slabs_lock);
 }
 
-/* ---- */
+/* ---- the slab ---- */
 
 bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner, const void *image,
                      uint32_t image_entries)

@@ -15,8 +15,8 @@ typedef struct checker {
     unsigned depth;
     teff_err err;            /* the first broken rule; limits are compared after the walk */
     const char *why;         /* text of err; NULL: nested too deep */
-    teffi_message_desc *at;  /* the message in which it is broken */
-    teffi_field_desc *field; /* the field */
+    teffi_message_desc *at;  /* the message that breaks the rule */
+    teffi_field_desc *field; /* its field that breaks the rule */
 } checker;
 
 static size_t checked_message_size(checker *c, teffi_message_desc *desc,
@@ -32,8 +32,8 @@ static void note_error(checker *c, teff_err err, teffi_field_desc *field, const 
     c->why = why;
 }
 
-/* Must the walk stop? If so, the check fails, and the sizes that it returns from now on are wrong,
- * but not used. */
+/* Must the walk stop? If so, the check fails. The sizes that the other functions return from
+ * then on are wrong, but not used. */
 static bool must_stop(const checker *c)
 {
     return c->err || c->fields > c->fields_stop;

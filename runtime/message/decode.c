@@ -146,7 +146,8 @@ static size_t list_capacity(size_t n)
     return n <= LIST_MIN ? LIST_MIN : (size_t)1 << (64 - __builtin_clzll(n - 1));
 }
 
-/* Makes room for `more` elements behind the n of a list. out: where the first of them goes; NULL:
+/* Makes room for `more` elements behind the n of a list. in: list, the address of the list's
+ * pointer, which may be changed; size, of an element. out: where the first new element goes; NULL:
  * no memory. */
 static void *extend_list(decoder *d, void *list, size_t n, size_t more, size_t size)
 {
@@ -162,7 +163,7 @@ static void *extend_list(decoder *d, void *list, size_t n, size_t more, size_t s
     return elements + n * size;
 }
 
-/* Counts varints by their last bytes, which are those without the top bit. */
+/* Counts varints by counting their last bytes: only these do not have the top bit set. */
 static size_t count_varints(const uint8_t *at, const uint8_t *end)
 {
     size_t n = 0;
@@ -230,7 +231,7 @@ static teff_err decode_singular(decoder *d, const uint8_t *end, teffi_field_desc
     if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
         uint32_t *which = (uint32_t *)(void *)(m + field->quantifier_offset);
         if (*which != field->id && field->type == PROTOBUF_C_TYPE_MESSAGE)
-            *(void **)slot = NULL; /* it held another member, or none: nothing to merge into */
+            *(void **)slot = NULL; /* the oneof was empty or had another member: no merge */
         *which = field->id;
     } else if (field->quantifier_offset) {
         *(protobuf_c_boolean *)(void *)(m + field->quantifier_offset) = true;
@@ -239,7 +240,7 @@ static teff_err decode_singular(decoder *d, const uint8_t *end, teffi_field_desc
                                : decode_number(d, end, field->type, slot);
 }
 
-/* Moves d->at past a value of any wire type. out: false: malformed. */
+/* Moves d->at past a value of this wire type. out: false: malformed. */
 static bool skip_value(decoder *d, const uint8_t *end, unsigned wire)
 {
     uint64_t v;

@@ -1,5 +1,5 @@
-/* encode.c - encodes a message by protobuf-c's descriptors, from the last byte to the first: so the
- * length of a nested message is known before it is written. */
+/* encode.c - encodes a message by protobuf-c's descriptors, from the last byte to the first: so a
+ * nested message is written before its length, which is known by then. */
 #include "message/codec.h"
 
 #include <string.h>
@@ -126,7 +126,8 @@ static uint8_t *put_value(uint8_t *end, teffi_field_desc *field, const void *slo
 
 /* ---- fields ---- */
 
-/* Writes all elements with their tags, or the packed list with its one tag; nothing if empty. */
+/* Writes all elements with their tags, or the packed list with its one tag. Writes nothing if the
+ * list is empty. */
 static uint8_t *put_list(uint8_t *end, teffi_field_desc *field, const uint8_t *m)
 {
     size_t n = teffi_list_len(field, m), step = teffi_element_size(field->type);
@@ -246,7 +247,8 @@ size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_s
                          uint8_t *out)
 {
     const ProtobufCMessageDescriptor *desc = msg->descriptor;
-    /* backwards: the fields after the segment, its tag and length, the fields before it */
+    /* backwards: the fields after the segment, its tag and length, the fields before it. at: the
+     * place of the segment */
     uint8_t *end = put_unknown(out + size - segment->len, msg);
     uint8_t *at = put_field_range(end, msg, segment->field + 1, desc->n_fields);
     end = put_tag(put_varint(at, segment->len), desc->fields[segment->field].id, TEFFI_BYTES);

@@ -108,7 +108,7 @@ static inline ProtobufCBinaryData teffi_bytes_of(ProtobufCType type, const void 
 /* ---- presence ---- */
 
 /* Is the value zero or empty? Numbers are compared by their bits, so -0.0 is not zero. Not inlined,
- * because most fields do not need the call. */
+ * because the usual types are tested without this function. */
 __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, const void *slot)
 {
     switch (type) {
@@ -129,8 +129,9 @@ __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, 
     }
 }
 
-/* Is the field present in the message m, and so written? Each kind of field records that in its own
- * way; a field without presence is written if it is not zero. in: field, not repeated. */
+/* Is the field present in the message m? Only then it is written. Each kind of field records its
+ * presence in its own way; a plain field (teffi_is_plain()) is present if it is not zero or empty.
+ * in: field, not repeated. */
 __attribute__((noinline, unused)) static bool teffi_field_is_present(teffi_field_desc *field,
                                                                      const uint8_t *m)
 {
@@ -149,16 +150,15 @@ __attribute__((noinline, unused)) static bool teffi_field_is_present(teffi_field
     return pointer && pointer != field->default_value;
 }
 
-/* ---- plain fields (no presence, no oneof), which most messages consist of ---- */
+/* ---- plain fields, which most messages consist of ---- */
 
-/* Has the field neither presence nor a oneof? */
+/* Is it a proto3 field that is not optional, not repeated, and not in a oneof? */
 static inline bool teffi_is_plain(teffi_field_desc *field)
 {
     return field->label == PROTOBUF_C_LABEL_NONE && !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
 }
 
-/* out: packed size of a plain (see above) number, string or bytes field, with its tag; 0: zero or
- *      empty, not written. */
+/* out: packed size of a plain field, not a message, with its tag; 0: zero or empty, not written. */
 static inline size_t teffi_plain_size(teffi_field_desc *field, const void *slot)
 {
     uint64_t v;

@@ -21,7 +21,7 @@ enum {
 
 static const uint64_t ns_per_ms = 1000000;
 
-/* Writes v at `at`. out: the byte after it, as of all put functions of this file. */
+/* Writes v at `at`. All put functions of this file return the address after the bytes written. */
 static uint8_t *put_u16(uint8_t *at, size_t v)
 {
     at[0] = (uint8_t)v;
@@ -85,7 +85,7 @@ static uint32_t ttl_ms(uint64_t deadline_ns, uint64_t now_ns)
     return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
-/* Writes the ids that are set, and sets their bits in *has. out: the byte after them. */
+/* Writes the ids that are set, and sets their bits in *has. */
 static inline __attribute__((always_inline)) uint8_t *put_ids(const teffi_msg *m, uint8_t *at,
                                                               unsigned *has)
 {
@@ -110,6 +110,8 @@ static inline __attribute__((always_inline)) uint8_t *put_ids(const teffi_msg *m
     return at;
 }
 
+/* Writes the numbers that are not 0, and sets their bits in *has. The deadline is written as the
+ * milliseconds left. */
 static inline __attribute__((always_inline)) uint8_t *
 put_numbers(const teffi_msg *m, uint64_t now_ns, uint8_t *at, unsigned *has)
 {
@@ -165,7 +167,7 @@ static inline __attribute__((always_inline)) uint8_t *put_transaction(const teff
     return at + m->transaction_len;
 }
 
-/* Writes the head without the length. out: where the fields or the payload go. */
+/* Writes the head, except the length. out: where the fields or the payload go. */
 static uint8_t *put_head(uint8_t *at, uint8_t kind, uint8_t hops, unsigned flags, unsigned has)
 {
     at += TEFFI_FRAME_PREFIX; /* the caller stores the length, once it is known */
@@ -238,7 +240,8 @@ teff_err teffi_frame_peek(const uint8_t *data, size_t len, size_t max_bytes, siz
         return TEFF_E_MALFORMED;
     *size = rest + TEFFI_FRAME_PREFIX;
     if (len >= *size)
-        *frame = (teffi_frame){data[TEFFI_FRAME_PREFIX], data + TEFFI_FRAME_PREFIX, rest};
+        *frame = (teffi_frame){
+            .kind = data[TEFFI_FRAME_PREFIX], .data = data + TEFFI_FRAME_PREFIX, .len = rest};
     return TEFF_OK;
 }
 
@@ -292,7 +295,7 @@ static void read_pair(reader *r, uint32_t *a, uint32_t *b)
     *b = (uint32_t)(v >> 32);
 }
 
-/* Reads the call. Some of its numbers may be 0, but not all: then r->bad is set. */
+/* Reads the call. Sets r->bad if all its numbers are 0; some may be. */
 static void read_call(reader *r, teffi_msg *m)
 {
     const uint8_t *p = read_bytes(r, sizeof m->call);
@@ -331,7 +334,7 @@ static teff_err copy_rest(reader *r, teffi_msg *m)
 {
     size_t n = (size_t)(r->end - r->at);
     uint8_t *copy = n ? teff_arena_copy(&m->arena, r->at, n) : NULL;
-    *r = (reader){copy, copy ? copy + n : NULL, r->bad};
+    *r = (reader){.at = copy, .end = copy ? copy + n : NULL, .bad = r->bad};
     return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
 }
 
@@ -384,7 +387,7 @@ static teff_err decode_into(const teffi_frame *frame, bool copies, uint64_t now_
 {
     const uint8_t *d = frame->data;
     unsigned has = load_u16(d + 4);
-    reader r = {d + TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX, d + frame->len, false};
+    reader r = {.at = d + TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX, .end = d + frame->len};
     m->hops = d[1];
     m->flags = load_u16(d + 2);
     if ((has & ~(unsigned)HAS_ALL) || !fields_fit_kind(m, has))

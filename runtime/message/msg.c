@@ -52,14 +52,14 @@ bool teffi_msg_own(teffi_msg *msg)
         return true;
     size_t len = teffi_msg_packed_len(msg);
     bool has_text = msg->item.kind == TEFFI_MSG_RESPONSE && msg->text;
-    bool has_list = msg->item.kind == TEFFI_MSG_RESPONSE && msg->transaction;
+    bool has_part = msg->item.kind == TEFFI_MSG_RESPONSE && msg->transaction; /* in a transaction */
     uint8_t *raw = teff_arena_alloc(&msg->arena, len + msg->key_len + 1);
     char *text =
         raw && has_text ? teff_arena_copy(&msg->arena, msg->text, strlen(msg->text)) : NULL;
-    uint8_t *list = raw && has_list
+    uint8_t *part = raw && has_part
                         ? teff_arena_copy(&msg->arena, msg->transaction, msg->transaction_len)
                         : NULL;
-    if (!raw || (has_text && !text) || (has_list && !list))
+    if (!raw || (has_text && !text) || (has_part && !part))
         return false;
     teffi_msg_pack(msg, len, raw);
     if (msg->key_len)
@@ -71,8 +71,8 @@ bool teffi_msg_own(teffi_msg *msg)
     msg->body = NULL;
     if (has_text)
         msg->text = text;
-    if (has_list)
-        msg->transaction = list;
+    if (has_part)
+        msg->transaction = part;
     msg->borrows = false;
     return true;
 }
@@ -103,6 +103,7 @@ bool teffi_msg_find_segment(const teffi_msg *msg, size_t min, teffi_segment *seg
 size_t teffi_msg_pack_around(const teffi_msg *msg, size_t len, const teffi_segment *segment,
                              uint8_t *out)
 {
+    /* without body, the segment is all of raw */
     return msg->body ? teffi_pack_around(msg->body, len, segment, out) : 0;
 }
 

@@ -5,8 +5,9 @@
 #include <mbedtls/md.h>
 #include <string.h>
 
-/* Appends fields of a fixed length, or with their length before them: so no two hellos are the same
- * bytes. Numbers are little-endian, as this machine's (meson.build). */
+/* A buffer for the fields of a hello. Each has a fixed length, or its length before it, so that two
+ * different hellos never give the same bytes. Numbers are little-endian, as this machine's
+ * (meson.build). */
 typedef struct field_writer {
     size_t len;
     uint8_t bytes[TEFFI_CLUSTER_MAX + TEFFI_ADDRESS_MAX + TEFFI_NONCE_BYTES + 64];

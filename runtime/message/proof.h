@@ -5,8 +5,8 @@
  *
  * A proof is an HMAC-SHA256 with the secret as key, over: who proves; the digest of the dialler's
  * hello; the digest of the acceptor's. A digest covers all that a hello says of its node, the nonce
- * and the sequence. So a proof is worth nothing on another connection (nonces), sent back to the
- * side that made it (who proves), or with another id, role, cluster or address. */
+ * and the sequence. So a proof is not valid on another connection (because of the nonces), nor for
+ * the other side (who proves), nor with another id, role, cluster or address. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,6 +26,6 @@ TEFF_MUST_USE bool teffi_proof_make(const teffi_secret *secret, teffi_prover pro
                                     const uint8_t acceptor[TEFFI_PROOF_BYTES],
                                     uint8_t proof[TEFFI_PROOF_BYTES]);
 
-/* teffi_proof_equal - in time that does not depend on the bytes. */
+/* teffi_proof_equal - compare two proofs, in a time that does not depend on their bytes. */
 TEFF_MUST_USE bool teffi_proof_equal(const uint8_t a[TEFFI_PROOF_BYTES],
                                      const uint8_t b[TEFFI_PROOF_BYTES]);

@@ -3,7 +3,7 @@
  *
  * A cgroup's quota limits all cgroups below it, so the smallest one on the way up to the root
  * counts. A container may show its own cgroup as the root of /sys/fs/cgroup, while
- * /proc/self/cgroup names it as the host does: folders that do not exist are skipped. */
+ * /proc/self/cgroup has the host's path of it: so folders that do not exist are skipped. */
 #include "os/cpus.h"
 
 #include <sched.h>
@@ -65,14 +65,15 @@ static unsigned choose_lower_limit(unsigned a, unsigned b)
     return a && (!b || a < b) ? a : b;
 }
 
-/* Reads the quotas of a cgroup and of all above it. in: folder, which is shortened to its parents,
- * down to root_bytes; quota, which reads the quota of one. out: the smallest; 0: there is none. */
+/* Reads the quotas of a cgroup and of all above it. in: folder, the cgroup's path, which is cut to
+ * that of each parent in turn. root_bytes, the length of the root's path. read_quota, for one
+ * cgroup. out: the smallest quota; 0: there is none. */
 static unsigned find_least_quota(char *folder, size_t root_bytes,
-                                 unsigned (*quota)(const char *folder))
+                                 unsigned (*read_quota)(const char *folder))
 {
     unsigned n = 0;
     for (;;) {
-        n = choose_lower_limit(n, quota(folder));
+        n = choose_lower_limit(n, read_quota(folder));
         char *end = strrchr(folder, '/');
         if (!end || (size_t)(end - folder) < root_bytes)
             return n;

@@ -24,8 +24,8 @@ static void call_previous_handler(int signal, siginfo_t *info, void *context)
         before.sa_handler(signal);
 }
 
-/* The handler of SIGURG. A signal that pthread_kill() in this process has sent is an interrupt, by
- * teffi_interrupt_thread(). All others go to the previous handler. */
+/* The handler of SIGURG. If this process has sent it by pthread_kill(), it is an interrupt
+ * (teffi_interrupt_thread()). Every other SIGURG goes to the handler that was installed before. */
 static void handle_signal(int signal, siginfo_t *info, void *context)
 {
     if (info->si_code == SI_TKILL && info->si_pid == getpid())
@@ -34,8 +34,8 @@ static void handle_signal(int signal, siginfo_t *info, void *context)
         call_previous_handler(signal, info, context);
 }
 
-/* The handler runs on the interrupted stack, not on a signal stack, because fn may switch to
- * another stack. */
+/* Installs our handler without SA_ONSTACK: it runs on the interrupted stack, because the function
+ * that it calls may switch to another stack. */
 static void install_handler(void)
 {
     struct sigaction ours = {.sa_sigaction = handle_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -62,9 +62,9 @@ void teffi_interrupt_thread(const teffi_thread *thread)
     (void)pthread_kill(thread->id, SIGURG);
 }
 
-/* When the handler returns, the kernel restores signal mask and signal stack from the frame. They
- * are those of the thread on which the handler began, so this function replaces them by those of
- * the present thread. The frame has room for the kernel's mask only, not for a whole sigset_t. */
+/* When the handler returns, the kernel sets the thread's signal mask and signal stack to those in
+ * the frame, which belong to the thread on which the handler began. So this function replaces them
+ * by those of the present thread. The frame has room for the kernel's mask, not for a sigset_t. */
 void teffi_interrupt_rebind(void *context)
 {
     ucontext_t *frame = context;

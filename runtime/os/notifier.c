@@ -21,7 +21,7 @@ teffi_notifier *teffi_notifier_new(void)
 
 void teffi_notifier_ref(teffi_notifier *notifier)
 {
-    /* relaxed: the caller has a reference, or the owner waits for the caller */
+    /* relaxed: there is another reference, which is not dropped during this call */
     atomic_fetch_add_explicit(&notifier->refs, 1, memory_order_relaxed);
 }
 

@@ -39,8 +39,8 @@ void teffi_pages_fini(teffi_pages *pages)
  * are written. With one, teffi_pages_commit() makes it usable. */
 void *teffi_pages_reserve(const teffi_pages *pages, size_t bytes)
 {
-    int may = pages->bytes ? PROT_NONE : PROT_READ | PROT_WRITE;
-    void *at = mmap(NULL, bytes, may, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int protection = pages->bytes ? PROT_NONE : PROT_READ | PROT_WRITE;
+    void *at = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return at == MAP_FAILED ? NULL : at;
 }
 
@@ -52,7 +52,7 @@ static bool map_image(const teffi_pages *pages, char *to)
 }
 
 /* Maps each copy of the image that begins in this part, to the copy's end. A copy that began in an
- * earlier part was mapped with that part. */
+ * earlier part was mapped with that part. Without an image, all is usable already. */
 bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, size_t bytes)
 {
     for (size_t end = at + bytes; pages->bytes && at < end; at += pages->bytes - at % pages->bytes)

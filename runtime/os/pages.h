@@ -1,9 +1,8 @@
-/* pages.h - memory that initially contains an image, or zeros; decommitting restores that and frees
- * the memory. Guard pages, which fault when touched.
+/* pages.h - memory that begins as a copy of an image, or as zeros. A decommit restores this content
+ * and frees the memory. Guard pages, which fault when touched.
  * Way:     memory/slab, fiber/stack -> [pages] -> the kernel
- * Threads: any. During a decommit no thread may write there; readers see the old bytes or the
- *          image.
- */
+ * Threads: any. During a decommit no thread may write to that memory; readers see the old bytes or
+ *          the image. */
 #pragma once
 
 #include <stdbool.h>

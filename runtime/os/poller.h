@@ -18,8 +18,8 @@ typedef struct teffi_poller {
     bool (*run)(struct teffi_poller *poller);
     /* End the present wait; if no thread is in wait, the next one. */
     void (*wake)(struct teffi_poller *poller);
-    /* Makes another thread poll. Called by the monitor if no thread has polled since its last tick,
-     * and it has woken no worker for that. */
+    /* Make another thread poll. Called by the monitor if no thread has polled since the monitor's
+     * last tick, and the monitor has woken no worker to poll. */
     void (*neglected)(struct teffi_poller *poller);
     void *arg; /* of neglected */
     _Atomic bool claimed;

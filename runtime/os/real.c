@@ -45,7 +45,7 @@ static _Thread_local uint64_t random_buffer[32];
 static _Thread_local unsigned random_left;
 
 /* Runs in the child of fork(): drops the buffered numbers, since the parent has the same ones. */
-static void forget_random(void)
+static void drop_buffered_random(void)
 {
     memset(random_buffer, 0, sizeof random_buffer);
     random_left = 0;
@@ -53,7 +53,7 @@ static void forget_random(void)
 
 static void watch_forks(void)
 {
-    teffi_bug_if(pthread_atfork(NULL, NULL, forget_random) != 0);
+    teffi_bug_if(pthread_atfork(NULL, NULL, drop_buffered_random) != 0);
 }
 
 /* Never inlined: a fiber that moved to another thread must not use the old thread's buffer. */

@@ -49,10 +49,10 @@ static const char *check_open_file(int fd)
     return NULL;
 }
 
-/* Reads the file to secret. out: why the file is refused; NULL: it is accepted. */
+/* Reads the file into *secret. out: why the file is refused; NULL: it is accepted. */
 static const char *fill_secret(int fd, size_t len_min, teffi_secret *secret)
 {
-    enum { ROOM = TEFFI_SECRET_MAX + 3 }; /* also for a newline of two bytes, and one too many */
+    enum { ROOM = TEFFI_SECRET_MAX + 3 }; /* a newline of two bytes; one byte too many */
     uint8_t bytes[ROOM];
     const char *why = check_open_file(fd);
     if (why)
@@ -64,7 +64,7 @@ static const char *fill_secret(int fd, size_t len_min, teffi_secret *secret)
     else if (len == 0)
         why = "it is empty";
     else if (len < len_min)
-        why = "it has fewer than 16 bytes"; /* TEFFI_SECRET_MIN; a password may have one */
+        why = "it has fewer than 16 bytes"; /* len_min is TEFFI_SECRET_MIN, or 1 (a password) */
     else if (len > TEFFI_SECRET_MAX)
         why = "it has more than 1024 bytes";
     if (!why) {

@@ -142,7 +142,7 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_
 uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
 {
     uint32_t word = EMPTY;
-    /* acquire: pairs with teffi_parker_leave_token() */
+    /* The exchange fails if a token is there. acquire: pairs with teffi_parker_leave_token() */
     if (timeout_ns && atomic_compare_exchange_strong_explicit(
                           &parker->word, &word, ASLEEP, memory_order_acquire, memory_order_acquire))
         futex_wait(&parker->word, ASLEEP, timeout_ns);

@@ -102,8 +102,8 @@ typedef struct teffi_parker {
     _Atomic uint32_t word;
 } teffi_parker;
 
-/* Bits of a parker's word: one token for each reason to wake, and whether its thread sleeps or
- * polls. POLLING: the parker is that of a teffi_poll_parker. */
+/* Bits of a parker's word. Two tokens, for two reasons to wake: TOKEN_GIVEN is left by link/conn
+ * only. Two states of its thread: ASLEEP; POLLING, only of the parker in a teffi_poll_parker. */
 enum { TEFFI_TOKEN = 1, TEFFI_PARKER_ASLEEP = 2, TEFFI_TOKEN_GIVEN = 4, TEFFI_PARKER_POLLING = 8 };
 
 /* A parker whose thread may wait in a poller. Zeroed = no token. */

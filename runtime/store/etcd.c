@@ -1,11 +1,11 @@
 /* etcd.c - engine `etcd`: rows in an etcd cluster, each group of writes as one of its transactions.
- * Way:     store/store -> lane -> [etcd] -> etcd_rows, etcd_http -> a member of the cluster
- * States:  submitted -> lane -> group -> requests: writes, then reads -> responses: done()
+ * Way:     store/store -> op_queue -> [etcd] -> etcd_rows, etcd_http -> a member of the cluster
+ * States:  submitted -> queue -> group -> requests: writes, then reads -> responses: done()
  *          No response: reads are sent once more; writes that may have run end as UNKNOWN.
  * Threads: submit, close: any. All else, also done() of accepted operations: the session's thread.
  *          The cluster's own tables have their own session, so that they do not wait behind states.
  * Source:  etcd's manual, "API guarantees" */
-#include "store/lane.h"
+#include "store/op_queue.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -38,7 +38,7 @@ enum {
  * after UNKNOWN would show one outcome, and the next read another. With the key, it writes
  * nothing. */
 typedef struct session {
-    teffi_lane lane;
+    teffi_op_queue queue;
     struct engine *engine;
     teffi_thread thread;
     bool started;
@@ -56,7 +56,7 @@ typedef struct session {
     teffi_etcd_text request, control, room;
     json_t *response; /* to the last request, if DONE */
     teff_err refusal; /* the error of the last request, if REFUSED */
-    teffi_store_op *group[TEFFI_LANE_GROUP_MAX], *ordered[TEFFI_LANE_GROUP_MAX];
+    teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX], *ordered[TEFFI_OP_QUEUE_GROUP_MAX];
 } session;
 
 typedef struct engine {
@@ -219,7 +219,7 @@ static teff_err log_in_to_etcd(session *s)
                  : teffi_fail(s->why, TEFF_E_IO, "etcd: no token in the response to a login");
 }
 
-/* Is the member an etcd of 3.4 or later, in a cluster that has a leader? */
+/* Checks that the member is an etcd of 3.4 or later, in a cluster that has a leader. */
 static teff_err check_member(session *s)
 {
     const char *host = s->engine->hosts[s->host];
@@ -312,12 +312,12 @@ static void fail_etcd_ops(session *s, teffi_store_op **ops, size_t n, teff_err e
 {
     for (size_t i = 0; i < n; i++) {
         teffi_store_fail(ops[i], err, "%s", why);
-        teffi_lane_finish(&s->lane, ops[i]);
+        teffi_op_queue_finish(&s->queue, ops[i]);
     }
 }
 
 /* Sends the writes; if they are UNSENT, once more, to the next ready member. out: *ended: how many
- * of the first ops have a result; 0 unless DONE. */
+ * ops have a result; these are moved to the front. 0 unless DONE. */
 static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *ended)
 {
     outcome o = UNSENT;
@@ -355,7 +355,7 @@ static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
     for (size_t ended = 0; o == DONE && n > 0; ops += ended, n -= ended) {
         o = send_writes(s, ops, n, &ended);
         for (size_t i = 0; i < ended; i++)
-            teffi_lane_finish(&s->lane, ops[i]);
+            teffi_op_queue_finish(&s->queue, ops[i]);
     }
     if (o == IN_DOUBT || o == TOO_LONG)
         end_writes_as_unknown(s, ops, n);
@@ -393,7 +393,7 @@ static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
         fail_etcd_ops(s, ops, n, TEFF_E_MALFORMED, "etcd: unexpected response to a read");
     } else if (o == DONE) {
         for (size_t i = 0; i < n; i++)
-            teffi_lane_finish(&s->lane, ops[i]);
+            teffi_op_queue_finish(&s->queue, ops[i]);
     } else if (alone) {
         for (size_t i = 0; i < n; i++)
             run_etcd_reads(s, &ops[i], 1);
@@ -416,8 +416,8 @@ static teffi_row get_next_row(const teffi_store_op *op, const teffi_row *from,
 }
 
 /* Reads pages until the scan has all its rows, at the revision of the first page, and ends op. The
- * server builds a page in memory before it sends it, so the first page is small, and the size
- * doubles while responses are short. */
+ * server builds a page in memory before it sends it. So the first page is small; its size
+ * doubles while responses are short, and is halved if one is too long. */
 static void run_scan(session *s, teffi_store_op *op)
 {
     teffi_row *from = op->rows, next = *from;
@@ -445,14 +445,14 @@ static void run_scan(session *s, teffi_store_op *op)
         op->n_found = 0;
         fail_etcd_ops(s, &op, 1, o == REFUSED ? s->refusal : TEFF_E_IO, s->why);
     } else {
-        teffi_lane_finish(&s->lane, op);
+        teffi_op_queue_finish(&s->queue, op);
     }
 }
 
 /* ---- the thread ---- */
 
 /* Sorts the group into s->ordered: first the writes, then the reads, each in order of submission.
- * This needs fewer requests. It is allowed: a read must see earlier writes, and may see later ones.
+ * This saves requests. It is allowed, since a read must see earlier writes and may see later ones.
  * out: the number of writes. */
 static size_t order_group(session *s, size_t n)
 {
@@ -485,7 +485,7 @@ static void run_etcd_group(session *s, size_t n)
         run_scan(s, s->ordered[n - 1]);
 }
 
-/* out: the time to wait for operations; without a ready member, until the next try to connect. */
+/* out: how long to wait for operations. Without a ready member: until the next try to connect. */
 static uint64_t get_idle_ns(const session *s)
 {
     uint64_t now = teffi_now(&s->engine->platform);
@@ -499,8 +499,8 @@ static void run_etcd_session(void *arg)
     bool open = find_member_or_back_off(s);
     teffi_parker_wake(&s->opened);
     while (open) {
-        size_t n = teffi_lane_take(&s->lane, s->group, get_idle_ns(s));
-        if (n == 0 && teffi_lane_is_closed(&s->lane))
+        size_t n = teffi_op_queue_take(&s->queue, s->group, get_idle_ns(s));
+        if (n == 0 && teffi_op_queue_is_closed(&s->queue))
             break;
         (void)ensure_member_ready(s); /* also if n is 0: a fence key must be created soon */
         run_etcd_group(s, n);
@@ -529,7 +529,7 @@ static void etcd_submit(teffi_store *store, teffi_store_op *op)
                          "(max-request-bytes)",
                          bytes, TEFFI_ETCD_BYTES_MAX);
     if (op->err == TEFF_OK)
-        teffi_lane_submit(&e->sessions[op->system].lane, op);
+        teffi_op_queue_submit(&e->sessions[op->system].queue, op);
     else
         op->done(op);
 }
@@ -539,7 +539,7 @@ static void etcd_close(teffi_store *store)
     engine *e = (engine *)store;
     bool first[2];
     for (int i = 0; i < 2; i++)
-        first[i] = teffi_lane_close(&e->sessions[i].lane);
+        first[i] = teffi_op_queue_close(&e->sessions[i].queue);
     for (int i = 0; i < 2; i++)
         if (first[i] && e->sessions[i].started)
             teffi_thread_join(&e->sessions[i].thread);
@@ -549,7 +549,7 @@ static void etcd_free(teffi_store *store)
 {
     engine *e = (engine *)store;
     for (int i = 0; i < 2; i++)
-        teffi_lane_fini(&e->sessions[i].lane);
+        teffi_op_queue_fini(&e->sessions[i].queue);
     free(e);
 }
 
@@ -623,7 +623,7 @@ teff_err teffi_etcd_open(const char *address, teffi_store **store, char *text)
     e->base.ops = &ops;
     teffi_platform_real(&e->platform, TEFF_LOG_WARN);
     for (int i = 0; i < 2; i++) {
-        teffi_lane_init(&e->sessions[i].lane, "etcd");
+        teffi_op_queue_init(&e->sessions[i].queue, "etcd");
         e->sessions[i].engine = e;
     }
     teff_err err = teffi_login_parse(&e->login, strchrnul(address, '?'), true, text);

@@ -66,8 +66,8 @@ static int allow_rewind_if_unsent(void *arg, curl_off_t offset, int origin)
                                                                  : CURL_SEEKFUNC_FAIL;
 }
 
-/* out: size * n: all bytes were appended; 0: over the limit, or no memory: libcurl ends the
- * request. */
+/* out: size * n: all bytes were appended. 0: the response is over the limit, or there is no memory;
+ * libcurl then ends the request. */
 static size_t append_response(char *data, size_t size, size_t n, void *arg)
 {
     teffi_etcd_http *http = arg;
@@ -78,8 +78,8 @@ static size_t append_response(char *data, size_t size, size_t n, void *arg)
     return http->response.failed ? 0 : size * n;
 }
 
-/* libcurl calls this when bytes were sent or received, and once a second. out: not 0: libcurl ends
- * the request. */
+/* libcurl calls this when bytes were sent or received, and once a second. out: not 0: no byte was
+ * sent or received for http->silence_ns, so libcurl ends the request. */
 static int check_silence(void *arg, curl_off_t to_receive, curl_off_t received, curl_off_t to_send,
                          curl_off_t sent)
 {

@@ -53,7 +53,7 @@ size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op)
     return bytes;
 }
 
-/* out: false: a row is in both, and not only checked by both. */
+/* out: false: a row is in both operations, and at least one of them changes it. */
 static bool ops_can_share_request(const teffi_store_op *a, const teffi_store_op *b)
 {
     for (size_t i = 0; i < a->n_rows; i++)
@@ -122,7 +122,8 @@ static void add_row_key(teffi_etcd_text *text, const char *prefix, const teffi_r
     add_key(text, prefix, row->table, '/', row->key);
 }
 
-/* Appends the comparison of the row's etag. For etcd, a missing row has mod_revision 0. */
+/* Appends the comparison of the row's etag. For etcd, a missing row has mod_revision 0. out: false:
+ * nothing was appended, since row->any means that etags are not compared. */
 static bool add_compare(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
 {
     if (row->any)
@@ -135,7 +136,8 @@ static bool add_compare(teffi_etcd_text *text, const char *prefix, const teffi_r
     return true;
 }
 
-/* Appends a read of the row's etag, if add_compare() appends a comparison for this row. */
+/* Appends a read of the row's etag. out: false: nothing was appended, since row->any means that
+ * etags are not compared. */
 static bool add_etag_request(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
 {
     if (row->any)
@@ -146,7 +148,7 @@ static bool add_etag_request(teffi_etcd_text *text, const char *prefix, const te
     return true;
 }
 
-/* Appends the change of the row, unless it is only checked. */
+/* Appends the change of the row. out: false: nothing was appended: the row is only checked. */
 static bool add_put_or_delete(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
 {
     if (row->check)
@@ -282,11 +284,12 @@ static bool decode_base64(const json_t *object, const char *name, teffi_etcd_tex
     size_t len = json_string_length(member), bytes = len / 4 * 3;
     bytes -= len >= 4 ? (size_t)(in[len - 1] == '=') + (in[len - 2] == '=') : 0;
     if (!in || len % 4 != 0 || !teffi_etcd_reserve(room, len / 4 * 3 + 1))
-        return !member;
+        return !member; /* true: there is no such member */
     char *out = room->data + room->len;
     for (size_t i = 0; i < len; i += 4, out += 3) {
         uint32_t bits = 0, wrong = 0;
         for (size_t k = i; k < i + 4; k++) {
+            /* `=` is valid only behind the letters of the last byte */
             bool pads = in[k] == '=' && k / 4 * 3 + k % 4 >= bytes + 1;
             uint32_t letter = pads ? 0 : decode_letter(in[k]);
             wrong |= letter & 64;
@@ -369,7 +372,7 @@ static void set_written_etags(teffi_store_op *op, uint64_t revision)
 }
 
 /* Has a row of op another etag than expected? in, out: *at: the index of the response for op's
- * first row; advanced to the next operation's. out: *malformed is set if a response is missing. */
+ * first row; advanced past op's responses. out: *malformed is set if a response is missing. */
 static bool op_conflicts(const teffi_store_op *op, const json_t *op_responses, size_t *at,
                          bool *malformed)
 {

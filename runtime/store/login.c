@@ -20,24 +20,25 @@ static char *find_login_field(teffi_login *login, bool tls, const char *name, si
     return NULL;
 }
 
-/* in: option: NAME=VALUE, len bytes. */
+/* Stores the value of one option. in: option: NAME=VALUE, len bytes. */
 static teff_err set_login_option(teffi_login *login, bool tls, const char *option, size_t len,
                                  char *text)
 {
     const char *equals = memchr(option, '=', len);
-    size_t name = equals ? (size_t)(equals - option) : len, value = equals ? len - name - 1 : 0;
-    char *to = find_login_field(login, tls, option, name);
+    size_t name_len = equals ? (size_t)(equals - option) : len;
+    size_t value_len = equals ? len - name_len - 1 : 0;
+    char *to = find_login_field(login, tls, option, name_len);
     if (!to)
         return teffi_fail(text, TEFF_E_INVALID, "option '%.*s' of the store: %s expected",
-                          name < TEFFI_LOGIN_MAX ? (int)name : TEFFI_LOGIN_MAX, option,
+                          name_len < TEFFI_LOGIN_MAX ? (int)name_len : TEFFI_LOGIN_MAX, option,
                           tls ? "user, password-file, ca-file or cert-file"
                               : "user or password-file");
-    if (value == 0 || value > TEFFI_LOGIN_MAX || to[0])
+    if (value_len == 0 || value_len > TEFFI_LOGIN_MAX || to[0]) /* to[0]: it was set before */
         return teffi_fail(text, TEFF_E_INVALID,
                           "option %.*s of the store: one value of 1 to %d bytes expected",
-                          (int)name, option, TEFFI_LOGIN_MAX);
-    memcpy(to, equals + 1, value);
-    to[value] = '\0';
+                          (int)name_len, option, TEFFI_LOGIN_MAX);
+    memcpy(to, equals + 1, value_len);
+    to[value_len] = '\0';
     return TEFF_OK;
 }
 

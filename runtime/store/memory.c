@@ -23,7 +23,7 @@ typedef struct memory {
     pthread_cond_t idle;
     /* guarded by lock */
     node *head[LEVELS];    /* ordered by (table, key) */
-    node **before[LEVELS]; /* set by seek_node(): each level's link to the first node not less */
+    node **before[LEVELS]; /* of seek_node(): on each level, the link to the first node not less */
     uint64_t etag;         /* the last one assigned; one counter for all rows, so it only rises */
     size_t running;        /* operations between submit and the end of done() */
     bool closed;
@@ -83,7 +83,7 @@ static node *node_new(const teffi_row *row, uint64_t etag)
     return n;
 }
 
-/* Removes the row's node, if there is one, and inserts fresh, unless it is NULL. Sets row->etag. */
+/* Removes the row's node, if there is one. Inserts fresh, unless it is NULL. Sets row->etag. */
 static void replace_row(memory *mem, teffi_row *row, node *fresh)
 {
     node *old = find_node(mem, row);
@@ -137,6 +137,7 @@ static void read_value(memory *mem, teffi_store_op *op)
     teffi_store_return(op, n ? &n->row : &none);
 }
 
+/* Does the scan return n? in: from, op->rows as it was submitted. n, NULL: false. */
 static bool is_in_scan(const teffi_store_op *op, const teffi_row *from, const node *n)
 {
     return n && op->n_found < op->limit && strcmp(n->row.table, from->table) == 0 &&

@@ -1,11 +1,11 @@
 /* postgres.c - engine `postgres`: rows in a PostgreSQL database, over libpq.
- * Way:     store/store -> lane -> [postgres] -> libpq -> the server
- * States:  submitted -> lane -> group -> sent in one round trip, as one transaction -> done()
+ * Way:     store/store -> op_queue -> [postgres] -> libpq -> the server
+ * States:  submitted -> queue -> group -> sent in one round trip, as one transaction -> done()
  *          The connection breaks: see end_old_backend() and fail_or_keep_ops().
  * Threads: submit, close: any. All else, also done() of accepted operations: the session's thread.
  *          The cluster's own tables have their own session, so that they do not wait behind states.
  * Source:  PostgreSQL's manual, libpq, "Pipeline Mode" */
-#include "store/lane.h"
+#include "store/op_queue.h"
 
 #include <libpq-fe.h>
 #include <poll.h>
@@ -27,7 +27,7 @@ enum {
 enum { OID_BYTEA = 17, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
 
 typedef struct session {
-    teffi_lane lane;
+    teffi_op_queue queue;
     struct engine *engine;
     teffi_thread thread;
     teffi_parker pause; /* the thread waits here between attempts to connect; woken by close */
@@ -37,8 +37,8 @@ typedef struct session {
     bool broken;          /* backend belongs to a broken connection, and may still run */
     uint64_t pause_ms;    /* back-off before the next attempt to connect */
     teffi_queue in_doubt; /* writes that may have been, or may be, committed by backend */
-    teffi_store_op *group[TEFFI_LANE_GROUP_MAX];
-    PGresult *results[TEFFI_LANE_GROUP_MAX]; /* of the group's operations */
+    teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX];
+    PGresult *results[TEFFI_OP_QUEUE_GROUP_MAX]; /* of the group's operations */
 } session;
 
 typedef struct engine {
@@ -239,11 +239,10 @@ static const char *set_parameters(parameters *p, const teffi_store_op *op)
 
 static int count_parameters(const char *statement)
 {
-    int n = 0;
     for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++)
         if (strcmp(statements[i].name, statement) == 0)
-            n = statements[i].n;
-    return n;
+            return statements[i].n;
+    return 0;
 }
 
 /* Puts an operation into libpq's buffer. out: false: no memory, or the connection broke. */
@@ -361,7 +360,7 @@ static teff_err create_schema(PGconn *conn, char *text)
     return TEFF_OK;
 }
 
-/* Ends the server process of a broken connection, which may still run the writes in doubt, and
+/* If the last connection broke: ends its server process, which may still run writes in doubt, and
  * waits until it has ended. out: false: it has not ended, or an error, with text. */
 static bool end_old_backend(session *s, PGconn *conn, char *text)
 {
@@ -370,9 +369,11 @@ static bool end_old_backend(session *s, PGconn *conn, char *text)
         "WHERE pid || ' ' || extract(epoch FROM backend_start) = $1";
     int left = 1;
     for (int tries = 0; s->broken && left > 0; tries++) {
-        if (tries == TRIES * 100)
-            return teffi_fail(text, TEFF_E_IO, "postgres: the server does not end session %s",
-                              s->backend) == TEFF_OK;
+        if (tries == TRIES * 100) {
+            (void)teffi_fail(text, TEFF_E_IO, "postgres: the server does not end session %s",
+                             s->backend);
+            return false;
+        }
         left = query_number(conn, sql, s->backend, 0, text);
     }
     s->broken = s->broken && left < 0;
@@ -396,10 +397,9 @@ static bool record_backend(session *s, PGconn *conn, char *text)
  * acknowledged commit must be on disk. */
 static teff_err check_durability(PGconn *conn, char *text)
 {
-    int off = query_number(conn,
-                           "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
-                           "setting = 'off'",
-                           NULL, 0, text);
+    static const char sql[] =
+        "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND setting = 'off'";
+    int off = query_number(conn, sql, NULL, 0, text);
     if (off > 0)
         return teffi_fail(text, TEFF_E_REFUSED,
                           "postgres: fsync is off in this server, expected on");
@@ -515,7 +515,7 @@ static bool take_results(session *s, size_t *n, bool *refused)
             return true;
         }
         *refused = *refused || status != PGRES_TUPLES_OK;
-        if (*n < TEFFI_LANE_GROUP_MAX)
+        if (*n < TEFFI_OP_QUEUE_GROUP_MAX)
             s->results[(*n)++] = result;
         else
             PQclear(result);
@@ -562,7 +562,7 @@ static void clear_results(session *s, size_t n)
 static void fail_op(session *s, teffi_store_op *op, teff_err err, const char *text)
 {
     teffi_store_fail(op, err, "%s", text);
-    teffi_lane_finish(&s->lane, op);
+    teffi_op_queue_finish(&s->queue, op);
 }
 
 static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
@@ -583,7 +583,7 @@ static void fail_or_keep_ops(session *s, teffi_store_op **ops, size_t n, outcome
             fail_op(s, ops[i], TEFF_E_IO, text);
 }
 
-/* Finds the first error. out: its SQLSTATE, valid until the results are cleared; text. */
+/* Finds the first error. out: text; its SQLSTATE, valid until clear_results(); XX000: none. */
 static const char *find_error(session *s, size_t n, char *text)
 {
     for (size_t i = 0; i < n; i++) {
@@ -606,8 +606,8 @@ static bool is_temporary_error(const char *state)
 
 static void run_group(session *s, teffi_store_op **ops, size_t n);
 
-/* Fails an operation that was refused alone in its group. out: true: try it again instead. */
-static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
+/* Fails a refused operation, the only one of its group; if another try may help, returns true. */
+static bool handle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
 {
     char text[TEFF_TEXT_MAX];
     const char *state = find_error(s, n_results, text);
@@ -623,16 +623,16 @@ static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int
 }
 
 /* Ends each operation, or keeps it if it is a write in doubt. out: true: run the group again. */
-static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
+static bool handle_outcome(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
                            int tries)
 {
     if (o == REFUSED && n == 1)
-        return settle_refused(s, ops[0], n_results, tries);
+        return handle_refused(s, ops[0], n_results, tries);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
         return_result(ops[i], s->results[i]);
     clear_results(s, n_results);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
-        teffi_lane_finish(&s->lane, ops[i]);
+        teffi_op_queue_finish(&s->queue, ops[i]);
     /* one operation failed, and so the transaction: run each one alone */
     for (size_t i = 0; o == REFUSED && i < n; i++)
         run_group(s, &ops[i], 1);
@@ -654,7 +654,7 @@ static void run_group(session *s, teffi_store_op **ops, size_t n)
     }
     do
         o = exchange_group(s, ops, n, &n_results);
-    while (settle_results(s, ops, n, n_results, o, tries++));
+    while (handle_outcome(s, ops, n, n_results, o, tries++));
 }
 
 /* ---- the thread ---- */
@@ -668,10 +668,10 @@ static void end_writes_in_doubt(session *s)
                 "postgres: the connection broke before the server had confirmed the commit");
 }
 
-/* Waits for the pause, connects, then ends the writes in doubt. out: false: an error, with text. */
+/* Pauses (not at close), connects, ends the writes in doubt. out: false: an error, with text. */
 static bool reconnect_session(session *s, char *text)
 {
-    if (!teffi_lane_is_closed(&s->lane))
+    if (!teffi_op_queue_is_closed(&s->queue))
         (void)teffi_parker_wait(&s->pause, s->pause_ms * MS_NS);
     bool connected = connect_session(s, text) == TEFF_OK;
     if (connected)
@@ -688,8 +688,8 @@ static void run_session(void *arg)
     session *s = arg;
     char text[TEFF_TEXT_MAX];
     for (;;) {
-        size_t n = teffi_lane_take(&s->lane, s->group, s->in_doubt.head ? 0 : UINT64_MAX);
-        bool last = n == 0 && teffi_lane_is_closed(&s->lane);
+        size_t n = teffi_op_queue_take(&s->queue, s->group, s->in_doubt.head ? 0 : UINT64_MAX);
+        bool last = n == 0 && teffi_op_queue_is_closed(&s->queue);
         if (last && (s->conn || !s->in_doubt.head || !reconnect_session(s, text)))
             break;
         if (s->conn || reconnect_session(s, text))
@@ -708,14 +708,14 @@ static void run_session(void *arg)
 static void postgres_submit(teffi_store *store, teffi_store_op *op)
 {
     engine *e = (engine *)store;
-    teffi_lane_submit(&e->sessions[op->system].lane, op);
+    teffi_op_queue_submit(&e->sessions[op->system].queue, op);
 }
 
 static void postgres_close(teffi_store *store)
 {
     engine *e = (engine *)store;
     for (int i = 0; i < 2; i++)
-        if (teffi_lane_close(&e->sessions[i].lane))
+        if (teffi_op_queue_close(&e->sessions[i].queue))
             teffi_parker_wake(&e->sessions[i].pause);
         else
             e->started[i] = false; /* an earlier close has joined the thread */
@@ -728,7 +728,7 @@ static void postgres_free(teffi_store *store)
 {
     engine *e = (engine *)store;
     for (int i = 0; i < 2; i++)
-        teffi_lane_fini(&e->sessions[i].lane);
+        teffi_op_queue_fini(&e->sessions[i].queue);
     free(e->target);
     free(e);
 }
@@ -779,7 +779,7 @@ teff_err teffi_postgres_open(const char *target, teffi_store **store, char *text
         return teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
     e->base.ops = &ops;
     for (int i = 0; i < 2; i++) {
-        teffi_lane_init(&e->sessions[i].lane, "postgres");
+        teffi_op_queue_init(&e->sessions[i].queue, "postgres");
         e->sessions[i].engine = e;
     }
     e->target = copy_target(target);

@@ -1,11 +1,11 @@
 /* redis.c - engine `redis`: each operation is one run of a Lua script in a Redis server.
- * Way:     store/store -> lane -> [redis] -> hiredis -> the server, with its append-only file on
- * States:  submitted -> lane -> group -> sent as one pipeline -> reply: done()
+ * Way:     store/store -> op_queue -> [redis] -> hiredis -> a server with its append-only file on
+ * States:  submitted -> queue -> group -> sent as one pipeline -> reply: done()
  *          The connection is lost: a write that was sent ends as UNKNOWN, the rest as IO.
  * Threads: submit, close: any. All else, also done() of accepted operations: the session's thread.
  *          The cluster's own tables have their own session, so that they do not wait behind states.
  * Source:  Redis' manual: pipelining, EVALSHA */
-#include "store/lane.h"
+#include "store/op_queue.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "store/login.h"
 
 enum {
-    SCAN_BYTES_MAX = 256 * 1024 * 1024, /* keys and values of a scan: its reply is in memory */
+    SCAN_BYTES_MAX = 256 * 1024 * 1024, /* keys and values of a scan; its reply is in memory */
     CONNECT_S = 1,       /* to connect, then for each reply before the first operation */
     REPLY_S = 5,         /* without a byte for so long, the connection is lost; half a lease */
     RETRY_MIN_MS = 10,   /* back-off between two attempts to connect; doubles each time */
@@ -112,7 +112,7 @@ static const char script[] =
 enum { FIELD_ETAG, FIELD_SUM, FIELD_VALUE, FIELDS };
 
 typedef struct session {
-    teffi_lane lane;
+    teffi_op_queue queue;
     const struct engine *engine;
     teffi_thread thread;
     bool started;
@@ -127,8 +127,8 @@ typedef struct session {
     bool script_lost;           /* the server has forgotten the script */
     uint32_t retry_ms;          /* back-off; 0: the last attempt to connect succeeded */
     uint64_t retry_ns;          /* time of the next attempt, on the clock of teffi_now() */
-    teffi_store_op *group[TEFFI_LANE_GROUP_MAX];
-    size_t end[TEFFI_LANE_GROUP_MAX]; /* where each op's command ends: bytes in the pipeline */
+    teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX];
+    size_t end[TEFFI_OP_QUEUE_GROUP_MAX]; /* where each op's command ends: bytes in the pipeline */
     const char *arg[ARGS_MAX];
     size_t arg_len[ARGS_MAX];
     int n_args;
@@ -152,8 +152,8 @@ static bool is_put(const teffi_row *row)
 
 /* ---- the connection ---- */
 
-/* Runs one command and waits for its reply. out: true: reply_text, a number as digits, cut to max
- * bytes with the zero byte; false: an error, with text. */
+/* Runs one command and waits for its reply. out: true: reply_text is the reply, a number as digits,
+ * cut to max - 1 bytes. false: an error, with text. */
 static bool run_redis_command(redisContext *c, char *reply_text, size_t max, char *text,
                               const char *format, ...)
 {
@@ -196,10 +196,10 @@ static teff_err check_redis_server(const char *info, char *text)
     return TEFF_OK;
 }
 
-/* Makes the server close the lost connection, if there was one, and if it was to the same server
- * process (the same run_id). Reason: the server or the network may still hold commands of that
- * connection. If they ran later, a read after UNKNOWN would show one outcome, and the next read
- * another. out: false: an error, with text. */
+/* Makes the server close the lost connection, if there was one to the same server process (the same
+ * run_id). Reason: the server or the network may still hold commands of that connection. If they
+ * ran later, a read after UNKNOWN would show one outcome, and the next read another. out: false: an
+ * error, with text. */
 static bool end_lost_connection(session *s, redisContext *c, const char *info, char *text)
 {
     char run_id[ID_MAX] = "", killed[NUMBER_MAX];
@@ -224,10 +224,10 @@ static teff_err log_in_to_redis(const session *s, redisContext *c, char *text)
         return err;
     /* requirepass sets the password of the user `default` */
     const char *user = login->user[0] ? login->user : "default";
-    bool in = run_redis_command(c, reply, sizeof reply, text, "AUTH %s %b", user, password->bytes,
-                                password->len);
+    bool logged_in = run_redis_command(c, reply, sizeof reply, text, "AUTH %s %b", user,
+                                       password->bytes, password->len);
     teffi_secret_free(password);
-    return in ? TEFF_OK : c->err ? TEFF_E_IO : TEFF_E_REFUSED;
+    return logged_in ? TEFF_OK : c->err ? TEFF_E_IO : TEFF_E_REFUSED;
 }
 
 /* Does all that must come before the first operation on a connection: logs in, checks the server,
@@ -300,9 +300,9 @@ static bool ensure_redis_connected(session *s)
     return s->redis || (teffi_now(&s->engine->platform) >= s->retry_ns && connect_or_back_off(s));
 }
 
-/* Drops the connection and connects again at once. If that succeeds, the server has closed the old
- * connection before the caller reports UNKNOWN. */
-static void lose_connection(session *s)
+/* Drops a lost connection and connects again at once. If that succeeds, the server has closed the
+ * old connection before the caller reports UNKNOWN. */
+static void replace_lost_connection(session *s)
 {
     bool late = s->redis->err == REDIS_ERR_IO && errno == EAGAIN;
     (void)teffi_fail(s->why, TEFF_E_IO, "redis: %.100s:%d: connection lost: %s", s->engine->host,
@@ -459,6 +459,7 @@ static void take_scan_reply(teffi_store_op *op, const redisReply *reply)
     }
 }
 
+/* Sets the result of a write. The n puts have the etags last - n + 1 to last, in their order. */
 static void take_write_reply(teffi_store_op *op, const redisReply *reply)
 {
     uint64_t last, puts = 0;
@@ -477,8 +478,8 @@ static void take_write_reply(teffi_store_op *op, const redisReply *reply)
     }
 }
 
-/* Fails op with an error of the server or the script, after which nothing was written. A lost
- * script sets s->script_lost. */
+/* Fails op with an error of the server or the script, after which nothing was written. Sets
+ * s->script_lost if the server has forgotten the script. */
 static void take_error_reply(session *s, teffi_store_op *op, const char *error)
 {
     static const struct {
@@ -513,19 +514,19 @@ static size_t read_replies(session *s, teffi_store_op **ops, size_t n)
     for (; i < n && redisGetReply(s->redis, &reply) == REDIS_OK; i++) {
         take_reply(s, ops[i], reply);
         freeReplyObject(reply);
-        teffi_lane_finish(&s->lane, ops[i]);
+        teffi_op_queue_finish(&s->queue, ops[i]);
     }
     return i;
 }
 
 /* ---- the thread ---- */
 
-/* Fails an op that has no reply: a write that was sent with UNKNOWN, others with IO. */
+/* Fails an op that has no reply: with UNKNOWN if it is a write and was sent, otherwise with IO. */
 static void fail_op_without_reply(session *s, teffi_store_op *op, bool sent)
 {
     teff_err err = sent && !teffi_store_is_read(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
     teffi_store_fail(op, err, "%s", s->why);
-    teffi_lane_finish(&s->lane, op);
+    teffi_op_queue_finish(&s->queue, op);
 }
 
 /* Sends n operations, waits for their replies, and completes all. n = 0: connects if necessary. */
@@ -536,7 +537,7 @@ static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
         sent = send_pipeline(s, ops, n);
         n_replies = read_replies(s, ops, sent);
         if (n_replies < n)
-            lose_connection(s);
+            replace_lost_connection(s);
     }
     for (size_t i = n_replies; i < n; i++)
         fail_op_without_reply(s, ops[i], i < sent);
@@ -544,7 +545,7 @@ static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
         disconnect_redis(s); /* the next connection loads the script */
 }
 
-/* out: the time to wait for operations; without a connection, until the next try to connect. */
+/* out: how long to wait for operations. Without a connection: until the next try to connect. */
 static uint64_t get_wait_ns(const session *s)
 {
     uint64_t now = teffi_now(&s->engine->platform);
@@ -557,8 +558,8 @@ static void run_redis_session(void *arg)
     bool open = connect_or_back_off(s);
     teffi_parker_wake(&s->opened);
     while (open) {
-        size_t n = teffi_lane_take(&s->lane, s->group, get_wait_ns(s));
-        if (n == 0 && teffi_lane_is_closed(&s->lane))
+        size_t n = teffi_op_queue_take(&s->queue, s->group, get_wait_ns(s));
+        if (n == 0 && teffi_op_queue_is_closed(&s->queue))
             break;
         /* also if n is 0: this connects when the back-off ends */
         run_pipeline(s, s->group, n);
@@ -571,7 +572,7 @@ static void run_redis_session(void *arg)
 static void redis_submit(teffi_store *store, teffi_store_op *op)
 {
     engine *e = (engine *)store;
-    teffi_lane_submit(&e->sessions[op->system].lane, op);
+    teffi_op_queue_submit(&e->sessions[op->system].queue, op);
 }
 
 static void redis_close(teffi_store *store)
@@ -579,7 +580,7 @@ static void redis_close(teffi_store *store)
     engine *e = (engine *)store;
     bool first[2];
     for (int i = 0; i < 2; i++)
-        first[i] = teffi_lane_close(&e->sessions[i].lane);
+        first[i] = teffi_op_queue_close(&e->sessions[i].queue);
     for (int i = 0; i < 2; i++)
         if (first[i] && e->sessions[i].started)
             teffi_thread_join(&e->sessions[i].thread);
@@ -589,7 +590,7 @@ static void redis_free(teffi_store *store)
 {
     engine *e = (engine *)store;
     for (int i = 0; i < 2; i++)
-        teffi_lane_fini(&e->sessions[i].lane);
+        teffi_op_queue_fini(&e->sessions[i].queue);
     free(e);
 }
 
@@ -636,7 +637,7 @@ teff_err teffi_redis_open(const char *address, teffi_store **store, char *text)
     e->base.ops = &ops;
     teffi_platform_real(&e->platform, TEFF_LOG_WARN);
     for (int i = 0; i < 2; i++) {
-        teffi_lane_init(&e->sessions[i].lane, "redis");
+        teffi_op_queue_init(&e->sessions[i].queue, "redis");
         e->sessions[i].engine = e;
     }
     teff_err err = teffi_login_parse(&e->login, strchrnul(address, '?'), false, text);

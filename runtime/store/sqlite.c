@@ -42,7 +42,7 @@ typedef struct engine {
     size_t done, done_bytes;          /* not yet subtracted from submitted, submitted_bytes */
     int busy_tries;                   /* failed attempts (BUSY) of the first group in writes */
     bool unknown;                     /* the last COMMIT failed with an unknown outcome */
-    size_t alone;                     /* the next so many transactions have one write each */
+    size_t alone;                     /* how many of the next transactions have one write each */
     uint64_t etag;                    /* the last one assigned before the transaction */
     teffi_store_op *group[GROUP_MAX]; /* of the transaction */
 } engine;
@@ -81,8 +81,8 @@ static void drop_first_write(engine *e, bool system)
         --*get_waiting_count(e, &op->rows[i]);
 }
 
-/* Lock held. A write of any size is accepted if submitted_bytes is 0. in: bytes: of the values that
- * the new operation writes. */
+/* Lock held. Must a new operation be refused? A write of any size is accepted if submitted_bytes is
+ * 0. in: bytes: of the values that the new operation writes. */
 static bool is_queue_full(const engine *e, size_t bytes)
 {
     return e->submitted >= QUEUE_MAX ||
@@ -121,8 +121,8 @@ static void fail_with_code(teffi_store_op *op, int rc)
     teffi_store_fail(op, err, "sqlite: %s", why);
 }
 
-/* Calls done() and counts the operation. take_submitted() subtracts the counts later, because it
- * takes the lock anyway. */
+/* Counts the operation and calls done(). The counts are subtracted later, by take_submitted(),
+ * because that takes the lock anyway. */
 static void finish_op(engine *e, teffi_store_op *op)
 {
     e->done++;
@@ -200,8 +200,8 @@ static void set_new_etags(engine *e, teffi_store_op *op)
 }
 
 /* Completes the n writes of a transaction that ended with rc. If its outcome is unknown, a conflict
- * is reported as UNKNOWN, too: an earlier write of the group may have caused it. */
-static void settle_group(engine *e, size_t n, int rc)
+ * is reported as UNKNOWN, too, because an earlier write of the group may have caused it. */
+static void complete_group(engine *e, size_t n, int rc)
 {
     for (size_t i = 0; i < n; i++) {
         teffi_store_op *op = e->group[i];
@@ -217,8 +217,8 @@ static void settle_group(engine *e, size_t n, int rc)
     }
 }
 
-/* Collects the first writes that fit into one transaction, from each queue up to its first read.
- * They stay in their queues until the transaction has ended. out: how many, in e->group. */
+/* Collects in e->group the first writes that fit into one transaction, from each queue up to its
+ * first read. They stay in their queues until the transaction has ended. out: how many. */
 static size_t pick_group(engine *e)
 {
     size_t n = 0, bytes = 0, max = e->alone ? 1 : GROUP_MAX;
@@ -233,9 +233,10 @@ static size_t pick_group(engine *e)
     return n;
 }
 
-/* Runs one group. On BUSY it stays queued, and the next call tries again, until
- * TEFFI_SQLITE_BUSY_TRIES attempts have failed. On other errors with a known outcome the next
- * transactions have one op each, so that an op too large for the disk does not fail the others. */
+/* Runs one group. On BUSY the group stays queued, and the next call runs it, until it has failed
+ * TEFFI_SQLITE_BUSY_TRIES times. On any other error, if nothing was written, a group of n > 1
+ * ops stays queued, and the next n transactions have one op each, so that an op too large for the
+ * disk does not fail the others. */
 static void write_group(engine *e)
 {
     size_t n = pick_group(e);
@@ -249,7 +250,7 @@ static void write_group(engine *e)
         return;
     }
     e->alone -= e->alone > 0;
-    settle_group(e, n, rc);
+    complete_group(e, n, rc);
 }
 
 /* Lock held. Waits until an operation is submitted or the store is closed. Returns at once if
@@ -292,8 +293,8 @@ static bool take_submitted(engine *e)
     return !closed || has_ops(e->reads) || has_ops(e->writes);
 }
 
-/* Runs all reads of the cluster's own tables, then at most GROUP_MAX others, so that they do not
- * delay a write for longer than a transaction would. Then runs the reads at the heads of the write
+/* Runs all reads of the cluster's own tables, then at most GROUP_MAX others, since more would delay
+ * a write for longer than a transaction does. Then runs the reads at the heads of the write
  * queues, because all writes before them have ended. */
 static void run_reads(engine *e)
 {

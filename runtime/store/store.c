@@ -118,6 +118,7 @@ static bool check_op_distinct(teffi_store_op *op)
     return true;
 }
 
+/* Checks the rows of op: their number, tables, keys and marks; their values if op writes. */
 static bool check_op_rows(teffi_store_op *op, bool writes)
 {
     size_t max = op->kind == TEFFI_STORE_BATCH ? TEFFI_STORE_BATCH_MAX : 1, sum = 0;
@@ -176,7 +177,7 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
         op->done(op);
         return;
     }
-    /* TEFFI_TABLE_FENCE is left out: a fence is written in a batch that begins with membership */
+    /* TEFFI_TABLE_FENCE needs no test: it is written only in batches that begin in `membership` */
     const char *table = op->rows[0].table;
     op->system =
         strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;

@@ -30,10 +30,11 @@ typedef struct teffi_bytes {
 typedef enum teffi_store_kind {
     TEFFI_STORE_READ = 1, /* rows[0].table, key -> value, etag; missing row: OK with etag 0 */
     TEFFI_STORE_WRITE,    /* a batch of one row */
-    /* writes all rows if all etags match, also of checked rows; else none. Two rows of a batch with
-     * the same table and key: INVALID */
+    /* writes all rows if all etags match, also those of checked rows; otherwise none. Two rows of a
+     * batch with the same table and key: INVALID */
     TEFFI_STORE_BATCH,
-    /* in rows[0].table, rows[0].key <= key < to (empty to: up to the end), in order of keys */
+    /* reads rows of rows[0].table with rows[0].key <= key < to (empty to: up to the last row), in
+     * order of keys */
     TEFFI_STORE_SCAN
 } teffi_store_kind;
 
@@ -86,8 +87,8 @@ typedef struct teffi_store_op {
  * 1.5 MiB in one operation, where each key counts three times. */
 
 /* MALFORMED: a row or the file is damaged, or a server's response is not valid. The engines sqlite,
- * redis and etcd store a checksum with each row. The value of a damaged row is never returned. Only
- * a write with `any` overwrites or removes the row; redis and etcd compare only etags, so there a
+ * redis and etcd store a checksum with each row. The value of a damaged row is never returned. A
+ * write with `any` overwrites or removes the row. In redis and etcd, which compare only etags, a
  * write that expects the row's etag does so, too. Other rows are not affected. A scan returns a
  * damaged row with etag 0 and no value, and continues with the next row. */
 
