@@ -107,8 +107,8 @@ static void free_arena(teff_arena *arena)
     free(arena);
 }
 
-/* Sets the size of the arena at which the next pause begins, in which no turn starts: when half of
- * the memory that is left is used, but at least PAUSE_STEP_BYTES from now. */
+/* Sets pause_bytes, the size of the arena at which the next pause begins: its present size plus
+ * half of the memory that is left, or plus PAUSE_STEP_BYTES if that is more. */
 static void set_pause_bytes(teffi_stored *stored)
 {
     size_t used = stored->arena->used_bytes, half = (stored->arena->budget_bytes - used) / 2;
@@ -377,7 +377,7 @@ static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
 }
 
 /* In a transaction, or in the turn of a call with an idempotency key: clears the state if clears is
- * set, and checks its limits. It is written at the end. */
+ * set, and checks its limits. The state is written when the transaction or the turn ends. */
 static teff_err defer_state_write(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
@@ -455,7 +455,7 @@ void teffi_state_note_commit(teffi_activation *act, uint64_t etag)
         act->stored->answers->unsaved = false;
 }
 
-/* A row that does not exist is created, with an empty state. */
+/* If the row does not exist, creates it with an empty state. */
 teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_row row;
@@ -527,7 +527,7 @@ void teffi_state_pause_if_large(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
     if (act->stored->arena->used_bytes < act->stored->pause_bytes || act->busy)
-        return; /* busy: a pause or a life turn keeps turns from starting already */
+        return; /* busy: no turn starts beside others: a pause, a life turn or a lock */
     struct teffi_pause *pause = calloc(1, sizeof *pause);
     if (!pause)
         return;

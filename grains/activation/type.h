@@ -15,7 +15,7 @@ struct teff_grain_type {
     const teff_type_info *info;
     const void *methods;
     void *user;
-    size_t sure_bytes; /* from teffi_rules_sure() */
+    size_t sure_bytes; /* from teffi_rules_sure_bytes() */
     int8_t priority;
     /* atomic, by method: calls to queue | consecutive long calls << 16 (request/direct.c) */
     _Atomic uint32_t *slow;
@@ -89,15 +89,15 @@ teff_err teffi_rules_find_error(teff_ctx *ctx, const teff_type_info *info,
 ProtobufCMessage *teffi_rules_check_copy(const teff_type_info *info, const teff_message_ops *ops,
                                          teff_arena *arena, ProtobufCMessage *copy);
 
-/* teffi_rules_sure - the size in memory up to which a copy needs no check against the limits. */
-static inline size_t teffi_rules_sure(const teff_type_info *info)
+/* teffi_rules_sure_bytes - the size in memory up to which a copy is surely within the limits. */
+static inline size_t teffi_rules_sure_bytes(const teff_type_info *info)
 {
     return teffi_message_max(info) / TEFFI_PACKED_PER_BYTE;
 }
 
 /* teffi_rules_copy - copy src into arena and check its limits.
- * in:   sure, from teffi_rules_sure. out: NULL: no memory, over a limit, or a text that is not
- *       UTF-8: see teffi_rules_find_error. */
+ * in:   sure, from teffi_rules_sure_bytes.
+ * out:  NULL: no memory, over a limit, or a text that is not UTF-8: see teffi_rules_find_error. */
 static inline ProtobufCMessage *teffi_rules_copy(const teff_type_info *info, size_t sure,
                                                  const teff_message_ops *ops, teff_arena *arena,
                                                  const ProtobufCMessage *src)

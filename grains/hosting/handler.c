@@ -137,7 +137,7 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
 {
     const teffi_lock *lock = teffi_lock_of(act);
-    return lock && teffi_lock_is_of_owner(lock, msg);
+    return lock && teffi_lock_is_held_for(lock, msg);
 }
 
 static void refuse_plain_call(teffi_activation *act, teffi_msg *msg)
@@ -364,11 +364,11 @@ static void finish_activating(teffi_activation *act)
  * activation's row in the store can tell that, starts a life turn, which reads it. */
 __attribute__((noinline)) static void settle_lock(teffi_activation *act)
 {
-    if (!teffi_lock_settle(act))
+    if (!teffi_lock_end_if_due(act))
         return;
     teffi_life_resolve_lock(act);
     if (!(act->busy & TEFFI_BUSY_LIFE)) /* no life turn goes on: it has ended, or did not start */
-        (void)teffi_lock_settle(act);
+        (void)teffi_lock_end_if_due(act);
 }
 
 /* Does what phase and reason require: activates, compacts, starts requests, deactivates, ends. Each

@@ -67,8 +67,8 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
         return teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
     if (!method->in)
         return TEFF_OK;
-    msg->body =
-        teffi_rules_copy(ask->type, teffi_rules_sure(ask->type), method->in, &msg->arena, ask->in);
+    msg->body = teffi_rules_copy(ask->type, teffi_rules_sure_bytes(ask->type), method->in,
+                                 &msg->arena, ask->in);
     if (msg->body)
         return TEFF_OK;
     return teffi_ask_prefix_error(
