@@ -51,6 +51,7 @@ static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
                            "no gateway can be reached; the call did not run");
 }
 
+/* The task that sends the unsent requests again, in order. */
 static void resend_all(teff_ctx *ctx, void *arg)
 {
     teff_client *client = arg;
