@@ -225,12 +225,13 @@ static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
 }
 
 /* Called on the group, or by the thread that has claimed the group:
- * teffi_activation_is - is act VALID, and is it the activation of this grain?
+ * teffi_activation_is_valid_for - is act VALID, and is ident its identity?
  * teffi_activation_admits - may a request of the class start now, beside the running turns?
  * teffi_activation_has_pending - is a request of the class in more->pending?
  * teffi_activation_any_may_start - may any request in more->pending start now, judged by the
  *       counters only? */
-static inline bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
+static inline bool teffi_activation_is_valid_for(const teffi_activation *act,
+                                                 const teffi_ident *ident)
 {
     return act->phase == TEFFI_VALID && act->type->info->id == ident->type &&
            act->key_len == ident->key_len &&

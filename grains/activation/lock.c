@@ -132,6 +132,7 @@ static teffi_verdict judge_owner(teffi_activation *act, teffi_lock *lock,
     return act->reason ? TEFFI_SET_ASIDE : TEFFI_START;
 }
 
+/* lock.h has the table of all cases. */
 teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
                                bool is_new)
 {
@@ -143,13 +144,13 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
     if (!lock && is_valid_without_turns(act) && !act->reason &&
         !(is_new && teffi_activation_has_pending(act, TEFFI_EXCLUSIVE)))
         return TEFFI_START;
-    if (transaction->step == TEFFI_STEP_ROOT)
+    if (transaction->step == TEFFI_STEP_ROOT) /* may wait, as its transaction holds no lock */
         return TEFFI_SET_ASIDE;
     bool dies = lock && transaction_is_older(&lock->owner, transaction);
     return dies || (is_new && older_request_waits(act, transaction)) ? TEFFI_DIE : TEFFI_SET_ASIDE;
 }
 
-teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction *transaction)
+teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction)
 {
     const teffi_lock *lock = teffi_lock_of(act);
     bool own = lock && teffi_transaction_is(&lock->owner, transaction) &&

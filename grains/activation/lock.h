@@ -81,7 +81,7 @@ typedef struct teffi_lock {
     teffi_activation *act; /* NULL: the lock was released, and on_watch() frees it */
 } teffi_lock;
 
-/* What to do with a request; DIE: end it with teffi_lock_refusal. */
+/* What to do with a request; DIE: end it with teffi_lock_get_refusal. */
 typedef enum teffi_verdict { TEFFI_START, TEFFI_SET_ASIDE, TEFFI_DIE } teffi_verdict;
 
 /* teffi_transaction_read - copy the transaction that msg carries. out: false: msg carries none, or
@@ -108,10 +108,10 @@ TEFF_MUST_USE bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *r
 teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
                                bool is_new);
 
-/* teffi_lock_refusal - the error for a request that must die: abort_err, if it is set and the lock
- * is of the same transaction and attempt, as the request would fail in the same way; else
+/* teffi_lock_get_refusal - the error for a request that must die: abort_err, if it is set and the
+ * lock is of the same transaction and attempt, as the request would fail in the same way; else
  * TEFF_E_ABORTED. */
-teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction *transaction);
+teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction);
 
 /* teffi_lock_is_held_for - does lock belong to the transaction that msg carries, in any attempt? */
 bool teffi_lock_is_held_for(const teffi_lock *lock, const teffi_msg *msg);

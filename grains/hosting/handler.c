@@ -176,7 +176,7 @@ __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, tef
 static void refuse_in_transaction(teffi_activation *act, teffi_msg *msg,
                                   const teffi_transaction *transaction)
 {
-    teff_err err = transaction ? teffi_lock_refusal(act, transaction) : TEFF_E_MALFORMED;
+    teff_err err = transaction ? teffi_lock_get_refusal(act, transaction) : TEFF_E_MALFORMED;
     refuse_queued(act, msg, err,
                   err == TEFF_E_ABORTED ? "an older transaction has the grain, or this one was "
                                           "rolled back"

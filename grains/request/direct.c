@@ -135,7 +135,7 @@ static inline teffi_activation *claim_if_same(teffi_activation *act, const teffi
 {
     if (!act || !teffi_group_claim(&act->group))
         return NULL;
-    if (teffi_activation_is(act, ident))
+    if (teffi_activation_is_valid_for(act, ident))
         return act;
     release_callee(act);
     return NULL;

@@ -278,7 +278,7 @@ static void look_up(teff_ctx *ctx, void *arg)
         while ((n = teffi_queue_pop(&waiting)))
             send_located(ctx, entry, teffi_container(n, teffi_msg, link), &o);
         if (asked && !tries)
-            continue;
+            continue; /* sent on; now those that have joined meanwhile */
         if (tries)
             teffi_membership_wait(ctx, seen, tries + 1);
         seen = membership->follow.changes.count;
