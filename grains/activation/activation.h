@@ -156,7 +156,7 @@ TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_g
 /* teffi_activation_unqueue - stop counting a queued request, as it starts or ends. Any thread. */
 void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg);
 
-/* teffi_activation_ask_to_end - ask act to deactivate; ignored while an earlier request is not
+/* teffi_activation_ask_to_end - ask act to deactivate; ignored while an earlier reason is not
  * handled. For TEFF_REASON_IDLE, handle_nudge() checks that act is still idle.
  * runs: as teffi_activation_nudge. */
 void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason);

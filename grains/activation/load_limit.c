@@ -29,7 +29,7 @@ void teffi_load_limit_enter(teffi_load_limit *l, teff_ctx *ctx)
         l->running++;
     }
     pthread_mutex_unlock(&l->lock);
-    if (waits) /* teffi_load_limit_leave() counts this load as running before it wakes it */
+    if (waits) /* teffi_load_limit_leave() counts this load as running before the wake-up */
         teffi_await(ctx, &wait, 1);
 }
 

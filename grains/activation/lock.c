@@ -7,8 +7,8 @@
 #include "activation/state.h"
 #include "cluster/view.h"
 
-/* The watch checks a lock at this interval. A lock is resolved this long after the last deadline of
- * its requests. */
+/* The watch checks a lock at this interval. It resolves the lock when this time has passed since
+ * the last deadline of the lock's requests. */
 static const uint64_t watch_ns = 1000000000;
 
 /* ---- transactions ---- */
@@ -96,7 +96,7 @@ static void release_and_reload(teffi_activation *act)
 
 /* ---- which requests may start ---- */
 
-/* Is act VALID, without any turn (also of life), and not in a pause? */
+/* Is act VALID, with no turn under way, not even a life turn, and not in a pause? */
 static bool is_valid_without_turns(const teffi_activation *act)
 {
     return act->phase == TEFFI_VALID && !(act->busy & ~TEFFI_BUSY_LOCKED) && act->running == 0;
@@ -113,8 +113,9 @@ static bool older_request_waits(const teffi_activation *act, const teffi_transac
     return false;
 }
 
-/* As teffi_lock_judge(), for a request of the transaction that holds the lock. A later attempt
- * waits for the running turns of the earlier one, then rolls back its changes. */
+/* As teffi_lock_judge(), for a request of the transaction that holds the lock. A request of a later
+ * attempt waits for the running turns of the earlier attempt; then the changes of the earlier
+ * attempt are rolled back. */
 static teffi_verdict judge_owner(teffi_activation *act, teffi_lock *lock,
                                  const teffi_transaction *transaction)
 {
@@ -288,7 +289,7 @@ teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act, const teffi_msg *
                          teffi_lock **lock)
 {
     teffi_transaction transaction;
-    (void)teffi_transaction_read(request, &transaction); /* the handler has checked it */
+    (void)teffi_transaction_read(request, &transaction); /* decodes: the handler has checked it */
     *lock = teffi_lock_of(act);
     teff_err err = *lock ? TEFF_OK : make_lock(ctx, act, &transaction, lock);
     if (!*lock)

@@ -141,8 +141,8 @@ bool teffi_lock_end_if_due(teffi_activation *act);
  * the same value, so that its etag changes and a late batch of the root fails; then the lock must
  * abort. After another error of the store, the watch starts this again. The function of a life
  * turn.
- * teffi_lock_resolve_later - let the watch start it again: it could not start, or the life turn
- *       ended in its middle. */
+ * teffi_lock_resolve_later - make the watch start it again, because its life turn could not start
+ *       or ended in its middle. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act);
 void teffi_lock_resolve_later(teffi_activation *act);
 

@@ -347,8 +347,8 @@ teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transa
 
 /* ---- the outcome ---- */
 
-/* Sends transaction, whose step is the outcome, to one participant. Errors are ignored: its watch
- * resolves the lock. */
+/* Sends transaction, whose step is the outcome, to one participant. Ignores errors, because the
+ * participant's watch then resolves its lock. */
 static void send_outcome(teffi_grains *grains, const participant *one,
                          const teffi_transaction *transaction)
 {

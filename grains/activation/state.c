@@ -56,9 +56,9 @@ static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi
 }
 
 /* Waits until the load limit allows one more read, reads the row of the state, and reports the
- * read's duration to the limit. out: as read_row_of_key(). The key is made before
- * teffi_load_limit_enter(), as that ends the turn if memory is out: after it, the limit would count
- * this read for ever. */
+ * read's duration to the limit. out: as read_row_of_key(). The key is made first, because
+ * without memory for it the turn ends: if that happened after teffi_load_limit_enter(), the limit
+ * would count this read for ever. */
 static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activation *act,
                                             teffi_row *row)
 {
@@ -72,8 +72,9 @@ static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activatio
 }
 
 /* Writes row in one batch with a check of this silo's fence row, if it has one. So the store
- * refuses the writes of a silo that was declared dead: other silos may hold its grains.
- * TEFF_E_CONFLICT may mean that, so the view is refreshed. out: row->etag, the new one. */
+ * refuses the writes of a silo that was declared dead: other silos may hold its grains. After
+ * TEFF_E_CONFLICT the view is refreshed, to learn whether this silo was declared dead. out:
+ * row->etag, the new one. */
 static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
     teffi_row rows[] = {*row, teffi_rows_make_own_fence(ctx)};
@@ -212,9 +213,8 @@ teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
 
 /* ---- writing ---- */
 
-/* Waits until no other turn of the activation saves or clears the state, or has an idempotency key,
- * then sets saving, which write_state() or teffi_state_end_once() clears. Turns of one activation
- * may interleave. */
+/* Waits until no other turn of the activation saves or clears the state, or runs a call with an
+ * idempotency key. Then sets saving, which write_state() or teffi_state_end_once() clears. */
 static void lock_state(teff_ctx *ctx, teffi_activation *act)
 {
     while (act->stored->saving)
@@ -389,7 +389,8 @@ static teff_err defer_state_write(teff_ctx *ctx, teffi_activation *act, bool cle
     return err;
 }
 
-/* Saves the state or, if clears is set, removes its row and clears the state; or defers that. */
+/* Saves the state or, if clears is set, removes its row and clears the state. In a transaction or a
+ * call with an idempotency key, the row is written later. */
 static teff_err write_state(teff_ctx *ctx, bool clears)
 {
     teffi_activation *act = teffi_state_owner(ctx);

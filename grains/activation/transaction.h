@@ -48,7 +48,7 @@ TEFF_MUST_USE teff_err teffi_transaction_await_result(teff_ctx *ctx, teff_err er
 
 /* teffi_transaction_commit - write the states of all participants, or none, and send them the
  * outcome. On TEFF_OK it releases the lock of act, which is the root's; after TEFF_E_UNKNOWN the
- * watch lets that lock end; else it ends after the turn. Sets ctx->transaction to NULL.
+ * watch ends that lock; else it ends after the turn. Sets ctx->transaction to NULL.
  * errs: those of teffi_participants_read and _write, and teffi_participant_describe; text in ctx.
  *       TEFF_E_UNKNOWN: the states may have been written; after all others they were not. */
 TEFF_MUST_USE teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act);
@@ -63,6 +63,6 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act);
 TEFF_MUST_USE bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request);
 
 /* teffi_transaction_retries_pending - is there a request that teffi_transaction_retry has taken and
- * not delivered yet? A silo that leaves waits until there is none. A silo that closes does so after
- * it has set grains->closed. */
+ * not delivered yet? A silo that leaves waits until there is none, and so does a silo that closes,
+ * after it has set grains->closed. */
 bool teffi_transaction_retries_pending(const teffi_grains *grains);

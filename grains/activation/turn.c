@@ -243,8 +243,8 @@ static inline __attribute__((always_inline)) void finish_request(teffi_turn *tur
     act->running_of[class]--;
 }
 
-/* Makes err, any number, a valid error with a text; then responds with it or with out, and ends the
- * turn. */
+/* If err, any number, is not TEFF_OK, makes it a valid error with a text. Then responds with err or
+ * out, and ends the turn. */
 static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
                                                               const teff_method *method,
                                                               teffi_class class, teff_err err,

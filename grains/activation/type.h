@@ -46,7 +46,7 @@ static inline uint32_t teffi_queue_max(const teff_type_info *info)
     return info->queue_max ? info->queue_max : TEFFI_QUEUE_DEFAULT;
 }
 
-/* teffi_idle_ms - how long an activation gets no request before it is deactivated. */
+/* teffi_idle_ms - the time without a request after which an activation is deactivated. */
 static inline uint32_t teffi_idle_ms(const teff_type_info *info)
 {
     return info->idle_ms ? info->idle_ms : TEFFI_IDLE_DEFAULT_MS;

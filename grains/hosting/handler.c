@@ -272,8 +272,8 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 
 /* ---- requests set aside ---- */
 
-/* May msg start, or fail, now? Else it stays set aside, as do requests of newer callers until the
- * activation ends. in: method, NULL: this silo has no such method, as msg is of a newer caller. */
+/* May msg start or end now? If not, it stays set aside. Requests of newer callers stay until the
+ * activation ends. in: method, NULL: this silo has no such method: msg is of a newer caller. */
 static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
                               const teff_method *method)
 {

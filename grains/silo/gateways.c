@@ -150,7 +150,7 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
     node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     pthread_mutex_lock(&node->lock);
     bool known = remove_gateway(client, peer->node);
-    for (uint32_t i = 0; i < client->n_places; i++) /* a dial that has not ended may be its */
+    for (uint32_t i = 0; i < client->n_places; i++) /* perhaps its dial has not ended */
         client->places[i].missed |= !known;
     pthread_mutex_unlock(&node->lock);
     if (known)
