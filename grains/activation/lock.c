@@ -207,6 +207,9 @@ void teffi_lock_resolve_later(teffi_activation *act)
         lock->must_resolve = false; /* the next watch sets it again */
 }
 
+/* TEFF_E_CONFLICT: the row or the fence has changed, so the transaction may have been written.
+ * TEFF_OK: the row had not changed, and now has another etag, so that a late batch fails. After
+ * other errors the watch starts this again. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
 {
     teff_err err = teffi_state_touch(ctx, act);

@@ -266,6 +266,8 @@ typedef enum found {
     FOUND_OTHER    /* neither: another writer has changed it */
 } found;
 
+/* Compares a row of the batch as it is now with the row as tried, and with one's etag, which is the
+ * etag before the batch. */
 static found compare_row(const teffi_row *tried, const participant *one, const teffi_row *now)
 {
     if (now->etag == one->etag)

@@ -71,7 +71,7 @@ void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, te
         lock->calls_collected += call->err == TEFF_OK;
         if (!teffi_participants_append(lock, response->transaction, response->transaction_len))
             note_failure(lock, TEFF_E_NOMEM, "out of memory for the transaction");
-        response->transaction = NULL;
+        response->transaction = NULL; /* so that they are not collected twice */
         response->transaction_len = 0;
     }
     if (call->err)

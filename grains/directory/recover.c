@@ -152,8 +152,8 @@ static void recover_round(teff_ctx *ctx, recovery *r)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* Are there partitions to recover? A silo that is closing, or whose lease is over, serves none: then
- * the result is false. in: set, as in teffi_partitions_list_locked(). */
+/* Are there partitions to recover? A silo that is closing, or whose lease is over, serves none:
+ * then the result is false. in: set, as in teffi_partitions_list_locked(). */
 static bool recovery_is_wanted(teffi_grains *grains, uint8_t *set)
 {
     return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&

@@ -205,7 +205,7 @@ teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident, teffi_
     uint32_t deep = 0;
     bool certain;
     teffi_activation *act = teffi_shard_find(grains, ident, &certain);
-    teff_err err = TEFF_E_CLOSED;
+    teff_err err = TEFF_E_CLOSED; /* also if none was found: then search under the lock */
     if (act)
         err = teffi_activation_push(act, teffi_type_find(grains, ident->type), msg, &deep);
     if (certain && !may_create)

@@ -431,6 +431,8 @@ send_to_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
     return send_one_way(&this);
 }
 
+/* As start_grain_call(), with options. Passes the call's timeout in ctx->timeout_ms, which it then
+ * restores. */
 static teff_err start_call_with_options(teff_ctx *ctx, const teff_type_info *type,
                                         const teff_key *key, const teff_method *method,
                                         const ProtobufCMessage *in,

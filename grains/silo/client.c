@@ -96,6 +96,7 @@ static teff_err take_client_options(teff_client_options *opt, const teff_client_
                                opt->tls_cert, opt->tls_ca, opt->connection_bytes_max, text);
 }
 
+/* Gives the client a random identity, and makes its transport. */
 static teff_err open_client_net(teff_client *client, const teff_client_options *opt, char *text)
 {
     teffi_node *node = &client->node;
