@@ -255,8 +255,8 @@ static teff_err join_on_thread(teff_silo *silo, char *text)
     return err;
 }
 
-/* Sets *option to the address that the last start has bound, as other silos and clients know it.
- * out: false: no memory; *option is as it was. */
+/* Sets *option to the address that the last start has bound, because other silos and clients know
+ * that address. out: false: no memory; *option is as it was. */
 static bool keep_address(teff_silo *silo, const char **option, const char *bound)
 {
     if (!bound[0] || strcmp(bound, *option) == 0)
