@@ -23,7 +23,8 @@ static bool key_is_inline(const teffi_activation *act)
     return act->key_len < TEFFI_KEY_INLINE;
 }
 
-/* Stores key and zero byte in act, or on the heap if too long. out: false: out of memory. */
+/* Stores the key and a zero byte in act->key; if they do not fit, on the heap, with a pointer in
+ * act->key. out: false: out of memory. */
 static bool put_activation_key(teffi_activation *act, const teffi_ident *ident)
 {
     act->key_len = (uint16_t)ident->key_len;
@@ -59,7 +60,7 @@ teff_err teffi_activation_give_identity(teffi_activation *act, const teff_grain_
     act->generation++;
     act->registered = false;
     act->phase = TEFFI_BORN;
-    act->group.used = 0; /* the previous grain's run time (sched/policy/level.h) */
+    act->group.used = 0; /* was the previous grain's run time (sched/policy/level.h) */
     /* relaxed: lock-free readers need no order; for turns of the group, teffi_group_reuse() orders
      * these stores */
     atomic_store_explicit(&act->queued, 0, memory_order_relaxed);
@@ -141,12 +142,12 @@ void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg)
         atomic_fetch_sub_explicit(&act->queued_bytes, bytes, memory_order_relaxed);
 }
 
-/* Counts msg in queued and queued_bytes, unless that exceeds one of their limits. If no large
- * request is queued, queued_bytes does not limit msg; the end of a transaction, which unlocks the
- * grain, is never limited. relaxed: these limits need no order. The counters may be below 0: see
- * teffi_activation.queued.
- * out: true: counted; *before, the number of requests queued before msg. */
-static bool reserve_place(teffi_activation *act, const teff_grain_type *type, const teffi_msg *msg,
+/* Counts msg in queued and queued_bytes; if one of them is then over its limit, undoes that. If
+ * no other large request is queued, queued_bytes does not limit msg. Neither limits the end of a
+ * transaction, which unlocks the grain. relaxed: the limits need no order. The counters may be
+ * below 0: see teffi_activation.queued.
+ * out: false: over a limit, not counted. *before: the number of requests queued before msg. */
+static bool count_if_fits(teffi_activation *act, const teff_grain_type *type, const teffi_msg *msg,
                           uint32_t *before)
 {
     uint32_t max = type ? teffi_queue_max(type->info) : TEFFI_QUEUE_DEFAULT;
@@ -170,7 +171,7 @@ teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *typ
     teffi_msg_charge(msg, node->budget);
     if (teffi_budget_is_over(node->budget) && !teffi_msg_ends_transaction(msg))
         return TEFF_E_OVERLOADED;
-    if (!reserve_place(act, type, msg, &before))
+    if (!count_if_fits(act, type, msg, &before))
         return TEFF_E_OVERLOADED;
     if (!teffi_group_push(&act->group, &msg->item)) {
         teffi_activation_unqueue(act, msg);
@@ -187,6 +188,7 @@ bool teffi_activation_any_may_start(const teffi_activation *act)
         if (teffi_activation_has_pending(act, (teffi_class)c) &&
             teffi_activation_admits(act, (teffi_class)c))
             return true;
+    /* under a lock, only requests of its transaction start, one at a time */
     return act->busy == TEFFI_BUSY_LOCKED && act->more->pending_of_owner && act->running == 0 &&
            act->phase == TEFFI_VALID;
 }

@@ -44,13 +44,13 @@ enum {
  * with the activation. */
 typedef struct teffi_more {
     teffi_queue pending;       /* requests that admission does not let start yet */
-    uint32_t pending_of[3];    /* requests in pending, by class; of newer callers: EXCLUSIVE */
-    teffi_pid winner;          /* another activation that the directory registered; zero: none */
+    uint32_t pending_of[3];    /* their number by class; those of newer callers: EXCLUSIVE */
+    teffi_pid winner;          /* the activation that holds the grain instead; zero: none */
     char *failed_text;         /* NULL: none; text of teffi_activation.failed */
     bool failed_named;         /* send failed_text by teffi_node_respond_named */
     struct teffi_lock *lock;   /* of a transaction (lock.h); NULL: none */
     uint32_t pending_of_owner; /* if lock: requests in pending of its transaction */
-    uint8_t version;           /* newest that a request of a newer caller asked for; 0: none */
+    uint8_t version;           /* the type's newest version that newer callers need; 0: none */
 } teffi_more;
 
 /* The state, for a type that has one. All fields: G. */
@@ -156,7 +156,7 @@ TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_g
 /* teffi_activation_unqueue - stop counting a queued request, as it starts or ends. Any thread. */
 void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg);
 
-/* teffi_activation_ask_to_end - ask act to deactivate; ignored while an earlier request is not
+/* teffi_activation_ask_to_end - ask act to deactivate; ignored while an earlier reason is not
  * handled. For TEFF_REASON_IDLE, handle_nudge() checks that act is still idle.
  * runs: as teffi_activation_nudge. */
 void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason);
@@ -190,11 +190,11 @@ static inline void teffi_activation_stamp_use(teffi_activation *act)
 /* teffi_activation_key_bytes - the key and a zero byte; on the heap if act has no room for them. */
 static inline const uint8_t *teffi_activation_key_bytes(const teffi_activation *act)
 {
-    const uint8_t *away;
+    const uint8_t *on_heap;
     if (act->key_len < TEFFI_KEY_INLINE)
         return act->key;
-    memcpy(&away, act->key, sizeof away);
-    return away;
+    memcpy(&on_heap, act->key, sizeof on_heap);
+    return on_heap;
 }
 
 /* teffi_activation_ident - act's identity, which points into act. On its group, or under the
@@ -225,12 +225,13 @@ static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
 }
 
 /* Called on the group, or by the thread that has claimed the group:
- * teffi_activation_is - is act VALID and has it this identity?
+ * teffi_activation_is_valid_for - is act VALID, and is ident its identity?
  * teffi_activation_admits - may a request of the class start now, beside the running turns?
  * teffi_activation_has_pending - is a request of the class in more->pending?
  * teffi_activation_any_may_start - may any request in more->pending start now, judged by the
  *       counters only? */
-static inline bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
+static inline bool teffi_activation_is_valid_for(const teffi_activation *act,
+                                                 const teffi_ident *ident)
 {
     return act->phase == TEFFI_VALID && act->type->info->id == ident->type &&
            act->key_len == ident->key_len &&

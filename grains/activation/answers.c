@@ -107,12 +107,12 @@ static bool add_answer(teffi_activation *act, const Teff__Answer__Answer *m)
 {
     uint8_t length[LENGTH_MAX];
     teffi_answers *answers = act->stored->answers;
-    size_t len = teffi_packed_size(&m->base), before = put_length(length, len);
-    teffi_answer *answer = push_answer(answers, m->once.data, m->hash, before + len);
+    size_t len = teffi_packed_size(&m->base), prefix = put_length(length, len);
+    teffi_answer *answer = push_answer(answers, m->once.data, m->hash, prefix + len);
     if (!answer)
         return false;
-    memcpy(answer->field, length, before);
-    teffi_pack(&m->base, len, answer->field + before);
+    memcpy(answer->field, length, prefix);
+    teffi_pack(&m->base, len, answer->field + prefix);
     while (answers->list.count > answers_max(act))
         free(answer_of(teffi_queue_pop(&answers->list)));
     answers->unsaved = true;
@@ -196,8 +196,8 @@ static bool is_answer(const ProtobufCMessageUnknownField *field)
     return field->tag == ANSWER_FIELD;
 }
 
-/* Leaves out the state's own unknown fields with the number of an answer: they may come from a
- * message of a client that the program copied to the state, and would be false answers. */
+/* Leaves out the state's own unknown fields that have the field number of answers: they may come
+ * from a client's message that the program copied to the state, and would be false answers. */
 ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *act,
                                          const ProtobufCMessage *state)
 {
@@ -218,7 +218,7 @@ ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *
     return head;
 }
 
-/* Checks an answer, a field of a row, and copies it to act's answers. */
+/* Checks a field of a row that holds an answer, and copies the field to act's answers. */
 static teff_err take_answer(teffi_activation *act, const ProtobufCMessageUnknownField *field,
                             teff_arena *scratch)
 {

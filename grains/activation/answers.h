@@ -79,7 +79,7 @@ TEFF_MUST_USE teff_err teffi_answers_read(teff_ctx *ctx, const teffi_answer *ans
                                           const teff_method *method, ProtobufCMessage **response);
 
 /* teffi_answers_make_head - make a head (ProtobufCMessage) for state that lists the answers among
- * its unknown fields. The caller replaces the state's own head by it while it packs the state.
+ * its unknown fields. While the state is packed, the new head takes the place of its own one.
  * in:   act has a state; state, its own or an empty one.
  * out:  the head; its fields point into ctx's memory, act's answers and state. */
 ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *act,

@@ -20,9 +20,9 @@ typedef struct teffi_ident {
 
 enum { TEFFI_KEY_BYTES_MAX = 16 + TEFF_KEY_MAX };
 
-/* teffi_key_place - the hash on which all silos agree; gives the partition and the hash placement.
- * Most keys have 8 bytes: they take an inline path, here and below. */
-static inline uint64_t teffi_key_place(uint32_t type, const uint8_t *key, uint32_t len)
+/* teffi_key_cluster_hash - a key's hash on which all silos agree, for partitions and for placement
+ * by hash. Most keys have 8 bytes: they take an inline path, here and below. */
+static inline uint64_t teffi_key_cluster_hash(uint32_t type, const uint8_t *key, uint32_t len)
 {
     uint64_t number;
     if (len != sizeof number)
@@ -31,8 +31,8 @@ static inline uint64_t teffi_key_place(uint32_t type, const uint8_t *key, uint32
     return teffi_hash64_word(number, type);
 }
 
-/* teffi_key_hash - the hash for tables of this silo: the top 8 bits of teffi_key_place, then 56
- * bits keyed with the silo's secret, so that a client cannot choose keys that collide. */
+/* teffi_key_hash - the hash for tables of this silo: the top 8 bits of teffi_key_cluster_hash, then
+ * 56 bits keyed with the silo's secret, so that a client cannot choose keys that collide. */
 static inline uint64_t teffi_key_hash(const teffi_sipkey *secret, uint32_t type, const uint8_t *key,
                                       uint32_t len)
 {
@@ -42,7 +42,7 @@ static inline uint64_t teffi_key_hash(const teffi_sipkey *secret, uint32_t type,
         keyed = teffi_siphash_word(secret, number);
     } else
         keyed = teffi_siphash(secret, key, len);
-    return teffi_key_place(type, key, len) >> 56 << 56 | (keyed ^ of_type) >> 8;
+    return teffi_key_cluster_hash(type, key, len) >> 56 << 56 | (keyed ^ of_type) >> 8;
 }
 
 /* teffi_ident_of - the identity of a grain. It points to key, which must outlive it. */

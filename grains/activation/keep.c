@@ -115,7 +115,7 @@ static teffi_room *find_room(teffi_rooms *rooms, const void *list)
     return &rooms->at[at & (rooms->max - 1)];
 }
 
-/* out: list's capacity; 0: nothing was appended since the last compaction, so the list is full. */
+/* out: list's capacity; 0: nothing was appended to it since the last compaction: it is full. */
 static size_t find_capacity(const teffi_stored *stored, const void *list)
 {
     return stored->rooms ? find_room(stored->rooms, list)->n_max : 0;
@@ -145,8 +145,8 @@ static void add_room(teff_ctx *ctx, teffi_stored *stored, const void *list, size
 }
 
 /* out: the new capacity of a full list of n elements: 2 * n, at least n + ELEMENTS_MIN. If the
- * memory that is left has no room for so many, less: a sixteenth of it is kept for what the
- * elements point to. */
+ * state's memory has no room for that, as many elements as fill 15/16 of the memory that is left,
+ * at least n + 1: the rest is for what the elements point to. in: size, of an element. */
 static size_t compute_capacity(const teff_arena *arena, size_t n, size_t size)
 {
     size_t left = (arena->budget_bytes - arena->used_bytes) / size;

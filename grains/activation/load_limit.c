@@ -3,8 +3,8 @@
 
 #include "call/wait.h"
 
-/* A read is slow if it takes over twice the best time, and this much longer: shorter delays do not
- * harm saves, and the best times of a local store are some microseconds. */
+/* The mean time of reads is slow if it exceeds twice the best mean plus this. Shorter delays do not
+ * harm saves, and the best mean of a local store is some microseconds. */
 static const uint64_t slack_ns = 10 * 1000 * 1000;
 
 void teffi_load_limit_init(teffi_load_limit *l)
@@ -29,13 +29,14 @@ void teffi_load_limit_enter(teffi_load_limit *l, teff_ctx *ctx)
         l->running++;
     }
     pthread_mutex_unlock(&l->lock);
-    if (waits) /* teffi_load_limit_leave() counts this load as running before it wakes it */
+    if (waits) /* teffi_load_limit_leave() counts this load as running before the wake-up */
         teffi_await(ctx, &wait, 1);
 }
 
-/* At the end of a window of loads: lowers the limit by an eighth if their mean time was slow (see
- * slack_ns), else raises it by an eighth if a load had to wait. The best time rises by 1/64 in each
- * window, so that it follows a store that has become slower. Under the lock. */
+/* Ends a window, which is as many loads as the limit allows at once: lowers the limit by an eighth
+ * if their mean time was slow (see slack_ns), else raises it by an eighth if a load had to wait.
+ * best_ns rises by 1/64 in each window, so that it follows a store that has become slower. Under
+ * the lock. */
 static void adapt_limit(teffi_load_limit *l)
 {
     uint64_t mean_ns = l->spent_ns / l->ended;

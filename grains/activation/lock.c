@@ -7,8 +7,8 @@
 #include "activation/state.h"
 #include "cluster/view.h"
 
-/* The watch checks a lock at this interval. A lock is resolved this long after the last deadline of
- * its requests. */
+/* The watch checks a lock at this interval. It resolves the lock when this time has passed since
+ * the last deadline of the lock's requests. */
 static const uint64_t watch_ns = 1000000000;
 
 /* ---- transactions ---- */
@@ -96,8 +96,8 @@ static void release_and_reload(teffi_activation *act)
 
 /* ---- which requests may start ---- */
 
-/* Is act VALID and without any turn, including a life turn, and not in a pause? */
-static bool no_turn_runs(const teffi_activation *act)
+/* Is act VALID, with no turn under way, not even a life turn, and not in a pause? */
+static bool is_valid_without_turns(const teffi_activation *act)
 {
     return act->phase == TEFFI_VALID && !(act->busy & ~TEFFI_BUSY_LOCKED) && act->running == 0;
 }
@@ -113,8 +113,9 @@ static bool older_request_waits(const teffi_activation *act, const teffi_transac
     return false;
 }
 
-/* As teffi_lock_judge(), for a request of the transaction that holds the lock. A later attempt
- * waits for the running turns of the earlier one, then rolls back its changes. */
+/* As teffi_lock_judge(), for a request of the transaction that holds the lock. A request of a later
+ * attempt waits for the running turns of the earlier attempt; then the changes of the earlier
+ * attempt are rolled back. */
 static teffi_verdict judge_owner(teffi_activation *act, teffi_lock *lock,
                                  const teffi_transaction *transaction)
 {
@@ -123,14 +124,16 @@ static teffi_verdict judge_owner(teffi_activation *act, teffi_lock *lock,
     if (transaction->attempt == lock->owner.attempt && lock->must_abort)
         return TEFFI_DIE;
     lock->must_abort |= transaction->attempt > lock->owner.attempt;
-    if (!no_turn_runs(act))
+    if (!is_valid_without_turns(act))
         return TEFFI_SET_ASIDE;
     if (!lock->must_abort)
         return TEFFI_START;
     teffi_lock_roll_back(act);
+    /* an activation that must end starts nothing without a lock: it hands the request back */
     return act->reason ? TEFFI_SET_ASIDE : TEFFI_START;
 }
 
+/* lock.h has the table of all cases. */
 teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
                                bool is_new)
 {
@@ -139,16 +142,16 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
     if (lock && teffi_transaction_is(&lock->owner, transaction))
         return judge_owner(act, lock, transaction);
     /* A new request does not overtake one of its own class that was set aside. */
-    if (!lock && no_turn_runs(act) && !act->reason &&
+    if (!lock && is_valid_without_turns(act) && !act->reason &&
         !(is_new && teffi_activation_has_pending(act, TEFFI_EXCLUSIVE)))
         return TEFFI_START;
-    if (transaction->step == TEFFI_STEP_ROOT)
+    if (transaction->step == TEFFI_STEP_ROOT) /* may wait, as its transaction holds no lock */
         return TEFFI_SET_ASIDE;
     bool dies = lock && transaction_is_older(&lock->owner, transaction);
     return dies || (is_new && older_request_waits(act, transaction)) ? TEFFI_DIE : TEFFI_SET_ASIDE;
 }
 
-teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction *transaction)
+teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction)
 {
     const teffi_lock *lock = teffi_lock_of(act);
     bool own = lock && teffi_transaction_is(&lock->owner, transaction) &&
@@ -156,18 +159,18 @@ teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction
     return own && lock->abort_err ? lock->abort_err : TEFF_E_ABORTED;
 }
 
-bool teffi_lock_is_of_owner(const teffi_lock *lock, const teffi_msg *msg)
+bool teffi_lock_is_held_for(const teffi_lock *lock, const teffi_msg *msg)
 {
     teffi_transaction transaction;
     return teffi_transaction_read(msg, &transaction) &&
            teffi_transaction_is(&transaction, &lock->owner);
 }
 
-void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool more)
+void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool added)
 {
     teffi_lock *lock = teffi_lock_of(act);
-    if (lock && teffi_lock_is_of_owner(lock, msg))
-        act->more->pending_of_owner += more ? 1 : (uint32_t)-1;
+    if (lock && teffi_lock_is_held_for(lock, msg))
+        act->more->pending_of_owner += added ? 1 : (uint32_t)-1;
 }
 
 /* ---- the watch ---- */
@@ -201,9 +204,12 @@ void teffi_lock_resolve_later(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
     if (lock)
-        lock->must_resolve = false;
+        lock->must_resolve = false; /* the next watch sets it again */
 }
 
+/* TEFF_E_CONFLICT: the row or the fence has changed, so the transaction may have been written.
+ * TEFF_OK: the row had not changed, and now has another etag, so that a late batch fails. After
+ * other errors the watch starts this again. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
 {
     teff_err err = teffi_state_touch(ctx, act);
@@ -217,15 +223,15 @@ void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
         lock->must_abort = true;
 }
 
-/* Lets the lock of a silent root end: by a roll-back if the transaction does not write this row;
- * else by reading the row, which may have been written. */
+/* Makes the lock of a silent root end: by a roll-back if the transaction does not write this row;
+ * else by teffi_lock_resolve(), which reads the row, as it may have been written. */
 static void handle_silent_root(teffi_lock *lock)
 {
     lock->must_abort |= !lock->writes;
     lock->must_resolve = lock->writes;
 }
 
-/* The watch's `arrive`: arms the timer again, and lets the lock of a silent root end. Frees a lock
+/* The watch's `arrive`: arms the timer again, and makes the lock of a silent root end. Frees a lock
  * that was released after the timer had fired. If act's group has ended, wait->done is false, and
  * this may be another thread: then act's fields are not read. */
 static void on_watch(teffi_wait *wait)
@@ -254,7 +260,7 @@ static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
     teffi_bytes state = {NULL, 0};
-    /* first, as it may end the turn */
+    /* first, as it may end the turn: then nothing is allocated yet */
     teff_err err = act->stored ? teffi_state_pack(ctx, act, &state) : TEFF_OK;
     if (err)
         return err;
@@ -274,7 +280,7 @@ static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
     lock->act = act;
     more->pending_of_owner = 0;
     for (teffi_qnode *n = more->pending.head; n; n = n->next)
-        more->pending_of_owner += teffi_lock_is_of_owner(lock, teffi_container(n, teffi_msg, link));
+        more->pending_of_owner += teffi_lock_is_held_for(lock, teffi_container(n, teffi_msg, link));
     more->lock = lock;
     act->busy |= TEFFI_BUSY_LOCKED;
     arm_watch(lock, ctx->home->exec);
@@ -286,7 +292,7 @@ teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act, const teffi_msg *
                          teffi_lock **lock)
 {
     teffi_transaction transaction;
-    (void)teffi_transaction_read(request, &transaction); /* the handler has checked it */
+    (void)teffi_transaction_read(request, &transaction); /* decodes: the handler has checked it */
     *lock = teffi_lock_of(act);
     teff_err err = *lock ? TEFF_OK : make_lock(ctx, act, &transaction, lock);
     if (!*lock)
@@ -320,7 +326,7 @@ void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end)
     }
 }
 
-bool teffi_lock_settle(teffi_activation *act)
+bool teffi_lock_end_if_due(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
     if (!lock || act->running)

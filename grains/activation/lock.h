@@ -15,7 +15,7 @@
  *     T's lock, which must abort                  fails with the error of the turn that failed, if
  *                                                   it is known (abort_err); else TEFF_E_ABORTED
  *     the lock or the waiting request of an       fails: TEFF_E_ABORTED; T's root begins again.
- *       older transaction                           If it is T's root, it waits: T has no lock yet
+ *       older transaction                           T's root request waits instead: T has no lock
  *     anything else                               waits
  *   a request outside of transactions           waits while the grain is locked
  *   T's call of a method that is not            fails: TEFF_E_INVALID: T's lock would wait for the
@@ -38,7 +38,7 @@ typedef enum teffi_step {
     TEFFI_STEP_COMMIT,   /* one-way, method 0: the batch was written; etag: the row's new one */
     TEFFI_STEP_ABORT,    /* one-way, method 0: roll back */
     TEFFI_STEP_RELOAD,   /* one-way, method 0: not written; the row may differ: deactivate */
-    TEFFI_STEP_RESOLVE   /* one-way, method 0: the root does not know: read the row to see */
+    TEFFI_STEP_RESOLVE   /* one-way, method 0: the batch's outcome is unknown: read the row */
 } teffi_step;
 
 /* A transaction, in the form in which requests and one-ways carry it. */
@@ -62,7 +62,7 @@ typedef struct teffi_lock {
     bool writes;        /* the transaction writes the row: the state was saved or cleared, or has a
                          * new answer */
     bool removes;       /* the last save or clear was a clear */
-    bool must_abort;    /* never commit: teffi_lock_settle ends the lock when no turn runs */
+    bool must_abort;    /* never commit: teffi_lock_end_if_due rolls back when no turn runs */
     bool reloads;       /* release without a roll-back; act ends, as the row may differ */
     teff_err abort_err; /* if teffi_transaction_leave set must_abort: its error; else TEFF_OK */
     bool must_resolve;  /* a life turn must run teffi_lock_resolve, or runs it now */
@@ -81,7 +81,7 @@ typedef struct teffi_lock {
     teffi_activation *act; /* NULL: the lock was released, and on_watch() frees it */
 } teffi_lock;
 
-/* What to do with a request; DIE: end it with teffi_lock_refusal. */
+/* What to do with a request; DIE: end it with teffi_lock_get_refusal. */
 typedef enum teffi_verdict { TEFFI_START, TEFFI_SET_ASIDE, TEFFI_DIE } teffi_verdict;
 
 /* teffi_transaction_read - copy the transaction that msg carries. out: false: msg carries none, or
@@ -108,17 +108,17 @@ TEFF_MUST_USE bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *r
 teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
                                bool is_new);
 
-/* teffi_lock_refusal - the error for a request that must die: abort_err, if it is set and the lock
- * is of the same transaction and attempt, as the request would fail in the same way; else
+/* teffi_lock_get_refusal - the error for a request that must die: abort_err, if it is set and the
+ * lock is of the same transaction and attempt, as the request would fail in the same way; else
  * TEFF_E_ABORTED. */
-teff_err teffi_lock_refusal(const teffi_activation *act, const teffi_transaction *transaction);
+teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction);
 
-/* teffi_lock_is_of_owner - does msg carry the lock's transaction, in any attempt? */
-bool teffi_lock_is_of_owner(const teffi_lock *lock, const teffi_msg *msg);
+/* teffi_lock_is_held_for - does lock belong to the transaction that msg carries, in any attempt? */
+bool teffi_lock_is_held_for(const teffi_lock *lock, const teffi_msg *msg);
 
-/* teffi_lock_count_waiting - update more->pending_of_owner: msg was added to the requests set aside
- * (more), or was removed. */
-void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool more);
+/* teffi_lock_count_waiting - update more->pending_of_owner after msg was added to more->pending
+ * (added) or removed from it. */
+void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool added);
 
 /* teffi_lock_take - lock act for the transaction of request; if the transaction has the lock
  * already, begin another turn under it. In the turn, on its fiber.
@@ -130,19 +130,19 @@ TEFF_MUST_USE teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act,
  * transaction or attempt. */
 void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end);
 
-/* teffi_lock_settle - end the lock if it must end and no turn runs: release it after RELOAD; roll
- * it back if it must abort, or if act must end and the transaction does not write. Called after
- * each item, while act is VALID. On a worker's own stack. out: true: the caller starts
- * teffi_lock_resolve. */
-bool teffi_lock_settle(teffi_activation *act);
+/* teffi_lock_end_if_due - end the lock if it must end and no turn runs: release it after RELOAD;
+ * roll it back if it must abort, or if act must end and the transaction does not write. Called
+ * after each item, while act is VALID. On a worker's own stack. out: true: the lock stays, and the
+ * caller starts teffi_lock_resolve. */
+bool teffi_lock_end_if_due(teffi_activation *act);
 
 /* teffi_lock_resolve - read the row to find out whether the transaction of a silent root was
  * written. If the row has changed, release the lock; act ends. If not, write the row again with
  * the same value, so that its etag changes and a late batch of the root fails; then the lock must
  * abort. After another error of the store, the watch starts this again. The function of a life
  * turn.
- * teffi_lock_resolve_later - let the watch start it again: it could not start, or the life turn
- *       ended in its middle. */
+ * teffi_lock_resolve_later - make the watch start it again, because its life turn could not start
+ *       or ended in its middle. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act);
 void teffi_lock_resolve_later(teffi_activation *act);
 

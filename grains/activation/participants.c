@@ -114,16 +114,15 @@ static bool same_silo(const participant *a, const participant *b)
     return a->silo == b->silo && a->incarnation == b->incarnation;
 }
 
-/* Is entry b newer than a, of the same grain on the same silo? The two may be of two activations,
- * each of which counts its turns from 1. An activation whose row the transaction writes does not
- * end under its lock, so only the later one may write: an entry that writes is newer than one that
- * does not. */
+/* Is b newer than a? Both are entries of one grain on one silo, perhaps of two activations, each of
+ * which counts its turns from 1. An activation that writes its row does not end while it is locked.
+ * So of two activations only the later one may write: if only one entry writes, it is the newer. */
 static bool entry_is_newer(const participant *a, const participant *b)
 {
     return a->writes != b->writes ? b->writes : b->turn > a->turn;
 }
 
-/* Merges entries of the same grain on the same silo. out: false: one was read in two versions. */
+/* Merges entries of the same grain on the same silo. out: false: a row was read in two versions. */
 static bool merge_same_silo(teffi_grains *grains, participants *all)
 {
     size_t n = 0;
@@ -214,6 +213,8 @@ static void add_row(batch *b, participant *of, teffi_row row)
     b->rows[b->n++] = row;
 }
 
+/* Adds the row of one; if it is written, with the mark. An entry without a row has no state, or
+ * leaves the row to another silo's entry (keep_one_row_each()). */
 static void add_state(teff_ctx *ctx, batch *b, participant *one,
                       const teffi_transaction *transaction)
 {
@@ -231,7 +232,8 @@ static void add_state(teff_ctx *ctx, batch *b, participant *one,
                         .check = !one->writes});
 }
 
-/* Adds the fence of silo, unless it was added before, or the silo has none (fence is 0). */
+/* Adds the fence of silo, unless it was added before, or the silo has none (fence is 0). in:
+ * n_states, the number of rows before the fences. */
 static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, uint64_t fence)
 {
     teffi_row row = teffi_rows_make_fence(ctx, silo, fence);
@@ -243,7 +245,8 @@ static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, u
         add_row(b, NULL, row);
 }
 
-/* Adds the rows of own and all, then the fences of this silo, the root's, and of their silos. */
+/* Adds the rows of own and all, then the fence of this silo, which is the root's, and those of the
+ * silos in all. */
 static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transaction,
                        participant *own, participants *all)
 {
@@ -263,6 +266,8 @@ typedef enum found {
     FOUND_OTHER    /* neither: another writer has changed it */
 } found;
 
+/* Compares a row of the batch as it is now with the row as tried, and with one's etag, which is the
+ * etag before the batch. */
 static found compare_row(const teffi_row *tried, const participant *one, const teffi_row *now)
 {
     if (now->etag == one->etag)
@@ -344,8 +349,8 @@ teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transa
 
 /* ---- the outcome ---- */
 
-/* Sends transaction, whose step is the outcome, to one participant. Errors are ignored: its watch
- * resolves the lock. */
+/* Sends transaction, whose step is the outcome, to one participant. Ignores errors, because the
+ * participant's watch then resolves its lock. */
 static void send_outcome(teffi_grains *grains, const participant *one,
                          const teffi_transaction *transaction)
 {

@@ -9,7 +9,7 @@
 #include "transaction.pb-c.h"
 
 /* teffi_participant_describe - make act's own entry. Its members point into act and ctx's memory.
- * in:   act is locked. with_state: false: nothing about its row, as the transaction cannot be
+ * in:   act is locked. with_state, false: leave out act's row, as the transaction cannot be
  *       committed.
  * out:  *own, set also on an error, but then without the state.
  * errs: those of teffi_state_pack; text in ctx. */

@@ -56,9 +56,9 @@ static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi
 }
 
 /* Waits until the load limit allows one more read, reads the row of the state, and reports the
- * read's duration to the limit. out: as read_row_of_key(). The key is made before
- * teffi_load_limit_enter(), as that ends the turn if memory is out: after it, the limit would count
- * this read for ever. */
+ * read's duration to the limit. out: as read_row_of_key(). The key is made first, because
+ * without memory for it the turn ends: if that happened after teffi_load_limit_enter(), the limit
+ * would count this read for ever. */
 static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activation *act,
                                             teffi_row *row)
 {
@@ -72,8 +72,9 @@ static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activatio
 }
 
 /* Writes row in one batch with a check of this silo's fence row, if it has one. So the store
- * refuses the writes of a silo that was declared dead: other silos may hold its grains.
- * TEFF_E_CONFLICT may mean that, so the view is refreshed. out: row->etag, the new one. */
+ * refuses the writes of a silo that was declared dead: other silos may hold its grains. After
+ * TEFF_E_CONFLICT the view is refreshed, to learn whether this silo was declared dead. out:
+ * row->etag, the new one. */
 static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
     teffi_row rows[] = {*row, teffi_rows_make_own_fence(ctx)};
@@ -107,8 +108,8 @@ static void free_arena(teff_arena *arena)
     free(arena);
 }
 
-/* Sets the size of the arena at which the next pause begins, in which no turn starts: when half of
- * the memory that is left is used, but at least PAUSE_STEP_BYTES from now. */
+/* Sets pause_bytes, the size of the arena at which the next pause begins: its present size plus
+ * half of the memory that is left, or plus PAUSE_STEP_BYTES if that is more. */
 static void set_pause_bytes(teffi_stored *stored)
 {
     size_t used = stored->arena->used_bytes, half = (stored->arena->budget_bytes - used) / 2;
@@ -212,9 +213,8 @@ teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
 
 /* ---- writing ---- */
 
-/* Waits until no other turn of the activation saves or clears the state, or has an idempotency key,
- * then sets saving, which write_state() or teffi_state_end_once() clears. Turns of one activation
- * may interleave. */
+/* Waits until no other turn of the activation saves or clears the state, or runs a call with an
+ * idempotency key. Then sets saving, which write_state() or teffi_state_end_once() clears. */
 static void lock_state(teff_ctx *ctx, teffi_activation *act)
 {
     while (act->stored->saving)
@@ -377,7 +377,7 @@ static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
 }
 
 /* In a transaction, or in the turn of a call with an idempotency key: clears the state if clears is
- * set, and checks its limits. It is written at the end. */
+ * set, and checks its limits. The state is written when the transaction or the turn ends. */
 static teff_err defer_state_write(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
@@ -389,7 +389,8 @@ static teff_err defer_state_write(teff_ctx *ctx, teffi_activation *act, bool cle
     return err;
 }
 
-/* Saves the state or, if clears is set, removes its row and clears the state; or defers that. */
+/* Saves the state or, if clears is set, removes its row and clears the state. In a transaction or a
+ * call with an idempotency key, the row is written later. */
 static teff_err write_state(teff_ctx *ctx, bool clears)
 {
     teffi_activation *act = teffi_state_owner(ctx);
@@ -455,7 +456,7 @@ void teffi_state_note_commit(teffi_activation *act, uint64_t etag)
         act->stored->answers->unsaved = false;
 }
 
-/* A row that does not exist is created, with an empty state. */
+/* If the row does not exist, creates it with an empty state. */
 teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_row row;
@@ -527,7 +528,7 @@ void teffi_state_pause_if_large(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
     if (act->stored->arena->used_bytes < act->stored->pause_bytes || act->busy)
-        return; /* busy: a pause or a life turn keeps turns from starting already */
+        return; /* busy: no turn starts beside others: a pause, a life turn or a lock */
     struct teffi_pause *pause = calloc(1, sizeof *pause);
     if (!pause)
         return;

@@ -26,8 +26,8 @@ TEFF_MUST_USE teff_err teffi_state_end_once(teff_ctx *ctx, teffi_activation *act
  * teffi_state_key - the key of act's row, in ctx's memory.
  * teffi_state_pack - the state and the answers as in a row, in ctx's memory; without that memory
  *       the turn ends. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED: as teffi_check; text in ctx.
- * teffi_state_restore - make the state what value holds, which teffi_state_pack has made; without
- *       memory the activation ends. On a worker's own stack.
+ * teffi_state_restore - replace the state by value, which teffi_state_pack has made; without memory
+ *       the activation ends. On a worker's own stack.
  * teffi_state_note_commit - the state was written with this etag; 0: its row was removed.
  * teffi_state_lose - another writer may have changed the row: act ends and writes it no more.
  * teffi_state_touch - write the row as it is, so that its etag changes. errs: the store's, with

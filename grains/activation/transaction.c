@@ -71,7 +71,7 @@ void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, te
         lock->calls_collected += call->err == TEFF_OK;
         if (!teffi_participants_append(lock, response->transaction, response->transaction_len))
             note_failure(lock, TEFF_E_NOMEM, "out of memory for the transaction");
-        response->transaction = NULL;
+        response->transaction = NULL; /* so that they are not collected twice */
         response->transaction_len = 0;
     }
     if (call->err)
@@ -91,9 +91,10 @@ static void await_and_collect_calls(teff_ctx *ctx)
     }
 }
 
-/* An error after which the root may begin again hides the method's own error: in the next attempt
- * the method may succeed. */
-teff_err teffi_transaction_settle(teff_ctx *ctx, teff_err err)
+/* If a call failed in a way that may pass, or if the lock must abort though no call failed, the
+ * result is TEFF_E_ABORTED, even if the method returned another error: the root then begins the
+ * transaction again, and in the next attempt the method may succeed. */
+teff_err teffi_transaction_await_result(teff_ctx *ctx, teff_err err)
 {
     const teffi_lock *lock = get_lock(ctx);
     await_and_collect_calls(ctx);
@@ -120,9 +121,9 @@ teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err 
 {
     teffi_lock *lock = get_lock(ctx);
     Teff__Transaction__Participant own;
-    err = teffi_transaction_settle(ctx, err);
+    err = teffi_transaction_await_result(ctx, err);
     teff_err pack_err = teffi_participant_describe(ctx, act, err == TEFF_OK, &own);
-    if (pack_err) { /* the entry is added even so: the root must send ABORT to this grain */
+    if (pack_err) { /* the entry is still added, as the root must send ABORT to this grain */
         err = pack_err;
         own.writes = false;
     }
@@ -136,7 +137,8 @@ teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err 
 
 /* ---- the root's end ---- */
 
-/* out: the turn's participants; none if the list cannot be read: then each lock's watch ends it. */
+/* out: the turn's participants; none if the list cannot be read: then each participant's watch ends
+ * its lock. After TEFF_E_ABORTED the list is complete, but must not be committed. */
 static Teff__Transaction__Participants *read_participants_to_tell(teff_ctx *ctx)
 {
     static Teff__Transaction__Participants none = TEFF__TRANSACTION__PARTICIPANTS__INIT;
@@ -145,9 +147,10 @@ static Teff__Transaction__Participants *read_participants_to_tell(teff_ctx *ctx)
     return err && err != TEFF_E_ABORTED ? &none : all;
 }
 
-/* Ends the lock of the root's own activation, as teffi_lock_handle_end() does for a participant's.
- * For RESOLVE it only makes the watch do that. */
-static void end_own_lock(teffi_activation *act, teffi_lock *lock, teffi_step step, uint64_t etag)
+/* Applies step to the lock of the root's own activation, as teffi_lock_handle_end() does for a
+ * participant's lock. ABORT, RELOAD: the lock ends after the turn. RESOLVE: its watch ends it. */
+static void apply_step_to_own_lock(teffi_activation *act, teffi_lock *lock, teffi_step step,
+                                   uint64_t etag)
 {
     if (step == TEFFI_STEP_COMMIT) {
         if (act->stored && lock->writes)
@@ -156,12 +159,13 @@ static void end_own_lock(teffi_activation *act, teffi_lock *lock, teffi_step ste
     } else if (step == TEFFI_STEP_RESOLVE) {
         lock->until_ns = 0;
     } else {
-        lock->must_abort = true; /* rolled back after the turn */
+        lock->must_abort = true;
         lock->reloads = step == TEFFI_STEP_RELOAD;
     }
 }
 
-/* in: err, the batch's result. TEFF_E_ABORTED: an etag did not match, so any row may differ. */
+/* out: the step for all participants. in: err, the batch's result; TEFF_E_ABORTED: an etag did not
+ * match, so any participant's row may have changed. */
 static teffi_step step_for_result(teff_err err)
 {
     return err == TEFF_OK          ? TEFFI_STEP_COMMIT
@@ -191,7 +195,7 @@ teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
     err = teffi_participants_write(ctx, &transaction, &own, all);
     teffi_step step = step_for_result(err);
     teffi_participants_tell(act->grains, all, &transaction, step);
-    end_own_lock(act, lock, step, own.etag);
+    apply_step_to_own_lock(act, lock, step, own.etag);
     ctx->transaction = NULL;
     if (err == TEFF_E_UNKNOWN)
         return teff_fail(ctx, err, "the store did not say whether it wrote the transaction");
@@ -203,7 +207,7 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
     teffi_lock *lock = get_lock(ctx);
     const Teff__Transaction__Participants *all = read_participants_to_tell(ctx);
     teffi_participants_tell(act->grains, all, &lock->owner, TEFFI_STEP_ABORT);
-    end_own_lock(act, lock, TEFFI_STEP_ABORT, 0);
+    apply_step_to_own_lock(act, lock, TEFFI_STEP_ABORT, 0);
     ctx->transaction = NULL;
 }
 
@@ -240,7 +244,7 @@ bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request)
     unsigned doubles =
         transaction.attempt < PAUSE_DOUBLES_MAX ? transaction.attempt : PAUSE_DOUBLES_MAX;
     uint64_t ms = 1 + platform->random(platform->arg) % ((uint64_t)PAUSE_MS << doubles);
-    request->hops = 0; /* it is routed anew */
+    request->hops = 0; /* the request is routed anew */
     request->flags &= (uint16_t)~TEFFI_MSG_PLACED;
     transaction.attempt++;
     transaction.step = TEFFI_STEP_ROOT;

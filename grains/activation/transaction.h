@@ -30,8 +30,8 @@ TEFF_MUST_USE bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *me
  * in:   err, with its text in ctx; ctx->transaction is set. */
 void teffi_transaction_note_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err);
 
-/* teffi_transaction_collect_call - note the participants and the error of a call that has ended. A
- * second time for the same call, or if its method is not transactional, it does nothing.
+/* teffi_transaction_collect_call - note the participants and the error of a call that has ended.
+ * Does nothing if that was done for the call before, or if its method is not transactional.
  * in:   ctx->transaction is set; method: of the call. */
 void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, teffi_call *call);
 
@@ -41,16 +41,16 @@ void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, te
  * out:  the result to respond with. */
 TEFF_MUST_USE teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err err);
 
-/* teffi_transaction_settle - await the turn's transactional calls, and decide whether the
- * transaction may be committed. in: as teffi_transaction_leave. out: TEFF_OK: it may; else the
+/* teffi_transaction_await_result - await the turn's transactional calls, and choose the turn's
+ * result. in: as teffi_transaction_leave. out: TEFF_OK: the transaction may be committed; else the
  * result to respond with, and the root calls teffi_transaction_abort. */
-TEFF_MUST_USE teff_err teffi_transaction_settle(teff_ctx *ctx, teff_err err);
+TEFF_MUST_USE teff_err teffi_transaction_await_result(teff_ctx *ctx, teff_err err);
 
 /* teffi_transaction_commit - write the states of all participants, or none, and send them the
  * outcome. On TEFF_OK it releases the lock of act, which is the root's; after TEFF_E_UNKNOWN the
- * watch lets that lock end; else it ends after the turn. Sets ctx->transaction to NULL.
+ * watch ends that lock; else it ends after the turn. Sets ctx->transaction to NULL.
  * errs: those of teffi_participants_read and _write, and teffi_participant_describe; text in ctx.
- *       TEFF_E_UNKNOWN: it may have been written; after all others it was not. */
+ *       TEFF_E_UNKNOWN: the states may have been written; after all others they were not. */
 TEFF_MUST_USE teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act);
 
 /* teffi_transaction_abort - send ABORT to all participants. The lock of act, which is the root's,
@@ -63,6 +63,6 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act);
 TEFF_MUST_USE bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request);
 
 /* teffi_transaction_retries_pending - is there a request that teffi_transaction_retry has taken and
- * not delivered yet? A silo that leaves waits until there is none. A silo that closes does so after
- * it has set grains->closed. */
+ * not delivered yet? A silo that leaves waits until there is none, and so does a silo that closes,
+ * after it has set grains->closed. */
 bool teffi_transaction_retries_pending(const teffi_grains *grains);

@@ -159,8 +159,8 @@ static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const tef
     return TEFF_OK;
 }
 
-/* Lets the response carry the participants; without memory for them it becomes an error, as the
- * transaction must not be committed without them. */
+/* Makes the response carry the participants, whose states need a long frame (TEFFI_MSG_ROW).
+ * Without memory for them it becomes an error, as the transaction must not be committed. */
 static void attach_participants(teffi_msg *response, const teffi_lock *lock, bool stays)
 {
     response->flags |= TEFFI_MSG_ROW;
@@ -171,8 +171,9 @@ static void attach_participants(teffi_msg *response, const teffi_lock *lock, boo
         response->err = TEFF_E_NOMEM;
 }
 
-/* A root's caller must not see the participants, whose states are in the list: that is a root whose
- * turn has ended in its middle. */
+/* Was request made in a transaction? Only then the response carries the participants: a root's
+ * caller must not see their states. A root still has ctx->transaction if its turn ended in its
+ * middle. */
 static bool is_participant(const teffi_msg *request)
 {
     teffi_transaction transaction;
@@ -242,8 +243,8 @@ static inline __attribute__((always_inline)) void finish_request(teffi_turn *tur
     act->running_of[class]--;
 }
 
-/* Makes err, any number, a valid error with a text; then responds with it or with out, and ends the
- * turn. */
+/* If err, any number, is not TEFF_OK, makes it a valid error with a text. Then responds with err or
+ * out, and ends the turn. */
 static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
                                                               const teff_method *method,
                                                               teffi_class class, teff_err err,
@@ -302,9 +303,10 @@ static teff_err make_turn_error(teffi_turn *turn, teff_err err, const char *why)
     return teffi_error_prefix_turn(&turn->ctx, teff_fail(&turn->ctx, err, "%s", why));
 }
 
-/* Calls the method, whose state is written later. out: its error, with a text in ctx, or *out, a
- * copy of its response, as other turns may change the state until then. Without memory for the copy
- * the turn ends, so that the state is not written. */
+/* Calls a method after which the state is written before the response is sent. out: the method's
+ * error, with a text in ctx, or *out, a copy of its response: that may point into the state, which
+ * other turns may change meanwhile. Without memory for the copy the turn ends, and nothing is
+ * written. */
 static teff_err run_before_write(teffi_turn *turn, ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
@@ -320,8 +322,8 @@ static teff_err run_before_write(teffi_turn *turn, ProtobufCMessage **out)
     return err;
 }
 
-/* Adds the answer, err or out, to the grain's. Without memory for it the turn ends, so that the
- * state is not written without it. */
+/* Adds err or out to the grain's answers. Without memory for it the turn ends, so that the state is
+ * not written without the answer. */
 static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
                           const ProtobufCMessage *out)
 {
@@ -332,8 +334,8 @@ static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
-/* Calls the method and adds its answer, err or *out, to the grain's. If the deadline has passed,
- * does neither: TEFF_E_TIMEOUT. */
+/* Calls the method, and adds its error or *out to the grain's answers. If the deadline has passed,
+ * does neither. out: the method's error; TEFF_E_TIMEOUT. */
 static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
 {
     if (teff_ctx_check(&turn->ctx, NULL) == TEFF_E_TIMEOUT)
@@ -354,8 +356,8 @@ static const teffi_answer *find_answer(const teffi_turn *turn)
     return teffi_answers_find(turn->act->stored->answers, turn->request->once);
 }
 
-/* out: the answer's error, or *out, its response; TEFF_E_INVALID: it is of another method or
- * request. */
+/* out: the error of the answer `known`, or *out, its response; TEFF_E_INVALID: the answer is of
+ * another method or request. */
 static teff_err repeat_answer(teffi_turn *turn, const teffi_answer *known, uint64_t hash,
                               ProtobufCMessage **out)
 {
@@ -415,8 +417,8 @@ static void roll_back_on_worker(void *arg)
     teffi_lock_roll_back(arg);
 }
 
-/* Rolls back, then writes the answer to the request's key, an error that the root's method has
- * returned: the call has counted. out: err, or why it was not written. */
+/* Rolls back, then writes err, which the root's method has returned, as the answer to the request's
+ * idempotency key: a repeated call gets the same error. out: err, or why it was not written. */
 static teff_err write_failure(teffi_turn *turn, uint64_t hash, teff_err err)
 {
     teff_ctx *ctx = &turn->ctx;
@@ -438,13 +440,14 @@ static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, Proto
 {
     teff_ctx *ctx = &turn->ctx;
     teffi_lock *lock = ctx->transaction;
-    teff_err own = run_before_write(turn, out), err = teffi_transaction_settle(ctx, own);
+    teff_err own = run_before_write(turn, out), err = teffi_transaction_await_result(ctx, own);
     if (!err && once) {
         record_answer(turn, hash, err, *out);
         lock->writes = true;
     }
     if (!err)
         return teffi_transaction_commit(ctx, turn->act);
+    /* the method itself has failed: its error is the answer to the key */
     bool counts = once && own && !lock->failed && !lock->must_abort;
     teffi_transaction_abort(ctx, turn->act);
     return counts ? write_failure(turn, hash, err) : err;
@@ -468,14 +471,14 @@ static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
     return err;
 }
 
-/* Ends the root's turn without a response; the request begins again later. in: unused, the end of
- * what the next attempt needs of the request's arena. out: false: it does not begin again, and the
- * turn must respond. */
-static bool begin_again(teffi_turn *turn, teffi_arena_mark unused)
+/* Ends the root's turn without a response, and queues its request for the next attempt. in: needed,
+ * the end of what that attempt needs of the request's arena. out: false: there is no next attempt,
+ * and the turn must respond. */
+static bool begin_again(teffi_turn *turn, teffi_arena_mark needed)
 {
     teffi_msg *request = turn->request;
     teffi_activation *act = turn->act;
-    teffi_arena_back(&request->arena, unused);
+    teffi_arena_back(&request->arena, needed);
     if (!teffi_transaction_retry(act->grains, request))
         return false;
     turn->request = NULL;
@@ -506,8 +509,8 @@ static void run_in_transaction(teffi_turn *turn)
     finish_request(turn, turn->method, TEFFI_EXCLUSIVE, err, err ? NULL : out);
 }
 
-/* Marks the state as broken, unless it is already. The activation's other turns, which are all
- * suspended, then end with TEFF_E_NOMEM (doomed) and this turn's text when they resume. */
+/* Marks the state as broken, unless it is already. When the activation's other turns resume, which
+ * are all suspended now, they end with TEFF_E_NOMEM (doomed) and this turn's text. */
 static void break_state(const teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
@@ -529,7 +532,7 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     teffi_lock *lock = turn->ctx.transaction;
     if (turn->act->stored)
         break_state(turn);
-    if (lock) { /* a root sends no ABORT here: watches end the other locks */
+    if (lock) { /* if this is the root, it sends no ABORT: watches end the participants' locks */
         lock->abort_err = lock->must_abort ? lock->abort_err : err;
         lock->must_abort = true;
     }
@@ -537,7 +540,7 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     end_request(turn, method, teffi_class_of(turn->act->type->info, method), err, NULL);
 }
 
-typedef struct start { /* on the stack of teffi_turn_start(): read before the first suspend only */
+typedef struct start { /* on the stack of teffi_turn_start(): only read before the first suspend */
     teffi_activation *act;
     teffi_msg *request;
     const teff_method *method;

@@ -71,7 +71,7 @@ teff_grain_type *teff_grain_type_new(const teff_type_info *info, const void *met
     *type = (teff_grain_type){.info = info,
                               .methods = methods,
                               .user = user,
-                              .sure_bytes = teffi_rules_sure(info),
+                              .sure_bytes = teffi_rules_sure_bytes(info),
                               .slow = slow};
     return type;
 }

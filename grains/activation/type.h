@@ -15,7 +15,7 @@ struct teff_grain_type {
     const teff_type_info *info;
     const void *methods;
     void *user;
-    size_t sure_bytes; /* from teffi_rules_sure() */
+    size_t sure_bytes; /* from teffi_rules_sure_bytes() */
     int8_t priority;
     /* atomic, by method: calls to queue | consecutive long calls << 16 (request/direct.c) */
     _Atomic uint32_t *slow;
@@ -46,7 +46,7 @@ static inline uint32_t teffi_queue_max(const teff_type_info *info)
     return info->queue_max ? info->queue_max : TEFFI_QUEUE_DEFAULT;
 }
 
-/* teffi_idle_ms - how long an activation gets no request before it is deactivated. */
+/* teffi_idle_ms - the time without a request after which an activation is deactivated. */
 static inline uint32_t teffi_idle_ms(const teff_type_info *info)
 {
     return info->idle_ms ? info->idle_ms : TEFFI_IDLE_DEFAULT_MS;
@@ -89,15 +89,15 @@ teff_err teffi_rules_find_error(teff_ctx *ctx, const teff_type_info *info,
 ProtobufCMessage *teffi_rules_check_copy(const teff_type_info *info, const teff_message_ops *ops,
                                          teff_arena *arena, ProtobufCMessage *copy);
 
-/* teffi_rules_sure - the size in memory up to which a copy needs no check against the limits. */
-static inline size_t teffi_rules_sure(const teff_type_info *info)
+/* teffi_rules_sure_bytes - the size in memory up to which a copy is surely within the limits. */
+static inline size_t teffi_rules_sure_bytes(const teff_type_info *info)
 {
     return teffi_message_max(info) / TEFFI_PACKED_PER_BYTE;
 }
 
 /* teffi_rules_copy - copy src into arena and check its limits.
- * in:   sure, from teffi_rules_sure. out: NULL: no memory, over a limit, or a text that is not
- *       UTF-8: see teffi_rules_find_error. */
+ * in:   sure, from teffi_rules_sure_bytes.
+ * out:  NULL: no memory, over a limit, or a text that is not UTF-8: see teffi_rules_find_error. */
 static inline ProtobufCMessage *teffi_rules_copy(const teff_type_info *info, size_t sure,
                                                  const teff_message_ops *ops, teff_arena *arena,
                                                  const ProtobufCMessage *src)

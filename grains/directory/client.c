@@ -55,9 +55,10 @@ static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const
     return err;
 }
 
-/* Asks the silo a->owner. out: a->holder. errs: TEFF_E_NOT_FOUND: none; TEFF_E_UNAVAILABLE: try
- * again after a change; TEFF_E_OVERLOADED: its directory, or the connection to it, has no room: do
- * not try again. For UNREGISTER, which must succeed in the end, this is TEFF_E_UNAVAILABLE. */
+/* Asks the silo a->owner. out: a->holder. errs: TEFF_E_NOT_FOUND: no activation holds the grain;
+ * TEFF_E_UNAVAILABLE: try again after a change; TEFF_E_OVERLOADED: the owner's directory, or the
+ * connection to it, has no room: do not try again. UNREGISTER must succeed in the end, so it gets
+ * TEFF_E_UNAVAILABLE instead of TEFF_E_OVERLOADED. */
 static teff_err ask_remote(teff_ctx *ctx, ask *a)
 {
     const Teff__Cluster__DirectoryResponse *response;

@@ -9,8 +9,8 @@
 /* teffi_directory_register - register act as the grain's activation.
  * out:  TEFF_OK: *holder is act, and later owners of the partition will know it;
  *       TEFF_E_EXISTS: *holder is another activation.
- * errs: TEFF_E_UNAVAILABLE, TEFF_E_OVERLOADED: act is not `registered`, but the owner may have an
- *       entry for it all the same. */
+ * errs: TEFF_E_UNAVAILABLE, TEFF_E_OVERLOADED: act is not `registered`, but the partition's owner
+ *       may have an entry for it. */
 TEFF_MUST_USE teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act,
                                                 teffi_pid *holder);
 

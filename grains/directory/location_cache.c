@@ -67,8 +67,8 @@ void teffi_locations_adopt_view(teffi_location_cache *cache, const teffi_view *v
 
 /* ---- entries ---- */
 
-/* out: index in the line of the entry to replace by a new entry of the grain: the grain's older
- * entry, else the first empty one, else the last. The caller then moves the entries before it. */
+/* Chooses the entry of the line that the grain's new entry replaces: the grain's older entry, else
+ * the first empty one, else the last. out: its index; the caller moves the entries before it. */
 static unsigned find_cache_place(_Atomic uint64_t *line, uint64_t hash)
 {
     unsigned empty = TEFFI_LOCATION_WAYS - 1;

@@ -77,10 +77,10 @@ static teffi_activation *find_registered(teffi_grains *grains, const teffi_ident
     return act && act->registered ? act : NULL;
 }
 
-/* Does method (REGISTER, LOOKUP, UNREGISTER) for pid. If pid is of this silo, sets or clears its
- * `registered`; if not, adds an entry if the grain is not held, or lets find_or_drop_entry() remove
- * it. An entry overrides this silo's activation, whose `registered` then stays as it is. out: as
- * teffi_partition_apply(). */
+/* Does method (REGISTER, LOOKUP or UNREGISTER) for pid. An activation of this silo has no entry:
+ * its `registered` is set or cleared, unless the grain has an entry, which overrides it. For an
+ * activation of another silo, REGISTER adds an entry if no activation holds the grain; UNREGISTER
+ * has removed it in find_or_drop_entry(). out: as teffi_partition_apply(). */
 static teff_err apply_locked(teffi_grains *grains, teffi_shard *shard, uint32_t method,
                              const teffi_ident *ident, teffi_pid pid, teffi_pid *holder)
 {
@@ -173,7 +173,8 @@ bool teffi_partition_set_registered(teffi_activation *act, bool registered)
 /* ---- making a registered activation ---- */
 
 /* Does this silo serve the grain's partition, and does no other silo hold the grain? Drops an entry
- * whose silo has left the view. The shard's lock is held. */
+ * whose silo has left the view. in: this silo has no activation of the grain; its shard's lock is
+ * held. */
 static bool grain_is_free(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
@@ -283,7 +284,7 @@ bool teffi_partitions_list_locked(teffi_grains *grains, uint8_t *set)
         pthread_mutex_lock(&shard->lock);
         bool locked = shard->phase == TEFFI_LOCKED;
         if (locked && set) {
-            drop_entries(shard);
+            drop_entries(shard); /* those of earlier rounds */
             set[i / 8] |= (uint8_t)(1u << i % 8);
         }
         pthread_mutex_unlock(&shard->lock);
@@ -301,9 +302,9 @@ static bool pid_is_lower(teffi_pid a, teffi_pid b)
     return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;
 }
 
-/* Compares the present holder with pid: the lower PID holds the grain from now on. A registered
- * activation of this silo stays in the index; an entry overrides it. out: as
- * teffi_partition_merge(). */
+/* Makes pid the grain's holder if there is none, or if pid is lower than the present holder. A
+ * registered activation of this silo that loses stays in the index, and pid's entry overrides it.
+ * out: as teffi_partition_merge(). */
 static teff_err merge_locked(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
                              teffi_pid pid, teffi_pid *loser)
 {

@@ -33,12 +33,12 @@ static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, w
  * leaves, only the grains of that silo get another place. out: zero: none can host the type. */
 static teffi_node_id pick_by_hash(const teffi_view *view, const teffi_ident *ident, wanted want)
 {
-    uint64_t place = teffi_key_place(ident->type, ident->key, ident->key_len), best = 0;
+    uint64_t hash = teffi_key_cluster_hash(ident->type, ident->key, ident->key_len), best = 0;
     teffi_node_id chosen = {0};
     for (size_t i = 0; i < view->n_members; i++) {
         teffi_node_id node = view->members[i].node;
         uint64_t id = (uint64_t)node.silo << 32 | node.incarnation;
-        uint64_t score = teffi_mix64(place ^ teffi_mix64(id));
+        uint64_t score = teffi_mix64(hash ^ teffi_mix64(id));
         if (can_host(&view->members[i], want) && score >= best) {
             best = score;
             chosen = node;

@@ -126,6 +126,7 @@ static bool refresh_to_newer_view(teff_ctx *ctx, const recovery *r)
 static void recover_round(teff_ctx *ctx, recovery *r)
 {
     teffi_grains *grains = ctx->node->grains;
+    /* read first: a change during the round ends the wait below */
     uint64_t seen = grains->node->membership->follow.changes.count;
     r->outdated = false;
     teff_err err = recover_all(ctx, r);
@@ -151,8 +152,8 @@ static void recover_round(teff_ctx *ctx, recovery *r)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* Are there partitions to recover? No if this silo is closing or its lease is over: it then serves
- * none. in: set, as in teffi_partitions_list_locked(). */
+/* Are there partitions to recover? A silo that is closing, or whose lease is over, serves none:
+ * then the result is false. in: set, as in teffi_partitions_list_locked(). */
 static bool recovery_is_wanted(teffi_grains *grains, uint8_t *set)
 {
     return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&
@@ -269,7 +270,7 @@ void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
     Teff__Cluster__Recovered response = TEFF__CLUSTER__RECOVERED__INIT;
     listing l = {.msg = msg};
     response.view = grains->shards->version;
-    if (response.view != ask->view) {
+    if (response.view != ask->view) { /* the sender compares: adopt_newer_view() */
         teffi_node_respond_with(grains->node, msg, &response.base);
         return;
     }

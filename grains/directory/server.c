@@ -49,8 +49,8 @@ static void start_catching_up(teffi_node *node)
         shards->catching_up = false;
 }
 
-/* Refuses msg if its sender is a stranger: this silo's view neither has it nor knows that it has
- * left. in: that view is not older than the sender's. out: true: refused. */
+/* Refuses msg if its sender is a stranger: in this silo's view it is no member and no silo that has
+ * left. in: this silo's view is not older than the sender's. out: true: refused. */
 static bool refuse_stranger(teffi_node *node, teffi_msg *msg)
 {
     if (!teffi_outsiders_have_stranger(node->membership, msg->src))
@@ -60,8 +60,8 @@ static bool refuse_stranger(teffi_node *node, teffi_msg *msg)
     return true;
 }
 
-/* Parks msg if this silo has not adopted view yet, which the sender of msg has seen. out: true: msg
- * was parked until another view is adopted, or was refused. */
+/* Parks msg if its sender has seen a view that this silo has not adopted yet. in: view, the version
+ * of the sender's view. out: true: msg was parked until a view is adopted, or was refused. */
 static bool park_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
 {
     teffi_shards *shards = node->grains->shards;

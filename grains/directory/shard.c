@@ -13,6 +13,7 @@ enum { IMAGE_ENTRIES = 1024, ENTRIES_MAX = 1 << 30 };
 static_assert(ENTRIES_MAX < TEFFI_PROCESS_BIT - TEFFI_SLOT_SYSTEM_END,
               "slots of activations are not those of processes");
 
+/* The slab's `begin`: stores slot and generation in an entry. */
 static void begin_activation_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teffi_activation *act = entry;
@@ -204,7 +205,7 @@ teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident, teffi_
     uint32_t deep = 0;
     bool certain;
     teffi_activation *act = teffi_shard_find(grains, ident, &certain);
-    teff_err err = TEFF_E_CLOSED;
+    teff_err err = TEFF_E_CLOSED; /* also if none was found: then search under the lock */
     if (act)
         err = teffi_activation_push(act, teffi_type_find(grains, ident->type), msg, &deep);
     if (certain && !may_create)
@@ -231,13 +232,13 @@ bool teffi_shard_end_duplicate(teffi_grains *grains, const teffi_ident *ident, t
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     pthread_mutex_lock(&shard->lock);
     teffi_activation *act = teffi_shard_find_pid(grains, ident, pid);
-    bool was = act && act->registered;
-    if (was) {
+    bool was_registered = act && act->registered;
+    if (was_registered) {
         act->registered = false;
         teffi_activation_ask_to_end(act, TEFF_REASON_DUPLICATE);
     }
     pthread_mutex_unlock(&shard->lock);
-    return was;
+    return was_registered;
 }
 
 /* A cursor of teffi_shards_walk(): partition, 16 bits | low 16 bits of index.moves | number of the

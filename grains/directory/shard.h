@@ -47,7 +47,7 @@ typedef struct teffi_shards {
     /* Guards the rest. A request to a LOCKED partition is parked under the shard's lock, too. So it
      * is parked before teffi_partitions_unlock() delivers, or it finds the partition SERVING. */
     pthread_mutex_t parked_lock;
-    teffi_timer recover_timer; /* starts the task again that could not start */
+    teffi_timer recover_timer; /* set if the recovery task could not start: starts it later */
     teffi_queue parked; /* other silos' requests that wait for a partition or a view: partition.h */
     size_t parked_bytes;
 } teffi_shards;

@@ -38,7 +38,7 @@ static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Ends a request, but no one-way, if its deadline has passed or its caller has cancelled it. out:
+/* Ends msg if its deadline has passed or its caller has cancelled it; never ends a one-way. out:
  * true: msg was ended. */
 static bool end_if_unwanted(teffi_activation *act, teffi_msg *msg)
 {
@@ -109,10 +109,10 @@ static bool is_of_newer_caller(const teffi_activation *act, const teffi_msg *msg
 }
 
 /* Gives back a request that the ended activation did not start. If the activation has failed, msg
- * ends with that error, unless its newer caller needs another silo. Else msg is routed to the
- * winner, or again. If the activation has ended for a newer caller, all its requests ask for that
- * version: else one of an old caller could activate the grain on a silo that is too old, again and
- * again. */
+ * ends with that error, unless msg is of a newer caller, which needs another silo. Else msg is
+ * routed to the winner's silo or, without a winner, anew. If the activation has ended for a newer
+ * caller, all its requests from now on ask for that version: else a request of an old caller could
+ * activate the grain on a silo that is too old for the newer one. */
 static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
@@ -132,12 +132,12 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
         teffi_route_again(grains, msg);
 }
 
-/* If a request of the lock's transaction cannot join, it must end: it would wait for the lock, and
- * the transaction for it. */
+/* Does act's lock belong to the transaction that msg carries? Then msg must start or end: it must
+ * not wait for the lock, as the transaction waits for msg. */
 static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
 {
     const teffi_lock *lock = teffi_lock_of(act);
-    return lock && teffi_lock_is_of_owner(lock, msg);
+    return lock && teffi_lock_is_held_for(lock, msg);
 }
 
 static void refuse_plain_call(teffi_activation *act, teffi_msg *msg)
@@ -147,9 +147,9 @@ static void refuse_plain_call(teffi_activation *act, teffi_msg *msg)
                   "transactional");
 }
 
-/* Keeps msg, whose caller has a newer version of the type than this silo, and deactivates act: then
- * msg is handed back, and placed on a silo that has its version. Ends msg if no silo has that
- * version, or if its transaction has locked the grain: that begins again. */
+/* For msg, whose caller has a newer version of the type than this silo: deactivates act and sets
+ * msg aside, so that msg is handed back, and placed on a silo that has that version. Ends msg if no
+ * silo has it, or if msg's transaction has locked the grain: then the transaction begins again. */
 __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, teffi_msg *msg)
 {
     uint32_t version = teffi_version_of(msg->flags);
@@ -166,7 +166,7 @@ __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, tef
                       "the grain has to move to a silo that has the caller's version");
     else
         set_request_aside(act, msg, TEFFI_EXCLUSIVE);
-    if (!act->more)
+    if (!act->more) /* no memory: msg has ended */
         return;
     act->more->version = version > act->more->version ? (uint8_t)version : act->more->version;
     act->reason = act->reason ? act->reason : TEFF_REASON_VERSION;
@@ -176,7 +176,7 @@ __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, tef
 static void refuse_in_transaction(teffi_activation *act, teffi_msg *msg,
                                   const teffi_transaction *transaction)
 {
-    teff_err err = transaction ? teffi_lock_refusal(act, transaction) : TEFF_E_MALFORMED;
+    teff_err err = transaction ? teffi_lock_get_refusal(act, transaction) : TEFF_E_MALFORMED;
     refuse_queued(act, msg, err,
                   err == TEFF_E_ABORTED ? "an older transaction has the grain, or this one was "
                                           "rolled back"
@@ -184,8 +184,8 @@ static void refuse_in_transaction(teffi_activation *act, teffi_msg *msg,
                                         : "its transaction does not decode");
 }
 
-/* Starts a request of a transaction, sets it aside, or ends it. in: is_new, it was not set aside.
- * out: false: it must stay set aside; the caller owns msg. */
+/* Starts a request of a transaction, sets it aside, or ends it. in: is_new, msg was not set aside
+ * before. out: false: msg must stay set aside; the caller owns it. */
 static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_method *method,
                                  bool is_new)
 {
@@ -216,7 +216,7 @@ static void handle_transaction_end(teffi_activation *act, teffi_msg *msg)
 }
 
 /* Handles a request of a transactional method, or one that was made in a transaction. Not inlined,
- * since it is rare. out: false: msg does not join a transaction, and is admitted as others. */
+ * since it is rare. out: false: msg joins no transaction, and is handled like others. */
 __attribute__((noinline)) static bool handle_in_transaction(teffi_activation *act, teffi_msg *msg,
                                                             const teff_method *method)
 {
@@ -272,8 +272,8 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 
 /* ---- requests set aside ---- */
 
-/* May msg start, or fail, now? Else it stays set aside, as do requests of newer callers until the
- * activation ends. in: method, NULL: this silo has no such method, as msg is of a newer caller. */
+/* May msg start or end now? If not, it stays set aside. Requests of newer callers stay until the
+ * activation ends. in: method, NULL: this silo has no such method: msg is of a newer caller. */
 static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
                               const teff_method *method)
 {
@@ -364,11 +364,11 @@ static void finish_activating(teffi_activation *act)
  * activation's row in the store can tell that, starts a life turn, which reads it. */
 __attribute__((noinline)) static void settle_lock(teffi_activation *act)
 {
-    if (!teffi_lock_settle(act))
+    if (!teffi_lock_end_if_due(act))
         return;
     teffi_life_resolve_lock(act);
     if (!(act->busy & TEFFI_BUSY_LIFE)) /* no life turn goes on: it has ended, or did not start */
-        (void)teffi_lock_settle(act);
+        (void)teffi_lock_end_if_due(act);
 }
 
 /* Does what phase and reason require: activates, compacts, starts requests, deactivates, ends. Each
@@ -474,8 +474,8 @@ static void resume_turn(teffi_group *group, teffi_fiber *fiber)
 }
 
 /* The group's `evict`: refuses a queued request, because the run queue is over its limit and this
- * grain has the lowest priority. A misdirected request is routed again. out: false: item is not a
- * request and stays. */
+ * grain has the lowest priority. A misdirected request is routed again. out: false: item stays: it
+ * is no request, or it ends a transaction. */
 static bool evict_request(teffi_group *group, teffi_item *item)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);

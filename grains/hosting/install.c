@@ -202,8 +202,8 @@ static uint64_t count_activations(const teffi_grains *grains)
     return atomic_load_explicit(&grains->shards->activations, memory_order_seq_cst);
 }
 
-/* ROUND_ENDS: the most activations asked to end in a round, every ROUND_MS; millions at once would
- * delay the silo's system messages. */
+/* A round begins every ROUND_MS, and asks at most ROUND_ENDS activations to end: millions at once
+ * would delay the silo's system messages. */
 enum { ROUND_MS = 2, ROUND_ENDS = 8192 };
 
 /* Called for each activation by teffi_shards_walk(). out: false: the round is over. */

@@ -11,9 +11,9 @@
 #include "directory/client.h"
 #include "directory/partition.h"
 
-/* Stores the error and text for the requests of a failed activation; a second failure, while act is
- * unregistered, replaces both. Without memory there is no text. in: text, "": none; named, text is
- * the application's or names the grain already, so that callers do not prefix it. */
+/* Stores the error and text for the requests of a failed activation; a second failure, in
+ * unregister_activation(), replaces both. Without memory there is no text. in: text, "": none;
+ * named, text is the application's or names the grain already, so that callers do not prefix it. */
 static void fail_activation(teffi_activation *act, teff_err err, const char *text, bool named)
 {
     teffi_more *more = text[0] ? teffi_activation_ensure_more(act) : NULL;
@@ -188,7 +188,7 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
         fail_activation(act, err, teff_error(ctx), true);
     if (act->phase != TEFFI_VALID)
         unregister_activation(ctx, act);
-    else
+    else /* the life turn was teffi_lock_resolve() */
         teffi_lock_resolve_later(act);
     teffi_turn_end_life(turn);
 }

@@ -21,10 +21,10 @@
 
 enum { LONG_MS = 5, STRIKES_MAX = 8, SKIPS = 64 };
 
-/* Subtracts this call from the calls to queue (low 16 bits). out: false: queue it; true: none was
- * to queue, so that it may run in place. relaxed, here and below: a lost update only changes how
- * many calls are queued. */
-static bool count_down_to_in_place(_Atomic uint32_t *slow)
+/* May this call run in place? If calls of the method are to be queued (low 16 bits of *slow: their
+ * number), no, and this call counts as one of them. relaxed, here and below: a lost update only
+ * changes how many calls are queued. */
+static bool may_run_or_count_down(_Atomic uint32_t *slow)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
     if ((uint16_t)word == 0)
@@ -41,7 +41,7 @@ static void update_strikes(_Atomic uint32_t *slow, bool is_long)
     uint32_t strikes = is_long ? (word >> 16) + 1 : 0;
     if (strikes > STRIKES_MAX)
         strikes = STRIKES_MAX;
-    uint32_t skips = strikes > 1 ? (uint32_t)SKIPS << strikes : 0; /* 1 may be a preemption */
+    uint32_t skips = strikes > 1 ? (uint32_t)SKIPS << strikes : 0; /* one may be a preemption */
     atomic_store_explicit(slow, strikes << 16 | skips, memory_order_relaxed);
 }
 
@@ -135,7 +135,7 @@ static inline teffi_activation *claim_if_same(teffi_activation *act, const teffi
 {
     if (!act || !teffi_group_claim(&act->group))
         return NULL;
-    if (teffi_activation_is(act, ident))
+    if (teffi_activation_is_valid_for(act, ident))
         return act;
     release_callee(act);
     return NULL;
@@ -217,7 +217,7 @@ static inline bool prepare_method(const teffi_activation *act, in_place_call *v)
     v->place.method = method;
     v->place.class = class;
     return queued < (int64_t)teffi_queue_max(info) && teffi_activation_admits(act, class) &&
-           !teffi_activation_has_pending(act, class) && count_down_to_in_place(v->slow);
+           !teffi_activation_has_pending(act, class) && may_run_or_count_down(v->slow);
 }
 
 /* out: the callee, claimed, if it may run the method now; NULL: queue the call. Keeps messages in
@@ -271,7 +271,7 @@ static inline teff_err get_result(const in_place_call *v)
 static inline void leave_callee(in_place_call *v)
 {
     teffi_activation *act = v->place.act;
-    if (!teffi_group_yielded(&act->group)) /* a yielded turn settles when it resumes */
+    if (!teffi_group_yielded(&act->group)) /* after a yield, resume_turn() looks for work */
         teffi_state_nudge_if_due(act);
     teffi_direct_done(v->ask->ctx->node->home.exec, &act->group);
 }

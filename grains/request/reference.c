@@ -17,8 +17,8 @@ enum { RETRY_MS = 20, FEW = 8 };
 
 enum { BORROWED_FIELDS_MAX = 64 }; /* request_is_flat() reads them in each call */
 
-/* Has the request the method's type, few fields, none of them unknown or a message? Then it can be
- * packed from the caller's memory; other requests are copied first. */
+/* Is the request of the method's type, with few fields, and without unknown fields and nested
+ * messages? Then it can be packed from the caller's memory; other requests are copied first. */
 static bool request_is_flat(const teffi_ask *ask)
 {
     const ProtobufCMessageDescriptor *desc = ask->method->in->desc;
@@ -67,16 +67,16 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
         return teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
     if (!method->in)
         return TEFF_OK;
-    msg->body =
-        teffi_rules_copy(ask->type, teffi_rules_sure(ask->type), method->in, &msg->arena, ask->in);
+    msg->body = teffi_rules_copy(ask->type, teffi_rules_sure_bytes(ask->type), method->in,
+                                 &msg->arena, ask->in);
     if (msg->body)
         return TEFF_OK;
     return teffi_ask_prefix_error(
         ask, teffi_rules_find_error(ask->ctx, ask->type, method->in, ask->in, "request"));
 }
 
-/* Makes *out, the message of the call `ask`. The caller then sets its call and its deadline. On an
- * error *out is unchanged. */
+/* Makes *out, the message of the call `ask`, without its members call and deadline_ns. On an error
+ * *out is unchanged. */
 static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **out)
 {
     teffi_msg *msg = teffi_msg_new(kind);
@@ -239,6 +239,8 @@ static inline teff_err prepare_ask(teffi_ask *ask, teff_ctx *ctx, const teff_typ
     return in || !method->in ? TEFF_OK : teffi_ask_fail(ask, TEFF_E_INVALID, "the request is NULL");
 }
 
+/* Awaits the response of a call, and notes the result in the caller's transaction. After success
+ * without a response body, the call is released at once, not with ctx. */
 __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, teffi_call *call,
                                                          ProtobufCMessage **out)
 {
@@ -247,7 +249,7 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
         teffi_transaction_collect_call(ask->ctx, ask->method, call);
     if (err && teffi_call_text_lacks_method(call))
         return teffi_ask_prefix_error(ask, err);
-    if (!err && !ask->method->out) { /* there is no response to keep */
+    if (!err && !ask->method->out) {
         LIST_REMOVE(call, in_ctx);
         teffi_call_release(call);
     }
@@ -287,9 +289,10 @@ __attribute__((noinline)) static teff_err ask_with_retries(teffi_ask *ask, Proto
     return err;
 }
 
-/* For a method that is idempotent or transactional. A transactional one never runs in place, as its
- * turn lasts until the transaction is written. */
-__attribute__((noinline)) static teff_err ask_specially(teffi_ask *ask, ProtobufCMessage **out)
+/* Asks a method that is idempotent or transactional. A call of a transactional method never runs in
+ * place, because its turn waits for the store. */
+__attribute__((noinline)) static teff_err ask_idempotent_or_transactional(teffi_ask *ask,
+                                                                          ProtobufCMessage **out)
 {
     teff_call call;
     if (ask->method->flags & TEFF_METHOD_IDEMPOTENT)
@@ -308,7 +311,8 @@ ask_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const 
     if (err)
         return note_not_begun(ctx, method, err);
     const uint32_t special = TEFF_METHOD_IDEMPOTENT | TEFF_METHOD_TRANSACTIONAL;
-    return method->flags & special ? ask_specially(&this, out) : ask_once(&this, out);
+    return method->flags & special ? ask_idempotent_or_transactional(&this, out)
+                                   : ask_once(&this, out);
 }
 
 /* Sends a one-way message, which has no call. */
@@ -328,8 +332,8 @@ __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
     return TEFF_OK;
 }
 
-/* in: *n, the number of calls. out: the waits of the started calls, in few (an array of FEW) or in
- * ctx's memory; *n, their number. */
+/* Lists the waits of those calls that were started. in: *n, the number of calls; few, an array of
+ * FEW. out: the list, in few if it has room for *n, else in ctx's memory; *n, the list's length. */
 static teffi_wait **list_waits(teff_ctx *ctx, const teff_call *calls, size_t *n, teffi_wait **few)
 {
     teffi_wait **waits = *n <= FEW ? few : teff_alloc(ctx, *n * sizeof *waits);
@@ -377,9 +381,9 @@ static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_metho
     return note_not_begun(ctx, method, err);
 }
 
-/* Starts a call that cancel can end, that has an idempotency key, or of a transactional method. The
- * first must be pending from the start, the others wait for the store: none runs in place. in:
- * cancel and once may be NULL. */
+/* Starts a call that must not run in place: it has a cancel or an idempotency key (once), or its
+ * method is transactional. A call with a cancel must be pending from the start; the others wait for
+ * the store. in: cancel and once may be NULL. */
 static teff_err start_call_by_message(const teffi_ask *ask, teff_cancel *cancel,
                                       const teff_uuid *once, teff_call *call)
 {
@@ -427,6 +431,8 @@ send_to_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
     return send_one_way(&this);
 }
 
+/* As start_grain_call(), with options. Passes the call's timeout in ctx->timeout_ms, which it then
+ * restores. */
 static teff_err start_call_with_options(teff_ctx *ctx, const teff_type_info *type,
                                         const teff_key *key, const teff_method *method,
                                         const ProtobufCMessage *in,

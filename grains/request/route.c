@@ -163,7 +163,7 @@ void teffi_lookups_fini(teffi_grains *grains)
     }
 }
 
-/* Adds to the counter for hash. in: more, 1 or (uint32_t)-1. Shard's lock held. */
+/* Adds more to the counter for hash: 1, or (uint32_t)-1 to subtract 1. The shard's lock is held. */
 static void change_lookup_count(teffi_grains *grains, uint64_t hash, uint32_t more)
 {
     /* release: pairs with teffi_lookup_may_exist() */
@@ -199,10 +199,10 @@ bool teffi_lookups_any(const teffi_grains *grains)
     return false;
 }
 
-/* Moves the waiting requests to *waiting if the directory was asked (asked) and none of them was
- * located again since (*tries is 0); else they stay, and the directory must be asked again. out:
- * *tries, the value of entry->tries, which is set to 0. false: no request waits, and entry was
- * removed from the table. */
+/* Moves the waiting requests to *waiting if the look-up's outcome holds for them: the directory was
+ * asked, and since then no request was located again (*tries is 0). Else they stay until it is
+ * asked again. out: *tries, the old entry->tries, which is set to 0; false: no request waits, and
+ * entry was removed from the table. */
 static bool take_waiting(lookup *entry, bool asked, teffi_queue *waiting, unsigned *tries)
 {
     teffi_shard *shard = teffi_shard_of(entry->grains, entry->ident.hash);
@@ -278,7 +278,7 @@ static void look_up(teff_ctx *ctx, void *arg)
         while ((n = teffi_queue_pop(&waiting)))
             send_located(ctx, entry, teffi_container(n, teffi_msg, link), &o);
         if (asked && !tries)
-            continue;
+            continue; /* sent on; now those that have joined meanwhile */
         if (tries)
             teffi_membership_wait(ctx, seen, tries + 1);
         seen = membership->follow.changes.count;

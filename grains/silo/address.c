@@ -16,9 +16,9 @@ static bool address_starts(const char *address, const char *with)
 
 bool teffi_address_is_loopback(const char *address)
 {
-    size_t number = strspn(address, "0123456789.");
+    size_t ip_len = strspn(address, "0123456789.");
     return teffi_address_path(address) ||
-           (address_starts(address, "127.") && address[number] == ':') ||
+           (address_starts(address, "127.") && address[ip_len] == ':') ||
            address_starts(address, "[::1]:") || address_starts(address, "localhost:");
 }
 

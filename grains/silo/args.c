@@ -101,8 +101,7 @@ static const silo_option options[] = {
  * errors. */
 enum { N_OPTIONS = sizeof options / sizeof options[0], FIRST = 256 };
 
-/* This and the take_...() functions below return false if value is invalid; then the error was
- * printed. */
+/* out: *n; false: value is no number within the option's limits; the error was printed. */
 static bool parse_number(const silo_option *option, const char *value, uint32_t *n)
 {
     size_t digits = strspn(value, "0123456789");
@@ -115,7 +114,8 @@ static bool parse_number(const silo_option *option, const char *value, uint32_t 
     return ok;
 }
 
-/* Stores value in member, in the unit and type that option->take says. */
+/* Stores value in member, in the unit and type that option->take says. out: false: invalid; the
+ * error was printed. */
 static bool take_number(const silo_option *option, void *member, const char *value)
 {
     uint32_t n;
@@ -130,7 +130,8 @@ static bool take_number(const silo_option *option, void *member, const char *val
     return true;
 }
 
-/* Stores a choice's number. The names are in option->value: "single|multilevel|priority". */
+/* Stores the number of the name that value has in option->value: "single|multilevel|priority". out:
+ * false: no such name; the error was printed. */
 static bool take_choice(const silo_option *option, void *member, const char *value)
 {
     unsigned chosen = option->min;
@@ -146,6 +147,7 @@ static bool take_choice(const silo_option *option, void *member, const char *val
     return false;
 }
 
+/* Adds seed to the list. out: false: the list is full; the error was printed. */
 static bool take_seed(const char **seeds, const char *seed)
 {
     for (int i = 0; i < TEFF_SEEDS_MAX; i++)
@@ -190,7 +192,7 @@ static bool refuse_if_repeated(teffi_silo_args *args, uint64_t *seen, int which)
     return before && !is_seed;
 }
 
-static size_t count_own_options(const teff_silo_program *program)
+static size_t count_program_options(const teff_silo_program *program)
 {
     size_t n = 0;
     while (program->options && program->options[n].name)
@@ -206,7 +208,7 @@ static struct option make_option(const char *name, const char *value, size_t at)
 /* out: an array of teff's options, then the program's; the caller frees it. NULL: out of memory. */
 static struct option *merge_options(const teff_silo_program *program)
 {
-    size_t n = count_own_options(program);
+    size_t n = count_program_options(program);
     struct option *all = calloc(N_OPTIONS + n + 1, sizeof *all);
     if (!all)
         return NULL;
@@ -219,9 +221,9 @@ static struct option *merge_options(const teff_silo_program *program)
 }
 
 /* out: false: an option of the program has the name of one of teff's; the error was printed. */
-static bool own_names_differ(const teff_silo_program *program)
+static bool program_names_differ(const teff_silo_program *program)
 {
-    for (size_t i = 0; i < count_own_options(program); i++)
+    for (size_t i = 0; i < count_program_options(program); i++)
         for (int k = 0; k < N_OPTIONS; k++)
             if (strcmp(program->options[i].name, options[k].name) == 0) {
                 fprintf(stderr, "--%s: an option of teff's and of the program's\n",
@@ -242,20 +244,20 @@ static void print_usage(const char *name, const teff_silo_program *program)
     printf("usage: %s [options]\n", name);
     for (size_t i = 0; i < N_OPTIONS; i++)
         print_option(options[i].name, options[i].value, options[i].help);
-    for (size_t i = 0; i < count_own_options(program); i++)
+    for (size_t i = 0; i < count_program_options(program); i++)
         print_option(program->options[i].name, program->options[i].value, program->options[i].help);
     puts("Prints 'ready HOST:PORT' when it serves. SIGTERM or SIGINT: leave the cluster and end.\n"
          "SIGUSR1: write its current state to standard error.");
 }
 
 /* out: false: invalid; the error was printed. */
-static bool parse_own_option(const teff_silo_program *program, const teff_silo_option *own,
-                             const char *value)
+static bool parse_program_option(const teff_silo_program *program, const teff_silo_option *option,
+                                 const char *value)
 {
     char text[TEFF_TEXT_MAX] = "";
-    teff_err err = own->take(program->arg, value, text);
+    teff_err err = option->take(program->arg, value, text);
     if (err)
-        fprintf(stderr, "--%s: %s\n", own->name, *text ? text : teff_err_name(err));
+        fprintf(stderr, "--%s: %s\n", option->name, *text ? text : teff_err_name(err));
     return !err;
 }
 
@@ -279,7 +281,7 @@ static int parse_options(int argc, char **argv, const teff_silo_program *program
             return 0;
         }
         if (which >= N_OPTIONS
-                ? !parse_own_option(program, &program->options[which - N_OPTIONS], optarg)
+                ? !parse_program_option(program, &program->options[which - N_OPTIONS], optarg)
                 : refuse_if_repeated(args, &seen, which) ||
                       !take_option(args, &options[which], optarg))
             return 2;
@@ -307,7 +309,7 @@ static bool take_program_options(const teff_silo_program *program, teffi_silo_ar
 
 int teffi_args_parse(int argc, char **argv, const teff_silo_program *program, teffi_silo_args *args)
 {
-    if (!take_program_options(program, args) || !own_names_differ(program))
+    if (!take_program_options(program, args) || !program_names_differ(program))
         return 2;
     struct option *all = merge_options(program);
     if (!all) {

@@ -35,7 +35,7 @@ static bool describe_target_grain(const teffi_node *node, const teffi_msg *msg, 
     return read_key(type->info, msg, copy, key);
 }
 
-/* The node's `authorize`: out: true: the call may be delivered. */
+/* The node's `authorize`: asks the program's function. out: true: the call may be delivered. */
 static bool ask_program(teffi_node *node, const teffi_msg *msg)
 {
     const teff_silo_options *opt = &teffi_container(node, teff_silo, node)->opt;

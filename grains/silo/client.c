@@ -51,6 +51,7 @@ static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
                            "no gateway can be reached; the call did not run");
 }
 
+/* The task that sends the unsent requests again, in order. */
 static void resend_all(teff_ctx *ctx, void *arg)
 {
     teff_client *client = arg;
@@ -95,6 +96,7 @@ static teff_err take_client_options(teff_client_options *opt, const teff_client_
                                opt->tls_cert, opt->tls_ca, opt->connection_bytes_max, text);
 }
 
+/* Gives the client a random identity, and makes its transport. */
 static teff_err open_client_net(teff_client *client, const teff_client_options *opt, char *text)
 {
     teffi_node *node = &client->node;

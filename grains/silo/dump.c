@@ -59,8 +59,11 @@ static void fill_entry(top_entry *e, teffi_activation *act, uint32_t queued,
                        teffi_group_state state)
 {
     const char *doing = atomic_load_explicit(&act->doing, memory_order_relaxed);
-    *e = (top_entry){queued, act->slot, state, act->type->info->name, doing ? doing : "nothing yet",
-                     ""};
+    *e = (top_entry){.queued = queued,
+                     .slot = act->slot,
+                     .state = state,
+                     .type = act->type->info->name,
+                     .doing = doing ? doing : "nothing yet"};
     teff_key key;
     teffi_activation_key(act, &key);
     teffi_key_text(&key, e->key);

@@ -85,7 +85,7 @@ static teff_err connect_place(teff_ctx *ctx, gateway_place *place)
 
 /* out: true: connecting was set to false, and the task must end: its place has a gateway, or the
  * client closes. */
-static bool end_connecting(gateway_place *place)
+static bool end_connecting_if_done(gateway_place *place)
 {
     pthread_mutex_lock(&place->client->node.lock);
     place->connecting = !place->client->closing && teffi_node_none(get_gateway(place));
@@ -101,7 +101,7 @@ static void connect_place_task(teff_ctx *ctx, void *arg)
 {
     gateway_place *place = arg;
     const teffi_platform *platform = &place->client->platform;
-    for (uint32_t pause = PAUSE_FIRST_MS; !end_connecting(place);) {
+    for (uint32_t pause = PAUSE_FIRST_MS; !end_connecting_if_done(place);) {
         uint32_t less = (uint32_t)(platform->random(platform->arg) % (pause / 2 + 1));
         teffi_ctx_sleep(ctx, pause - less);
         if (!place->client->closing)
@@ -150,7 +150,7 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
     node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     pthread_mutex_lock(&node->lock);
     bool known = remove_gateway(client, peer->node);
-    for (uint32_t i = 0; i < client->n_places; i++)
+    for (uint32_t i = 0; i < client->n_places; i++) /* perhaps its dial has not ended */
         client->places[i].missed |= !known;
     pthread_mutex_unlock(&node->lock);
     if (known)

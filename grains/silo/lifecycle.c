@@ -47,8 +47,8 @@ static void send_go_away(teffi_node *node, teffi_node_id client)
         teffi_msg_free(msg);
 }
 
-/* Adds the client to the list to which a leaving silo sends GO_AWAY. If the list is full, and there
- * is no memory or it has room for TEFFI_CLIENTS_MAX or more, the client is not listed. */
+/* Adds the client to the list to which a leaving silo sends GO_AWAY. If the list is full and cannot
+ * grow, the client is not listed: memory is out, or TEFFI_CLIENTS_MAX is reached. */
 static void add_client(teff_silo *silo, const teffi_hello *peer)
 {
     pthread_mutex_lock(&silo->lock);
@@ -272,7 +272,7 @@ static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
     teffi_node *node = &silo->node;
     uint64_t until_ns = teffi_now(node->platform) + WAIT_MS * 1000000ull;
     drop_store(silo);
-    node->home.net->ops->peer_remove(node->home.net, seed, false); /* no request is pending */
+    node->home.net->ops->peer_remove(node->home.net, seed, false); /* no call to it is pending */
     while (atomic_load(&silo->links) && teffi_now(node->platform) < until_ns)
         teffi_ctx_sleep(ctx, 1);
 }
@@ -414,8 +414,8 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 
 /* ---- close ---- */
 
-/* This does end, because tasks wait only for operations with a deadline. Without memory for a
- * context it does not wait. */
+/* The wait ends, because tasks wait only for operations with a deadline. Without memory for a
+ * context, there is no wait. */
 void teffi_silo_wait_for_tasks(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);

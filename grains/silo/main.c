@@ -73,8 +73,8 @@ static bool restart_silo(teff_silo *silo, char *text, const sigset_t *signals)
     return true;
 }
 
-/* Starts the silo and serves; starts it again when the lease is lost. out: the exit status. After 1
- * the silo may still serve: teff_silo_free() stops it. */
+/* Starts the silo and serves; starts it again when the lease is lost. out: the exit status; if it
+ * is 1, the silo may still serve, and teff_silo_free() stops it. */
 static int serve_until_signal(teff_silo *silo, const teff_silo_program *program, char *text,
                               const sigset_t *signals)
 {

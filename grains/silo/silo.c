@@ -89,9 +89,9 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
                                        opt->tls_cert, opt->tls_ca, opt->connection_bytes_max, text);
     if (err)
         return err;
-    const char *addresses = opt->store ? teffi_store_check(opt->store) : NULL;
-    if (addresses)
-        return teffi_option_refuse(text, "store", opt->store, addresses);
+    const char *expected = opt->store ? teffi_store_check(opt->store) : NULL;
+    if (expected)
+        return teffi_option_refuse(text, "store", opt->store, expected);
     if (opt->store && opt->seeds[0])
         return teffi_option_refuse(text, "store", opt->store,
                                    "no store beside a seed: the seed's is used");
@@ -255,8 +255,8 @@ static teff_err join_on_thread(teff_silo *silo, char *text)
     return err;
 }
 
-/* Sets *option to the address that the last start has bound, as other silos and clients know it.
- * out: false: no memory; *option is as it was. */
+/* Sets *option to the address that the last start has bound, because other silos and clients know
+ * that address. out: false: no memory; *option is as it was. */
 static bool keep_address(teff_silo *silo, const char **option, const char *bound)
 {
     if (!bound[0] || strcmp(bound, *option) == 0)

@@ -96,8 +96,8 @@ void teffi_silo_set_authorize(teff_silo *silo);
 /* For silos and clients:
  * teffi_silo_net_new - make the node's transport. in: opt, with the user's options; the members
  * that depend on the node are set here. errs: with text.
- * teffi_silo_wait_for_tasks - wait until the tasks of a closing silo or client have ended, and the
- * retries of transactions. */
+ * teffi_silo_wait_for_tasks - wait until the tasks of a closing silo or client, and the retries of
+ * transactions, have ended. */
 TEFF_MUST_USE teff_err teffi_silo_net_new(teffi_node *node, const teffi_net_options *opt,
                                           char *text);
 void teffi_silo_wait_for_tasks(teffi_node *node);

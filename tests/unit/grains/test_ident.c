@@ -126,7 +126,7 @@ static void identities_differ_by_type_and_key(void **state)
     assert_int_not_equal(a.hash, b.hash);
 }
 
-/* What teffi_key_place holds after the first eight of sixteen bytes. */
+/* What teffi_key_cluster_hash holds after the first eight of sixteen bytes. */
 static uint64_t place_half_way(uint64_t first)
 {
     return teffi_hash_eight(teffi_hash_begin(16, 1), first);
@@ -141,8 +141,8 @@ static void keys_chosen_to_collide_are_spread(void **state)
         keys[i][0] = i + 1;
         keys[i][1] = 2 ^ place_half_way(1) ^ place_half_way(i + 1);
         teffi_ident ident = teffi_ident_of(&secret, 1, (const uint8_t *)keys[i], 16);
-        assert_int_equal(teffi_key_place(1, ident.key, 16),
-                         teffi_key_place(1, (const uint8_t *)keys[0], 16));
+        assert_int_equal(teffi_key_cluster_hash(1, ident.key, 16),
+                         teffi_key_cluster_hash(1, (const uint8_t *)keys[0], 16));
         for (uint64_t k = 0; k < i; k++) {
             teffi_ident other = teffi_ident_of(&secret, 1, (const uint8_t *)keys[k], 16);
             assert_int_not_equal(teffi_index_bits(ident.hash), teffi_index_bits(other.hash));
@@ -157,7 +157,7 @@ static void silos_agree_on_the_partition_only(void **state)
     teffi_ident b = teffi_ident_of(&other, 1, (const uint8_t *)"abc", 3);
     assert_int_equal(teffi_partition(a.hash), teffi_partition(b.hash));
     assert_int_equal(teffi_partition(a.hash),
-                     teffi_partition(teffi_key_place(1, (const uint8_t *)"abc", 3)));
+                     teffi_partition(teffi_key_cluster_hash(1, (const uint8_t *)"abc", 3)));
     assert_int_not_equal(a.hash << 8, b.hash << 8);
 }
 
