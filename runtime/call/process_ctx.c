@@ -80,7 +80,7 @@ static void handle_process_item(teffi_item *item)
     if (item->kind == TEFFI_ITEM_CLOSURE)
         teffi_closure_run(item);
     else
-        (void)teffi_wait_arrived(item, &ctx); /* false: a process is resumed by its own turn */
+        (void)teffi_wait_arrived(item, &ctx); /* always false: its own turn resumes a process */
 }
 
 teffi_process_calls teffi_process_calls_of(teffi_home *home)
