@@ -26,9 +26,9 @@ static void count_one(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Called by the process system for a copy that its component has not taken, because the component
- * was evicted from the run queue (waiting_max) or has ended. Copies are sent as requests, since the
- * system responds only to requests. */
+/* teffi_pid_route.respond: the process system calls it for a copy of a task that will not run,
+ * because its component was evicted from the run queue (waiting_max) or has ended. Copies are sent
+ * as requests, since the system responds only to requests. */
 static teff_err end_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
                          size_t len)
 {

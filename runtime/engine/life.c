@@ -85,8 +85,8 @@ static bool call_while_holding(teff_component *component, hook *fn, teffi_instan
     return true;
 }
 
-/* Call the hook setup for the component's data, from component->at on. Claim data that is not local
- * before that. out: false: a claim waits; call again after a poke. */
+/* Call the hook setup for the component's data, from component->at on. Data that is not local is
+ * claimed before the call. out: false: a claim waits; call again after a poke. */
 static bool set_up_data(teff_component *component)
 {
     for (; component->at < component->type->n_data && !component->ending; component->at++) {
@@ -110,7 +110,7 @@ static bool run_set_up_phase(teff_component *component)
         return bind_all(component, TEFF_DATA_SHARE);
     if (component->phase == TEFFI_PHASE_SETUP)
         return set_up_data(component);
-    set_up_owned(component);
+    set_up_owned(component); /* TEFFI_PHASE_OWN */
     make_data(component, TEFF_DATA_LOCAL);
     return true;
 }
@@ -128,7 +128,8 @@ static bool set_up_component(teff_component *component)
 
 /* ---- take-down ---- */
 
-/* For all data of a kind: call fini if it is local, else unbind, and drop the reference. */
+/* For all data of a kind: call the hook fini (local data) or unbind (other data), then drop the
+ * component's reference. */
 static void drop_all(teff_component *component, teff_data_kind kind)
 {
     for (size_t i = component->type->n_data; i-- > 0;)

@@ -60,7 +60,7 @@ bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request)
 static void deliver_to_target(teffi_node *node, teffi_msg *msg)
 {
     teffi_target *target = &node->targets[msg->to.slot];
-    msg->system = msg->to.slot != TEFFI_SLOT_STORE; /* the store decides by the request's row */
+    msg->system = msg->to.slot != TEFFI_SLOT_STORE; /* the store sets it by the request's row */
     if (target->handle) /* the push cannot fail: a target's group never ends */
         (void)teffi_group_push(&target->group, &msg->item);
     else
@@ -177,7 +177,7 @@ teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *
     request->raw_len = 0;
     request->body = NULL;
     request->packed_len = 0;
-    request->text = NULL; /* was once */
+    request->text = NULL; /* of a request: the idempotency key */
     request->transaction = NULL;
     request->transaction_len = 0;
     return to;
