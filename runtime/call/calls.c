@@ -8,7 +8,7 @@ enum { SLICE_US = 500 };
 
 static const teffi_call_match any_pending = {TEFFI_CALL_PENDING, TEFFI_CALL_PENDING, 0, UINT64_MAX};
 
-static teffi_call *block_calls(teffi_slab *slab, uint32_t block)
+static teffi_call *calls_of_block(teffi_slab *slab, uint32_t block)
 {
     return teffi_slab_at(slab, block * TEFFI_SLAB_BLOCK);
 }
@@ -38,7 +38,7 @@ static uint64_t sweep_block(teffi_slab *slab, uint32_t block, uint64_t now_ns)
     _Atomic uint64_t *mark = teffi_slab_mark(slab, block);
     /* seq_cst: see deadline.h */
     atomic_store_explicit(mark, UINT64_MAX, memory_order_seq_cst);
-    uint64_t least = sweep_entries(block_calls(slab, block), now_ns);
+    uint64_t least = sweep_entries(calls_of_block(slab, block), now_ns);
     (void)teffi_deadline_lower(mark, least);
     return least;
 }
@@ -107,7 +107,7 @@ static uint64_t visit_matching(teffi_home *home, const teffi_call_match *match, 
     uint64_t n = 0;
     uint32_t blocks = teffi_slab_blocks(slab);
     for (uint32_t b = 0; (b = teffi_slab_next_committed(slab, b)) < blocks && n < max; b++) {
-        teffi_call *calls = block_calls(slab, b);
+        teffi_call *calls = calls_of_block(slab, b);
         for (int i = 0; i < TEFFI_SLAB_BLOCK && n < max; i++)
             n += e ? teffi_call_end_if(&calls[i], match, e->err, e->text, &e->relays)
                    : teffi_call_matches(&calls[i], match);

@@ -20,6 +20,7 @@ const char teffi_lease_over_text[] =
 const char teffi_ctx_late_text[] =
     "the deadline of this turn's caller has passed; the call did not run";
 
+/* out: 0: the deadline of the turn's caller (due_ms) has passed. */
 uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t timeout_ms)
 {
     uint64_t now_ns = teffi_now(ctx->home->exec->platform);

@@ -29,7 +29,7 @@ teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage 
         await_call(ctx, call);
     if (call->err)
         return teff_fail(ctx, call->err, "%s", call->text ? call->text : "");
-    if (response)
+    if (response) /* a call that ran directly, and was never pending, has only a body */
         *response = call->response ? call->response->body : call->body;
     return TEFF_OK;
 }
@@ -134,6 +134,7 @@ static bool must_stay(const teff_ctx *ctx, const teffi_call *call)
            (!call->wait.done || (call->response && call->response->transaction));
 }
 
+/* Drops the calls that were begun since mark was taken, and frees what was allocated since then. */
 void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
 {
     teffi_call *next, *call = LIST_FIRST(&ctx->calls);

@@ -182,7 +182,7 @@ void teffi_engine_drop(teff_engine *engine)
 {
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teffi_scheduler *s = &engine->schedulers[i];
-        if (engine->exec)
+        if (engine->exec) /* the caller's, who has freed it already */
             teffi_process_system_drop(s->system);
         else
             teff_process_system_free(s->system);

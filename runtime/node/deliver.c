@@ -227,11 +227,13 @@ static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, co
     end_with_response(node, request, response, err != TEFF_OK);
 }
 
+/* UNNAMED: the caller's node puts the method and key before text. */
 void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
 {
     respond_error(node, request, err, text, TEFFI_MSG_UNNAMED);
 }
 
+/* in: text, which already names the method and key. */
 void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
 {
     respond_error(node, request, err, text, 0);
@@ -247,6 +249,8 @@ void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const Protobu
 
 /* ---- relays ---- */
 
+/* Makes this node the sender of a message that it forwards. A request also gets a relay, since this
+ * node must send the response on. */
 teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
 {
     if (teffi_node_is(msg->src, node->id))

@@ -221,6 +221,7 @@ static void count_events(teff_process *p, unsigned n)
     p->n_uncounted = 0;
 }
 
+/* After ops->step. in: given, the events of the step. err: the step has failed with it. */
 void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_err err)
 {
     if (!err && out->status == TEFFI_STATUS_RETRY)
