@@ -326,8 +326,8 @@ void teffi_call_release(teffi_call *call)
     teffi_slab_put(&call->home->calls.slab, call);
 }
 
-/* Has the context handled the signal that the call has ended? A thread has then cleared
- * wait->arrive (call_arrive() in wait.c). */
+/* Has the context handled the signal that the call has ended? Then in a turn wait->done is set, and
+ * a thread has cleared wait->arrive (call_arrive() in wait.c). */
 static bool end_was_seen(const teffi_wait *wait)
 {
     return wait->group ? wait->done : !wait->arrive;

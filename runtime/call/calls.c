@@ -166,7 +166,7 @@ void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node)
      * here: for a silo, CANCEL must be 0 in a word that matches. */
     uint32_t keeps = origin_node.silo & TEFFI_CLIENT_BIT ? 0 : TEFFI_CALL_CANCEL;
     /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
-    uint32_t most = atomic_load_explicit(teffi_relays_of(home, origin), memory_order_relaxed);
+    uint32_t most = atomic_load_explicit(teffi_relay_count_of(home, origin), memory_order_relaxed);
     const teffi_call_match match = {
         .mask = bits | keeps, .bits = bits, .origin_node = origin, .late_at_ns = UINT64_MAX};
     if (most) /* with TEFF_E_TIMEOUT, so that nothing is sent on and no relay is returned */

@@ -102,8 +102,8 @@ static inline void teffi_ctx_check_fiber(const teff_ctx *ctx)
         teffi_ctx_refuse_part();
 }
 
-/* teffi_ctx_enter, _leave - around a public function that uses the node: a turn yields if its slice
- * is over; a thread keeps the node from closing until leave.
+/* teffi_ctx_enter, teffi_ctx_leave - a public function that uses the node calls them when it begins
+ * and ends. enter: a turn yields if its slice is over; a thread keeps the node open until leave.
  * out:  enter: false: the node is closed; do not call leave. leave: err. */
 static inline bool teffi_ctx_enter(teff_ctx *ctx)
 {

@@ -10,7 +10,7 @@ static const teffi_node_id here = {0, 0};
 /* out: the count of a node's relays and kept cancels; nodes with the same hash share it. Clients
  * choose their own ids: the hash is keyed, so that a client cannot choose an id that shares the
  * count of another node. */
-_Atomic uint32_t *teffi_relays_of(teffi_home *home, uint64_t origin_node)
+_Atomic uint32_t *teffi_relay_count_of(teffi_home *home, uint64_t origin_node)
 {
     uint64_t hash = teffi_siphash_word(&home->calls.key, origin_node);
     return &home->calls.relays_of[hash % TEFFI_RELAY_SHARES];
@@ -26,12 +26,12 @@ static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *cou
     return all < max && own < max - all;
 }
 
-/* Takes an entry and counts it, in all and for its node. out: NULL: over the node's share, or no
- * memory. */
+/* Takes an entry, and counts it among all entries of its kind and among those of its node. out:
+ * NULL: over the node's share, or no memory. */
 static teffi_call *take_counted_entry(teffi_home *home, uint64_t node, bool is_cancel,
                                       uint64_t deadline_ns)
 {
-    _Atomic uint32_t *share = teffi_relays_of(home, node);
+    _Atomic uint32_t *share = teffi_relay_count_of(home, node);
     _Atomic uint32_t *count = is_cancel ? &home->calls.cancels : &home->calls.relays;
     uint32_t max = is_cancel ? TEFFI_CANCELS_MAX : TEFFI_RELAYS_MAX;
     teffi_call *call =

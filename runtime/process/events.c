@@ -129,7 +129,7 @@ void teffi_process_end_life(teff_process *p)
     }
 }
 
-/* The slow path of teffi_process_has_work, for any status. */
+/* The slow path of teffi_process_has_work: is there a reason to run the process, in any status? */
 bool teffi_process_has_other_work(const teff_process *p)
 {
     if (p->forced)

@@ -157,8 +157,8 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 
 /* ---- messages that return ---- */
 
-/* Makes a message's event a returned message. in: to, the message's sender; from, the process that
- * was evicted. */
+/* Changes a message's event to a returned message. in: to, the message's sender; from, the process
+ * that was evicted. */
 static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
 {
     event->item.kind = TEFFI_ITEM_RETURNED;
