@@ -169,7 +169,7 @@ static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
 
 /* Grant the claim, append it to the waiters, or refuse it. Only the claim of a component that holds
  * data already can close a cycle of claims. */
-static void start_claim(teffi_claim *claim, teff_component *component)
+static void grant_or_queue_claim(teffi_claim *claim, teff_component *component)
 {
     teff_engine *engine = component->engine;
     claim->component = component;
@@ -188,7 +188,7 @@ teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *componen
 {
     pthread_mutex_lock(&component->engine->lock);
     if (!claim->component) /* not started before */
-        start_claim(claim, component);
+        grant_or_queue_claim(claim, component);
     teffi_claim_state state = claim->state;
     pthread_mutex_unlock(&component->engine->lock);
     return state;

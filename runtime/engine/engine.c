@@ -61,8 +61,8 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
         count_one(&s->engine->dropped);
 }
 
-/* The dispatcher's step: sends tasks to components. A cancel overtakes the queued tasks. After it
- * the dispatcher goes on until a step has no event: then no task is left. */
+/* The dispatcher's step: sends tasks to components. A cancel overtakes the queued tasks, so
+ * after a cancel the dispatcher goes on until a step has no event: then no task is left. */
 static teff_err dispatch_tasks(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teffi_scheduler *s = self;

@@ -38,8 +38,8 @@ static void make_data(teff_component *component, teff_data_kind kind)
     }
 }
 
-/* Create and publish the component's owned data. It is published only after all hooks, because
- * other components may bind it from then on. */
+/* Create and publish the component's owned data. All hooks run before any of it is published,
+ * because other components may bind it from then on. */
 static void set_up_owned(teff_component *component)
 {
     make_data(component, TEFF_DATA_OWNER);
@@ -101,7 +101,7 @@ static bool set_up_data(teff_component *component)
     return true;
 }
 
-/* Do the component's present phase of set-up. out: false: call again after a poke. */
+/* Do the component's current phase of set-up. out: false: it waits; call again after a poke. */
 static bool run_set_up_phase(teff_component *component)
 {
     if (component->phase == TEFFI_PHASE_GROUP)
