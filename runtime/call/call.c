@@ -14,7 +14,8 @@ static bool word_is_pending(uint64_t word)
     return word & TEFFI_CALL_PENDING;
 }
 
-/* out: the TEFFI_CALL_SENT bits of a word for this node: a hash of it, never 0 (0: not sent). */
+/* out: a hash of the node that a request was sent to, for the TEFFI_CALL_SENT bits of its call's
+ * word. Never 0, which stands for "not sent". */
 static uint32_t sent_bits_of(teffi_node_id to)
 {
     uint64_t mixed = teffi_mix64((uint64_t)to.silo << 32 | to.incarnation);
@@ -22,8 +23,9 @@ static uint32_t sent_bits_of(teffi_node_id to)
     return bits ? bits : TEFFI_CALL_SENT;
 }
 
-/* Clears PENDING: from then on only this thread ends the call. Weak: may fail spuriously.
- * in:   *word, a pending word that was read. out: false: not done; *word is the word found. */
+/* If the call's word is still *word, clears PENDING and the other bits below the generation: from
+ * then on only this thread may end the call. May fail spuriously.
+ * in:   *word, pending. out: false: nothing was changed, and *word is the word that was found. */
 static bool take_word(teffi_call *call, uint64_t *word)
 {
     uint64_t taken = *word >> TEFFI_CALL_GENERATION << TEFFI_CALL_GENERATION;
@@ -33,6 +35,7 @@ static bool take_word(teffi_call *call, uint64_t *word)
                                                  memory_order_acquire);
 }
 
+/* out: the word before; 0: the call of this generation is not pending. */
 uint64_t teffi_call_take(teffi_call *call, uint32_t generation)
 {
     uint64_t word = teffi_call_word(call);
@@ -51,8 +54,8 @@ static teffi_call *call_at(teffi_home *home, uint32_t slot)
     return teffi_slab_at(&home->calls.slab, slot);
 }
 
-/* The slab's begin(): makes a free entry whose last use has this generation. A late reader may load
- * the word meanwhile: it finds 0 or this value, and neither is pending. */
+/* The slab's begin(): initializes a free entry. in: generation, of its last use; 0: never used. A
+ * late reader may load the word meanwhile: it finds 0 or the new word, and neither is pending. */
 static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teffi_call *call = entry;
@@ -63,11 +66,12 @@ static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *o
                           memory_order_relaxed);
 }
 
-/* The slab's last_use(). in: entry, not pending. */
+/* The slab's last_use(): an entry's slot and the generation of its last use. in: entry, not
+ * pending. */
 static teffi_slab_use last_use_of(const void *entry)
 {
     const teffi_call *call = entry;
-    /* relaxed: as in begin_entry */
+    /* relaxed: no other thread writes the word of an entry that is not pending */
     uint64_t word = atomic_load_explicit(&call->word, memory_order_relaxed);
     return (teffi_slab_use){call->slot, teffi_word_generation(word)};
 }
@@ -88,12 +92,14 @@ void teffi_call_discard(void *entry)
 
 teffi_call_match teffi_call_match_sent(teffi_node_id to)
 {
-    return (teffi_call_match){TEFFI_CALL_PENDING | TEFFI_CALL_SENT,
-                              TEFFI_CALL_PENDING | sent_bits_of(to), 0, UINT64_MAX};
+    return (teffi_call_match){.mask = TEFFI_CALL_PENDING | TEFFI_CALL_SENT,
+                              .bits = TEFFI_CALL_PENDING | sent_bits_of(to),
+                              .late_at_ns = UINT64_MAX};
 }
 
-/* Does the call match? in: word, the call's, just read. The deadline and origin that are loaded may
- * belong to the entry's next use. Then the word has changed, too, so take_word(word) fails. */
+/* Does the call match? in: word, the call's word, just read. The deadline and the origin node (in a
+ * relay's `out`) are loaded after it, and may belong to the entry's next use. Then the word has
+ * changed, too, so take_word fails. */
 static bool word_matches(const teffi_call *call, uint64_t word, const teffi_call_match *match)
 {
     if (((uint32_t)word & match->mask) != match->bits)
@@ -119,6 +125,8 @@ uint64_t teffi_call_due_ns(const teffi_call *call)
 
 /* ---- ending a call, after it was taken ---- */
 
+/* Releases a relay or kept cancel, and subtracts it from two counts: its origin node's (share), and
+ * that of all entries of its kind. */
 void teffi_call_free_relay(teffi_call *call)
 {
     teffi_calls *calls = &call->home->calls;
@@ -135,10 +143,9 @@ void teffi_call_release_relay(teffi_call *call)
     teffi_call_free_relay(call);
 }
 
-/* Adds the relay to *relays, whose outcomes the caller sends on. Two kinds are released here
- * instead, as nothing is sent on: a kept cancel, and a relay that this node ended with
- * TEFF_E_TIMEOUT. Its deadline has passed, which the origin has, too; or the origin has cancelled
- * the call or is gone. A timeout in a response is sent on. */
+/* Adds a relay that has ended to *relays: the caller sends its outcome to its origin. Nothing is
+ * sent for a kept cancel, or for a relay that this node itself ended with TEFF_E_TIMEOUT (the
+ * origin has the same deadline, has cancelled the call, or is gone): these are released here. */
 static void end_relay(teffi_call *call, teffi_call **relays)
 {
     if (call->is_cancel || (call->err == TEFF_E_TIMEOUT && !call->response)) {
@@ -157,8 +164,8 @@ static bool is_relay(const teffi_call *call)
     return !call->wait.group && !call->wait.ctx;
 }
 
-/* Sets the outcome of a call that this thread has taken, and signals its context; a relay has none
- * and goes to end_relay. in: response, owned, or NULL. relays, as teffi_call_end_if. */
+/* Ends a call that this thread has taken: sets its outcome, then signals its context. A relay has
+ * no context and goes to end_relay. in: response, owned, or NULL. relays, for end_relay. */
 static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg *response,
                      teffi_call **relays)
 {
@@ -171,6 +178,7 @@ static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg
         teffi_wait_signal(&call->wait);
 }
 
+/* out: the relay that was ended, whose outcome the caller sends on; NULL: no relay was ended. */
 teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response)
 {
     teffi_call *call = call_at(home, response->call.slot);
@@ -196,7 +204,7 @@ bool teffi_call_is_pending(teffi_home *home, uint32_t slot, uint32_t generation)
     return call && teffi_word_is_pending_use(teffi_call_word(call), generation);
 }
 
-void teffi_call_end(teffi_call *call, teff_err err, const char *text)
+void teffi_call_end_taken(teffi_call *call, teff_err err, const char *text)
 {
     end_call(call, err, text, NULL, NULL);
 }
@@ -216,12 +224,14 @@ bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err
 
 /* ---- responses ---- */
 
-/* A response from another process is valid only with the cookie of its request. */
+/* A response from another node is valid only with the cookie of its request. */
 uint64_t teffi_call_cookie(const teffi_home *home, uint32_t slot, uint32_t generation)
 {
     return teffi_siphash_word(&home->calls.key, (uint64_t)slot << 32 | generation);
 }
 
+/* Is there a pending call with the slot, generation and cookie of the response, whose request was
+ * sent to `from`? */
 bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_node_id from)
 {
     uint32_t slot = response->call.slot, generation = response->call.generation;
@@ -255,7 +265,7 @@ static void handle_call_end(teffi_wait *wait)
     if (!call->err)
         return;
     call->text = "the response does not decode; the call ran";
-    call->response->flags |= TEFFI_MSG_UNNAMED;
+    call->response->flags |= TEFFI_MSG_UNNAMED; /* text does not name the method */
 }
 
 /* ---- begin ---- */
@@ -282,7 +292,7 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
     teffi_wait_init(&call->wait, ctx, handle_call_end);
     teffi_call_expect(call, NULL, 0);
     /* seq_cst: pairs with take_word, and with the sweep, see deadline.h */
-    atomic_store_explicit(&call->word, teffi_word_pending(call->generation, 0),
+    atomic_store_explicit(&call->word, teffi_word_make_pending(call->generation, 0),
                           memory_order_seq_cst);
     teffi_deadline_watch(&home->calls.deadlines, call->slot, deadline_ns);
     return call;
@@ -316,13 +326,14 @@ void teffi_call_release(teffi_call *call)
     teffi_slab_put(&call->home->calls.slab, call);
 }
 
-/* Has the context handled the signal that the call has ended? A thread has then cleared
- * wait->arrive (call_arrive() in wait.c). */
+/* Has the context handled the signal that the call has ended? Then in a turn wait->done is set, and
+ * a thread has cleared wait->arrive (call_arrive() in wait.c). */
 static bool end_was_seen(const teffi_wait *wait)
 {
     return wait->group ? wait->done : !wait->arrive;
 }
 
+/* out: true: the caller must release the call; false: the signal of its end is on the way. */
 bool teffi_call_abandon(teffi_call *call)
 {
     return end_was_seen(&call->wait) || teffi_call_take(call, call->generation);

@@ -136,7 +136,7 @@ uint64_t teffi_call_due_ns(const teffi_call *call);
  * in:   response, borrowed; its slot, generation, sender and cookie are compared. */
 bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_node_id from);
 
-/* teffi_call_end_by_response - end a call with its response, which comes from this process or has
+/* teffi_call_end_by_response - end a call with its response, which comes from this node or has
  * passed teffi_call_is_response. Owns response; frees it if the call has ended already.
  * out:  the relay that the response belongs to, as teffi_call_end_if's *relays; NULL: no relay. */
 TEFF_MUST_USE teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response);
@@ -185,12 +185,12 @@ bool teffi_call_abandon(teffi_call *call);
 /* teffi_call_take_entry - take an entry from the slab for its next use; it is not pending yet.
  *       out: as teffi_call_new.
  * teffi_call_take - clear PENDING: from then on only the caller may end the call, and must, with
- *       teffi_call_end. out: the word before; 0: that use is not pending.
- * teffi_call_end - end a call that was taken. A relay's err must be TEFF_E_TIMEOUT: it ends without
- *       an outcome. */
+ *       teffi_call_end_taken. out: the word before; 0: that use is not pending.
+ * teffi_call_end_taken - end a call that was taken. A relay's err must be TEFF_E_TIMEOUT: it ends
+ *       without an outcome. */
 teffi_call *teffi_call_take_entry(teffi_home *home, uint64_t deadline_ns);
 uint64_t teffi_call_take(teffi_call *call, uint32_t generation);
-void teffi_call_end(teffi_call *call, teff_err err, const char *text);
+void teffi_call_end_taken(teffi_call *call, teff_err err, const char *text);
 
 /* teffi_call_release_relay - release a relay or kept cancel that has ended. A relay is released
  *       after its outcome was sent on, since teffi_calls_relays counts it until then.
@@ -220,7 +220,7 @@ static inline bool teffi_word_is_pending_use(uint64_t word, uint32_t generation)
 }
 
 /* out: the word of a pending call. in: bits: 0; RELAY; or RELAY | CANCEL. */
-static inline uint64_t teffi_word_pending(uint32_t generation, uint32_t bits)
+static inline uint64_t teffi_word_make_pending(uint32_t generation, uint32_t bits)
 {
     return (uint64_t)generation << TEFFI_CALL_GENERATION | bits | TEFFI_CALL_PENDING;
 }

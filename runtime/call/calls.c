@@ -8,7 +8,7 @@ enum { SLICE_US = 500 };
 
 static const teffi_call_match any_pending = {TEFFI_CALL_PENDING, TEFFI_CALL_PENDING, 0, UINT64_MAX};
 
-static teffi_call *block_calls(teffi_slab *slab, uint32_t block)
+static teffi_call *calls_of_block(teffi_slab *slab, uint32_t block)
 {
     return teffi_slab_at(slab, block * TEFFI_SLAB_BLOCK);
 }
@@ -38,7 +38,7 @@ static uint64_t sweep_block(teffi_slab *slab, uint32_t block, uint64_t now_ns)
     _Atomic uint64_t *mark = teffi_slab_mark(slab, block);
     /* seq_cst: see deadline.h */
     atomic_store_explicit(mark, UINT64_MAX, memory_order_seq_cst);
-    uint64_t least = sweep_entries(block_calls(slab, block), now_ns);
+    uint64_t least = sweep_entries(calls_of_block(slab, block), now_ns);
     (void)teffi_deadline_lower(mark, least);
     return least;
 }
@@ -78,7 +78,7 @@ static void fire_sweep(teffi_timer *timer)
 
 void teffi_calls_init(teffi_home *home)
 {
-    /* It fails only without memory for an image (initial contents), and there is none. */
+    /* teffi_slab_init can fail only if entries have an image (initial contents): calls have none */
     (void)teffi_slab_init(&home->calls.slab, &teffi_call_type, home, NULL, 0);
     teffi_deadlines_init(&home->calls.deadlines, home, fire_sweep);
     teffi_origins_init(home);
@@ -107,7 +107,7 @@ static uint64_t visit_matching(teffi_home *home, const teffi_call_match *match, 
     uint64_t n = 0;
     uint32_t blocks = teffi_slab_blocks(slab);
     for (uint32_t b = 0; (b = teffi_slab_next_committed(slab, b)) < blocks && n < max; b++) {
-        teffi_call *calls = block_calls(slab, b);
+        teffi_call *calls = calls_of_block(slab, b);
         for (int i = 0; i < TEFFI_SLAB_BLOCK && n < max; i++)
             n += e ? teffi_call_end_if(&calls[i], match, e->err, e->text, &e->relays)
                    : teffi_call_matches(&calls[i], match);
@@ -118,8 +118,9 @@ static uint64_t visit_matching(teffi_home *home, const teffi_call_match *match, 
 uint64_t teffi_calls_pending(teffi_home *home)
 {
     /* CANCEL must be 0: kept cancels are not counted */
-    const teffi_call_match calls = {TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, TEFFI_CALL_PENDING, 0,
-                                    UINT64_MAX};
+    const teffi_call_match calls = {.mask = TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL,
+                                    .bits = TEFFI_CALL_PENDING,
+                                    .late_at_ns = UINT64_MAX};
     return visit_matching(home, &calls, NULL, UINT64_MAX);
 }
 
@@ -135,7 +136,8 @@ bool teffi_calls_any_sent_to(teffi_home *home, teffi_node_id to)
     return visit_matching(home, &match, NULL, 1) > 0;
 }
 
-/* Ends the calls that match, at most max. out: relays, as teffi_call_end_if's *relays. */
+/* Ends the calls that match, at most max. out: those that are relays whose outcomes must be sent
+ * on. */
 static teffi_call *end_matching(teffi_home *home, teffi_call_match match, teff_err err,
                                 const char *text, uint64_t max)
 {
@@ -160,11 +162,13 @@ void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node)
 {
     uint64_t origin = teffi_node_word(origin_node);
     uint32_t bits = TEFFI_CALL_PENDING | TEFFI_CALL_RELAY;
-    /* this bit must be 0 in a word that matches, so a silo's kept cancels do not match */
+    /* A silo's kept cancels stay, since requests that it has passed on may be queued or running
+     * here: for a silo, CANCEL must be 0 in a word that matches. */
     uint32_t keeps = origin_node.silo & TEFFI_CLIENT_BIT ? 0 : TEFFI_CALL_CANCEL;
     /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
-    uint32_t most = atomic_load_explicit(teffi_relays_of(home, origin), memory_order_relaxed);
+    uint32_t most = atomic_load_explicit(teffi_relay_count_of(home, origin), memory_order_relaxed);
+    const teffi_call_match match = {
+        .mask = bits | keeps, .bits = bits, .origin_node = origin, .late_at_ns = UINT64_MAX};
     if (most) /* with TEFF_E_TIMEOUT, so that nothing is sent on and no relay is returned */
-        (void)end_matching(home, (teffi_call_match){bits | keeps, bits, origin, UINT64_MAX},
-                           TEFF_E_TIMEOUT, NULL, most);
+        (void)end_matching(home, match, TEFF_E_TIMEOUT, NULL, most);
 }

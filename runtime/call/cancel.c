@@ -46,8 +46,9 @@ static void remove_ended_calls(teff_cancel *cancel)
     cancel->n = kept;
 }
 
-/* Makes room for one more call. If at least half of the array is in use without the ended calls,
- * doubles it, so that each call is O(1) amortized. out: false: no memory, and the array is full. */
+/* Makes room for one more call. If the array is full, removes the calls that have ended. If it is
+ * then still at least half full, doubles it, so that a call costs O(1) on average. out: false: no
+ * memory, and the array is full. */
 static bool make_room(teff_cancel *cancel)
 {
     if (cancel->n + cancel->reserved < cancel->room)
@@ -78,6 +79,7 @@ teff_err teffi_cancel_reserve(teff_cancel *cancel)
     return err;
 }
 
+/* in: call, NULL: it did not begin, and only the reservation ends. */
 void teffi_cancel_add(teff_cancel *cancel, teffi_call *call)
 {
     pthread_mutex_lock(&cancel->lock);

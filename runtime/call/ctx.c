@@ -20,6 +20,7 @@ const char teffi_lease_over_text[] =
 const char teffi_ctx_late_text[] =
     "the deadline of this turn's caller has passed; the call did not run";
 
+/* out: 0: the deadline of the turn's caller (due_ms) has passed. */
 uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t timeout_ms)
 {
     uint64_t now_ns = teffi_now(ctx->home->exec->platform);
@@ -54,7 +55,7 @@ teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
 }
 
 /* Aborts the OS process, with the label of the context's fiber and the context's error text. */
-static _Noreturn void stop_process(const teff_ctx *ctx)
+static _Noreturn void abort_os_process(const teff_ctx *ctx)
 {
     const char *doing = ctx->fiber ? teffi_fiber_doing(ctx->fiber) : "a thread's context";
     teffi_fatal_in(doing, teff_error(ctx));
@@ -71,8 +72,8 @@ void teffi_ctx_refuse_part(void)
 void teffi_ctx_exit(teff_ctx *ctx, teff_err err)
 {
     if (!ctx->owner || teffi_fiber_current() != ctx->fiber)
-        stop_process(ctx);
-    /* what the method has left open: blocking regions, and joins, whose parts use this stack */
+        abort_os_process(ctx); /* it is no grain's turn, or not the turn's own fiber */
+    /* End what the method has left open: blocking regions; joins, whose parts use this stack. */
     teffi_blocking_end_all();
     teffi_joins_wait();
     ctx->home->exit_turn(ctx, err);

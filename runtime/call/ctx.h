@@ -58,13 +58,15 @@ static inline void teffi_ctx_init(teff_ctx *ctx, teffi_home *home, teffi_group *
  * 12 days. */
 enum { TEFFI_TIMEOUT_MAX_MS = 1 << 30, TEFFI_EXACT_BELOW_MS = 1000 };
 
-/* teffi_due_left - out: milliseconds left; 0 or less: it has passed; INT32_MAX: no deadline. */
+/* teffi_due_left - out: milliseconds until the deadline due_ms; 0 or less: the deadline has passed;
+ * INT32_MAX: there is none (due_ms 0). */
 static inline int32_t teffi_due_left(uint32_t due_ms, uint32_t now_ms)
 {
     return due_ms ? (int32_t)(due_ms - now_ms) : INT32_MAX;
 }
 
-/* teffi_due - the due_ms of a time in nanoseconds. in: UINT64_MAX: none. out: 0: none. */
+/* teffi_due - convert a deadline to due_ms: the low 32 bits of its milliseconds, rounded up.
+ * in: UINT64_MAX: no deadline. out: 0: no deadline. */
 static inline uint32_t teffi_due(uint64_t deadline_ns)
 {
     return deadline_ns == UINT64_MAX ? 0 : (uint32_t)((deadline_ns + 999999) / 1000000);
@@ -89,18 +91,19 @@ enum { TEFFI_TIMEOUT_DEFAULT_MS = 30000 };
 uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t ms);
 extern const char teffi_ctx_late_text[];
 
-/* teffi_ctx_check_fiber - abort if this is not the turn's own fiber, but a part that it forked.
- *       in: a turn's context.
- * teffi_ctx_refuse_part - abort, with the text of that error. */
+/* teffi_ctx_refuse_part - abort: a part that a turn has forked uses the turn's context. */
 _Noreturn void teffi_ctx_refuse_part(void);
+
+/* teffi_ctx_check_fiber - abort if this is not the turn's own fiber, but a part that it forked.
+ * in:   a turn's context. */
 static inline void teffi_ctx_check_fiber(const teff_ctx *ctx)
 {
     if (teffi_fiber_current() != ctx->fiber)
         teffi_ctx_refuse_part();
 }
 
-/* teffi_ctx_enter, _leave - around a public function that uses the node: a turn yields if its slice
- * is over; a thread keeps the node from closing until leave.
+/* teffi_ctx_enter, teffi_ctx_leave - a public function that uses the node calls them when it begins
+ * and ends. enter: a turn yields if its slice is over; a thread keeps the node open until leave.
  * out:  enter: false: the node is closed; do not call leave. leave: err. */
 static inline bool teffi_ctx_enter(teff_ctx *ctx)
 {

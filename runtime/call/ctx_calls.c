@@ -29,7 +29,7 @@ teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage 
         await_call(ctx, call);
     if (call->err)
         return teff_fail(ctx, call->err, "%s", call->text ? call->text : "");
-    if (response)
+    if (response) /* a call that ran directly, and was never pending, has only a body */
         *response = call->response ? call->response->body : call->body;
     return TEFF_OK;
 }
@@ -75,7 +75,8 @@ teff_ctx *teffi_ctx_new(teffi_home *home)
         return NULL;
     teffi_ctx_init(ctx, home, NULL);
     if (teffi_home_enter(home)) {
-        ctx->runs = home->exec->ops->park ? home->exec : NULL; /* see ctx.h: the simulator's */
+        /* only the simulator's executor has park(), which runs work while this thread waits */
+        ctx->runs = home->exec->ops->park ? home->exec : NULL;
         teffi_home_exit(home);
     }
     return ctx;
@@ -113,18 +114,19 @@ bool teff_call_ended(const teff_ctx *ctx, teff_call call)
 
 void teff_ctx_reset(teff_ctx *ctx)
 {
-    if (!ctx->group || ctx->suspend) /* a thread's or a process's; a grain's turn ends by itself */
+    if (!ctx->group || ctx->suspend) /* else the end of the turn or task frees it */
         teffi_ctx_fini(ctx);
 }
 
 teff_mark teff_ctx_mark(teff_ctx *ctx)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
-    return (teff_mark){{here.at, here.end, here.chunks}, here.used_bytes, ctx->n_calls};
+    return (teff_mark){
+        .at = {here.at, here.end, here.chunks}, .used = here.used_bytes, .n_calls = ctx->n_calls};
 }
 
-/* Is it a call in ctx's transaction that was not awaited? Such a call stays until the end of the
- * turn, which awaits it: the transaction needs its participants. */
+/* Is the call part of ctx's transaction, and not awaited yet? Such a call stays until the turn ends
+ * and awaits it: the transaction needs the participants that its response names. */
 static bool must_stay(const teff_ctx *ctx, const teffi_call *call)
 {
     const teffi_asked *asked = ctx->transaction ? teffi_call_asked(call) : NULL;
@@ -132,18 +134,21 @@ static bool must_stay(const teff_ctx *ctx, const teffi_call *call)
            (!call->wait.done || (call->response && call->response->transaction));
 }
 
+/* Drops the calls that were begun since mark was taken, and frees what was allocated since then. */
 void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
 {
     teffi_call *next, *call = LIST_FIRST(&ctx->calls);
-    for (; call && (int32_t)(call->number - mark.n_calls) > 0; call = next) { /* it may wrap */
+    for (; call && (int32_t)(call->number - mark.n_calls) > 0; call = next) { /* wraps */
         next = LIST_NEXT(call, in_ctx);
         if (must_stay(ctx, call))
             continue;
         LIST_REMOVE(call, in_ctx);
         drop_call(ctx, call);
     }
-    teffi_arena_back(&ctx->arena,
-                     (teffi_arena_mark){mark.at[0], mark.at[1], mark.at[2], mark.used});
+    teffi_arena_back(&ctx->arena, (teffi_arena_mark){.at = mark.at[0],
+                                                     .end = mark.at[1],
+                                                     .chunks = mark.at[2],
+                                                     .used_bytes = mark.used});
 }
 
 void teff_drop(teff_ctx *ctx, teff_call *call)
@@ -151,7 +156,7 @@ void teff_drop(teff_ctx *ctx, teff_call *call)
     teffi_call *impl = call->impl;
     call->impl = NULL;
     if (!impl || !impl->in_ctx.le_prev || must_stay(ctx, impl))
-        return; /* none; or never pending, in the context's arena and in no list; or it stays */
+        return; /* no call; or one that was never pending and is in no list; or one that stays */
     LIST_REMOVE(impl, in_ctx);
     drop_call(ctx, impl);
 }

@@ -15,8 +15,8 @@ static void set_sweep_timer(teffi_deadlines *deadlines, uint64_t due_ns)
 }
 
 /* Sets the timer to deadline_ns, or to not_before_ns if that is later, unless the timer is due
- * earlier. A timer that cannot be cancelled is firing: its sweep visits every block after this
- * thread releases the lock, so it need not be set. */
+ * earlier. A timer that cannot be cancelled is firing: after this thread releases the lock, a sweep
+ * visits every block, so the timer need not be set. */
 static void set_sweep_earlier(teffi_deadlines *deadlines, uint64_t deadline_ns)
 {
     teffi_exec *exec = deadlines->home->exec;
@@ -51,7 +51,7 @@ static __attribute__((noinline)) void request_sweep(teffi_deadlines *deadlines,
 
 bool teffi_deadline_lower(_Atomic uint64_t *earliest, uint64_t to_ns)
 {
-    /* seq_cst: see the header */
+    /* seq_cst: see deadline.h */
     uint64_t was = atomic_load_explicit(earliest, memory_order_seq_cst);
     while (to_ns < was)
         if (atomic_compare_exchange_weak_explicit(earliest, &was, to_ns, memory_order_seq_cst,
@@ -79,7 +79,7 @@ void teffi_deadline_sweep_begin(teffi_deadlines *deadlines)
         deadlines->at = 0;
         deadlines->least_ns = deadlines->asked_ns = UINT64_MAX;
         deadlines->not_before_ns = now + TEFFI_CALL_GAP_MS * (uint64_t)1000000;
-        /* seq_cst: see the header */
+        /* seq_cst: see deadline.h */
         atomic_store_explicit(&deadlines->timer_ns, UINT64_MAX, memory_order_seq_cst);
     }
     pthread_mutex_unlock(&deadlines->lock);

@@ -35,7 +35,7 @@ static inline uint64_t teffi_lease_length_ns(const teffi_lease *lease)
 }
 
 /* teffi_lease_begin - set the lease of a silo that has joined. in: since_ns, the platform clock's
- * time before the write was sent to the store. */
+ * time just before the silo's row was sent to the store. */
 static inline void teffi_lease_begin(teffi_lease *lease, uint64_t since_ns)
 {
     atomic_store_explicit(&lease->until_ns, since_ns + teffi_lease_length_ns(lease),
@@ -54,7 +54,7 @@ static inline void teffi_lease_renew(teffi_lease *lease, uint64_t since_ns)
         ;
 }
 
-/* teffi_lease_end - end it for good. out: true: this call has ended it. */
+/* teffi_lease_end - end the lease for good. out: false: it had ended before. */
 static inline bool teffi_lease_end(teffi_lease *lease)
 {
     return atomic_exchange_explicit(&lease->until_ns, 1, memory_order_relaxed) != 1;

@@ -21,9 +21,11 @@ void teffi_origins_fini(teffi_home *home)
         pthread_mutex_destroy(&home->calls.locks[i]);
 }
 
+/* in: call, a relay or kept cancel: its `out` is the node that it comes from. */
 static key key_of(const teffi_call *call)
 {
-    return (key){atomic_load_explicit(&call->out, memory_order_relaxed), call->origin};
+    return (key){.node = atomic_load_explicit(&call->out, memory_order_relaxed),
+                 .origin = call->origin};
 }
 
 static uint32_t bucket_of(const teffi_home *home, const key *k)
@@ -51,7 +53,7 @@ static bool find_entry(teffi_home *home, uint32_t bucket, const key *k, uint32_t
 {
     const teffi_call *call;
     LIST_FOREACH (call, &home->calls.buckets[bucket], in_bucket) {
-        /* acquire: as in take_word */
+        /* acquire: pairs with the store of a pending word */
         uint64_t word = atomic_load_explicit(&call->word, memory_order_acquire);
         if (!is_of_origin(call, k) || (word & bits) != bits)
             continue;

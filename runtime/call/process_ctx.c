@@ -32,8 +32,8 @@ static void fail_calls(teff_ctx *ctx)
 }
 
 /* teff_ctx.suspend of a process: suspends it until waiting is 0. A process that is forced to end is
- * resumed at each item; then this function ends the calls, and still waits until their signals have
- * arrived. */
+ * resumed at each item of its group: it then ends its calls, and goes on waiting until their
+ * signals have arrived. */
 static void suspend_process(teff_ctx *ctx)
 {
     teff_process *p = teffi_container(ctx, process_ctx, ctx)->process;
@@ -80,7 +80,7 @@ static void handle_process_item(teffi_item *item)
     if (item->kind == TEFFI_ITEM_CLOSURE)
         teffi_closure_run(item);
     else
-        (void)teffi_wait_arrived(item, &ctx); /* false: a process is resumed by its own turn */
+        (void)teffi_wait_arrived(item, &ctx); /* always false: its own turn resumes a process */
 }
 
 teffi_process_calls teffi_process_calls_of(teffi_home *home)

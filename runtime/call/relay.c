@@ -7,16 +7,18 @@ static const teffi_node_id here = {0, 0};
 
 /* ---- entries ---- */
 
-/* Clients choose their own ids. The hash is keyed so that a client cannot choose an id that shares
- * the count of another node. */
-_Atomic uint32_t *teffi_relays_of(teffi_home *home, uint64_t origin_node)
+/* out: the count of a node's relays and kept cancels; nodes with the same hash share it. Clients
+ * choose their own ids: the hash is keyed, so that a client cannot choose an id that shares the
+ * count of another node. */
+_Atomic uint32_t *teffi_relay_count_of(teffi_home *home, uint64_t origin_node)
 {
     uint64_t hash = teffi_siphash_word(&home->calls.key, origin_node);
     return &home->calls.relays_of[hash % TEFFI_RELAY_SHARES];
 }
 
-/* May the node have one more entry? It may have as many as are free. relaxed: threads that begin
- * entries at the same time may exceed that by a few. */
+/* May a node have one more entry? It may have as many as are free. in: share, the count of its own
+ * entries; count, of all nodes' entries; max, the limit of count. relaxed: threads that begin
+ * entries at the same time may exceed the limit by a few. */
 static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *count, uint32_t max)
 {
     uint32_t own = atomic_load_explicit(share, memory_order_relaxed);
@@ -24,12 +26,12 @@ static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *cou
     return all < max && own < max - all;
 }
 
-/* Takes an entry and counts it, in all and for its node. out: NULL: over the node's share, or no
- * memory. */
+/* Takes an entry, and counts it among all entries of its kind and among those of its node. out:
+ * NULL: over the node's share, or no memory. */
 static teffi_call *take_counted_entry(teffi_home *home, uint64_t node, bool is_cancel,
                                       uint64_t deadline_ns)
 {
-    _Atomic uint32_t *share = teffi_relays_of(home, node);
+    _Atomic uint32_t *share = teffi_relay_count_of(home, node);
     _Atomic uint32_t *count = is_cancel ? &home->calls.cancels : &home->calls.relays;
     uint32_t max = is_cancel ? TEFFI_CANCELS_MAX : TEFFI_RELAYS_MAX;
     teffi_call *call =
@@ -59,13 +61,13 @@ static teffi_call *new_entry(teffi_home *home, uint64_t node, teffi_origin origi
 }
 
 /* Adds a new entry to the table of origins and watches its deadline. Owns call: frees it if it is
- * not added. out: as teffi_origin_add. */
+ * not added. out: false: not added; *found is the entry that prevents it. */
 static bool add_entry(teffi_call *call, uint64_t deadline_ns, teffi_slab_use *found)
 {
     teffi_home *home = call->home;
     uint32_t slot = call->slot; /* once added, the entry may end and be used again */
     uint32_t bits = call->is_cancel ? TEFFI_CALL_RELAY | TEFFI_CALL_CANCEL : TEFFI_CALL_RELAY;
-    bool added = teffi_origin_add(call, teffi_word_pending(call->generation, bits), found);
+    bool added = teffi_origin_add(call, teffi_word_make_pending(call->generation, bits), found);
     if (added)
         teffi_deadline_watch(&home->calls.deadlines, slot, deadline_ns);
     else
@@ -79,7 +81,7 @@ static bool end_entry(teffi_home *home, const teffi_slab_use *use)
     teffi_call *call = teffi_slab_at(&home->calls.slab, use->slot);
     if (!teffi_call_take(call, use->generation))
         return false;
-    teffi_call_end(call, TEFF_E_TIMEOUT, NULL);
+    teffi_call_end_taken(call, TEFF_E_TIMEOUT, NULL); /* this error is not sent on */
     return true;
 }
 
@@ -99,8 +101,9 @@ teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node, teffi_orig
 
 /* ---- kept cancels ---- */
 
-/* Keeps the cancel, unless an entry of the call is here: a relay is cancelled; an earlier cancel
- * stays. If the cancel cannot be kept (share, memory), it still cancels a relay. */
+/* Applies a cancel of the call `origin` of node `from`. If this node has a relay of that call,
+ * cancels the relay; otherwise keeps the cancel, unless one is kept already. A cancel that cannot
+ * be kept (over the node's share, no memory) still cancels a relay. */
 void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origin,
                         uint64_t deadline_ns)
 {
@@ -130,25 +133,27 @@ bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin
 
 /* ---- cancels that follow a request ---- */
 
-/* Does a cancel follow the request of this call? sent_to is set only for such calls. in: word, the
- * call's. */
-static bool cancel_follows(const teffi_call *call, uint64_t word)
+/* Must a cancel of this call be forwarded to the node that got its request? It must for a
+ * relay, and for a call to a grain that is not awaited at once; only these have sent_to set. in:
+ * word, the call's state word. */
+static bool must_forward_cancel(const teffi_call *call, uint64_t word)
 {
     return word & TEFFI_CALL_RELAY ||
            atomic_load_explicit(&call->out, memory_order_relaxed) & TEFFI_CALL_HAS_ASKED;
 }
 
-/* Stores sent_to, then loads the word again (see teffi_call.sent_to). out: false: the call was
- * cancelled and the cancel was kept here, now removed. A request whose call has ended for another
- * reason is still sent: true. */
+/* Stores the node to which the request is about to be sent, then loads the call's word again (see
+ * teffi_call.sent_to). out: false: the call was cancelled: do not send its request; its cancel,
+ * which was kept here, is removed. If the call has ended for another reason: true. */
 bool teffi_cancel_sign(teffi_home *home, teffi_msg *request, teffi_node_id to)
 {
-    const teffi_origin own = {request->call.slot, request->call.generation, 0};
+    /* for a call of this node the cookie is 0 */
+    const teffi_origin own = {.slot = request->call.slot, .generation = request->call.generation};
     teffi_call *call = teffi_slab_at(&home->calls.slab, own.slot);
     uint64_t word = call ? teffi_call_word(call) : 0;
     teffi_call_sign(home, request);
     if (teffi_word_is_pending_use(word, own.generation)) {
-        if (!cancel_follows(call, word))
+        if (!must_forward_cancel(call, word))
             return true;
         atomic_store_explicit(&call->sent_to, teffi_node_word(to), memory_order_seq_cst);
         word = teffi_call_word(call);
@@ -185,50 +190,53 @@ static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *
     teffi_home_exit(home);
 }
 
-/* in: a call that was taken, and its word before. out: the node that its request was sent to, or is
- * about to be sent to; none: there is no such node. Also none if sent_to does not have the hash in
- * the word: then a late teffi_cancel_sign of an earlier use has overwritten it. */
+/* in: call, taken; word, its state word before that. out: the node that its request was sent to, or
+ * is about to be sent to; none: there is no such node, or it is not known, because a late
+ * teffi_cancel_sign of an earlier use has overwritten sent_to: its hash is not the one in word. */
 static teffi_node_id get_sent_to(const teffi_call *call, uint64_t word)
 {
+    const teffi_node_id none = {0};
     teffi_node_id to =
         teffi_node_of_word(atomic_load_explicit(&call->sent_to, memory_order_seq_cst));
     uint32_t sent = (uint32_t)word & TEFFI_CALL_SENT;
-    return !sent || sent == (teffi_call_match_sent(to).bits & TEFFI_CALL_SENT) ? to : here;
+    return !sent || sent == (teffi_call_match_sent(to).bits & TEFFI_CALL_SENT) ? to : none;
 }
 
-/* Ends a call that was taken because of a cancel. in: word, before it was taken; follows: send the
- * cancel to where the request went. */
-static void end_cancelled(teffi_home *home, teffi_call *call, uint64_t word, bool follows,
+/* Ends a call that was taken because of a cancel. in: word, its state word before that; forwards:
+ * send the cancel to the node that its request was sent to, if there is one. */
+static void end_cancelled(teffi_home *home, teffi_call *call, uint64_t word, bool forwards,
                           uint64_t deadline_ns)
 {
     const teffi_origin own = {call->slot, call->generation,
                               teffi_call_cookie(home, call->slot, call->generation)};
-    teffi_node_id to = follows ? get_sent_to(call, word) : here;
+    teffi_node_id to = forwards ? get_sent_to(call, word) : (teffi_node_id){0};
     if (!teffi_node_none(to))
         send_cancel(home, to, &own, deadline_ns);
     if (word & TEFFI_CALL_RELAY)
-        teffi_call_end(call, TEFF_E_TIMEOUT, NULL); /* its origin has ended the call */
+        teffi_call_end_taken(call, TEFF_E_TIMEOUT, NULL); /* its origin has ended the call */
     else
-        teffi_call_end(call, TEFF_E_CANCELLED, "cancelled by its caller; the call may have run");
+        teffi_call_end_taken(call, TEFF_E_CANCELLED,
+                             "cancelled by its caller; the call may have run");
 }
 
-/* If the request is not sent yet, this node first keeps the cancel and then ends the call. So
- * teffi_cancel_sign(), which runs right before a send, finds either a pending call or the cancel:
- * no request is sent whose cancel is lost. */
+/* If the request was not sent yet, this node first keeps the cancel, then ends the call. So
+ * teffi_cancel_sign, which runs just before a send, finds either a pending call or the cancel, and
+ * a cancelled request is not sent. in: slot, of a call or relay; a kept cancel is left as it is. */
 void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)
 {
-    const teffi_origin own = {slot, generation, 0};
+    const teffi_origin own = {.slot = slot, .generation = generation}; /* of this node: cookie 0 */
     teffi_call *call = teffi_slab_at(&home->calls.slab, slot);
     uint64_t word = call ? teffi_call_word(call) : 0;
     if (!teffi_word_is_pending_use(word, generation) || word & TEFFI_CALL_CANCEL)
         return;
     uint64_t deadline_ns = atomic_load_explicit(&call->deadline_ns, memory_order_relaxed);
-    bool follows = cancel_follows(call, word), keeps = follows && !(word & TEFFI_CALL_SENT);
+    bool forwards = must_forward_cancel(call, word);
+    bool keeps = forwards && !(word & TEFFI_CALL_SENT);
     if (keeps)
         teffi_cancel_apply(home, here, own, deadline_ns);
     word = teffi_call_take(call, generation);
     if (word)
-        end_cancelled(home, call, word, follows, deadline_ns);
+        end_cancelled(home, call, word, forwards, deadline_ns);
     else if (keeps) /* the call had ended meanwhile, so nothing is to be cancelled */
         (void)teffi_cancel_take(home, here, own);
 }

@@ -25,9 +25,9 @@
  * "Dynamic queue length thresholds", 1998). */
 enum { TEFFI_RELAYS_MAX = 256 * 1024, TEFFI_CANCELS_MAX = 64 * 1024 };
 
-/* teffi_relays_of - the count of relays and kept cancels of a node; nodes with the same hash share
- * one count. */
-_Atomic uint32_t *teffi_relays_of(teffi_home *home, uint64_t origin_node);
+/* teffi_relay_count_of - the count of relays and kept cancels of a node; nodes with the same hash
+ * share one count. */
+_Atomic uint32_t *teffi_relay_count_of(teffi_home *home, uint64_t origin_node);
 
 /* teffi_relay_new - begin a relay for the call origin of origin_node.
  * in:   deadline_ns, as for teffi_call_new.

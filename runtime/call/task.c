@@ -117,8 +117,8 @@ teff_err teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg)
     t->fn = fn;
     t->arg = arg;
     atomic_store_explicit(&t->label, label, memory_order_relaxed);
-    struct teffi_fiber_pool *own = t->group.system ? home->exec->system_fibers : NULL;
-    t->ctx.fiber = teffi_fiber_new(own ? own : home->exec->fibers, run_task_fn, t);
+    struct teffi_fiber_pool *reserved = t->group.system ? home->exec->system_fibers : NULL;
+    t->ctx.fiber = teffi_fiber_new(reserved ? reserved : home->exec->fibers, run_task_fn, t);
     if (!t->ctx.fiber) {
         put_free_task(&home->tasks, t);
         return TEFF_E_NOMEM;

@@ -16,9 +16,9 @@ void teffi_wait_init(teffi_wait *wait, teff_ctx *ctx, void (*arrive)(teffi_wait 
     wait->arrive = arrive;
 }
 
-/* Frees a wait whose group has ended. It must be an orphan, since its context ended before the
- * group. teffi_group_state_of is called for its acquire load: it makes the turn's writes before the
- * group's end (orphan) visible. */
+/* Frees a wait that was signalled after its group had ended. The wait must be an orphan, since its
+ * context ended before the group. The acquire load in teffi_group_state_of makes the turn's last
+ * writes visible, such as wait->orphan. */
 static void free_orphan(teffi_wait *wait)
 {
     (void)teffi_group_state_of(wait->group);
@@ -59,7 +59,7 @@ void teffi_wait_signal(teffi_wait *wait)
         return;
     }
     teff_ctx *ctx = wait->ctx;
-    /* acquire: pairs with teff_ctx_fd, which another call of the context may precede */
+    /* acquire: pairs with teff_ctx_fd, which may run while a call is pending */
     teffi_notifier *notifier = atomic_load_explicit(&ctx->notifier, memory_order_acquire);
     if (notifier)
         signal_notifier(wait, ctx, notifier);
@@ -79,8 +79,8 @@ bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
         return false;
     teff_ctx *ctx = wait->ctx;
     wait->awaited = false;
-    /* A process is resumed later, by its own turn. Until then several waits of teffi_await_any may
-     * arrive, for which waiting is 1. */
+    /* A process is resumed later, by its own turn. Until then several waits of a
+     * teffi_await_any may arrive, for which waiting was only 1. */
     if (ctx->suspend) {
         ctx->waiting -= ctx->waiting > 0;
         return false;
@@ -98,8 +98,9 @@ __attribute__((noinline)) static void exit_without_lease(teff_ctx *ctx)
     teffi_ctx_exit(ctx, TEFF_E_UNREACHABLE);
 }
 
-/* Suspends the turn until waiting is 0. Then ends it if it is doomed, or if it is a grain's turn
- * and the silo has no lease any more. The silo's own tasks, which have no owner, continue. */
+/* Suspends the turn until waiting is 0. Then ends it if it is doomed (memory was out), or if it is
+ * a grain's turn and the silo has no lease any more. The silo's own tasks, which have no owner, go
+ * on. */
 static void suspend_turn(teff_ctx *ctx)
 {
     teffi_ctx_check_fiber(ctx);
@@ -131,8 +132,8 @@ static void await_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 }
 
 /* Suspends the turn until one of the waits is done. The last loop clears awaited before another
- * wait of a grain's turn or a task can arrive, since the group runs one item at a time. A process
- * is different: see teffi_wait_arrived. */
+ * wait of a grain's turn or a task can arrive, since the group runs one item at a time. For a
+ * process more waits may arrive before that: teffi_wait_arrived allows it. */
 static void await_any_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -143,9 +144,10 @@ static void await_any_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         waits[i]->awaited = false;
 }
 
-/* Writes what this thread has sent, then parks it. ops->wait does the first, and on a client both:
- * then the thread stays inside the node (teffi_home_enter) and may read sockets. Otherwise it parks
- * outside, since a closing node waits for the threads inside. out: the tokens that unparked it. */
+/* Writes what this thread has sent, then parks it. out: the tokens that unparked it. ops->wait
+ * writes; on a client it also parks, inside the node (teffi_home_enter), and the thread may read
+ * sockets. Otherwise the thread parks outside, since a closing node waits for the threads inside
+ * it. */
 static uint32_t sleep_once(teff_ctx *ctx)
 {
     uint32_t tokens;
@@ -158,8 +160,8 @@ static uint32_t sleep_once(teff_ctx *ctx)
     return slept ? tokens : teffi_parker_take(&ctx->parker.parker, UINT64_MAX);
 }
 
-/* Waits for the last signal's token, not for asleep_for == 0: the signaller still uses the context
- * between the two. */
+/* Waits for the last signal's token. It does not wait for asleep_for == 0: after that the signaller
+ * still uses the context, until it has left the token. */
 static void sleep_until_signalled(teff_ctx *ctx)
 {
     uint32_t tokens = 0;
@@ -167,7 +169,7 @@ static void sleep_until_signalled(teff_ctx *ctx)
         if (!ctx->runs)
             tokens = sleep_once(ctx);
         else
-            ctx->runs->ops->park(ctx->runs);
+            ctx->runs->ops->park(ctx->runs); /* the simulator's: runs work */
         tokens |= teffi_parker_take(&ctx->parker.parker, 0);
     }
 }
@@ -187,8 +189,8 @@ static size_t count_done(teffi_wait *const *waits, size_t n)
     return done;
 }
 
-/* Changes the wait's word. out: false: unchanged, since the word is WAIT_DONE; or WAIT_AWAITED, if
- * teffi_await got the wait twice. */
+/* Changes the wait's word, if it is `from`. out: false: unchanged: the word is WAIT_DONE; or it is
+ * WAIT_AWAITED already, if the wait is listed twice. */
 static bool change_word(teffi_wait *wait, uint32_t from, uint32_t to)
 {
     /* acquire: pairs with signal_thread, if the word is WAIT_DONE; release: publishes asleep_for to
@@ -197,8 +199,8 @@ static bool change_word(teffi_wait *wait, uint32_t from, uint32_t to)
                                                    memory_order_acquire);
 }
 
-/* Sleeps until all n are signalled. asleep_for counts those that are not. A wait that is listed
- * again counts as done the second time. */
+/* Sleeps until all n waits are signalled. asleep_for counts those that are not. If a wait is listed
+ * twice, the second one counts as done. */
 static void sleep_for_all(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     uint32_t done = 0;
@@ -212,10 +214,11 @@ static void sleep_for_all(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         sleep_until_signalled(ctx);
 }
 
-/* Sleeps until the first signal, which brings asleep_for from 1 to 0. Then the other words are set
- * back to WAIT_NEW. Where that fails, a signal is on the way and will use the context; `signals`
- * counts these and the first. Each subtracts 1, so after adding signals - 1 the last one brings the
- * count to 0 again and sends a token. A wait that is listed again is skipped: its `awaited` tells.
+/* Sleeps until the first signal, which brings asleep_for from 1 to 0. Then sets the words back to
+ * WAIT_NEW. A word that cannot be set back was signalled: `signals` counts these. Each such signal
+ * uses the context and subtracts 1 from asleep_for. So this function adds signals - 1 and, if some
+ * have not subtracted yet, sleeps until the last one brings the count to 0 and sends a token.
+ * `awaited` is set once a wait was seen: a wait that is listed twice is skipped the second time.
  * Model: tests/model/wait_any.pml */
 static void sleep_for_first(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
@@ -241,8 +244,9 @@ static void sleep_for_first(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         sleep_until_signalled(ctx);
 }
 
-/* Calls arrive() of those of a thread's waits that are done, once: it is cleared afterwards, which
- * end_was_seen (call.c) tests. For a turn, teffi_wait_arrived calls arrive(). */
+/* Calls arrive() of those of a thread's waits that are done, and clears the pointer, so that each
+ * is called once; end_was_seen (call.c) tests the pointer. For a turn, teffi_wait_arrived does
+ * this. */
 static void call_arrive(teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

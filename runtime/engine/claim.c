@@ -14,6 +14,7 @@ void teffi_component_poke(teff_component *component)
     (void)teffi_process_signal(component->scheduler->system, component->pid, TEFFI_SIGNAL_POKE);
 }
 
+/* engine.lock held. */
 void teffi_sleepers_poke(teff_engine *engine)
 {
     teff_component *component;
@@ -21,6 +22,7 @@ void teffi_sleepers_poke(teff_engine *engine)
         teffi_component_poke(component);
 }
 
+/* engine.lock held, unlike teffi_sleepers_remove, which takes it. */
 void teffi_sleepers_add(teff_component *component)
 {
     if (component->asleep)
@@ -86,9 +88,9 @@ static bool claims_conflict(const teffi_claim *a, const teffi_claim *b)
     return false;
 }
 
-/* May the claim have its data: does it conflict neither with what other components hold, nor with
- * an older claim that waits? The claim of a component that holds data already may overtake older
- * ones. in: claim, in engine->waiters or new. */
+/* May the claim have its data? It must not conflict with data that other components hold, nor with
+ * an older claim that waits; but the claim of a component that holds data already may overtake
+ * older claims. in: claim, in engine->waiters (oldest first), or new and in no list. */
 static bool may_grant(teff_engine *engine, const teffi_claim *claim)
 {
     if (is_held_by_other(claim))
@@ -113,7 +115,8 @@ static void grant_claim(teffi_claim *claim)
     }
 }
 
-/* Release the claim's data. The caller then calls grant_waiters, as others may wait for it. */
+/* Release the claim's data. The caller then calls grant_waiters, as other claims may wait for the
+ * data. */
 static void release_claim(teffi_claim *claim)
 {
     claim->component->n_granted--;
@@ -166,7 +169,7 @@ static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
 
 /* Grant the claim, append it to the waiters, or refuse it. Only the claim of a component that holds
  * data already can close a cycle of claims. */
-static void start_claim(teffi_claim *claim, teff_component *component)
+static void grant_or_queue_claim(teffi_claim *claim, teff_component *component)
 {
     teff_engine *engine = component->engine;
     claim->component = component;
@@ -185,7 +188,7 @@ teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *componen
 {
     pthread_mutex_lock(&component->engine->lock);
     if (!claim->component) /* not started before */
-        start_claim(claim, component);
+        grant_or_queue_claim(claim, component);
     teffi_claim_state state = claim->state;
     pthread_mutex_unlock(&component->engine->lock);
     return state;
@@ -220,6 +223,7 @@ void teffi_claim_end(teffi_claim *claim)
     *claim = (teffi_claim){0};
 }
 
+/* engine.lock held. in: instance, just retired. */
 void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
 {
     teffi_claim *next;

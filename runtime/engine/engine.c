@@ -26,9 +26,9 @@ static void count_one(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Called by the process system for a copy that its component has not taken, because the component
- * was evicted from the run queue (waiting_max) or has ended. Copies are sent as requests, since the
- * system responds only to requests. */
+/* teffi_pid_route.respond: the process system calls it for a copy of a task that will not run,
+ * because its component was evicted from the run queue (waiting_max) or has ended. Copies are sent
+ * as requests, since the system responds only to requests. */
 static teff_err end_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
                          size_t len)
 {
@@ -61,8 +61,8 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
         count_one(&s->engine->dropped);
 }
 
-/* The dispatcher's step: sends tasks to components. A cancel overtakes the queued tasks. After it
- * the dispatcher goes on until a step has no event: then no task is left. */
+/* The dispatcher's step: sends tasks to components. A cancel overtakes the queued tasks, so
+ * after a cancel the dispatcher goes on until a step has no event: then no task is left. */
 static teff_err dispatch_tasks(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teffi_scheduler *s = self;
@@ -182,7 +182,7 @@ void teffi_engine_drop(teff_engine *engine)
 {
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teffi_scheduler *s = &engine->schedulers[i];
-        if (engine->exec)
+        if (engine->exec) /* the caller's, who has freed it already */
             teffi_process_system_drop(s->system);
         else
             teff_process_system_free(s->system);

@@ -38,8 +38,8 @@ static void make_data(teff_component *component, teff_data_kind kind)
     }
 }
 
-/* Create and publish the component's owned data. It is published only after all hooks, because
- * other components may bind it from then on. */
+/* Create and publish the component's owned data. All hooks run before any of it is published,
+ * because other components may bind it from then on. */
 static void set_up_owned(teff_component *component)
 {
     make_data(component, TEFF_DATA_OWNER);
@@ -85,8 +85,8 @@ static bool call_while_holding(teff_component *component, hook *fn, teffi_instan
     return true;
 }
 
-/* Call the hook setup for the component's data, from component->at on. Claim data that is not local
- * before that. out: false: a claim waits; call again after a poke. */
+/* Call the hook setup for the component's data, from component->at on. Data that is not local is
+ * claimed before the call. out: false: a claim waits; call again after a poke. */
 static bool set_up_data(teff_component *component)
 {
     for (; component->at < component->type->n_data && !component->ending; component->at++) {
@@ -101,7 +101,7 @@ static bool set_up_data(teff_component *component)
     return true;
 }
 
-/* Do the component's present phase of set-up. out: false: call again after a poke. */
+/* Do the component's current phase of set-up. out: false: it waits; call again after a poke. */
 static bool run_set_up_phase(teff_component *component)
 {
     if (component->phase == TEFFI_PHASE_GROUP)
@@ -110,7 +110,7 @@ static bool run_set_up_phase(teff_component *component)
         return bind_all(component, TEFF_DATA_SHARE);
     if (component->phase == TEFFI_PHASE_SETUP)
         return set_up_data(component);
-    set_up_owned(component);
+    set_up_owned(component); /* TEFFI_PHASE_OWN */
     make_data(component, TEFF_DATA_LOCAL);
     return true;
 }
@@ -128,7 +128,8 @@ static bool set_up_component(teff_component *component)
 
 /* ---- take-down ---- */
 
-/* For all data of a kind: call fini if it is local, else unbind, and drop the reference. */
+/* For all data of a kind: call the hook fini (local data) or unbind (other data), then drop the
+ * component's reference. */
 static void drop_all(teff_component *component, teff_data_kind kind)
 {
     for (size_t i = component->type->n_data; i-- > 0;)

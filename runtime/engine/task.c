@@ -109,6 +109,8 @@ static bool is_poked_or_ending(teff_process *p, teffi_waiting *waiting)
     return p->poked || (waiting->arg && (p->cancel || ((teff_component *)waiting->arg)->ending));
 }
 
+/* in: or_end: the component's end also ends the wait. out: false: the component is ending (with
+ * or_end), or is forced to end. */
 bool teffi_component_wait_for_poke(teff_component *component, bool or_end)
 {
     teffi_waiting waiting = {
@@ -285,6 +287,8 @@ static void run_task_event(teff_component *component, const teff_event *event)
         }
 }
 
+/* Runs the tasks in the queue. in: wait: first wait for one. errs: TEFF_E_CANCELLED: the component
+ * is ending. */
 teff_err teff_component_drain(teff_component *component, int wait)
 {
     teff_event event;

@@ -60,7 +60,7 @@ bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request)
 static void deliver_to_target(teffi_node *node, teffi_msg *msg)
 {
     teffi_target *target = &node->targets[msg->to.slot];
-    msg->system = msg->to.slot != TEFFI_SLOT_STORE; /* the store decides by the request's row */
+    msg->system = msg->to.slot != TEFFI_SLOT_STORE; /* the store sets it by the request's row */
     if (target->handle) /* the push cannot fail: a target's group never ends */
         (void)teffi_group_push(&target->group, &msg->item);
     else
@@ -177,7 +177,7 @@ teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *
     request->raw_len = 0;
     request->body = NULL;
     request->packed_len = 0;
-    request->text = NULL; /* was once */
+    request->text = NULL; /* of a request: the idempotency key */
     request->transaction = NULL;
     request->transaction_len = 0;
     return to;
@@ -227,11 +227,13 @@ static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, co
     end_with_response(node, request, response, err != TEFF_OK);
 }
 
+/* UNNAMED: the caller's node puts the method and key before text. */
 void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
 {
     respond_error(node, request, err, text, TEFFI_MSG_UNNAMED);
 }
 
+/* in: text, which already names the method and key. */
 void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
 {
     respond_error(node, request, err, text, 0);
@@ -247,6 +249,8 @@ void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const Protobu
 
 /* ---- relays ---- */
 
+/* Makes this node the sender of a message that it forwards. A request also gets a relay, since this
+ * node must send the response on. */
 teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
 {
     if (teffi_node_is(msg->src, node->id))

@@ -25,8 +25,8 @@ static bool hold_stranger_message(teffi_node *node, const teffi_hello *from, tef
 }
 
 /* Refuses a client's call that the silo's program does not allow. Other messages of a client pass:
- * they cancel its own calls, since the link refuses all else. in: node->authorize is set. out:
- * true: it was refused, and msg is freed. */
+ * they can only be cancels of its own calls, since the link refuses all else. in: node->authorize
+ * is set. out: true: the call was refused, and msg is freed. */
 static bool refuse_unauthorized_call(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
 {
     if (from->role != TEFFI_ROLE_CLIENT || !teffi_msg_for_grain(msg) || node->authorize(node, msg))
@@ -36,8 +36,8 @@ static bool refuse_unauthorized_call(teffi_node *node, const teffi_hello *from, 
     return true;
 }
 
-/* Delivers a message of a peer. Sets msg->src to that peer also if it only forwards a request: the
- * response must go back through it, to its relay (call/relay.h). */
+/* Delivers a message of a peer. Sets msg->src to that peer, also if the peer only forwards a
+ * request of another node: the response must go back to the peer's relay (call/relay.h). */
 static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
 {
     teffi_node *node = arg;
@@ -62,16 +62,17 @@ static void end_greeting(teffi_node *node, const teffi_hello *peer)
         atomic_fetch_sub(&node->greeting, 1);
 }
 
-/* Refuses a peer while this node is starting, a client also while it is leaving. The transport has
- * checked cluster, version, role and identity before. A client is counted in greeting
- * before `leaving` is read; a silo that leaves sets `leaving` before it reads greeting. So either
- * the client is refused, or the silo waits for it. Others pass check_silo(). */
+/* While this node is starting, refuses all peers except its seed; while it is leaving, refuses
+ * clients. A silo that is not refused must also pass check_silo(). The transport has checked
+ * cluster, version, role and identity before. A client is counted in greeting before `leaving` is
+ * read; a silo that leaves sets `leaving` before it reads greeting. So either the client is
+ * refused, or the silo waits for it. */
 static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
 {
     teffi_node *node = arg;
     if (peer->role == TEFFI_ROLE_CLIENT)
         atomic_fetch_add(&node->greeting, 1);
-    bool seed = teffi_node_word(peer->node) == node->seed; /* this start uses its store */
+    bool seed = teffi_node_word(peer->node) == node->seed; /* its store is used */
     bool early = !node_is_open(node) && !seed;
     bool late = peer->role == TEFFI_ROLE_CLIENT && node->leaving;
     if (!early && !late)
@@ -109,9 +110,9 @@ static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
         node->net_down(node, peer, clean);
 }
 
-/* Records in a request's call to which node it was sent. The sender does not record that before it
- * sends: a down event between the two would end the call, although the net refuses the request, and
- * the sender can send it elsewhere. */
+/* Records in a request's call to which node the request was sent. The sender does not record this
+ * before it sends: a down event in between would end the call, although the net then refuses the
+ * request, and the sender could send it elsewhere. */
 static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *request)
 {
     teffi_node *node = arg;

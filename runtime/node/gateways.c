@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 
+/* Rendezvous hashing: the connected node for which a hash of grain and node is highest. */
 teffi_node_id teffi_gateways_choose(const teffi_gateways *g, uint64_t hash)
 {
     uint64_t chosen = 0, highest = 0;

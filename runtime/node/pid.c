@@ -85,7 +85,8 @@ static bool fill_response(teffi_msg *msg, teff_err err, const void *data, size_t
     return copy || !len;
 }
 
-/* teffi_pid_route.respond: sends a response to the node of the call that waits. */
+/* teffi_pid_route.respond: sends a response to the call that waits for it. The request's `from` and
+ * `call` have the node, slot, generation and cookie of that call. */
 static teff_err send_pid_response(void *arg, const teff_event *request, teff_err err,
                                   const void *data, size_t len)
 {

@@ -63,8 +63,9 @@ void teffi_command_dispatch(teff_process *p, teffi_command *c)
     c->next = p->commands;
     p->commands = c;
     pthread_mutex_unlock(teffi_stripe(p));
-    /* From here on any thread may complete the command. The process's turn frees it after fn has
-     * returned, or anybody after the process's end, so its data stays valid until fn returns. */
+    /* From here on any thread may complete the command. It is freed by the process's turn, or after
+     * the process has ended: both come after fn has returned, so its data stays valid until
+     * then. */
     teff_command_fn *fn = kind < TEFF_COMMANDS_MAX ? p->system->handlers[kind].fn : NULL;
     if (fn)
         fn(p->system->handlers[kind].arg, &command);
@@ -78,7 +79,7 @@ static teffi_command *take_in_flight(teff_process *p, teff_completion name, teff
 {
     teffi_command *found = NULL;
     pthread_mutex_lock(teffi_stripe(p));
-    /* acquire, as in teffi_process_find */
+    /* acquire: pairs with publish_process() */
     bool alive = atomic_load_explicit(&p->generation, memory_order_acquire) == name.generation;
     for (teffi_command **at = &p->commands; alive && *at; at = &(*at)->next) {
         if ((*at)->serial != name.serial)

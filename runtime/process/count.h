@@ -13,8 +13,8 @@ static inline unsigned teffi_own_cell(const teff_process_system *system)
     return exec->ops->worker ? exec->ops->worker(exec) : 0;
 }
 
-/* teffi_count_add - add to a counter that has one writer, and so needs no atomic addition. If the
- * worker loses its processor between load and store, additions of its next owner may be lost. */
+/* teffi_count_add - add to a counter that has one writer, and so needs no atomic addition. If this
+ * thread loses its processor between load and store, additions of the next holder may be lost. */
 static inline void teffi_count_add(_Atomic uint64_t *count, uint64_t n)
 {
     uint64_t now = atomic_load_explicit(count, memory_order_relaxed);

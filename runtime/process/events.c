@@ -70,7 +70,7 @@ void teffi_process_take_item(teff_process *p, teffi_item *item)
         p->again_queued = false;
     } else if (item->kind == TEFFI_ITEM_SIGNAL) {
         take_signals(p);
-    } else if (item->kind > TEFFI_ITEM_RETURNED) {
+    } else if (item->kind > TEFFI_ITEM_RETURNED) { /* no event: a closure or a wait's signal */
         p->system->calls.take_item(item);
     } else if (!teffi_process_takes(p, teffi_event_of(item))) {
         atomic_fetch_add_explicit(&p->system->dropped, 1, memory_order_relaxed);
@@ -104,8 +104,9 @@ void teffi_events_free(teff_process *p, teffi_events *list)
         teffi_event_free(p, event);
 }
 
-/* Takes the list of commands and changes the generation under one lock, so that each command either
- * has been completed before, or is freed here. */
+/* Ends the process's use of its slot (its life). Takes the list of commands and changes the
+ * generation under one lock, so that each command either has been completed before, or is freed
+ * here. */
 void teffi_process_end_life(teff_process *p)
 {
     teffi_event *event;
@@ -128,6 +129,7 @@ void teffi_process_end_life(teff_process *p)
     }
 }
 
+/* The slow path of teffi_process_has_work: is there a reason to run the process, in any status? */
 bool teffi_process_has_other_work(const teff_process *p)
 {
     if (p->forced)

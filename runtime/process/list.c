@@ -43,6 +43,7 @@ void teff_process_stats_get(teff_process_system *system, teff_process_stats *sta
     uint64_t spawned = 0, ended = 0;
     for (uint32_t i = 0; i < system->n_cells; i++) {
         ended += atomic_load_explicit(&system->cells[i].ended, memory_order_relaxed);
+        /* a spawn adds TEFFI_SPAWNED; the remainder counts spawns in progress */
         spawned +=
             atomic_load_explicit(&system->cells[i].spawned, memory_order_relaxed) / TEFFI_SPAWNED;
     }
@@ -57,6 +58,8 @@ void teff_process_stats_get(teff_process_system *system, teff_process_stats *sta
     };
 }
 
+/* Copies the counters of each processor to counts, of max elements; counts[0] gets those of threads
+ * that hold no processor. out: the number of elements written. */
 size_t teff_process_workers(teff_process_system *system, teff_process_count *counts, size_t max)
 {
     size_t n = max < system->n_cells ? max : system->n_cells;
@@ -69,6 +72,7 @@ size_t teff_process_workers(teff_process_system *system, teff_process_count *cou
     return n;
 }
 
+/* Reads the counters of the scheduler that runs the system, and of at most max of its workers. */
 size_t teff_process_sched(teff_process_system *system, teff_sched_metrics *all,
                           teff_sched_worker *workers, size_t max)
 {
@@ -90,15 +94,16 @@ typedef struct survey {
     teff_process_info top[TOP]; /* highest dump_rank first */
 } survey;
 
-/* out: a rank; a dump lists higher ones first: by waiting messages, with equal numbers idle last.
- * 0: idle without messages. */
+/* out: the rank of a process in a dump, which lists the highest rank first. More waiting messages
+ * make the rank higher; with the same number of them, a process that is not idle ranks above an
+ * idle one. 0: an idle process without messages. */
 static uint64_t dump_rank(const teff_process_info *info)
 {
     return info->waiting * (uint64_t)2 + (info->state != TEFF_PROCESS_IDLE);
 }
 
-/* Counts a process and, if its rank is high enough, inserts it into top. in: idle_too: also if it
- * is idle without messages. */
+/* Counts a process and, if its rank is high enough, inserts it into s->top. in: idle_too: false: a
+ * process that is idle without messages is not inserted. */
 static void survey_process(survey *s, const teff_process_info *info, bool idle_too)
 {
     s->in_state[info->state]++;

@@ -4,18 +4,20 @@
  * other PID with a wrong generation was never given out. */
 #include "process/pid.h"
 
-/* Slots share TEFFI_STRIPES locks. */
+/* out: the lock of a process's slot. All slots share TEFFI_STRIPES locks. */
 pthread_mutex_t *teffi_stripe(const teff_process *p)
 {
     return &p->system->stripes[p->slot % TEFFI_STRIPES];
 }
 
+/* A slot's generation only rises, and is odd while a process lives there. So a smaller odd
+ * generation is that of a process that has ended. */
 teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid)
 {
     teff_process *p = teffi_process_at(system, pid.slot);
     if (!p || pid.generation % 2 == 0)
         return TEFF_E_NOT_FOUND;
-    /* relaxed: it only rises, and teffi_process_find has loaded it before */
+    /* relaxed: teffi_process_find has loaded it before */
     uint32_t now = atomic_load_explicit(&p->generation, memory_order_relaxed);
     return (int32_t)(now - pid.generation) > 0 ? TEFF_E_CLOSED : TEFF_E_NOT_FOUND;
 }
@@ -31,9 +33,9 @@ static void begin_slot(void *entry, uint32_t slot, uint32_t generation, void *ow
     p->slot = slot | TEFFI_PROCESS_BIT;
 }
 
-/* The slab's last_use(). The generation may be 0, since the slab uses it only to decommit, and
- * slots are never decommitted: a free slot's generation tells an ended process from an unknown PID,
- * and its group refuses late items. */
+/* The slab's last_use(). Its generation may be 0, since the slab needs it only to decommit a block.
+ * Slots are never decommitted: the generation in a free slot tells an ended process from an unknown
+ * PID, and the group in it refuses late items. */
 static teffi_slab_use get_slot_use(const void *entry)
 {
     const teff_process *p = entry;
@@ -84,7 +86,8 @@ teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
 uint32_t teffi_processes_alive(teff_process_system *system)
 {
     uint64_t ended = 0, spawned = 0;
-    /* seq_cst, and ended first: the result is never too small */
+    /* seq_cst, and ended first: the result is never too small. The division leaves out spawns in
+     * progress, which count 1 each. */
     for (uint32_t i = 0; i < system->n_cells; i++)
         ended += atomic_load_explicit(&system->cells[i].ended, memory_order_seq_cst);
     for (uint32_t i = 0; i < system->n_cells; i++)

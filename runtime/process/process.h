@@ -150,16 +150,16 @@ static inline teff_pid teffi_process_pid_of(const teff_process *p, uint32_t gene
     return (teff_pid){route->silo, route->incarnation, p->slot, generation};
 }
 
-/* teffi_process_takes - was the event sent to this process, which has not ended, and not to an
- * earlier one in its slot? */
+/* teffi_process_takes - does the process take the event? It does if it has not ended, and the event
+ * was sent to it and not to an earlier process in its slot. */
 static inline bool teffi_process_takes(const teff_process *p, const teffi_event *event)
 {
     return !p->gone &&
            event->generation == atomic_load_explicit(&p->generation, memory_order_relaxed);
 }
 
-/* teffi_process_awaits_any - is the process idle, so that the next event starts a turn? Between two
- * turns its lists are empty then. runs: in the group's handle. */
+/* teffi_process_awaits_any - is the process idle, so that the next event starts a turn? If it is,
+ * its lists are empty between two turns. runs: in the group's handle. */
 static inline bool teffi_process_awaits_any(const teff_process *p)
 {
     return p->status == TEFFI_STATUS_IDLE && !p->gathered && !p->again_queued && !p->cancel &&

@@ -18,6 +18,7 @@ void teffi_process_wake(teff_process *p)
 /* `taken` has one writer, the turn, so it needs no atomic addition. It is loaded before `sent`, so
  * that the difference may be too large, but never too small. */
 
+/* in: load, messages and bytes, packed as in send.h. */
 static bool is_within_limits(const teff_process_system *system, uint64_t load)
 {
     return load >> TEFFI_MAILBOX_SHIFT <= system->opt.mailbox_max &&
@@ -156,8 +157,8 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 
 /* ---- messages that return ---- */
 
-/* Makes a message's event a returned message. in: to, the message's sender; from, the process that
- * was evicted. */
+/* Changes a message's event to a returned message. in: to, the message's sender; from, the process
+ * that was evicted. */
 static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
 {
     event->item.kind = TEFFI_ITEM_RETURNED;
@@ -167,8 +168,8 @@ static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
     event->event.from = from;
 }
 
-/* Gives a returned message to its sender in this silo. It does not count in the sender's mailbox,
- * as no more messages return than the sender has sent. On an error event is still the caller's. */
+/* Gives a returned message to its sender in this silo. The message does not count in the sender's
+ * mailbox, as no more messages return than were sent. On an error event is still the caller's. */
 static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_event *event)
 {
     teff_process *p = teffi_process_find(system, to);
@@ -180,8 +181,8 @@ static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_ev
     return TEFF_OK;
 }
 
-/* For a sender in this silo pushes the event itself, so that no memory is needed; for another silo
- * copies its contents into a message, and frees it. */
+/* If the sender is in this silo, pushes the event itself, so that no memory is needed. If it is in
+ * another silo, sends a copy of the event there, and frees the event. */
 void teffi_process_return_message(teff_process_system *system, teffi_event *event, teff_pid from)
 {
     teff_pid to = event->event.from;
@@ -195,7 +196,7 @@ void teffi_process_return_message(teff_process_system *system, teffi_event *even
         teffi_pool_put(event, sizeof *event + event->event.len);
 }
 
-/* Gives a message that another silo has returned to its sender, a process of this system. */
+/* Another silo has returned a message of the process `to`: gives it to that process. */
 static teff_err deliver_returned(teff_process_system *system, teff_pid to,
                                  const teff_event *message)
 {
@@ -265,7 +266,7 @@ teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_
     if (!p)
         return teffi_process_missing_err(system, pid);
     pthread_mutex_lock(teffi_stripe(p));
-    /* acquire, as in teffi_process_find */
+    /* acquire: pairs with publish_process() */
     bool alive = atomic_load_explicit(&p->generation, memory_order_acquire) == pid.generation;
     if (alive)
         push_signal_locked(p, bits);

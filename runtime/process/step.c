@@ -7,13 +7,15 @@
 
 /* ---- the arguments of init, copied by spawn and upgrade ---- */
 
+/* Copies the arguments of init into one block. out: *out; NULL: there is neither method nor
+ * input. */
 teff_err teffi_start_new(const char *method, const void *input, size_t len, teffi_start **out)
 {
     size_t name = method ? strlen(method) : 0;
     *out = NULL;
     if (!name && !len)
         return TEFF_OK;
-    size_t at = (name + 1 + 15) / 16 * 16; /* of the input, which is aligned */
+    size_t at = (name + 1 + 15) / 16 * 16; /* where the input begins: aligned */
     size_t bytes_len = at + len;
     teffi_start *start = teffi_pool_get(sizeof *start + bytes_len);
     if (!start)
@@ -145,8 +147,8 @@ static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b
         batch_append(b, event);
 }
 
-/* Puts the event of a step that will be retried at the front of its list again. There is at most
- * one event, since step_max is 1. */
+/* Puts the event of a step that will be retried back to the front of its list. There is at most one
+ * event, since step_max is 1. */
 static void put_event_back(teff_process *p, teffi_events *given)
 {
     teffi_event *event = teffi_events_pop(given);
@@ -219,6 +221,7 @@ static void count_events(teff_process *p, unsigned n)
     p->n_uncounted = 0;
 }
 
+/* After ops->step. in: given, the events of the step. err: the step has failed with it. */
 void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_err err)
 {
     if (!err && out->status == TEFFI_STATUS_RETRY)

@@ -47,7 +47,8 @@ static void wait_for_end(teff_process_system *system, uint64_t until_ns)
     pthread_mutex_unlock(&system->lock);
 }
 
-/* Waits until no spawn is in progress. Spins, since a spawn does not block. */
+/* Waits until no spawn is in progress. Spins, since a spawn does not block. A spawn in progress
+ * adds 1 to `spawned`; a spawn that has succeeded, TEFFI_SPAWNED. */
 static void wait_for_spawns(teff_process_system *system)
 {
     for (uint32_t i = 0; i < system->n_cells; i++)

@@ -159,7 +159,7 @@ static void init_life(teff_process *p, const teff_process_ops *ops, void *self, 
     atomic_store_explicit(&p->events, 0, memory_order_relaxed);
     atomic_store_explicit(&p->run_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&p->group.priority, ops->priority, memory_order_relaxed);
-    p->group.used = (uint32_t)(account % TEFFI_ACCOUNTS);
+    p->group.used = (uint32_t)(account % TEFFI_ACCOUNTS); /* with shares: the account's number */
     p->group.shares = account != 0;
     p->self = self;
     p->held = start;
@@ -179,8 +179,8 @@ static void init_life(teff_process *p, const teff_process_ops *ops, void *self, 
 
 /* Starts a new process: reopens its group, stores its generation, then pushes its first item.
  * Senders can find the process once the generation is stored, so all else is set before. The group
- * is open by then, or a signal's item would be lost, and later signals rely on that item. A late
- * sender to the previous life may push before: the turn refuses that item and does not begin. */
+ * must be open by then: if it refused a signal's item, later signals would not push that item. A
+ * late sender to the previous process may push before: its item is refused, and starts no turn. */
 static void publish_process(teff_process *p, teff_pid *pid)
 {
     p->signals = 0; /* without the lock: no other thread uses it before the generation is stored */

@@ -15,7 +15,7 @@ static void push_fired(teffi_timer *timer)
         teffi_process_wake(p);
         return;
     }
-    /* acquire: the ended turn's last use of the timer comes before its memory is freed */
+    /* an acquire load: the ended turn's last use of the timer comes before its memory is freed */
     (void)teffi_group_state_of(&p->group);
     teffi_pool_put(t, sizeof *t);
 }

@@ -78,9 +78,9 @@ static void run_fiber(void *arg)
         p->system->calls.end_ctx(ctx);
 }
 
-/* Runs the next unit on the process's fiber, or continues the unit that is suspended there. Makes
- * the fiber, if there is none; a process that is forced to end before that needs no fiber, and one
- * that gets none is over. */
+/* Runs the next unit on the process's fiber, or continues the unit that is suspended there. If
+ * there is no fiber, makes one. A process that is forced to end needs none; if memory is out, the
+ * process is over. */
 static void resume_fiber(teff_process *p)
 {
     if (!p->fiber && !p->forced) {
@@ -110,7 +110,8 @@ static void run_turn(teff_process *p)
     p->n_uncounted = 0;
 }
 
-/* Between two turns: is the process BLOCKED, as messages do not resume it? Otherwise it is IDLE. */
+/* Between two turns: is the process BLOCKED, so that messages do not resume it? Otherwise it is
+ * IDLE. */
 static bool is_blocked(const teff_process *p)
 {
     return p->wait ? p->wait->blocked
@@ -145,10 +146,11 @@ static void finish_process(teff_process *p)
     teffi_group_complete(&p->group);
 }
 
-/* After a turn: finish the process, or push the again item if there is work. */
+/* After a turn: ends a process that is over; pushes the again item, which makes the group run
+ * again, if there is work. */
 static __attribute__((noinline)) void settle_turn(teff_process *p)
 {
-    if (teffi_group_yielded(&p->group)) /* in the middle of the turn: see resume_yielded */
+    if (teffi_group_yielded(&p->group)) /* the turn goes on in resume_yielded */
         return;
     p->group.blocked = is_blocked(p);
     if (p->over)
@@ -176,8 +178,8 @@ static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
     settle_turn(p);
 }
 
-/* May run_one_message handle this item? It must be a message, and the only item taken off the word,
- * for a process that is idle, has no fiber, and is not measured. */
+/* May run_one_message handle this item? It must be a message, and the last item that was taken off
+ * the group; the process must be idle, have no fiber, and not be measured. */
 static bool can_run_one_message(const teff_process *p, const teffi_item *item)
 {
     return !p->group.head && item->kind == TEFFI_ITEM_MESSAGE && teffi_process_awaits_any(p) &&
@@ -202,8 +204,8 @@ static __attribute__((noinline)) void run_one_message(teff_process *p, teffi_eve
         settle_turn(p);
 }
 
-/* Takes an item into the process's lists and flags. Runs a turn only after the last item taken off
- * the word, or after TEFFI_STEP_MAX items. */
+/* Puts an item into the process's lists and flags. Runs a turn only if none of the items that
+ * were taken off the group is left (group.head), or after TEFFI_STEP_MAX items. */
 static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item)))
@@ -286,7 +288,7 @@ static bool evict_item(teffi_group *group, teffi_item *item)
 
 /* ops->ended: frees the slot and counts the end. The group stays COMPLETE, and refuses late items,
  * until the slot is used again. */
-static void end_process(teffi_group *group)
+static void free_process_slot(teffi_group *group)
 {
     teff_process *p = process_of(group);
     teff_process_system *system = p->system;
@@ -311,14 +313,14 @@ static void describe_process(teffi_group *group, char *text, size_t size)
 
 const teffi_group_ops teffi_process_group_ops = {
     .handle = handle_item,
-    .ended = end_process,
+    .ended = free_process_slot,
     .resume = resume_yielded,
     .evict = evict_item,
     .describe = describe_process,
 };
 const teffi_group_ops teffi_process_kept_group_ops = {
     .handle = handle_item,
-    .ended = end_process,
+    .ended = free_process_slot,
     .resume = resume_yielded,
     .describe = describe_process,
 };

@@ -94,7 +94,8 @@ static bool again_was_taken(teff_process *p, teffi_waiting *w)
     return !p->again_queued;
 }
 
-/* Keeps an event, or NULL, and frees the one that the process got last from receive or ask. */
+/* Keeps an event, or NULL, in `held`, and frees the one before it: the process got that one from
+ * receive or ask. */
 static void hold_event(teff_process *p, teffi_event *event)
 {
     if (p->held)

@@ -131,7 +131,7 @@ static void a_silo_that_goes_leaves_its_cancels(void **state)
 /* The table is not walked for a client that the count says has none under way. */
 static void a_client_that_has_none_costs_nothing(void **state)
 {
-    _Atomic uint32_t *share = teffi_relays_of(&node->home, teffi_node_word(one_client));
+    _Atomic uint32_t *share = teffi_relay_count_of(&node->home, teffi_node_word(one_client));
     teffi_msg_free(begin(one_client, 0));
     assert_int_equal(*share, 1);
     *share = 0; /* a walk would find it all the same */
