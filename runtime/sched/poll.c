@@ -63,9 +63,9 @@ static void schedule_look(teffi_worker *w, bool found)
 static uint64_t set_park_timeout(teffi_worker *w)
 {
     uint64_t due = teffi_wheel_next(&w->processor->wheel);
-    w->sleeps_until_ns = due;
     if (due == UINT64_MAX)
-        return UINT64_MAX;
+        return teffi_idle_set_timeout(w);
+    w->sleeps_until_ns = due;
     uint64_t now = teffi_now(w->sched->exec.platform);
     uint64_t left = due > now ? due - now : 0;
     return left < SLEEP_MAX_NS ? left : SLEEP_MAX_NS;
