@@ -32,6 +32,7 @@ struct teff_silo {
     size_t n_types;
     teffi_store *store;                  /* its own or a remote store; also node.store */
     teff_process_system *processes;      /* guarded by lock, except in a stop; NULL: none */
+    bool refuses_processes;              /* guarded by lock; from the beginning of a stop on */
     struct teff_engine *engines;         /* guarded as processes; a list, through engine->next */
     char bound[TEFFI_ADDRESS_MAX + 1];   /* address that it listens on */
     char gateway[TEFFI_ADDRESS_MAX + 1]; /* address that its gateway listens on; "": none */
