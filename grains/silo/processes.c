@@ -93,13 +93,24 @@ static void set_refuses_processes(teff_silo *silo, bool refuses)
     pthread_mutex_unlock(&silo->lock);
 }
 
+/* out: at least 1, since 0 stands for a default. */
+static uint32_t get_left_ms(const teff_silo *silo, uint64_t until_ns)
+{
+    uint64_t now = teffi_now(&silo->platform);
+    uint32_t left_ms = now < until_ns ? (uint32_t)((until_ns - now) / 1000000) : 0;
+    return left_ms ? left_ms : 1;
+}
+
 teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms)
 {
     teff_stop_report report;
     teff_err err = TEFF_OK;
+    uint64_t until_ns = teffi_now(&silo->platform) + timeout_ms * 1000000ull;
     set_refuses_processes(silo, true);
     for (teff_engine *engine = silo->engines; engine; engine = engine->next)
-        if (teff_engine_stop(engine, timeout_ms, &report))
+        teff_engine_end(engine); /* all, before the first wait, as they share the limit */
+    for (teff_engine *engine = silo->engines; engine; engine = engine->next)
+        if (teff_engine_stop(engine, get_left_ms(silo, until_ns), &report))
             err = log_forced(silo, "components", &report);
     if (silo->processes && teff_process_system_stop(silo->processes, timeout_ms, &report))
         err = log_forced(silo, "processes", &report);

@@ -73,7 +73,8 @@ TEFF_MUST_USE teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, c
 
 /* teffi_silo_stop_processes - stop engines and the process system, before the silo leaves. Blocks;
  * not on a worker.
- * in:   timeout_ms, for each engine, and again for the process system.
+ * in:   timeout_ms, not 0: for all engines together, and again for the process system. After that
+ *       each scheduler of an engine, and the process system, may take a second to end by force.
  * errs: TEFF_E_TIMEOUT: some components or processes were forced to end; the log names the first of
  *       each engine and of the process system. */
 teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);
