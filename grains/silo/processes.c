@@ -1,7 +1,7 @@
 /* processes.c - makes, prints and stops the process system and the engines of a silo.
  * Way:     teff_silo_processes, _engine, dump -> [processes] -> node/pid, engine
  * Threads: any; silo->lock guards the list of engines and silo->processes. Only one thread stops,
- *          without the lock: meanwhile no engine and no process system may be made. */
+ *          without the lock: meanwhile no engine may be made, and no process system is. */
 #include "call/process_ctx.h"
 #include "engine/engine.h"
 #include "node/pid.h"
@@ -11,7 +11,7 @@
 /* Under silo->lock. */
 static teff_err make_processes(teff_silo *silo, const teff_process_options *opt)
 {
-    if (silo->phase != TEFFI_SILO_SERVING)
+    if (silo->phase != TEFFI_SILO_SERVING || silo->refuses_processes)
         return TEFF_E_CLOSED;
     if (silo->processes)
         return TEFF_E_EXISTS;
@@ -86,12 +86,31 @@ static teff_err log_forced(teff_silo *silo, const char *what, const teff_stop_re
     return TEFF_E_TIMEOUT;
 }
 
+static void set_refuses_processes(teff_silo *silo, bool refuses)
+{
+    pthread_mutex_lock(&silo->lock);
+    silo->refuses_processes = refuses;
+    pthread_mutex_unlock(&silo->lock);
+}
+
+/* out: at least 1, since 0 stands for a default. */
+static uint32_t get_left_ms(const teff_silo *silo, uint64_t until_ns)
+{
+    uint64_t now = teffi_now(&silo->platform);
+    uint32_t left_ms = now < until_ns ? (uint32_t)((until_ns - now) / 1000000) : 0;
+    return left_ms ? left_ms : 1;
+}
+
 teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms)
 {
     teff_stop_report report;
     teff_err err = TEFF_OK;
+    uint64_t until_ns = teffi_now(&silo->platform) + timeout_ms * 1000000ull;
+    set_refuses_processes(silo, true);
     for (teff_engine *engine = silo->engines; engine; engine = engine->next)
-        if (teff_engine_stop(engine, timeout_ms, &report))
+        teff_engine_end(engine); /* all, before the first wait, as they share the limit */
+    for (teff_engine *engine = silo->engines; engine; engine = engine->next)
+        if (teff_engine_stop(engine, get_left_ms(silo, until_ns), &report))
             err = log_forced(silo, "components", &report);
     if (silo->processes && teff_process_system_stop(silo->processes, timeout_ms, &report))
         err = log_forced(silo, "processes", &report);
@@ -107,4 +126,5 @@ void teffi_silo_drop_processes(teff_silo *silo)
     }
     teffi_process_system_drop(silo->processes);
     silo->processes = NULL;
+    set_refuses_processes(silo, false);
 }

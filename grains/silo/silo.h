@@ -32,6 +32,7 @@ struct teff_silo {
     size_t n_types;
     teffi_store *store;                  /* its own or a remote store; also node.store */
     teff_process_system *processes;      /* guarded by lock, except in a stop; NULL: none */
+    bool refuses_processes;              /* guarded by lock; from the beginning of a stop on */
     struct teff_engine *engines;         /* guarded as processes; a list, through engine->next */
     char bound[TEFFI_ADDRESS_MAX + 1];   /* address that it listens on */
     char gateway[TEFFI_ADDRESS_MAX + 1]; /* address that its gateway listens on; "": none */
@@ -72,7 +73,8 @@ TEFF_MUST_USE teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, c
 
 /* teffi_silo_stop_processes - stop engines and the process system, before the silo leaves. Blocks;
  * not on a worker.
- * in:   timeout_ms, for each engine, and again for the process system.
+ * in:   timeout_ms, not 0: for all engines together, and again for the process system. After that
+ *       each scheduler of an engine, and the process system, may take a second to end by force.
  * errs: TEFF_E_TIMEOUT: some components or processes were forced to end; the log names the first of
  *       each engine and of the process system. */
 teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);

@@ -121,13 +121,13 @@ static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
 }
 
 /* teffi_exec_check_delay - log if item, which is about to be handled, waited too long. The
- * comparison is signed, so that a clock that is 0 (not known, while at_ms is below 2^31) or behind
- * at_ms causes no warning. */
+ * comparison is signed, so that a clock that is behind at_ms causes no warning. Nor does a clock
+ * that is not known (0), now or when the item was pushed. */
 static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *item)
 {
     teffi_exec *exec = group->exec;
-    uint32_t waited_ms = teffi_coarse_ms(exec) - item->at_ms;
-    if ((int32_t)waited_ms > (int32_t)exec->warn.delay_warn_ms && item->at_ms)
+    uint32_t now_ms = teffi_coarse_ms(exec), waited_ms = now_ms - item->at_ms;
+    if ((int32_t)waited_ms > (int32_t)exec->warn.delay_warn_ms && item->at_ms && now_ms)
         teffi_warn_late_item(group, waited_ms);
 }
 

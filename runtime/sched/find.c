@@ -116,7 +116,6 @@ static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
      * in the other queues. */
     uint32_t lifo_picks = p->lifo_picks + w->direct.unseen;
     w->direct.unseen = 0;
-    p->tick++;
     *fair = now_ms - p->fair_ms >= FAIR_MS || lifo_picks >= LIFO_PICKS_MAX;
     teffi_group *group = *fair ? NULL : teffi_processor_take_lifo(p);
     if (group)
@@ -243,7 +242,6 @@ __attribute__((noinline)) static teffi_group *pick_above_level_0(teffi_worker *w
             atomic_load_explicit(&levels->chance, memory_order_relaxed) ||
         !teffi_runqueue_pop_by(&w->sched->queue, &group, 1, teffi_levels_pop_above_0))
         return NULL;
-    w->processor->tick++;
     teffi_counter_add(&w->processor->counters.global, 1);
     return group;
 }

@@ -3,7 +3,8 @@
 
 #include "sched/scheduler.h"
 
-#define SPARE_NS 10000000000u /* a thread that was spare for so long ends */
+/* A surplus thread that has slept for so long without a processor ends. */
+#define SPARE_NS 10000000000u
 #define MS_NS 1000000u
 
 void teffi_monitor_wake(teffi_sched *sched)
@@ -177,8 +178,8 @@ static bool has_surplus_threads(const teffi_sched *sched)
            atomic_load_explicit(&sched->n_active, memory_order_relaxed);
 }
 
-/* If w was spare for SPARE_NS and there are surplus threads, let its thread end. idle_lock held.
- * out: true: w is ENDED now. */
+/* If w has slept for SPARE_NS as a spare one, and there are surplus threads, let its thread end.
+ * idle_lock held. out: true: w is ENDED now. */
 static bool retire_spare(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -191,11 +192,9 @@ static bool retire_spare(teffi_worker *w)
     return true;
 }
 
-/* Set sleeps_until_ns: SPARE_NS from now if w may be retired. idle_lock held. out: the longest time
- * to sleep, in ns. */
-static uint64_t set_spare_timeout(teffi_worker *w)
+uint64_t teffi_idle_set_timeout(teffi_worker *w)
 {
-    bool is_limited = w->state == TEFFI_WORKER_SPARE && has_surplus_threads(w->sched);
+    bool is_limited = has_surplus_threads(w->sched);
     w->sleeps_until_ns = is_limited ? teffi_now(w->sched->exec.platform) + SPARE_NS : UINT64_MAX;
     return is_limited ? SPARE_NS : UINT64_MAX;
 }
@@ -205,7 +204,7 @@ static uint64_t set_spare_timeout(teffi_worker *w)
 static void wait_for_processor_locked(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
-    uint64_t timeout_ns = set_spare_timeout(w);
+    uint64_t timeout_ns = teffi_idle_set_timeout(w);
     while (w->state != TEFFI_WORKER_RUNNING && !sched->stopping) {
         if (w->state == TEFFI_WORKER_PARKED) { /* with a processor that a borrower has returned */
             teffi_idle_remove(w, TEFFI_WORKER_RUNNING, false);
@@ -216,7 +215,7 @@ static void wait_for_processor_locked(teffi_worker *w)
         pthread_mutex_lock(&sched->idle_lock);
         if (retire_spare(w))
             break;
-        timeout_ns = set_spare_timeout(w);
+        timeout_ns = teffi_idle_set_timeout(w);
     }
 }
 

@@ -77,6 +77,11 @@ teffi_worker *teffi_idle_parked(const teffi_sched *sched);
  * out:  NULL: none is idle. */
 teffi_worker *teffi_idle_first(const teffi_sched *sched);
 
+/* teffi_idle_set_timeout - before w sleeps without a timer: set sleeps_until_ns. If there are
+ * surplus threads, also a parked worker sleeps for 10 s at most: it may become SPARE meanwhile, and
+ * a SPARE worker ends only if it wakes. out: the longest time to sleep, in ns. */
+uint64_t teffi_idle_set_timeout(teffi_worker *w);
+
 /* teffi_idle_take_processor - take the processor of an idle worker, which becomes SPARE or OUT. */
 teffi_processor *teffi_idle_take_processor(teffi_worker *w);
 

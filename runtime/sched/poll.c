@@ -8,7 +8,7 @@
 /* The longest sleep of a worker that has timers. While the machine is suspended, the timers' clock
  * advances but a thread's timeout does not: afterwards a timer is late by this at most. */
 #define SLEEP_MAX_NS 2000000000u
-enum { LOOK_EVERY = 64 }; /* picks; a look takes 300 ns, 64 short turns take 2 to 4 us */
+enum { LOOK_EVERY = 64 }; /* passes; a look takes 300 ns, 64 short turns take 2 to 4 us */
 
 static teffi_poller *get_poller(const teffi_sched *sched)
 {
@@ -49,7 +49,7 @@ static bool handle_events(teffi_sched *sched, teffi_poller *poller)
 }
 
 /* Schedule the next look at the poller by this processor's worker: when the coarse clock has
- * advanced, or after LOOK_EVERY picks if this look has found events. */
+ * advanced, or after LOOK_EVERY passes if this look has found events. */
 static void schedule_look(teffi_worker *w, bool found)
 {
     teffi_processor *p = w->processor;
@@ -64,9 +64,9 @@ static void schedule_look(teffi_worker *w, bool found)
 static uint64_t set_park_timeout(teffi_worker *w)
 {
     uint64_t due = teffi_wheel_next(&w->processor->wheel);
-    w->sleeps_until_ns = due;
     if (due == UINT64_MAX)
-        return UINT64_MAX;
+        return teffi_idle_set_timeout(w);
+    w->sleeps_until_ns = due;
     uint64_t now = teffi_now(w->sched->exec.platform);
     uint64_t left = due > now ? due - now : 0;
     return left < SLEEP_MAX_NS ? left : SLEEP_MAX_NS;

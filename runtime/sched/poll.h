@@ -41,8 +41,8 @@ static inline bool teffi_sched_has_poller(const teffi_sched *sched)
  * runs: between turns, using the processor. Afterwards w->processor may be NULL. */
 void teffi_park(teffi_worker *w);
 
-/* teffi_poll_look_if_due - on a busy worker, every 16 picks: handle the events that are there,
- * without waiting. Once a tick of the coarse clock, and every 64 picks while there are events,
+/* teffi_poll_look_if_due - on a busy worker, every 16 passes: handle the events that are there,
+ * without waiting. Once a tick of the coarse clock, and every 64 passes while there are events,
  * since a look is a system call. Not while another thread polls or this worker searches.
  * runs: using the processor. */
 void teffi_poll_look_if_due(teffi_worker *w);

@@ -39,7 +39,7 @@ struct teffi_processor {
     /* the owner's */
     uint64_t now_ns; /* a recent reading of the clock */
     uint64_t rng;
-    uint32_t tick;       /* all picks */
+    uint32_t tick;       /* passes; a pass picks once, or twice if work is deferred */
     uint32_t lifo_picks; /* picks from lifo in a row, and turns in place meanwhile */
     uint32_t picks;      /* calls of pick_fair_or_newest without fair */
     uint32_t fair_picks; /* picks of the oldest work */

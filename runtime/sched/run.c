@@ -124,7 +124,7 @@ static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
 }
 
 /* Read the clock into now_ns if the coarse clock is later than now_ns, or not known (0). Apart from
- * this, a busy worker sets now_ns only every 16 picks. After long runs it would be so old that the
+ * this, a busy worker sets now_ns only every 16 passes. After long runs it would be so old that the
  * quantum of the next run, which is counted from now_ns, would be over at once. */
 static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
 {

@@ -73,12 +73,13 @@ static inline teffi_group *teffi_find(teffi_worker *w, bool patient)
     return group;
 }
 
-/* teffi_find_check_clock - before a pick: every 16 picks, fire timers and run old deferred work.
+/* teffi_find_check_clock - once in each pass, before it picks a group: every 16 passes, fire timers
+ * and run old deferred work.
  * out:  true: the clock was read. */
 static inline bool teffi_find_check_clock(teffi_worker *w)
 {
-    enum { CLOCK_EVERY = 16 }; /* picks */
-    if (w->processor->tick % CLOCK_EVERY != 0)
+    enum { CLOCK_EVERY = 16 }; /* passes */
+    if (w->processor->tick++ % CLOCK_EVERY != 0)
         return false;
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
     teffi_deferral_run_if_old(&w->processor->deferral, w->processor->now_ns);

@@ -63,8 +63,12 @@ void teffi_scale_leave(teffi_worker *w)
 static void vacate_processor(teffi_processor *p)
 {
     teffi_worker *w = p->worker;
-    if (w && (w->state == TEFFI_WORKER_PARKED || w->state == TEFFI_WORKER_BLOCKED))
-        (void)teffi_idle_take_processor(w);
+    if (!w || (w->state != TEFFI_WORKER_PARKED && w->state != TEFFI_WORKER_BLOCKED))
+        return;
+    (void)teffi_idle_take_processor(w);
+    /* It may sleep without a limit, see teffi_idle_set_timeout. */
+    if (w->state == TEFFI_WORKER_SPARE)
+        teffi_worker_wake(w);
 }
 
 /* Vacate and clear the processor, unless another thread has activated it meanwhile. A running

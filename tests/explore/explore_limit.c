@@ -51,8 +51,8 @@ static bool is_in_long_run(const struct teffi_sched *sched, const teffi_processo
 }
 
 /* The i-th processor has no worker. Is it active, for example because no thread could be started,
- * and may the last tick not have seen it so? A worker that had it since the last call has picked
- * something, or run it. */
+ * and may the last tick not have seen it so? A worker that had it since the last call has begun
+ * a pass, or run something. */
 static bool is_newly_vacant(const struct teffi_sched *sched, unsigned i)
 {
     const teffi_processor *p = &sched->processors[i];

@@ -59,7 +59,7 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
     /* Maximum number of threads, including those in blocking calls: 2 to 10,000; 0 = 10,000. At the
      * limit READY groups wait until a blocking call returns, and the log says so. Turns that run
      * long outside of blocking calls get at most about twice as many threads as workers. Unused
-     * threads end after 10 s. If set, at least workers_max and the number of workers. */
+     * threads end after 10 to 20 s. If set, at least workers_max and the number of workers. */
     uint32_t threads_max;
     /* Maximum number of stacks of turns and processes that run or wait: 64 to 1,000,000; 0 =
      * 32,768. Each takes stack_bytes of address space and as much memory as its turn has touched.

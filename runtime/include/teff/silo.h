@@ -170,7 +170,7 @@ TEFF_API teff_ctx *teff_silo_ctx(teff_silo *silo);
  * out:  *system, owned by the silo: do not free it. Stopping the silo stops it first (cancel
  *       events, then by force after half of the timeout). On an error NULL.
  * runs: any thread.
- * errs: TEFF_E_CLOSED (not serving), TEFF_E_EXISTS (the silo has one), TEFF_E_INVALID,
+ * errs: TEFF_E_CLOSED (not serving, or stopping), TEFF_E_EXISTS (the silo has one), TEFF_E_INVALID,
  *       TEFF_E_NOMEM. */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_processes(teff_silo *silo,
                                                     const teff_process_options *opt,

@@ -82,13 +82,19 @@ static void test_without_a_limit_no_queue_is_reported(void **state)
     assert_int_equal(lines, 0);
 }
 
-static void wait_ms(uint32_t ms)
+/* in: the coarse clock when an item is pushed, and when it is handled. */
+static void wait_from_to(uint32_t from_ms, uint32_t to_ms)
 {
     static teffi_item item;
-    teffi_coarse_ms_set(&exec, 5);
+    teffi_coarse_ms_set(&exec, from_ms);
     assert_true(teffi_group_push(&group, &item));
-    teffi_coarse_ms_set(&exec, 5 + ms);
+    teffi_coarse_ms_set(&exec, to_ms);
     assert_false(teffi_group_run(&group, 100, 0));
+}
+
+static void wait_ms(uint32_t ms)
+{
+    wait_from_to(5, 5 + ms);
 }
 
 static void test_an_item_that_waits_too_long_is_reported(void **state)
@@ -99,6 +105,21 @@ static void test_an_item_that_waits_too_long_is_reported(void **state)
     assert_int_equal(lines, 1);
     assert_string_equal(
         last, "scheduler: a work item of words.Word waited 12 ms in its queue (limit 10)");
+}
+
+enum { DAY_MS = 86400000 };
+
+/* 30 days after the start, and once more as the clock of 32 bits begins anew. */
+static void test_a_clock_that_is_not_known_reports_nothing(void **state)
+{
+    wait_from_to(1, 0);
+    wait_from_to(30u * DAY_MS, 0);
+    wait_from_to(0, 30u * DAY_MS);
+    wait_from_to(30u * DAY_MS, 30u * DAY_MS - 5); /* the clock is late */
+    wait_from_to(UINT32_MAX - 5, 3);
+    assert_int_equal(lines, 0);
+    wait_from_to(UINT32_MAX - 5, LATE_MS);
+    assert_int_equal(lines, 1);
 }
 
 static void test_one_line_a_second_with_the_number_of_others(void **state)
@@ -137,6 +158,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_queue_over_its_limit_is_reported, setup),
         cmocka_unit_test_setup(test_without_a_limit_no_queue_is_reported, setup),
         cmocka_unit_test_setup(test_an_item_that_waits_too_long_is_reported, setup),
+        cmocka_unit_test_setup(test_a_clock_that_is_not_known_reports_nothing, setup),
         cmocka_unit_test_setup(test_one_line_a_second_with_the_number_of_others, setup),
         cmocka_unit_test_setup(test_descriptions, setup),
     };

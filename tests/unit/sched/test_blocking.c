@@ -221,13 +221,14 @@ static uint64_t skipping_clock(void *arg)
     return clock.mono_ns(clock.arg) + atomic_load(&skipped_ns);
 }
 
-/* Its time is over, and it looks. */
+/* Those whose sleep would be over by the clock. */
 static void wake_spares(teffi_sched *real)
 {
     teffi_worker *w;
     pthread_mutex_lock(&real->idle_lock);
     TAILQ_FOREACH (w, &real->in_state[TEFFI_WORKER_SPARE], link)
-        teffi_parker_wake(&w->parker.parker);
+        if (w->sleeps_until_ns <= skipping_clock(NULL))
+            teffi_parker_wake(&w->parker.parker);
     pthread_mutex_unlock(&real->idle_lock);
 }
 
@@ -275,6 +276,46 @@ static void test_spare_threads_end(void **state)
         }
         assert_int_equal(threads_of(exec), PROCESSORS);
         assert_in_range(real_of(exec)->n_workers, N, N + PROCESSORS); /* the same ones again */
+    }
+    exec->ops->free(exec);
+    platform = before;
+}
+
+static teffi_worker *first_in(teffi_sched *real, teffi_worker_state state)
+{
+    pthread_mutex_lock(&real->idle_lock);
+    teffi_worker *w = teffi_worker_latest_in(real, state);
+    pthread_mutex_unlock(&real->idle_lock);
+    return w;
+}
+
+/* A turn that has blocked takes the only processor back, from a worker that is parked and sleeps
+ * on: that thread ends, too. */
+static void test_a_thread_that_loses_its_processor_while_parked_ends(void **state)
+{
+    job blocks, small;
+    latch small_done = {0};
+    teffi_platform before = platform;
+    platform.mono_ns = skipping_clock;
+    teffi_exec *exec = exec_of(1, NULL);
+    teffi_sched *real = real_of(exec);
+    job_init(&blocks, exec, block_until_released, &done);
+    job_init(&small, exec, job_nothing, &small_done);
+    job_push(&blocks);
+    latch_wait(&inside, 1);
+    job_push(&small);
+    latch_wait(&small_done, 1);
+    while (!first_in(real, TEFFI_WORKER_PARKED))
+        teffi_thread_yield();
+    latch_hit(&gate_open);
+    latch_wait(&done, 1);
+    const teffi_worker *spare = first_in(real, TEFFI_WORKER_SPARE);
+    assert_non_null(spare);
+    assert_true(spare->sleeps_until_ns <= skipping_clock(NULL) + 10000000000u);
+    while (!all_spare_are_gone(real)) {
+        atomic_fetch_add(&skipped_ns, 20000000000u);
+        wake_spares(real);
+        teffi_thread_yield();
     }
     exec->ops->free(exec);
     platform = before;
@@ -472,6 +513,7 @@ int main(void)
         cmocka_unit_test_setup(test_one_hog_on_the_only_worker, setup),
         cmocka_unit_test_setup(test_a_hog_on_each_worker_and_more, setup),
         cmocka_unit_test_setup(test_computing_turns_are_few_threads, setup),
+        cmocka_unit_test_setup(test_a_thread_that_loses_its_processor_while_parked_ends, setup),
         cmocka_unit_test_setup(test_spare_threads_end, setup),
         cmocka_unit_test_setup(test_a_system_call_that_was_not_declared, setup),
         cmocka_unit_test_setup(test_a_turn_goes_on_without_its_processor, setup),

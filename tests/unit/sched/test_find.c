@@ -329,6 +329,62 @@ static void test_16_searches_before_it_parks(void **state)
     platform = before;
 }
 
+/* ---- the clock ---- */
+
+static teffi_timer timer;
+static _Atomic unsigned fired;
+
+static void on_timer(teffi_timer *t)
+{
+    atomic_fetch_add(&fired, 1);
+}
+
+typedef struct pusher { /* deferred work that makes its group READY */
+    teffi_deferred work;
+    job job;
+} pusher;
+
+static void push_deferred(teffi_deferred *work)
+{
+    push(&teffi_container(work, pusher, work)->job);
+}
+
+/* in: j, a pusher's. At its first run: set a timer that is due at once; the next pass has an odd
+ * tick. */
+static void defer_again(job *j)
+{
+    pusher *one = teffi_container(j, pusher, job);
+    if (!atomic_load(&j->runs)) {
+        j->exec->ops->timer_set(j->exec, &timer, teffi_now(&platform));
+        processor_here(j->exec)->tick = 1;
+    }
+    if (!atomic_load(&fired) && atomic_load(&j->runs) < 1000)
+        teffi_bug_if(!j->exec->ops->defer(j->exec, &one->work));
+    else
+        atomic_store(&j->stop, true);
+}
+
+/* Each pass looks for a group twice, before and after the deferred work. The clock is read every
+ * 16 passes all the same: the timer fires. */
+static void test_the_clock_is_read_while_deferred_work_makes_groups_ready(void **state)
+{
+    static pusher one = {.work = {.run = push_deferred}};
+    teffi_platform before = platform;
+    platform.mono_ns = work_clock;
+    timer = (teffi_timer){.fire = on_timer};
+    atomic_store(&fired, 0);
+    teffi_exec *exec = held_exec(1);
+    job_init(&one.job, exec, 0, defer_again);
+    one.job.cost_ns = 1000000;
+    push(&one.job);
+    WAIT_FOR(atomic_load(&one.job.stop));
+    unsigned in_time = atomic_load(&fired);
+    end(exec);
+    platform = before;
+    assert_int_equal(in_time, 1);
+    assert_in_range(atomic_load(&one.job.runs), 2, 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +395,8 @@ int main(void)
         cmocka_unit_test_setup(test_a_thief_of_few_long_turns_does_not_sleep, setup),
         cmocka_unit_test_setup(test_a_thief_of_short_turns_sleeps_and_measures_the_victim, setup),
         cmocka_unit_test_setup(test_16_searches_before_it_parks, setup),
+        cmocka_unit_test_setup(test_the_clock_is_read_while_deferred_work_makes_groups_ready,
+                               setup),
     };
     teffi_platform_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);

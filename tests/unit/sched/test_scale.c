@@ -89,6 +89,27 @@ static bool vacant(teffi_exec *exec, unsigned from)
     return all;
 }
 
+/* out: does a spare thread sleep, and not for ever? */
+static bool spare_thread_will_end(teffi_exec *exec)
+{
+    teffi_sched *real = teffi_sched_of(exec);
+    pthread_mutex_lock(&real->idle_lock);
+    const teffi_worker *w = teffi_worker_latest_in(real, TEFFI_WORKER_SPARE);
+    bool will = w && w->sleeps_until_ns <= teffi_now(&platform) + 10000000000u;
+    pthread_mutex_unlock(&real->idle_lock);
+    return will;
+}
+
+/* Its worker was parked, with no limit, as there were as many threads as processors. */
+static void test_the_worker_of_a_removed_processor_ends(void **state)
+{
+    teffi_exec *exec = exec_new(2, NULL);
+    WAIT_FOR(parked(exec) == 2);
+    assert_int_equal(exec->ops->scale(exec, 1), TEFF_OK);
+    WAIT_FOR(spare_thread_will_end(exec));
+    exec->ops->free(exec);
+}
+
 typedef struct alarm {
     teffi_timer timer;
     _Atomic bool fired;
@@ -227,6 +248,7 @@ int main(void)
         cmocka_unit_test(test_10000_threads),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_up),
+        cmocka_unit_test(test_the_worker_of_a_removed_processor_ends),
         cmocka_unit_test(test_down),
         cmocka_unit_test(test_timers_while_scaling),
         cmocka_unit_test(test_a_process_system),

@@ -4,6 +4,8 @@
 #include "../process/processes.h"
 #include "engine/engine.h"
 #include "lab.h"
+#include "os/thread.h"
+#include "silo/silo.h"
 
 enum { WORKERS = 2, COMPONENTS = 8, TASKS = 50 };
 
@@ -217,6 +219,52 @@ static void the_silo_stops_its_engines(void **state)
     assert_null(second);
 }
 
+/* Make another engine, with a component that waits for a grain. */
+static void add_stuck_engine(void)
+{
+    assert_int_equal(teff_silo_engine(t.lab->silos[0], NULL, &t.engine), TEFF_OK);
+    add(0, &owner);
+    add(0, &doer);
+    broadcast(1, true);
+}
+
+static void engines_share_the_limit_of_a_stop(void **state)
+{
+    enum { STUCK = 6, LIMIT_MS = 500 };
+    teffi_platform real;
+    teffi_platform_real(&real, TEFF_LOG_WARN);
+    begin(1);
+    for (unsigned i = 0; i < STUCK; i++)
+        add_stuck_engine();
+    lab_until(t.lab->record.held == 1);
+    uint64_t from_ns = teffi_now(&real);
+    assert_int_equal(teffi_silo_stop_processes(t.lab->silos[0], LIMIT_MS), TEFF_E_TIMEOUT);
+    assert_true(teffi_now(&real) - from_ns < UINT64_C(1000000) * (STUCK - 2) * LIMIT_MS);
+    t.lab->record.gate = true;
+}
+
+static void stop_patiently(void *err)
+{
+    *(teff_err *)err = teffi_silo_stop_processes(t.lab->silos[0], 600000);
+}
+
+/* The engine that is waited for last has ended while another one is waited for. */
+static void all_engines_are_asked_to_end_at_once(void **state)
+{
+    teffi_thread stopper;
+    teff_err err = TEFF_E_TIMEOUT;
+    begin(1);
+    add(0, &owner);
+    add_stuck_engine();
+    lab_until(t.lab->record.held == 1);
+    assert_int_equal(teffi_thread_start(&stopper, "stopper", stop_patiently, &err), TEFF_OK);
+    lab_until(atomic_load(&t.ended.count) == 1);
+    t.lab->record.gate = true;
+    teffi_thread_join(&stopper);
+    assert_int_equal(err, TEFF_OK);
+    assert_int_equal(t.err, TEFF_OK); /* the grain's answer has ended the wait, not a time limit */
+}
+
 static void bad_options_make_no_engine(void **state)
 {
     teff_engine *none;
@@ -238,6 +286,8 @@ int main(void)
         ROW(waiting_for_data_blocks_no_thread),
         ROW(without_a_fiber_there_is_no_context),
         ROW(the_silo_stops_its_engines),
+        ROW(engines_share_the_limit_of_a_stop),
+        ROW(all_engines_are_asked_to_end_at_once),
         ROW(bad_options_make_no_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* test_processes.c - processes on silos: PIDs reach from silo to silo, in order, to the end. */
 #include "../process/processes.h"
 #include "lab.h"
+#include "silo/silo.h"
 
 enum { MESSAGES = 2000 };
 
@@ -161,6 +162,21 @@ static void one_system_a_silo_and_only_while_it_serves(void **state)
     assert_int_equal(teff_silo_processes(t.silos[0], NULL, &again), TEFF_E_CLOSED);
 }
 
+/* From the beginning of a stop until the next start. */
+static void a_silo_that_stops_makes_no_system(void **state)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_process_system *system;
+    teff_silo *silo = silo_start();
+    assert_int_equal(teffi_silo_stop_processes(silo, 1000), TEFF_OK);
+    assert_int_equal(teff_silo_processes(silo, NULL, &system), TEFF_E_CLOSED);
+    assert_null(system);
+    assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
+    assert_int_equal(teff_silo_start(silo, text), TEFF_OK);
+    assert_int_equal(teff_silo_processes(silo, NULL, &system), TEFF_OK);
+    teff_silo_free(silo);
+}
+
 static teff_err stay(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     return teff_step_idle(out);
@@ -183,6 +199,7 @@ int main(void)
         ROW(who_is_not_there_is_told_apart),
         ROW(more_than_a_frame_is_refused),
         ROW(one_system_a_silo_and_only_while_it_serves),
+        ROW(a_silo_that_stops_makes_no_system),
         ROW(a_process_that_stays_is_forced_and_told_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
