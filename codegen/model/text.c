@@ -44,17 +44,19 @@ void teffi_text_expand(teffi_text *text, const char *template, const teffi_value
 void teffi_text_wrap(teffi_text *text)
 {
     teffi_text out = {.pool = text->pool};
+    size_t indent = 0; /* spaces before line, which continues another */
     for (const char *line = text->data; *line;) {
         size_t n = strcspn(line, "\n") + 1;
-        bool is_long = n > COLUMNS + 1 && !strchr("/*#(", line[strspn(line, " ")]);
-        const char *comma = is_long ? memrchr(line, ',', COLUMNS) : NULL;
+        bool is_long = indent + n > COLUMNS + 1 && !strchr("/*#(", line[strspn(line, " ")]);
+        const char *comma = is_long ? memrchr(line, ',', COLUMNS - indent) : NULL;
         if (is_long && !comma)
             comma = memchr(line, ',', n - 2);
         if (comma)
             n = (size_t)(comma - line) + 1;
         teffi_text_add(&out, line, n);
         /* Indents by 8 columns: 7 spaces, and the space that followed the comma. */
-        teffi_text_add(&out, "\n       ", comma ? 8 : 0);
+        indent = comma ? 7 : 0;
+        teffi_text_add(&out, "\n       ", comma ? 1 + indent : 0);
         line += n;
     }
     *text = out;

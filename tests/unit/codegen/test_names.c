@@ -122,6 +122,35 @@ static void comments(void **state)
                         "6 \xe2\x80\x9cx\xe2\x80\x9d ??? */\n");
 }
 
+/* ---- long lines ---- */
+
+static const char *wrapped(const char *line)
+{
+    teffi_text text = {.pool = &pool};
+    teffi_text_printf(&text, "%s\n", line);
+    teffi_text_wrap(&text);
+    return text.data;
+}
+
+static void no_line_with_a_comma_is_longer_than_100_columns(void **state)
+{
+    char line[400];
+    for (size_t word = 1; word < 90; word++) {
+        size_t len = 0;
+        while (len + word + 2 < sizeof line - 1) {
+            memset(line + len, 'x', word);
+            memcpy(line + len + word, ", ", 2);
+            len += word + 2;
+        }
+        strcpy(line + len - 2, ";");
+        const char *at = wrapped(line);
+        for (size_t n; *at; at += n + 1) {
+            n = strcspn(at, "\n");
+            assert_in_range(n, 1, 100);
+        }
+    }
+}
+
 static int setup(void **state)
 {
     teffi_pool_init(&pool);
@@ -143,6 +172,7 @@ int main(void)
         cmocka_unit_test(ids),
         cmocka_unit_test(a_map_keeps_the_first),
         cmocka_unit_test(comments),
+        cmocka_unit_test(no_line_with_a_comma_is_longer_than_100_columns),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
