@@ -71,9 +71,11 @@ static int spawn_generator(FILE *to_stdin, FILE *to_stdout, pid_t *pid)
     posix_spawn_file_actions_t actions;
     int err = posix_spawn_file_actions_init(&actions);
     if (err == 0) {
-        posix_spawn_file_actions_adddup2(&actions, fileno(to_stdin), STDIN_FILENO);
-        posix_spawn_file_actions_adddup2(&actions, fileno(to_stdout), STDOUT_FILENO);
-        err = posix_spawnp(pid, name, &actions, NULL, argv, environ);
+        err = posix_spawn_file_actions_adddup2(&actions, fileno(to_stdin), STDIN_FILENO);
+        if (err == 0)
+            err = posix_spawn_file_actions_adddup2(&actions, fileno(to_stdout), STDOUT_FILENO);
+        if (err == 0)
+            err = posix_spawnp(pid, name, &actions, NULL, argv, environ);
         posix_spawn_file_actions_destroy(&actions);
     }
     return err;

@@ -44,29 +44,39 @@ void teffi_text_expand(teffi_text *text, const char *template, const teffi_value
 void teffi_text_wrap(teffi_text *text)
 {
     teffi_text out = {.pool = text->pool};
+    size_t indent = 0; /* spaces before line, which continues another */
     for (const char *line = text->data; *line;) {
         size_t n = strcspn(line, "\n") + 1;
-        bool is_long = n > COLUMNS + 1 && !strchr("/*#(", line[strspn(line, " ")]);
-        const char *comma = is_long ? memrchr(line, ',', COLUMNS) : NULL;
+        bool is_long = indent + n > COLUMNS + 1 && !strchr("/*#(", line[strspn(line, " ")]);
+        const char *comma = is_long ? memrchr(line, ',', COLUMNS - indent) : NULL;
         if (is_long && !comma)
             comma = memchr(line, ',', n - 2);
         if (comma)
             n = (size_t)(comma - line) + 1;
         teffi_text_add(&out, line, n);
         /* Indents by 8 columns: 7 spaces, and the space that followed the comma. */
-        teffi_text_add(&out, "\n       ", comma ? 8 : 0);
+        indent = comma ? 7 : 0;
+        teffi_text_add(&out, "\n       ", comma ? 1 + indent : 0);
         line += n;
     }
     *text = out;
 }
 
+/* Does a sequence that begins with these two bytes encode a character in more bytes than needed, a
+ * surrogate, or a number over 0x10ffff? */
+static bool encodes_no_character(const unsigned char *s)
+{
+    return (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+           (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90);
+}
+
 /* out: the length of a UTF-8 sequence that may be in a C comment; 0 for bytes that are no sequence,
- * and for line separators and marks that change the direction of text: compilers warn about these.
- * Does not look for overlong sequences and surrogates. */
+ * and for line separators and marks that change the direction of text: compilers warn about
+ * these. */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] >= 0xf5)
+    if (s[0] < 0xc2 || s[0] >= 0xf5 || encodes_no_character(s))
         return 0;
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80)
@@ -79,18 +89,21 @@ static size_t utf8_length(const unsigned char *s)
 }
 
 /* Appends one sanitized character of a comment. Each byte that may not be in a comment becomes '?'.
- * A space follows the first character of the pairs that begin or end a comment, and of "??".
- * out: the next character. */
+ * A space follows the first character of the pairs that begin or end a comment, and of two '?',
+ * with which a trigraph begins. out: the next character. */
 static const char *add_comment_char(teffi_text *text, const char *s)
 {
     unsigned char c = (unsigned char)*s;
     size_t n = c >= 0x80 ? utf8_length((const unsigned char *)s) : 1;
-    if (n == 0 || (c < 0x20 && c != '\t') || c == 0x7f) {
+    bool replace = n == 0 || (c < 0x20 && c != '\t') || c == 0x7f;
+    if ((replace || c == '?') && text->len > 0 && text->data[text->len - 1] == '?')
+        teffi_text_add(text, " ", 1);
+    if (replace) {
         teffi_text_add(text, "?", 1);
         return s + 1;
     }
     teffi_text_add(text, s, n);
-    if (strncmp(s, "*/", 2) == 0 || strncmp(s, "/*", 2) == 0 || strncmp(s, "??", 2) == 0)
+    if (strncmp(s, "*/", 2) == 0 || strncmp(s, "/*", 2) == 0)
         teffi_text_add(text, " ", 1);
     return s + n;
 }

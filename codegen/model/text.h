@@ -26,8 +26,7 @@ void teffi_text_add(teffi_text *text, const char *s, size_t n);
 void teffi_text_expand(teffi_text *text, const char *template, const teffi_values *v);
 
 /* teffi_text_wrap - break each code line of more than 100 columns after a comma, if it has one. A
- * continuation is indented by 8 columns, and is broken again only above 107 columns. Lines that
- * begin as comments or macros do are not changed.
+ * continuation is indented by 8 columns. Lines that begin as comments or macros do are not changed.
  * in:   text, ending with a newline; in its long lines a space follows each comma. */
 void teffi_text_wrap(teffi_text *text);
 

@@ -119,9 +119,11 @@ typedef struct teffi_turn {
     teffi_msg *request;           /* NULL: a life turn; or it became the response, or a retry */
     struct teffi_in_place *place; /* takes the response; NULL: the response is a message */
     bool on_stack;                /* request lies on the stack, beside the turn */
-    uint32_t due_ms;              /* the caller's deadline, as ctx.due_ms at the start */
-    const teff_method *method;    /* NULL: a life turn */
-    LIST_ENTRY(teffi_turn) link;  /* in teffi_activation.turns */
+    /* if on_stack: request->call is set. Atomic: teffi_turn_set_call(), caller_has_left() */
+    _Atomic bool has_call;
+    uint32_t due_ms;             /* the caller's deadline, as ctx.due_ms at the start */
+    const teff_method *method;   /* NULL: a life turn */
+    LIST_ENTRY(teffi_turn) link; /* in teffi_activation.turns */
 } teffi_turn;
 
 /* teffi_activation_of_turn - the activation whose turn runs on ctx; NULL for threads and tasks. */

@@ -77,16 +77,22 @@ void teffi_lock_release(teffi_activation *act)
         free(lock);
 }
 
-void teffi_lock_roll_back(teffi_activation *act)
+/* Restores the state from before the lock, unless the state is broken. */
+static void restore_before_lock(teffi_activation *act)
 {
     const teffi_lock *lock = teffi_lock_of(act);
     if (lock->before && !teffi_state_is_broken(act))
         teffi_state_restore(act, (teffi_bytes){lock->before, lock->before_len});
+}
+
+void teffi_lock_roll_back(teffi_activation *act)
+{
+    restore_before_lock(act);
     teffi_lock_release(act);
 }
 
-/* Releases the lock without a roll-back, as the row may differ both from the state before the lock
- * and from the state now. If act has a state, act ends, and the next activation reads the row. */
+/* Releases the lock when the row may differ both from the state before the lock and from the state
+ * now. If act has a state, act ends, and the next activation reads the row. */
 static void release_and_reload(teffi_activation *act)
 {
     if (act->stored)
@@ -331,11 +337,13 @@ bool teffi_lock_end_if_due(teffi_activation *act)
     teffi_lock *lock = teffi_lock_of(act);
     if (!lock || act->running)
         return false;
-    if (lock->reloads)
+    if (lock->reloads) {
+        restore_before_lock(act); /* on_deactivate must not see changes that were not written */
         release_and_reload(act);
-    else if (lock->must_abort || (act->reason && !lock->writes))
+    } else if (lock->must_abort || (act->reason && !lock->writes)) {
         teffi_lock_roll_back(act);
-    else
+    } else {
         return lock->must_resolve && act->busy == TEFFI_BUSY_LOCKED;
+    }
     return false;
 }

@@ -62,8 +62,8 @@ typedef struct teffi_lock {
     bool writes;        /* the transaction writes the row: the state was saved or cleared, or has a
                          * new answer */
     bool removes;       /* the last save or clear was a clear */
-    bool must_abort;    /* never commit: teffi_lock_end_if_due rolls back when no turn runs */
-    bool reloads;       /* release without a roll-back; act ends, as the row may differ */
+    bool must_abort;    /* never commit: teffi_lock_end_if_due ends the lock when no turn runs */
+    bool reloads;       /* roll back, and act ends, as the row may differ from both states */
     teff_err abort_err; /* if teffi_transaction_leave set must_abort: its error; else TEFF_OK */
     bool must_resolve;  /* a life turn must run teffi_lock_resolve, or runs it now */
     /* of the turn that runs, or ran last (transaction.c) */
@@ -130,10 +130,10 @@ TEFF_MUST_USE teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act,
  * transaction or attempt. */
 void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end);
 
-/* teffi_lock_end_if_due - end the lock if it must end and no turn runs: release it after RELOAD;
- * roll it back if it must abort, or if act must end and the transaction does not write. Called
- * after each item, while act is VALID. On a worker's own stack. out: true: the lock stays, and the
- * caller starts teffi_lock_resolve. */
+/* teffi_lock_end_if_due - end the lock if it must end and no turn runs: roll it back if it must
+ * abort, or if act must end and the transaction does not write; after RELOAD, roll it back and let
+ * act end. Called after each item, while act is VALID. On a worker's own stack. out: true: the lock
+ * stays, and the caller starts teffi_lock_resolve. */
 bool teffi_lock_end_if_due(teffi_activation *act);
 
 /* teffi_lock_resolve - read the row to find out whether the transaction of a silent root was

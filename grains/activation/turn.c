@@ -39,6 +39,7 @@ static inline void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fibe
     turn->request = NULL;
     turn->place = NULL;
     turn->on_stack = false;
+    atomic_store_explicit(&turn->has_call, false, memory_order_relaxed);
     turn->due_ms = turn->ctx.due_ms = due_ms;
     LIST_INSERT_HEAD(&act->turns, turn, link);
 }
@@ -625,14 +626,20 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
 
 /* ---- does the caller still wait? ---- */
 
+/* Does the request have a call? Not while its caller's turn lies beneath this one. acquire: pairs
+ * with teffi_turn_set_call(). */
+static bool request_has_call(const teffi_turn *turn)
+{
+    return !turn->on_stack || atomic_load_explicit(&turn->has_call, memory_order_acquire);
+}
+
 /* Has the caller's call ended, or has the caller cancelled it? On any thread: the members of turn
- * and request that it reads do not change while the method runs. Always false for a request that
- * began in place: it has no call or, after teffi_turn_detach(), one that is not looked up. */
+ * and request that it reads do not change while the method runs and the request has a call. */
 static bool caller_has_left(const teffi_turn *turn)
 {
     const teffi_msg *request = turn->request;
     teffi_node *node = turn->ctx.node;
-    if (!request || turn->on_stack || request->item.kind != TEFFI_MSG_REQUEST)
+    if (!request || request->item.kind != TEFFI_MSG_REQUEST || !request_has_call(turn))
         return false;
     if (teffi_node_is(request->src, node->id))
         return !teffi_call_is_pending(&node->home, request->call.slot, request->call.generation);
@@ -705,10 +712,18 @@ teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place)
     return place->turn ? TEFFI_TURN_ENDED : TEFFI_TURN_NOT_STARTED;
 }
 
-teffi_msg *teffi_turn_detach(teffi_in_place *place)
+void teffi_turn_detach(teffi_in_place *place)
 {
     place->turn->place = NULL;
-    return place->turn->request;
+}
+
+void teffi_turn_set_call(teffi_in_place *place, const teffi_call *call, uint64_t deadline_ns)
+{
+    teffi_msg *request = place->turn->request;
+    request->call = (teffi_origin){call->slot, call->generation, 0};
+    request->deadline_ns = deadline_ns;
+    /* release: a part that the turn has forked may run on another thread, in caller_has_left() */
+    atomic_store_explicit(&place->turn->has_call, true, memory_order_release);
 }
 
 /* ---- the life turn ---- */

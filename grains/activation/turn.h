@@ -40,8 +40,12 @@ typedef enum teffi_turn_end {
 teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place);
 
 /* teffi_turn_detach - make a turn in place independent of its caller: its response becomes a
- * message. out: the turn's request, into which the caller puts the call's slot and generation. */
-teffi_msg *teffi_turn_detach(teffi_in_place *place);
+ * message. teffi_turn_set_call must follow, unless it is a one-way or there is no memory for a
+ * call. */
+void teffi_turn_detach(teffi_in_place *place);
+
+/* teffi_turn_set_call - set the pending call that a detached turn responds to. */
+void teffi_turn_set_call(teffi_in_place *place, const teffi_call *call, uint64_t deadline_ns);
 
 /* teffi_turn_start_life - run fn on a fiber, as life turn; returns when it suspends, yields or
  * ends. TEFFI_BUSY_LIFE is set until it has ended.

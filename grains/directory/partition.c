@@ -160,6 +160,15 @@ teff_err teffi_partition_apply(teffi_grains *grains, uint32_t method, const teff
     return err;
 }
 
+bool teffi_partition_is_registered(const teffi_activation *act)
+{
+    teffi_shard *shard = teffi_shard_of(act->grains, teffi_activation_ident(act).hash);
+    pthread_mutex_lock(&shard->lock);
+    bool registered = act->registered;
+    pthread_mutex_unlock(&shard->lock);
+    return registered;
+}
+
 bool teffi_partition_set_registered(teffi_activation *act, bool registered)
 {
     teffi_shard *shard = teffi_shard_of(act->grains, teffi_activation_ident(act).hash);

@@ -34,8 +34,10 @@ TEFF_MUST_USE teff_err teffi_partition_apply(teffi_grains *grains, uint32_t meth
                                              const teffi_ident *ident, teffi_pid pid,
                                              teffi_pid *holder, teffi_msg *msg);
 
-/* teffi_partition_set_registered - take the shard's lock and set act->registered. in: registered:
- * the partition's owner has confirmed that act holds the grain. out: the previous value. */
+/* teffi_partition_is_registered, _set_registered - take the shard's lock and read or set
+ * act->registered. in: registered: the partition's owner has confirmed that act holds the grain.
+ * out: _set_registered: the previous value. */
+bool teffi_partition_is_registered(const teffi_activation *act);
 bool teffi_partition_set_registered(teffi_activation *act, bool registered);
 
 /* teffi_partition_push_first - push a grain's first request without a look-up. If this silo serves

@@ -116,10 +116,9 @@ void teffi_life_begin(teffi_activation *act)
         fail_activation(act, TEFF_E_UNAVAILABLE, teffi_lease_over_text, false);
         return;
     }
-    /* read without the lock: until act has begun, another thread writes it only in
-     * teffi_shard_end_duplicate(), which also asks act to end */
-    teff_err err =
-        act->registered ? TEFF_OK : apply_registration_here(act, TEFFI_METHOD_REGISTER, &holder);
+    teff_err err = teffi_partition_is_registered(act)
+                       ? TEFF_OK
+                       : apply_registration_here(act, TEFFI_METHOD_REGISTER, &holder);
     if (err == TEFF_E_UNAVAILABLE)
         start_activating(act, register_and_activate);
     else if (note_registration(act, err, holder, "") && !teffi_type_is_bare(act->type))

@@ -25,6 +25,10 @@ typedef struct teffi_ask { /* checked arguments of teff_ask, teff_ask_async or t
 teff_err teffi_ask_prefix_error(const teffi_ask *ask, teff_err err);
 teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text);
 
+/* teffi_ask_send_error_text - the text for an error of a client's request that could not be sent;
+ * TEFF_E_UNAVAILABLE: no gateway can be reached. */
+const char *teffi_ask_send_error_text(const teffi_node *node, teff_err err);
+
 /* teffi_ask_keep - store method, key and response type in a pending call, for its error texts.
  * Call it before the request is sent or, after a call in place, before the callee is released. */
 void teffi_ask_keep(teffi_call *call, const teffi_ask *ask);

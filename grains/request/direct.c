@@ -241,7 +241,7 @@ static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *as
 
 /* Makes a pending call for a method that waits or has yielded. Must precede leave_callee(), which
  * releases the group: else a response could precede the call. out: NULL: as teffi_call_new(). */
-static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
+static teffi_call *make_pending(in_place_call *v)
 {
     const teffi_ask *ask = v->ask;
     uint64_t deadline = get_watch_deadline(&v->watch, ask->ctx->node->home.exec);
@@ -252,8 +252,7 @@ static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
         teffi_ask_keep(call, ask);
     else
         teffi_call_expect(call, v->place.method->out ? v->place.method->out->desc : NULL, 0);
-    request->call = (teffi_origin){call->slot, call->generation, 0};
-    request->deadline_ns = deadline;
+    teffi_turn_set_call(&v->place, call, deadline);
     return call;
 }
 
@@ -330,8 +329,8 @@ static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uin
     if (how == TEFFI_TURN_NOT_STARTED)
         return false;
     if (how == TEFFI_TURN_WAITS) {
-        teffi_msg *request = teffi_turn_detach(&v.place);
-        if (kind == TEFFI_MSG_REQUEST && !(*call = make_pending(&v, request)))
+        teffi_turn_detach(&v.place);
+        if (kind == TEFFI_MSG_REQUEST && !(*call = make_pending(&v)))
             *err = teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for a call; it may have run");
     } else if (kind == TEFFI_MSG_REQUEST) {
         *err = get_result(&v);

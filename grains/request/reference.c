@@ -126,7 +126,7 @@ static teff_err dispatch_request(const teffi_ask *ask, teffi_msg *msg)
     return TEFF_OK;
 }
 
-static const char *get_send_error_text(const teffi_node *node, teff_err err)
+const char *teffi_ask_send_error_text(const teffi_node *node, teff_err err)
 {
     if (err == TEFF_E_OVERLOADED && teffi_budget_is_over(node->budget))
         return "the messages here take more memory than message_bytes_max allows";
@@ -154,7 +154,7 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     teff_err err = dispatch_request(ask, msg);
     if (err) {
         teffi_msg_free(msg);
-        (void)teffi_call_fail(call, err, get_send_error_text(ask->ctx->node, err));
+        (void)teffi_call_fail(call, err, teffi_ask_send_error_text(ask->ctx->node, err));
     }
     return call;
 }
@@ -327,7 +327,7 @@ __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
     err = dispatch_request(ask, msg);
     if (err) {
         teffi_msg_free(msg);
-        return teffi_ask_fail(ask, err, get_send_error_text(ask->ctx->node, err));
+        return teffi_ask_fail(ask, err, teffi_ask_send_error_text(ask->ctx->node, err));
     }
     return TEFF_OK;
 }

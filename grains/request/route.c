@@ -350,8 +350,10 @@ static bool join_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_ms
     pthread_mutex_unlock(&shard->lock);
     if (err)
         teffi_node_respond(grains->node, msg, err,
-                           "too many requests wait for this grain's place, or their bytes are over "
-                           "message_bytes_max");
+                           err == TEFF_E_NOMEM
+                               ? "out of memory to locate the grain"
+                               : "too many requests wait for this grain's place, or their bytes "
+                                 "are over message_bytes_max");
     return entry || begin;
 }
 

@@ -10,6 +10,7 @@
 #include "call/ctx.h"
 #include "call/task.h"
 #include "node/node.h"
+#include "request/ask.h"
 #include "silo/address.h"
 #include "silo/client.h"
 #include "silo/silo.h"
@@ -46,9 +47,10 @@ static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
            ((err = teffi_node_send_to_gateway(&client->node, msg)) == TEFF_E_UNREACHABLE ||
             err == TEFF_E_CLOSED))
         teffi_ctx_sleep(ctx, RESEND_MS);
+    if (err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED)
+        err = TEFF_E_UNAVAILABLE;
     if (err)
-        teffi_node_respond(&client->node, msg, TEFF_E_UNAVAILABLE,
-                           "no gateway can be reached; the call did not run");
+        teffi_node_respond(&client->node, msg, err, teffi_ask_send_error_text(&client->node, err));
 }
 
 /* The task that sends the unsent requests again, in order. */

@@ -183,18 +183,27 @@ teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *
     return to;
 }
 
-void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response)
+/* Makes a response that is too large an error, without body and participants. One that is an error
+ * already keeps that. */
+static void shrink_to_error(teffi_msg *response)
 {
-    teff_err err = teffi_node_send(node, to, response);
-    if (err == TEFF_E_TOO_LARGE && !response->err) { /* send an error instead of the body */
+    if (!response->err) {
         response->err = TEFF_E_TOO_LARGE;
         response->text = "the response is larger than a frame may be; the call ran";
         response->flags |= TEFFI_MSG_UNNAMED;
-        response->body = NULL;
-        response->raw = NULL;
-        response->raw_len = 0;
-        response->transaction = NULL;
-        response->transaction_len = 0;
+    }
+    response->body = NULL;
+    response->raw = NULL;
+    response->raw_len = 0;
+    response->transaction = NULL;
+    response->transaction_len = 0;
+}
+
+void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response)
+{
+    teff_err err = teffi_node_send(node, to, response);
+    if (err == TEFF_E_TOO_LARGE) {
+        shrink_to_error(response);
         count_dropped(node);
         err = teffi_node_send(node, to, response);
     }

@@ -215,8 +215,12 @@ static teff_err log_in_to_etcd(session *s)
     const char *token = json_string_value(json_object_get(s->response, "token"));
     if (o != DONE)
         return o == REFUSED ? TEFF_E_REFUSED : TEFF_E_IO;
-    return token ? teffi_etcd_http_set_token(&s->http, token)
-                 : teffi_fail(s->why, TEFF_E_IO, "etcd: no token in the response to a login");
+    if (!token)
+        return teffi_fail(s->why, TEFF_E_IO, "etcd: no token in the response to a login");
+    err = teffi_etcd_http_set_token(&s->http, token);
+    return err == TEFF_E_TOO_LARGE
+               ? teffi_fail(s->why, TEFF_E_IO, "etcd: the login token is too long")
+               : err;
 }
 
 /* Checks that the member is an etcd of 3.4 or later, in a cluster that has a leader. */

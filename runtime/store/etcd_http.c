@@ -181,7 +181,9 @@ teff_err teffi_etcd_http_init(teffi_etcd_http *http, const teffi_platform *platf
 teff_err teffi_etcd_http_set_token(teffi_etcd_http *http, const char *token)
 {
     char header[TOKEN_MAX + sizeof "Authorization: "];
-    snprintf(header, sizeof header, "Authorization: %.*s", TOKEN_MAX, token ? token : "");
+    int len = snprintf(header, sizeof header, "Authorization: %s", token ? token : "");
+    if (len < 0 || (size_t)len >= sizeof header)
+        return TEFF_E_TOO_LARGE;
     struct curl_slist *headers = list_headers(token ? header : NULL);
     if (!headers)
         return TEFF_E_NOMEM;

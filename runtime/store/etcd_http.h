@@ -56,8 +56,8 @@ TEFF_MUST_USE teff_err teffi_etcd_http_init(teffi_etcd_http *http, const teffi_p
 void teffi_etcd_http_fini(teffi_etcd_http *http);
 
 /* teffi_etcd_http_set_token - send this token with each request from now on.
- * in:   token, copied, cut at 4096 bytes; NULL: none.
- * errs: TEFF_E_NOMEM: nothing changes. */
+ * in:   token, copied; NULL: none.
+ * errs: TEFF_E_TOO_LARGE: over 4096 bytes; TEFF_E_NOMEM. Nothing changes. */
 TEFF_MUST_USE teff_err teffi_etcd_http_set_token(teffi_etcd_http *http, const char *token);
 
 /* teffi_etcd_post - send a request once, and wait for its response.

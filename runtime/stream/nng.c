@@ -26,7 +26,7 @@ typedef struct nng_transport {
 
 struct teffi_stream_dial {
     nng_transport *transport;
-    nng_stream_dialer *dialer; /* NULL: the address is not valid, or there was no memory */
+    nng_stream_dialer *dialer; /* NULL: the address is not valid */
     nng_aio *aio;
     teffi_stream_done *done;
     void *arg;
@@ -91,7 +91,13 @@ static teffi_stream_dial *new_nng_dial(teffi_transport *transport, const char *a
         free_nng_dial(dial);
         return NULL;
     }
-    if (!make_url(t, address, url) || nng_stream_dialer_alloc(&dial->dialer, url) != 0)
+    int rv =
+        make_url(t, address, url) ? nng_stream_dialer_alloc(&dial->dialer, url) : NNG_EADDRINVAL;
+    if (rv == NNG_ENOMEM) {
+        free_nng_dial(dial);
+        return NULL;
+    }
+    if (rv)
         return dial;
     nng_stream_dialer_set_bool(dial->dialer, NNG_OPT_TCP_NODELAY, true);
     if (t->tls_dial)

@@ -140,6 +140,25 @@ static int get_bound_port(int fd)
     return tcp ? ntohs(address.sin6_port) : 0; /* the port of sockaddr_in has the same offset */
 }
 
+/* Removes the file if the listener has a path. */
+static void remove_socket_file(int fd)
+{
+    struct sockaddr_un address = {0};
+    socklen_t len = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &len) == 0 && address.sun_family == AF_UNIX)
+        (void)unlink(address.sun_path);
+}
+
+/* Closes the socket of a listener that is not in the epoll set, if it has one. */
+static void close_unpolled(reactor_source *listener)
+{
+    if (listener->fd < 0)
+        return;
+    remove_socket_file(listener->fd);
+    close(listener->fd);
+    listener->fd = -1;
+}
+
 static teff_err listen_on(teffi_transport *transport, teffi_door which, const char *address,
                           int *port, const char **why)
 {
@@ -152,20 +171,13 @@ static teff_err listen_on(teffi_transport *transport, teffi_door which, const ch
     listener->fd = bind_listener(&found.at[0]);
     bool ok = listener->fd >= 0 && teffi_reactor_add(t->reactor, listener, true, false);
     int e = ok ? 0 : errno;
-    if (ok)
+    if (ok) {
         *port = get_bound_port(listener->fd);
-    else
+    } else {
         *why = teffi_socket_failure(e).text;
+        close_unpolled(listener);
+    }
     return ok ? TEFF_OK : e == EADDRNOTAVAIL ? TEFF_E_INVALID : TEFF_E_IO;
-}
-
-/* Removes the file if the listener has a path. */
-static void remove_socket_file(int fd)
-{
-    struct sockaddr_un address = {0};
-    socklen_t len = sizeof address;
-    if (getsockname(fd, (struct sockaddr *)&address, &len) == 0 && address.sun_family == AF_UNIX)
-        (void)unlink(address.sun_path);
 }
 
 /* Stops listening. Reports an edge, so that the accept under way ends. The descriptor stays open

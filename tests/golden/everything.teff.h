@@ -127,7 +127,8 @@ static inline acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply
         acme_shop_x_v1_http_reply *dst, const acme_shop_x_v1_http_reply_by_name_entry *src)
 {
     return (acme_shop_x_v1_http_reply_by_name_entry *)teff_state_append_message(ctx, &dst->by_name,
-        &dst->n_by_name, &acme_shop_x_v1_http_reply_by_name_entry_ops, (const ProtobufCMessage *)src);
+        &dst->n_by_name, &acme_shop_x_v1_http_reply_by_name_entry_ops,
+        (const ProtobufCMessage *)src);
 }
 static inline void acme_shop_x_v1_http_reply_append_kinds(teff_ctx *ctx,
         acme_shop_x_v1_http_reply *dst, Acme__ShopX__V1__Kind src)
@@ -502,7 +503,8 @@ TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find_send(teff_ctx *ctx, teff_u
         const char *key_text, const acme_shop_x_v1_http_reply *in);
 
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url(teff_ctx *ctx, teff_uuid key,
-        const char *key_text, const acme_shop_x_v1_empty *in, acme_shop_x_v1_http_reply_inner_thing **out);
+        const char *key_text, const acme_shop_x_v1_empty *in,
+        acme_shop_x_v1_http_reply_inner_thing **out);
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url_async(teff_ctx *ctx, teff_uuid key,
         const char *key_text, const acme_shop_x_v1_empty *in, const teff_call_options *options,
         teff_call *call);

@@ -313,10 +313,12 @@ static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
     return step;
 }
 
+/* With a batch, the buffer is left as it is: the caller reports the batch, then calls this again
+ * before the next read. */
 receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame)
 {
     receive_step step = take_and_count_frames(conn, frame);
-    if (step != RECEIVE_MORE)
+    if (step != RECEIVE_MORE || conn->receiver.batch.count || conn->receiver.batch_acks)
         return step;
     if (!teffi_reserve_frame(conn)) {
         teffi_reserve_count_spare(conn);

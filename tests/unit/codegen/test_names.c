@@ -115,11 +115,64 @@ static void comments(void **state)
     assert_string_equal(commented("no newline\0behind"), ">  /* no newline */\n");
     assert_string_equal(commented(" ends with \\\n"), ">  /* ends with */\n");
     assert_string_equal(commented(" \xff \x01 caf\xc3\xa9 \xe2\x80\xae\n"),
-                        ">  /* ? ? caf\xc3\xa9 ??? */\n");
+                        ">  /* ? ? caf\xc3\xa9 ? ? ? */\n");
     assert_string_equal(commented(" 5\xe2\x80\x93"
                                   "6 \xe2\x80\x9cx\xe2\x80\x9d \xe2\x80\x8f\n"),
                         ">  /* 5\xe2\x80\x93"
-                        "6 \xe2\x80\x9cx\xe2\x80\x9d ??? */\n");
+                        "6 \xe2\x80\x9cx\xe2\x80\x9d ? ? ? */\n");
+}
+
+/* Also of bytes that were replaced: "??/" at the end would continue the line. */
+static void a_comment_has_no_trigraph(void **state)
+{
+    assert_string_equal(commented(" ?\x01/\n"), ">  /* ? ?/ */\n");
+    assert_string_equal(commented(" \x01?/\n"), ">  /* ? ?/ */\n");
+    assert_string_equal(commented(" \xff\xff/\n"), ">  /* ? ?/ */\n");
+    assert_string_equal(commented(" ?\n?\n"), ">  /* ?\n   * ? */\n");
+}
+
+/* Overlong, a surrogate, too high; the first and last of each length are valid. */
+static void a_comment_is_valid_utf8(void **state)
+{
+    static const char *const bad[] = {"\xe0\x9f\xbf", "\xed\xa0\x80"};
+    static const char *const worse[] = {"\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80"};
+    static const char *const good[] = {"\xc2\x80",     "\xe0\xa0\x80",     "\xed\x9f\xbf",
+                                       "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_string_equal(commented(bad[i]), ">  /* ? ? ? */\n");
+        assert_string_equal(commented(worse[i]), ">  /* ? ? ? ? */\n");
+    }
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        assert_non_null(strstr(commented(good[i]), good[i]));
+}
+
+/* ---- long lines ---- */
+
+static const char *wrapped(const char *line)
+{
+    teffi_text text = {.pool = &pool};
+    teffi_text_printf(&text, "%s\n", line);
+    teffi_text_wrap(&text);
+    return text.data;
+}
+
+static void no_line_with_a_comma_is_longer_than_100_columns(void **state)
+{
+    char line[400];
+    for (size_t word = 1; word < 90; word++) {
+        size_t len = 0;
+        while (len + word + 2 < sizeof line - 1) {
+            memset(line + len, 'x', word);
+            memcpy(line + len + word, ", ", 2);
+            len += word + 2;
+        }
+        strcpy(line + len - 2, ";");
+        const char *at = wrapped(line);
+        for (size_t n; *at; at += n + 1) {
+            n = strcspn(at, "\n");
+            assert_in_range(n, 1, 100);
+        }
+    }
 }
 
 static int setup(void **state)
@@ -143,6 +196,9 @@ int main(void)
         cmocka_unit_test(ids),
         cmocka_unit_test(a_map_keeps_the_first),
         cmocka_unit_test(comments),
+        cmocka_unit_test(a_comment_has_no_trigraph),
+        cmocka_unit_test(a_comment_is_valid_utf8),
+        cmocka_unit_test(no_line_with_a_comma_is_longer_than_100_columns),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

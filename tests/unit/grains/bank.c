@@ -114,13 +114,24 @@ static teff_err vault_look(bank_vault *self, bank_number *out)
     return TEFF_OK;
 }
 
+static teff_err vault_end(bank_vault *self, teff_reason why)
+{
+    if (!strcmp(self->key, "a"))
+        bank.left_with = self->state->n;
+    return TEFF_OK;
+}
+
 static teff_err teller_obey(bank_teller *self, const bank_act *in, bank_number *out)
 {
     return ((bank_script *)(uintptr_t)in->script)(self->ctx, NULL, in, out);
 }
 
-static const bank_vault_methods vault = {
-    .obey = vault_obey, .nothing = vault_nothing, .look = vault_look, .plain = vault_obey};
+static const bank_vault_methods vault = {.obey = vault_obey,
+                                         .nothing = vault_nothing,
+                                         .look = vault_look,
+                                         .plain = vault_obey,
+                                         .on_deactivate = vault_end};
+
 static teff_err narrow_obey(bank_narrow *self, const bank_act *in, bank_number *out)
 {
     return ((bank_script *)(uintptr_t)in->script)(self->ctx, NULL, in, out);

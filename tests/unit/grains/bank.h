@@ -26,6 +26,7 @@ extern struct bank {
     _Atomic int mute;               /* so many ends of transactions are not told */
     _Atomic int held;               /* turns that wait for the gate */
     _Atomic bool gate;
+    _Atomic int64_t left_with; /* what vault "a" had in its last on_deactivate */
 } bank;
 
 extern lab *l;

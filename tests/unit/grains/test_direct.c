@@ -260,6 +260,57 @@ static void test_nobody_has_left_a_call_that_is_awaited(void **state)
     lab_ok(ctx, direct_keeper_obey(ctx, FIRST, RUN(responds), &out));
 }
 
+static _Atomic teff_err saw; /* TEFF_E_USER: it has not looked yet */
+
+static teff_err waits_and_checks(teff_ctx *turn, int64_t key, const direct_act *in,
+                                 direct_number *out)
+{
+    teff_err err = waits(turn, key, in, out);
+    saw = teff_ctx_check(turn, NULL);
+    return err;
+}
+
+typedef enum leaving { AWAITS, DROPS, ENDS } leaving;
+
+static teff_err starts_and_leaves(teff_ctx *turn, int64_t key, const direct_act *in,
+                                  direct_number *out)
+{
+    teff_call call;
+    direct_number *got;
+    teff_err err = direct_actor_obey_async(turn, FIRST, RUN(waits_and_checks), NULL, &call);
+    if (!err && in->n == DROPS)
+        teff_drop(turn, &call);
+    return err || in->n != AWAITS ? err : direct_actor_obey_await(turn, call, &got);
+}
+
+static void see_caller_leave(leaving how)
+{
+    teff_call call;
+    direct_number *out;
+    world.gate = false;
+    saw = TEFF_E_USER;
+    acts_stop_time(); /* until the callee has begun in place */
+    lab_ok(ctx, direct_actor_obey_async(ctx, 1, ACT(starts_and_leaves, .n = how), NULL, &call));
+    lab_until(world.held == 1);
+    acts_start_time();
+    if (how != AWAITS)
+        lab_ok(ctx, direct_actor_obey_await(ctx, call, &out));
+    world.gate = true;
+    lab_until(saw != TEFF_E_USER);
+    if (how == AWAITS)
+        lab_ok(ctx, direct_actor_obey_await(ctx, call, &out));
+    assert_int_equal(saw, how == AWAITS ? TEFF_OK : TEFF_E_CANCELLED);
+}
+
+static void test_a_callee_sees_that_its_caller_has_left(void **state)
+{
+    direct_number *out;
+    lab_ok(ctx, direct_actor_obey(ctx, FIRST, RUN(responds), &out));
+    see_caller_leave(AWAITS);
+    see_caller_leave(DROPS);
+    see_caller_leave(ENDS);
+}
+
 /* ---- time ---- */
 
 static teff_err asks_quick(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
@@ -467,6 +518,7 @@ int main(void)
         DIRECT(test_started_calls_do_not_wait_for_each_other),
         DIRECT(test_each_one_way_message_runs_once),
         DIRECT(test_nobody_has_left_a_call_that_is_awaited),
+        DIRECT(test_a_callee_sees_that_its_caller_has_left),
         DIRECT(test_a_callee_outlives_its_caller),
         DIRECT(test_a_late_response_is_a_timeout),
         DIRECT(test_a_slow_method_goes_through_the_queue),

@@ -141,6 +141,8 @@ static teff_err locate(void)
     bare_busy = NULL;
     teffi_route_unsent(&grains, msg, bare_other);
     assert_int_equal(teffi_lookups_any(&grains), bare_busy != NULL);
+    if (!bare_busy && sent.n > n)
+        assert_string_equal(sent.text, "out of memory to locate the grain");
     if (!bare_busy)
         return outcome(n, dropped);
     grains.closed = true;

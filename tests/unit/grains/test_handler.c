@@ -1,5 +1,6 @@
 /* test_handler.c - what an activation does with each item, step by step: when it ends, which
  * requests it refuses and how. */
+#include <pthread.h>
 #include <stdlib.h>
 #include "activation/turn.h"
 #include "bare.h"
@@ -89,6 +90,42 @@ static void an_activation_ends_when_it_is_told_to_or_idle(void **state)
         assert_false(act.nudged);
         assert_int_equal(act.end_reason, 0);
     }
+}
+
+static atomic_bool is_duplicate;
+
+/* As teffi_shard_end_duplicate(), without its other accesses to the same eight bytes: TSan
+ * remembers only four. */
+static void *unregister(void *arg)
+{
+    assert_true(teffi_partition_set_registered(arg, false));
+    atomic_store_explicit(&is_duplicate, true, memory_order_relaxed);
+    return NULL;
+}
+
+/* Another thread may learn that another silo holds the grain before the first item is handled.
+ * relaxed: it orders nothing for TSan. */
+static void a_duplicate_may_be_found_before_it_begins(void **state)
+{
+    static const lab_turns_methods no_hooks;
+    pthread_t thread;
+    teffi_activation *made;
+    teffi_ident ident = bare_ident();
+    type->methods = &no_hooks;
+    bare_view(1, &bare_self, 1);
+    teffi_shard_of(&grains, ident.hash)->phase = TEFFI_SERVING;
+    assert_int_equal(teffi_shard_create(&grains, &ident, true, NULL, &made), TEFF_OK);
+    teffi_activation_nudge(made);
+    assert_int_equal(pthread_create(&thread, NULL, unregister, made), 0);
+    while (!atomic_load_explicit(&is_duplicate, memory_order_relaxed))
+        sched_yield();
+    (void)teffi_group_run(&made->group, 10, 0);
+    pthread_join(thread, NULL);
+    assert_true(made->registered); /* again: there was no other */
+    teffi_activation_ask_to_end(made, TEFF_REASON_STOPPING);
+    (void)teffi_group_run(&made->group, 10, 0);
+    assert_int_equal(grains.shards->activations, 0);
+    assert_int_equal(sent.n, 0);
 }
 
 /* ---- requests that do not start ---- */
@@ -263,6 +300,7 @@ int main(void)
 #define HANDLER(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         HANDLER(an_activation_ends_when_it_is_told_to_or_idle),
+        HANDLER(a_duplicate_may_be_found_before_it_begins),
         HANDLER(an_unknown_method_is_not_found),
         HANDLER(a_request_whose_deadline_has_passed_does_not_wait),
         HANDLER(one_that_may_not_start_is_set_aside),

@@ -360,6 +360,18 @@ static void test_a_row_that_has_changed_is_read_again(void **state)
     assert_int_equal(n, 409);
 }
 
+/* Only the first attempt ends the activation; the second writes. */
+static void test_a_grain_that_is_read_again_ends_without_the_changes(void **state)
+{
+    begin_with(10, 5);
+    write_row_of_a(100);
+    lab_ok(ctx, ask_teller(moves, 3, "a b", NULL));
+    assert_int_equal(bank.left_with, 10);
+    write_row_of_a(200);
+    lab_ok(ctx, ask_vault("a", pays, 1, "b"));
+    assert_int_equal(bank.left_with, 97);
+}
+
 static void test_a_key_counts_once(void **state)
 {
     teff_uuid id = {{7}}, other = {{8}};
@@ -425,6 +437,7 @@ int main(void)
         EACH(test_a_batch_that_fails_changes_nothing),
         EACH(test_the_same_of_another_is_not_its_own),
         EACH(test_a_row_that_has_changed_is_read_again),
+        EACH(test_a_grain_that_is_read_again_ends_without_the_changes),
         EACH(test_a_key_counts_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,11 +94,59 @@ static void a_worker_defers_the_read_after_a_large_one(void **state)
     }
 }
 
+/* ---- the buffer ---- */
+
+/* A request of this size on the wire, or less. */
+static teffi_msg *request_of(size_t n)
+{
+    static const uint8_t body[2 * LINK_READ_BUFFER_MIN];
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+    assert_non_null(msg);
+    msg->call.slot = 1;
+    msg->raw = body;
+    msg->raw_len = n - TEFFI_FRAME_FIXED_MAX;
+    return msg;
+}
+
+static void read_request(teffi_conn *conn, size_t n)
+{
+    uint8_t *at;
+    size_t room, body_len;
+    teffi_msg *msg = request_of(n);
+    conn->receiver.offered = teffi_read_buffer_room(&conn->receiver.buffer, &at);
+    assert_int_equal(teffi_frame_room(msg, n, &room, &body_len), TEFF_OK);
+    size_t size = teffi_frame_encode(msg, body_len, 0, at);
+    conn->receiver.offered = size; /* it fills its room */
+    teffi_receiver_add_bytes(conn, size);
+    teffi_msg_free(msg);
+}
+
+/* The messages are reported in between, as the driver does. */
+static void a_read_doubles_the_buffer_once(void **state)
+{
+    static const teffi_platform platform = {.mono_ns = some_time};
+    teffi_frame frame;
+    teffi_conns conns = {.platform = &platform, .frame_max_bytes = 1024 * 1024};
+    teffi_conn conn = {.conns = &conns, .state = CONN_UP};
+    read_buffer *in = &conn.receiver.buffer;
+    conn.handshake.remote.role = TEFFI_ROLE_SILO;
+    assert_true(teffi_read_buffer_fit(in, 0, false));
+    for (size_t cap = LINK_READ_BUFFER_MIN; cap < 4 * LINK_READ_BUFFER_MIN; cap *= 2) {
+        assert_in_range(in->cap, cap, cap + cap / 2);
+        read_request(&conn, LINK_READ_BUFFER_MIN);
+        assert_int_equal(teffi_receiver_take_frames(&conn, &frame), RECEIVE_MORE);
+        teffi_msg_free(teffi_container(teffi_queue_pop(&conn.receiver.batch), teffi_msg, link));
+        assert_int_equal(teffi_receiver_take_frames(&conn, &frame), RECEIVE_MORE);
+    }
+    teffi_read_buffer_fini(in);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_is_what_its_connection_says),
         cmocka_unit_test(a_worker_defers_the_read_after_a_large_one),
+        cmocka_unit_test(a_read_doubles_the_buffer_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,8 +39,11 @@ static void an_id_is_a_clients(void **state)
     }
 }
 
-/* A request that came back unsent, until its deadline. */
-static void a_request_without_a_gateway_is_answered(void **state)
+static const teffi_node_id gateway_id = {1, 1};
+
+/* A request that came back unsent has so much time left; its call ends with err. in: ops, NULL:
+ * the client's own. */
+static void ends_unsent(uint64_t left_ns, const teffi_net_ops *ops, teff_err err, const char *says)
 {
     teff_client_options opt = {.size = sizeof opt, .gateways = {"127.0.0.1:1"}};
     teffi_platform platform;
@@ -48,17 +51,45 @@ static void a_request_without_a_gateway_is_answered(void **state)
     char text[TEFF_TEXT_MAX];
     teffi_silo_platform(&platform, TEFF_LOG_ERROR);
     assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
+    teffi_net *net = client->node.home.net;
+    const teffi_net_ops *own = net->ops;
     teff_ctx *ctx = teff_client_ctx(client);
     teffi_call *call = teffi_ctx_call_new(ctx, teffi_now(&platform) + 60000000000ull);
     teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, call->slot, 1);
     msg->call.generation = call->generation;
     msg->src = client->node.id;
-    msg->deadline_ns = teffi_now(&platform);
-    client->node.upcalls.unsent(&client->node, (teffi_node_id){1, 1}, msg);
-    assert_int_equal(teffi_ctx_await_call(ctx, call, NULL), TEFF_E_UNAVAILABLE);
-    assert_non_null(strstr(teff_error(ctx), "no gateway can be reached"));
+    msg->deadline_ns = teffi_now(&platform) + left_ns;
+    net->ops = ops ? ops : own;
+    if (ops)
+        teffi_gateways_set(&client->node.gateways, 0, gateway_id);
+    client->node.upcalls.unsent(&client->node, gateway_id, msg);
+    assert_int_equal(teffi_ctx_await_call(ctx, call, NULL), err);
+    assert_non_null(strstr(teff_error(ctx), says));
+    net->ops = own;
     teff_ctx_free(ctx);
     teff_client_free(client);
+}
+
+static void a_request_without_a_gateway_is_answered(void **state)
+{
+    ends_unsent(0, NULL, TEFF_E_UNAVAILABLE, "no gateway can be reached");
+}
+
+static teff_err refuse_large(teffi_net *net, teffi_node_id to, teffi_msg *msg)
+{
+    return TEFF_E_TOO_LARGE;
+}
+
+static teff_err refuse_more(teffi_net *net, teffi_node_id to, teffi_msg *msg)
+{
+    return TEFF_E_OVERLOADED;
+}
+
+static void a_request_that_is_refused_keeps_the_error(void **state)
+{
+    static const teffi_net_ops large = {.send = refuse_large}, full = {.send = refuse_more};
+    ends_unsent(60000000000ull, &large, TEFF_E_TOO_LARGE, "larger than a frame may be");
+    ends_unsent(60000000000ull, &full, TEFF_E_OVERLOADED, "connection_bytes_max");
 }
 
 static void refused(teff_client_options opt, const char *option, const char *value)
@@ -139,6 +170,7 @@ int main(void)
         cmocka_unit_test(what_waits_is_limited_in_bytes),
         cmocka_unit_test(an_id_is_a_clients),
         cmocka_unit_test(a_request_without_a_gateway_is_answered),
+        cmocka_unit_test(a_request_that_is_refused_keeps_the_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

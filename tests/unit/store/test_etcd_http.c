@@ -75,7 +75,7 @@ static int accept_client(void)
 /* Reads until the text has come. out: false: the connection ended before. */
 static bool read_until(int fd, const char *end)
 {
-    char text[4096];
+    char text[8192];
     size_t len = 0;
     for (ssize_t n; (n = recv(fd, text + len, sizeof text - 1 - len, 0)) > 0;) {
         len += (size_t)n;
@@ -213,6 +213,26 @@ static void a_silent_server_is_lost(void **state)
     fini_client(&c);
 }
 
+/* ---- the login token ---- */
+
+static void a_token_is_sent_whole_or_refused(void **state)
+{
+    enum { LONGEST = 4096 };
+    char token[LONGEST + 2] = "";
+    client c;
+    init_client(&c, "question");
+    memset(token, 't', LONGEST + 1);
+    assert_int_equal(teffi_etcd_http_set_token(&c.http, token), TEFF_E_TOO_LARGE);
+    strcpy(token + LONGEST - 4, "end.");
+    assert_int_equal(teffi_etcd_http_set_token(&c.http, token), TEFF_OK);
+    start_post(&c);
+    int fd = accept_client();
+    assert_true(read_until(fd, "end.\r\n"));
+    close(fd);
+    (void)await_post(&c);
+    fini_client(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +243,7 @@ int main(void)
         cmocka_unit_test(half_a_request_is_unsent),
         cmocka_unit_test(a_long_answer_is_cut),
         cmocka_unit_test(a_silent_server_is_lost),
+        cmocka_unit_test(a_token_is_sent_whole_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

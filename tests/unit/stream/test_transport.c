@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <nng/nng.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -66,6 +68,26 @@ static void a_bad_address_fails(void **state)
         assert_string_equal(result.text,
                             "not an address of the form host:port, [v6]:port or unix:/path");
     }
+}
+
+static _Atomic bool dialer_has_no_memory;
+
+int __real_nng_stream_dialer_alloc(nng_stream_dialer **dialer, const char *url);
+int __wrap_nng_stream_dialer_alloc(nng_stream_dialer **dialer, const char *url);
+
+int __wrap_nng_stream_dialer_alloc(nng_stream_dialer **dialer, const char *url)
+{
+    return dialer_has_no_memory ? NNG_ENOMEM : __real_nng_stream_dialer_alloc(dialer, url);
+}
+
+static void without_memory_there_is_no_dial(void **state)
+{
+    lab *l = *state;
+    lab_op op = {0};
+    dialer_has_no_memory = true;
+    teffi_stream_dial *dial = l->transport->ops->dial_new(l->transport, l->address, lab_done, &op);
+    dialer_has_no_memory = false;
+    assert_null(dial);
 }
 
 static void a_name_is_dialled(void **state)
@@ -215,6 +237,44 @@ static void a_listener_leaves_no_descriptor(void **state)
         lab_stop(&other);
     }
     assert_true(lab_descriptors_fall_to(before));
+}
+
+static _Atomic bool epoll_is_full;
+
+int __real_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event);
+
+int __wrap_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
+{
+    if (!epoll_is_full)
+        return __real_epoll_ctl(epoll, op, fd, event);
+    errno = ENOSPC;
+    return -1;
+}
+
+static void a_listener_that_cannot_be_polled_is_closed(void **state)
+{
+    lab other;
+    char address[64];
+    const char *why;
+    int port;
+    lab_path(address, sizeof address);
+    lab_start(&other, true);
+    unsigned before = lab_descriptors();
+    for (unsigned i = 0; i < 2; i++) {
+        epoll_is_full = true;
+        assert_int_equal(
+            other.transport->ops->listen(other.transport, TEFFI_DOOR_SILOS, address, &port, &why),
+            TEFF_E_IO);
+        epoll_is_full = false;
+        assert_string_equal(why, strerror(ENOSPC));
+        assert_int_equal(lab_descriptors(), before);
+        assert_int_equal(access(teffi_address_path(address), F_OK), -1);
+    }
+    assert_int_equal(
+        other.transport->ops->listen(other.transport, TEFFI_DOOR_SILOS, address, &port, &why),
+        TEFF_OK);
+    lab_stop(&other);
 }
 
 static void a_socket_sends_without_delay(void **state)
@@ -541,6 +601,7 @@ int main(void)
         LAB_ON("nng", accept_goes_on_after_a_lack_of_descriptors),
         LAB_BOTH(a_refused_dial_fails),
         LAB_BOTH(a_bad_address_fails),
+        LAB_ON("nng", without_memory_there_is_no_dial),
         LAB_BOTH(a_name_is_dialled),
         LAB_BOTH(an_unknown_name_fails),
         LAB_BOTH(a_dial_without_an_answer_is_cancelled),
@@ -551,6 +612,7 @@ int main(void)
         cmocka_unit_test(a_socket_sends_without_delay),
         LAB_ON("reactor", descriptor_0_is_one_like_others),
         cmocka_unit_test(a_listener_on_descriptor_0_is_closed),
+        cmocka_unit_test(a_listener_that_cannot_be_polled_is_closed),
         cmocka_unit_test(a_transport_that_fails_is_none),
         LAB_BOTH(listen_takes_a_name),
         LAB_ON("nng unix", a_socket_file_is_replaced_if_nobody_listens),
