@@ -44,6 +44,10 @@ static const silo_option options[] = {
      "how long it serves after its last heartbeat (10000); the others\n"
      "                         declare it dead after 1.5 times N (1.05 if its connection broke)",
      NUMBER, AT(silo.lease_ms), TEFFI_LEASE_MIN_MS, TEFFI_LEASE_MAX_MS},
+    {"outage-ms", "N",
+     "how much longer it serves while a majority cannot reach the store\n"
+     "                         either (0); all silos must have the same N",
+     NUMBER, AT(silo.outage_ms), 0, TEFFI_LEASE_MAX_MS},
     {"workers", "N", "worker threads (one per core that affinity and CPU quota allow)", NUMBER,
      AT(silo.workers), 0, 1024},
     {"stacks", "N", "most turns that run or wait; above it calls are refused (32768)", NUMBER,

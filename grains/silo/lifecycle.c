@@ -189,6 +189,7 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
     if (silo->opt.grain_bytes_max)
         silo->node.grain_bytes_max = silo->opt.grain_bytes_max;
     silo->node.home.lease.length_ms = teffi_or(silo->opt.lease_ms, TEFFI_LEASE_MS);
+    silo->node.home.lease.outage_ms = silo->opt.outage_ms;
     silo->node.lost = on_lease_lost;
     teffi_silo_set_authorize(silo);
     silo->node.net_up = on_connection_up;

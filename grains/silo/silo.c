@@ -99,6 +99,10 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
         return teffi_option_refuse(text, "workers", "over 1024", "0 to 1024");
     if (opt->lease_ms && (opt->lease_ms < TEFFI_LEASE_MIN_MS || opt->lease_ms > TEFFI_LEASE_MAX_MS))
         return teffi_option_refuse(text, "lease_ms", "out of range", "500 to 600000");
+    if (opt->outage_ms > TEFFI_LEASE_MAX_MS)
+        return teffi_option_refuse(text, "outage_ms", "over 600000", "0 to 600000");
+    if (opt->outage_ms && opt->seeds[0])
+        return teffi_option_refuse(text, "outage_ms", "beside a seed", "a store of its own");
     if (opt->grain_bytes_max > TEFFI_QUEUE_BYTES_MAX)
         return teffi_option_refuse(text, "grain_bytes_max", "too large", "at most 2047 MiB");
     err = check_sched(opt, text);

@@ -1,6 +1,7 @@
 /* lease.h - until when a silo may act for its grains: start turns, send messages, write states.
  * Way:     cluster/heartbeat renews -> [lease] <- wait, link, hosting, state: may it act now?
  * States:  none (clients, silos that have not joined) -> held -> over, for good
+ *          held -> held: renewed, or extended by promises (cluster/promise.c)
  *          held -> none: the silo has left
  * Threads: any. relaxed everywhere: the word stands alone, and a reader that misses a renewal stops
  *          too early at worst.
@@ -20,6 +21,7 @@ typedef struct teffi_lease {
     /* etag of this silo's row in table "fence", which its writes of states check; 0: none */
     _Atomic uint64_t fence;
     uint32_t length_ms; /* immutable after start */
+    uint32_t outage_ms; /* the same: how much longer it may last by promises */
 } teffi_lease;
 
 extern const char teffi_lease_over_text[]; /* of errors */
@@ -42,16 +44,24 @@ static inline void teffi_lease_begin(teffi_lease *lease, uint64_t since_ns)
                           memory_order_relaxed);
 }
 
+/* teffi_lease_extend - let the lease last until until_ns, if it held at since_ns and ends before
+ * that. out: true: it has changed. */
+static inline bool teffi_lease_extend(teffi_lease *lease, uint64_t since_ns, uint64_t until_ns)
+{
+    uint64_t before = teffi_lease_read(lease);
+    /* before: 0: none; 1: over; up to since_ns: it had run out */
+    while (before > 1 && before > since_ns && before < until_ns)
+        if (atomic_compare_exchange_weak_explicit(&lease->until_ns, &before, until_ns,
+                                                  memory_order_relaxed, memory_order_relaxed))
+            return true;
+    return false;
+}
+
 /* teffi_lease_renew - extend the lease after a heartbeat was written. A lease that is over, or had
  * run out when the heartbeat was sent, is not extended. in: since_ns, as for teffi_lease_begin. */
 static inline void teffi_lease_renew(teffi_lease *lease, uint64_t since_ns)
 {
-    uint64_t until_ns = since_ns + teffi_lease_length_ns(lease), before = teffi_lease_read(lease);
-    /* before: 0: none; 1: over; up to since_ns: it had run out */
-    while (before > 1 && before > since_ns && before < until_ns &&
-           !atomic_compare_exchange_weak_explicit(&lease->until_ns, &before, until_ns,
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
+    (void)teffi_lease_extend(lease, since_ns, since_ns + teffi_lease_length_ns(lease));
 }
 
 /* teffi_lease_end - end the lease for good. out: false: it had ended before. */

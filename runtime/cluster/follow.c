@@ -84,6 +84,35 @@ void teffi_membership_drop_departed(teffi_membership *m)
     pthread_mutex_unlock(&m->follow.lock);
 }
 
+/* follow.lock held. Keeps an earlier view in place of the oldest one, if promises need it. in: view,
+ * NULL or owned. */
+static void keep_view(teffi_membership *m, const teffi_view *view)
+{
+    const teffi_view **at = &m->follow.before[m->follow.n_before % TEFFI_VIEWS_KEPT];
+    if (!view || !m->node->home.lease.outage_ms) {
+        teffi_view_unref(view);
+        return;
+    }
+    teffi_view_unref(*at);
+    *at = view;
+    m->follow.n_before++;
+}
+
+const teffi_view *teffi_membership_find_view(teffi_membership *m, uint64_t version)
+{
+    const teffi_view *found = teffi_view_get(m->node);
+    if (found && found->version == version)
+        return found;
+    teffi_view_unref(found);
+    found = NULL;
+    pthread_mutex_lock(&m->follow.lock);
+    for (unsigned i = 0; i < TEFFI_VIEWS_KEPT; i++)
+        if (m->follow.before[i] && m->follow.before[i]->version == version)
+            found = teffi_view_ref(m->follow.before[i]);
+    pthread_mutex_unlock(&m->follow.lock);
+    return found;
+}
+
 /* Adopts a view, unless it is no newer than the adopted one. in: view, owned. out: false: no
  * memory. */
 static bool adopt_view(teffi_membership *m, teffi_view *view)
@@ -109,8 +138,8 @@ static bool adopt_view(teffi_membership *m, teffi_view *view)
     drop_old_members(m, old, view);
     m->follow.adopted = view->version;
     bool member = teffi_view_find(view, node->id) != NULL;
+    keep_view(m, old);
     pthread_mutex_unlock(&m->follow.lock);
-    teffi_view_unref(old);
     teffi_membership_note_change(m);
     if (!member && m->joined)
         teffi_membership_lose_lease(m, "the cluster has declared it dead");

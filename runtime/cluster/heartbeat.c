@@ -7,8 +7,9 @@
 /* Times are parts of a lease: the silo's own for its heartbeats and looks, the other silo's for its
  * death. With the default of 10 s, a heartbeat is written each 2 s, or 0.5 s after a failed one. A
  * silo is declared dead when its heartbeat has stood still for 15 s; for 10.5 s if its connection
- * broke: its lease is over by then, unless the clocks differ by 5 %. An interval between two looks
- * counts for 5 s at most, since during a longer one this process itself may have stood still. */
+ * broke: its lease is over by then, unless the clocks differ by 5 %. A lease that promises may have
+ * extended needs more, see promise.c. An interval between two looks counts for half of a lease at
+ * most, since during a longer one this process itself may have stood still. */
 enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK_PERCENT = 50 };
 
 /* out: this percentage of the member's lease. */
@@ -20,15 +21,12 @@ static uint64_t get_part_ns(const teffi_member *member, unsigned percent)
 /* ---- the other silos ---- */
 
 /* Each silo watches the silos whose connections broke, and the NEXT silos after it in the view, so
- * that every silo has equally many watchers. BURY: how many silos one change may declare dead, so
- * that its rows fit into one batch of each engine (etcd: 127): three for each of them, the version,
- * and 20 tombstones. */
-enum { NEXT = 16, BURY = 32 };
+ * that every silo has equally many watchers. */
+enum { NEXT = 16 };
 
-/* Silos whose heartbeats stood still, with the etags that they had. */
+/* Silos whose heartbeats stood still. */
 typedef struct silent_silos {
-    const teffi_member *member[BURY];
-    uint64_t etag[BURY];
+    teffi_silent of[TEFFI_SILENT_MAX];
     size_t n;
 } silent_silos;
 
@@ -38,12 +36,13 @@ typedef struct silent_silos {
 static bool mark_if_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member_row *row)
 {
     for (size_t i = 0; i < silent->n; i++) {
-        if (!teffi_node_is(row->member.node, silent->member[i]->node))
+        if (!teffi_node_is(row->member.node, silent->of[i].node))
             continue;
-        uint64_t etag;
-        bool dead = !teffi_alive_read(ctx, row->member.node, &etag) && etag == silent->etag[i];
+        teffi_alive alive;
+        bool dead =
+            !teffi_alive_read(ctx, row->member.node, &alive) && alive.etag == silent->of[i].etag;
         row->dead = row->dies = dead;
-        row->alive_etag = etag;
+        row->alive_etag = alive.etag;
         return dead;
     }
     return false;
@@ -79,21 +78,29 @@ static teffi_watched_silo *take_watched_entry(teffi_membership *m, teffi_node_id
 
 /* Reads the other silo's heartbeat, and measures by this silo's own clock for how long it has stood
  * still, so that a wrong clock elsewhere has no effect.
- * out: for how much longer it may stand still; 0: the silo is silent, and *etag is its heartbeat's.
- * If the store cannot be read, the silo is not silent. */
-static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, uint64_t *etag)
+ * out: for how much longer it may stand still; 0: the silo is silent, and *silent is set. If the
+ * store cannot be read, the silo is not silent. */
+static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, teffi_silent *silent)
 {
     teffi_membership *m = ctx->node->membership;
+    teffi_alive alive;
     uint64_t limit_ns = get_part_ns(
         other, teffi_membership_is_broken(m, other->node) ? BROKEN_PERCENT : SILENT_PERCENT);
-    if (teffi_alive_read(ctx, other->node, etag))
+    uint64_t outage_ns = other->outage_ms * UINT64_C(10000) * BROKEN_PERCENT;
+    if (teffi_alive_read(ctx, other->node, &alive))
         return limit_ns;
     uint64_t now = teffi_now(ctx->node->platform), most = get_part_ns(other, LOOK_PERCENT);
     teffi_watched_silo *w = take_watched_entry(m, other->node);
     uint64_t between = w->looked_ns ? now - w->looked_ns : 0;
-    w->still_ns = w->etag == *etag ? w->still_ns + (between < most ? between : most) : 0;
-    w->etag = *etag;
+    w->still_ns = w->etag == alive.etag ? w->still_ns + (between < most ? between : most) : 0;
+    w->etag = alive.etag;
     w->looked_ns = now;
+    *silent = (teffi_silent){.node = other->node,
+                             .address = other->address,
+                             .etag = alive.etag,
+                             .beat = alive.beat,
+                             .view = alive.view,
+                             .needs_consent = outage_ns && w->still_ns <= limit_ns + outage_ns};
     return w->still_ns > limit_ns ? 0 : limit_ns - w->still_ns + 1;
 }
 
@@ -103,24 +110,20 @@ static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead
     return ahead <= NEXT || teffi_membership_is_broken(m, view->members[at].node);
 }
 
-/* Looks at the watched silos and lists the silent ones, BURY at most. in: next_ns, the time to the
+/* Looks at the watched silos and lists the silent ones, TEFFI_SILENT_MAX at most. in: next_ns, the time to the
  * next look. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
                             silent_silos *silent)
 {
     const teffi_member *self = teffi_view_find(view, ctx->node->id);
     size_t own = self ? (size_t)(self - view->members) : 0;
-    for (size_t i = 1; i < view->n_members && silent->n < BURY; i++) {
+    for (size_t i = 1; i < view->n_members && silent->n < TEFFI_SILENT_MAX; i++) {
         size_t at = (own + i) % view->n_members;
-        uint64_t etag;
         if (!is_watched(ctx->node->membership, view, i, at))
             continue;
-        uint64_t left_ns = watch_silo(ctx, &view->members[at], &etag);
+        uint64_t left_ns = watch_silo(ctx, &view->members[at], &silent->of[silent->n]);
         next_ns = left_ns < next_ns ? left_ns : next_ns;
-        if (left_ns)
-            continue;
-        silent->member[silent->n] = &view->members[at];
-        silent->etag[silent->n++] = etag;
+        silent->n += left_ns == 0;
     }
     return next_ns;
 }
@@ -139,6 +142,21 @@ static void push_view_soon(teffi_node *node)
     (void)!teffi_task_start(&node->home, run_push, NULL, "membership: push a view", true);
 }
 
+/* Drops the silent silos whose leases may have been extended. */
+static void drop_extended(teff_ctx *ctx, const teffi_view *view, silent_silos *silent)
+{
+    size_t kept = 0;
+    bool any = false;
+    for (size_t i = 0; i < silent->n; i++)
+        any |= silent->of[i].needs_consent;
+    if (any)
+        teffi_promise_ask_consents(ctx, view, silent->of, silent->n);
+    for (size_t i = 0; i < silent->n; i++)
+        if (!silent->of[i].needs_consent)
+            silent->of[kept++] = silent->of[i];
+    silent->n = kept;
+}
+
 /* Looks at the watched silos and declares the silent ones dead. in: next_ns, the time to the next
  * look. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
@@ -148,11 +166,15 @@ static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
     if (view) {
         teffi_membership_forget_broken(ctx->node->membership, view);
         next_ns = watch_silos(ctx, view, next_ns, &silent);
+        size_t n = silent.n;
+        drop_extended(ctx, view, &silent);
+        if (silent.n < n) /* they are still silent at the next look */
+            next_ns = teffi_lease_length_ns(&ctx->home->lease) / RETRIES;
     }
     teff_err err = silent.n ? teffi_membership_change(ctx, change_rows_to_dead, &silent) : TEFF_OK;
     for (size_t i = 0; i < silent.n; i++)
         teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN, "membership: %s is silent, %s",
-                   silent.member[i]->address, err ? teff_error(ctx) : "declared dead");
+                   silent.of[i].address, err ? teff_error(ctx) : "declared dead");
     if (silent.n && !err)
         push_view_soon(ctx->node);
     teffi_view_unref(view);
@@ -237,7 +259,11 @@ static void set_beat_timer(teffi_membership *m, bool failed)
 static void run_heartbeat(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
-    teff_err err = teffi_alive_write(ctx);
+    teffi_own_beat beat;
+    teffi_promise_begin_beat(m, &beat);
+    teff_err err = teffi_alive_write(ctx, &beat);
+    if (!err)
+        teffi_promise_confirm_beat(m, &beat);
     if (err == TEFF_E_CONFLICT)
         teffi_membership_lose_lease(m, "the cluster has declared it dead, or it runs twice");
     log_error(ctx, err);
@@ -264,12 +290,14 @@ void teffi_heartbeat_stop(teffi_membership *m)
     ops->timer_cancel(m->node->home.exec, &m->beat.timer);
     ops->timer_cancel(m->node->home.exec, &m->beat.look);
     ops->timer_cancel(m->node->home.exec, &m->beat.expiry);
+    ops->timer_cancel(m->node->home.exec, &m->beat.promise);
     pthread_mutex_unlock(&m->beat.lock);
 }
 
 void teffi_heartbeat_start(teffi_membership *m)
 {
     teffi_membership_watch_lease(m);
+    teffi_promise_watch(m);
     set_look_timer(m, teffi_lease_length_ns(&m->node->home.lease) / BEATS);
     set_beat_timer(m, false);
 }

@@ -96,6 +96,7 @@ static size_t change_rows_to_join(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     changed->member.node = node->id;
     changed->member.status = TEFFI_ACTIVE;
     changed->member.lease_ms = node->home.lease.length_ms;
+    changed->member.outage_ms = node->home.lease.outage_ms;
     memcpy(changed->member.address, node->address, sizeof node->address);
     changed->member.types = m->types;
     changed->member.n_types = m->n_types;

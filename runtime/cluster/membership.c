@@ -22,6 +22,7 @@ teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types,
     pthread_mutex_init(&m->beat.lock, NULL);
     pthread_mutex_init(&m->follow.changes.lock, NULL);
     pthread_mutex_init(&m->outsiders.lock, NULL);
+    pthread_mutex_init(&m->promises.lock, NULL);
     node->membership = m;
     node->check_silo = teffi_identity_check_peer;
     node->hold = teffi_membership_hold;
@@ -33,11 +34,14 @@ void teffi_membership_free(teffi_membership *m)
 {
     if (!m)
         return;
+    for (unsigned i = 0; i < TEFFI_VIEWS_KEPT; i++)
+        teffi_view_unref(m->follow.before[i]);
     teffi_view_unref(m->node->view);
     m->node->view = NULL;
     pthread_mutex_destroy(&m->follow.lock);
     pthread_mutex_destroy(&m->beat.lock);
     pthread_mutex_destroy(&m->follow.changes.lock);
     pthread_mutex_destroy(&m->outsiders.lock);
+    pthread_mutex_destroy(&m->promises.lock);
     free(m);
 }

@@ -7,8 +7,19 @@
 
 #include "cluster/rows.h"
 
+struct Teff__Cluster__Consent;
+
 /* Methods of TEFFI_SLOT_MEMBERSHIP. GO_AWAY is for clients: this silo leaves. */
-enum { TEFFI_METHOD_VIEW_AT_LEAST = 1, TEFFI_METHOD_GO_AWAY = 2 };
+enum {
+    TEFFI_METHOD_VIEW_AT_LEAST = 1,
+    TEFFI_METHOD_GO_AWAY = 2,
+    TEFFI_METHOD_PROMISE = 3,
+    TEFFI_METHOD_CONSENT = 4
+};
+/* SILENT_MAX: how many silos one change may declare dead, so that its rows fit into one batch of
+ * each engine (etcd: 127): three for each of them, the version, and 20 tombstones. It also is the
+ * number of bits in teff.cluster.Consented. */
+enum { TEFFI_SILENT_MAX = 32, TEFFI_VIEWS_KEPT = 8 };
 enum { TEFFI_DEPARTED_MAX = 64, TEFFI_OUTSIDERS_MAX = 64, TEFFI_WATCHED_MAX = 512 };
 
 typedef struct teffi_changes { /* changes.c's */
@@ -27,6 +38,8 @@ typedef struct teffi_follow {                    /* follow.c's */
     teffi_departed departed[TEFFI_DEPARTED_MAX]; /* guarded by lock */
     size_t n_departed;
     _Atomic uint64_t adopted; /* version of the last view whose adoption is complete */
+    const teffi_view *before[TEFFI_VIEWS_KEPT]; /* guarded by lock; earlier views, of which */
+    unsigned n_before;                          /* so many were kept so far; for promises only */
     teffi_changes changes;
     _Atomic bool looking, reading; /* a refresh task is queued; the rows are being read */
     /* when the last refresh of teffi_membership_refresh_soon() began; 0: never */
@@ -66,9 +79,33 @@ typedef struct teffi_beat { /* heartbeat.c's */
     bool looks;   /* the look at other silos is a task now; its timer is not set */
     bool hurry;   /* a connection has broken meanwhile: begin the next look at once */
     teffi_timer timer, look, expiry; /* of the next heartbeat; of the next look; of the lease */
+    teffi_timer promise;             /* of the next round of promises */
     teffi_node_id broken[TEFFI_WATCHED_MAX];       /* silos whose connection broke; none: free */
     teffi_watched_silo watched[TEFFI_WATCHED_MAX]; /* owner: the running look */
 } teffi_beat;
+
+typedef struct teffi_promised { /* what this silo has promised to another, and consented to */
+    teffi_node_id silo;         /* none: unused */
+    uint64_t until_ns;          /* it does not consent to its death before; 0: no promise */
+    uint64_t denied_beat;       /* it has consented for this heartbeat; 0: never */
+} teffi_promised;
+
+typedef struct teffi_promises { /* promise.c's */
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    uint64_t beats;           /* sent so far */
+    teffi_own_beat confirmed; /* the last one that was confirmed; number 0: none */
+    bool view_changed;        /* a later one was sent with another view */
+    bool extended;            /* the lease was extended since */
+    teffi_promised of[TEFFI_WATCHED_MAX];
+} teffi_promises;
+
+typedef struct teffi_silent { /* a silo whose heartbeat stood still */
+    teffi_node_id node;
+    const char *address;       /* borrowed from the view */
+    uint64_t etag, beat, view; /* of the heartbeat, see teffi_alive */
+    bool needs_consent;        /* its lease may have been extended */
+} teffi_silent;
 
 typedef struct teffi_membership {
     teffi_node *node;
@@ -77,6 +114,7 @@ typedef struct teffi_membership {
     teffi_follow follow;
     teffi_outsiders outsiders;
     teffi_beat beat;
+    teffi_promises promises;
     size_t n_types, n_versions;
     uint32_t types[]; /* ids of the types that the silo hosts; then their versions */
 } teffi_membership;
@@ -185,3 +223,30 @@ void teffi_membership_lose_lease(teffi_membership *membership, const char *why);
 
 /* teffi_membership_drop_departed - drop the connections to silos that left at least 10 s ago. */
 void teffi_membership_drop_departed(teffi_membership *membership);
+
+/* teffi_membership_find_view - the adopted view of this version, or an earlier one that is kept.
+ * out: with a reference; NULL: not known. */
+const teffi_view *teffi_membership_find_view(teffi_membership *membership, uint64_t version);
+
+/* teffi_promise_begin_beat - number the heartbeat that is about to be sent. out: *beat.
+ * teffi_promise_confirm_beat - the store has confirmed it. One heartbeat is written at a time. */
+void teffi_promise_begin_beat(teffi_membership *membership, teffi_own_beat *beat);
+void teffi_promise_confirm_beat(teffi_membership *membership, const teffi_own_beat *beat);
+
+/* teffi_promise_watch - ask the other members for promises when half of the lease has passed without
+ * a confirmed heartbeat, and again until it is over; does nothing without lease.outage_ms. */
+void teffi_promise_watch(teffi_membership *membership);
+
+/* teffi_promise_give - promise a silo, whose last confirmed heartbeat is `beat`, not to consent to
+ * its death for the length of its lease. out: NULL: promised; otherwise why not. */
+const char *teffi_promise_give(teffi_membership *membership, teffi_node_id silo, uint64_t beat);
+
+/* teffi_promise_consent - consent to the death of silent silos, as far as no promise forbids it.
+ * out: a bit for each that it consents to. */
+uint32_t teffi_promise_consent(teffi_membership *membership,
+                               const struct Teff__Cluster__Consent *ask);
+
+/* teffi_promise_ask_consents - clear needs_consent of the silent silos that enough members of their
+ * own views consent to declare dead. in: view, the present one; n, at most TEFFI_SILENT_MAX. */
+void teffi_promise_ask_consents(teff_ctx *ctx, const teffi_view *view, teffi_silent *silent,
+                                size_t n);

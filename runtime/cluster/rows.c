@@ -49,6 +49,7 @@ static bool convert_member(const Teff__Cluster__Member *from, uint64_t etag, tef
     row->member.node = (teffi_node_id){from->node->silo, from->node->incarnation};
     bool good = from->lease_ms >= TEFFI_LEASE_MIN_MS && from->lease_ms <= TEFFI_LEASE_MAX_MS;
     row->member.lease_ms = good ? from->lease_ms : TEFFI_LEASE_MS;
+    row->member.outage_ms = from->outage_ms;
     row->member.status =
         from->status == TEFF__CLUSTER__STATUS__LEAVING ? TEFFI_LEAVING : TEFFI_ACTIVE;
     snprintf(row->member.address, sizeof row->member.address, "%s", from->address);
@@ -253,6 +254,7 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row, uint6
                  : row->member.status == TEFFI_LEAVING ? TEFF__CLUSTER__STATUS__LEAVING
                                                        : TEFF__CLUSTER__STATUS__ACTIVE;
     msg.lease_ms = row->member.lease_ms;
+    msg.outage_ms = row->member.outage_ms;
     msg.left = row->left || row->leaves;
     msg.ended = row->leaves || row->dies ? version : row->ended;
     msg.types = row->member.types;
@@ -276,7 +278,7 @@ static teffi_row make_member_row(teff_ctx *ctx, const teffi_member_row *changed,
     return row;
 }
 
-/* Makes the row that writes a heartbeat or a fence: it has no value, only its etag counts. It
+/* Makes the row that writes a heartbeat or a fence: its etag counts, and it has no value. It
  * replaces any row of the silo, also one that an earlier start has left. */
 static teffi_row make_marker_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
@@ -368,26 +370,49 @@ teffi_row teffi_rows_make_own_fence(teff_ctx *ctx)
     return teffi_rows_make_fence(ctx, ctx->node->id.silo, etag);
 }
 
-teff_err teffi_alive_write(teff_ctx *ctx)
+/* The value of this silo's heartbeat; none if no promises extend the lease. */
+static teffi_bytes pack_heartbeat(teff_ctx *ctx, const teffi_own_beat *beat)
+{
+    Teff__Cluster__Heartbeat msg = TEFF__CLUSTER__HEARTBEAT__INIT;
+    msg.beat = beat->number;
+    msg.view = beat->view;
+    return ctx->home->lease.outage_ms ? pack_message(ctx, &msg.base) : (teffi_bytes){NULL, 0};
+}
+
+teff_err teffi_alive_write(teff_ctx *ctx, const teffi_own_beat *beat)
 {
     teffi_row rows[] = {make_marker_row(ctx, alive_table, ctx->node->id.silo),
                         teffi_rows_make_own_fence(ctx)};
-    uint64_t since_ns = teffi_now(ctx->node->platform);
+    rows[0].value = pack_heartbeat(ctx, beat);
     teff_err err = run_store_op(ctx, TEFFI_STORE_BATCH, rows, 2);
     if (!err)
-        teffi_lease_renew(&ctx->home->lease, since_ns);
+        teffi_lease_renew(&ctx->home->lease, beat->sent_ns);
     return err;
 }
 
-teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag)
+/* Reads number and view from a heartbeat's value. A value that is no heartbeat counts as none. */
+static void read_heartbeat(teff_ctx *ctx, const teffi_row *row, teffi_alive *alive)
+{
+    ProtobufCMessage *msg;
+    if (!row->value.len || teffi_unpack(&teff__cluster__heartbeat__descriptor, row->value.data,
+                                        row->value.len, &ctx->arena, &msg))
+        return;
+    alive->beat = ((const Teff__Cluster__Heartbeat *)msg)->beat;
+    alive->view = ((const Teff__Cluster__Heartbeat *)msg)->view;
+}
+
+teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, teffi_alive *alive)
 {
     teffi_row row = {.table = alive_table, .key = make_silo_key(ctx, silo.silo)};
-    *etag = 0;
+    *alive = (teffi_alive){0};
     teff_err err = run_store_op(ctx, TEFFI_STORE_READ, &row, 1);
     if (err == TEFF_E_MALFORMED) { /* a damaged row; a live silo writes it again */
         row = make_removal_row(ctx, alive_table, silo.silo);
         return run_store_op(ctx, TEFFI_STORE_WRITE, &row, 1);
     }
-    *etag = err ? 0 : row.etag;
+    if (!err) {
+        alive->etag = row.etag;
+        read_heartbeat(ctx, &row, alive);
+    }
     return err;
 }

@@ -59,10 +59,15 @@ TEFF_MUST_USE teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read,
  * one reference, the caller's; NULL: no memory. */
 teffi_view *teffi_rows_make_view(teff_ctx *ctx, const teffi_rows *rows);
 
+typedef struct teffi_own_beat { /* a heartbeat of this silo */
+    uint64_t number, view;      /* from 1; the version of the adopted view */
+    uint64_t sent_ns;           /* platform clock, before it was sent */
+} teffi_own_beat;
+
 /* teffi_alive_write - write this silo's heartbeat, and renew its lease.
  * errs: the store's; TEFF_E_CONFLICT: its fence is gone or replaced: it was declared dead, or has
  *       been started again elsewhere. */
-TEFF_MUST_USE teff_err teffi_alive_write(teff_ctx *ctx);
+TEFF_MUST_USE teff_err teffi_alive_write(teff_ctx *ctx, const teffi_own_beat *beat);
 
 /* teffi_rows_make_own_fence - make a checked row for a batch that must not be written once this
  * silo is dead. out: etag 0: it has not joined, and has no fence: do not add the row. */
@@ -71,9 +76,14 @@ teffi_row teffi_rows_make_own_fence(teff_ctx *ctx);
 /* teffi_rows_make_fence - the same of another silo, whose fence has that etag. */
 teffi_row teffi_rows_make_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag);
 
-/* teffi_alive_read - read the etag of a silo's heartbeat, which changes with each one. A damaged
- * row is removed; a live silo writes it again. out: 0: there is none. errs: the store's. */
-TEFF_MUST_USE teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag);
+typedef struct teffi_alive { /* a silo's heartbeat, as read */
+    uint64_t etag;           /* changes with each heartbeat; 0: there is none */
+    uint64_t beat, view;     /* its number, and the silo's view when it was sent; 0: not told */
+} teffi_alive;
+
+/* teffi_alive_read - read a silo's heartbeat. A damaged row is removed; a live silo writes it
+ * again. errs: the store's. */
+TEFF_MUST_USE teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, teffi_alive *alive);
 
 /* Computes the rows that a change writes. in: changed, with room for rows->n + 1. out: how many
  * rows; 0: the table needs no change; TEFFI_CHANGE_REFUSED, with the error's text set. */

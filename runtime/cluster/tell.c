@@ -94,9 +94,40 @@ static void adopt_view_and_respond(teff_ctx *ctx, void *arg)
     teffi_node_respond_with(ctx->node, msg, &is.base);
 }
 
+static teff_err handle_promise(teffi_node *node, teffi_msg *msg)
+{
+    const Teff__Cluster__Promised response = TEFF__CLUSTER__PROMISED__INIT;
+    teff_err err = teffi_msg_unpack(msg, &teff__cluster__promise__descriptor);
+    if (err)
+        return err;
+    const Teff__Cluster__Promise *ask = (const Teff__Cluster__Promise *)msg->body;
+    const char *why = teffi_promise_give(node->membership, msg->src, ask->beat);
+    if (why)
+        teffi_node_respond(node, msg, TEFF_E_REFUSED, why);
+    else
+        teffi_node_respond_with(node, msg, &response.base);
+    return TEFF_OK;
+}
+
+static teff_err handle_consent(teffi_node *node, teffi_msg *msg)
+{
+    Teff__Cluster__Consented response = TEFF__CLUSTER__CONSENTED__INIT;
+    teff_err err = teffi_msg_unpack(msg, &teff__cluster__consent__descriptor);
+    if (err)
+        return err;
+    response.given =
+        teffi_promise_consent(node->membership, (const Teff__Cluster__Consent *)msg->body);
+    teffi_node_respond_with(node, msg, &response.base);
+    return TEFF_OK;
+}
+
 void teffi_membership_handle(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = TEFF_E_NOT_FOUND;
+    if (msg->method_id == TEFFI_METHOD_PROMISE)
+        err = handle_promise(node, msg);
+    if (msg->method_id == TEFFI_METHOD_CONSENT)
+        err = handle_consent(node, msg);
     if (msg->method_id == TEFFI_METHOD_VIEW_AT_LEAST) {
         err = teffi_msg_unpack(msg, &teff__cluster__view_at_least__descriptor);
         if (!err)

@@ -113,6 +113,13 @@ teffi_view *teffi_view_new(uint64_t version, const teffi_member *members, size_t
     return view;
 }
 
+const teffi_view *teffi_view_ref(const teffi_view *view)
+{
+    teffi_view *v = (teffi_view *)(uintptr_t)view;
+    atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed);
+    return view;
+}
+
 void teffi_view_unref(const teffi_view *view)
 {
     teffi_view *v = (teffi_view *)(uintptr_t)view;
@@ -129,9 +136,7 @@ void teffi_view_unref(const teffi_view *view)
 const teffi_view *teffi_view_get(teffi_node *node)
 {
     pthread_mutex_lock(&node->lock);
-    teffi_view *view = (teffi_view *)(uintptr_t)node->view;
-    if (view)
-        atomic_fetch_add_explicit(&view->refs, 1, memory_order_relaxed);
+    const teffi_view *view = node->view ? teffi_view_ref(node->view) : NULL;
     pthread_mutex_unlock(&node->lock);
     return view;
 }

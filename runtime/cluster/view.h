@@ -22,9 +22,9 @@ typedef struct teffi_member {
     char address[TEFFI_ADDRESS_MAX + 1];
     uint32_t *types; /* ids of the types it hosts */
     size_t n_types;
-    uint32_t *versions; /* of the types, in their order; in a view in the same memory */
-    size_t n_versions;  /* the versions of the other types are 0 */
-    uint32_t lease_ms;
+    uint32_t *versions;           /* of the types, in their order; in a view in the same memory */
+    size_t n_versions;            /* the versions of the other types are 0 */
+    uint32_t lease_ms, outage_ms; /* as in teffi_lease */
 } teffi_member;
 
 typedef struct teffi_gone { /* a silo that has left (LEFT) or was declared dead (DEAD) */
@@ -54,7 +54,9 @@ typedef struct teffi_view {
  * out:  with one reference; NULL: no memory. */
 teffi_view *teffi_view_new(uint64_t version, const teffi_member *members, size_t n);
 
-void teffi_view_unref(const teffi_view *view); /* NULL allowed */
+/* teffi_view_ref - one more reference. out: view. teffi_view_unref - in: view, may be NULL. */
+const teffi_view *teffi_view_ref(const teffi_view *view);
+void teffi_view_unref(const teffi_view *view);
 
 /* teffi_view_get - the node's current view, with a reference; NULL before the first. */
 struct teffi_node;

@@ -67,6 +67,7 @@ typedef struct sim_faults {
     unsigned parts;         /* not per mille: pairs of nodes that do not reach each other */
     unsigned crashes;       /* not per mille: silos that end without leaving */
     unsigned outages;       /* not per mille: silos that do not reach the store for a while */
+    unsigned blackouts;     /* the same: of all silos at about the same time */
     unsigned pauses;        /* not per mille: silos whose process stands still for a while */
     unsigned mutes;         /* not per mille: pairs of which one does not reach the other */
     unsigned holds;         /* not per mille: silos whose store, or its results, are late */

@@ -19,6 +19,7 @@ enum {
     STREAM_PAUSES = 302,
     STREAM_CLOCKS = 303,
     STREAM_MUTES = 304,
+    STREAM_BLACKOUTS = 305,
     STREAM_HOLDS = 3261,
     POLL_MS = 10,
     LEAVE_MS = 120000,
@@ -33,13 +34,14 @@ bool sim_calm(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
     return !w->store_faults && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
-           !f->outages && !f->pauses && !f->mutes && !f->holds;
+           !f->outages && !f->blackouts && !f->pauses && !f->mutes && !f->holds;
 }
 
 bool sim_store_fails(const sim_world *w)
 {
-    return w->store_faults || w->s.faults.outages || w->s.faults.pauses || w->s.faults.holds ||
-           (w->remote_store && w->s.faults.cuts);
+    const sim_faults *f = &w->s.faults;
+    return w->store_faults || f->outages || f->blackouts || f->pauses || f->holds ||
+           (w->remote_store && f->cuts);
 }
 
 static uint64_t ms_below(sim_world *w, uint64_t ms)
@@ -121,6 +123,7 @@ static void silo_start(sim_silo *place)
     teff_silo_options opt = {
         .size = sizeof opt, .listen = place->address, .lost = silo_lost, .lost_arg = place};
     opt.lease_ms = w->lease_ms;
+    opt.outage_ms = w->outage_ms;
     if (w->remote_store && place->no > 0)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
@@ -255,11 +258,12 @@ static sim_silo *next_to_leave(sim_world *w)
 
 static void connect_client(teff_ctx *ctx, void *arg)
 {
-    enum { TRIES = 20, TRIES_HELD = 400, PAUSE_MS = 100 };
+    enum { TRIES = 20, TRIES_HELD = 1500, PAUSE_MS = 100 };
     sim_client *c = arg;
     teff_err err = TEFF_E_UNREACHABLE;
     /* With short leases all silos may be away at the same time. */
-    int tries = c->world->s.faults.holds ? TRIES_HELD : TRIES;
+    const sim_faults *f = &c->world->s.faults;
+    int tries = f->holds || f->blackouts ? TRIES_HELD : TRIES;
     for (int i = 0; i < tries && err; i++) {
         if (i)
             teffi_ctx_sleep(ctx, PAUSE_MS);
@@ -369,6 +373,20 @@ static void draw_outage(sim *s, void *arg, bool run)
     if (place)
         place->node.cut_until_ns =
             s->now_ns + sim_draw_between(&w->outages, 2 * SIM_SECOND, 40 * SIM_SECOND);
+}
+
+/* The store is away for all silos, but perhaps for one; not from the same moment for all. */
+static void draw_blackout(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    uint64_t lease_ns = w->lease_ms * SIM_MS;
+    uint64_t until_ns = s->now_ns + sim_draw_between(&w->blackouts, lease_ns / 2, 8 * lease_ns);
+    unsigned spared = (unsigned)sim_draw_below(&w->blackouts, 2 * w->n_silos);
+    if (!run || w->stage != SIM_RUNS)
+        return;
+    for (unsigned i = 0; i < w->n_silos; i++)
+        if (i != spared)
+            w->silos[i].node.cut_until_ns = until_ns + sim_draw_below(&w->blackouts, lease_ns);
 }
 
 /* Its store, or what that responds, is late: up to three leases. If the results are late, but come
@@ -589,6 +607,23 @@ static void draw_holds(sim_world *w, uint64_t length_ms)
         sim_at(&w->s, sim_draw_below(&w->holds, length_ms * SIM_MS), draw_hold, w);
 }
 
+/* Drawn from a stream of its own, as stalls are. Leases are extended by promises meanwhile, for
+ * shorter and for longer than the store is away. Not with a remote store. */
+static void draw_blackouts(sim_world *w, uint64_t length_ms)
+{
+    w->blackouts = sim_draw_of(w->s.seed, STREAM_BLACKOUTS);
+    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->blackouts, 200);
+    if (w->remote_store || !drawn)
+        return;
+    uint32_t short_ms = (uint32_t)sim_draw_between(&w->blackouts, 800, 3000);
+    if (!w->lease_ms)
+        w->lease_ms = w->s.faults.store_slow ? TEFFI_LEASE_MS : short_ms;
+    w->outage_ms = (uint32_t)sim_draw_between(&w->blackouts, 1, 6) * w->lease_ms;
+    w->s.faults.blackouts = (unsigned)sim_draw_between(&w->blackouts, 1, 4);
+    for (unsigned i = 0; i < w->s.faults.blackouts; i++)
+        sim_at(&w->s, sim_draw_below(&w->blackouts, length_ms * SIM_MS), draw_blackout, w);
+}
+
 /* In a third of the worlds each node has clocks of its own, which differ by 4 % at most: less than
  * what the lease allows for. A silo that starts again may find its wall clock set anew. */
 static void draw_clocks(sim_world *w)
@@ -659,6 +694,7 @@ static void plan_run(sim_world *w)
     draw_pauses(w, length_ms);
     draw_mutes(w, length_ms);
     draw_holds(w, length_ms);
+    draw_blackouts(w, length_ms);
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_keyed_plan(w);

@@ -83,9 +83,10 @@ typedef enum sim_stage {
 
 typedef struct sim_world {
     sim s;
-    sim_draw draw, outages, pauses, clocks, mutes, holds, keyed;
+    sim_draw draw, outages, blackouts, pauses, clocks, mutes, holds, keyed;
     bool store_faults; /* were drawn, though they may have ended */
     uint32_t lease_ms; /* of all silos; 0: the default */
+    uint32_t outage_ms;
     sim_stage stage;
     uint64_t until_ns; /* of the stage: after it the run hangs */
     unsigned n_silos, n_clients;

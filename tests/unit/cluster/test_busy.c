@@ -109,7 +109,7 @@ static void finish(void)
 static uint64_t figure_of(int silo)
 {
     uint64_t figure = 0;
-    lab_ok(l->ctx[0], teffi_alive_read(l->ctx[0], l->silos[silo]->node.id, &figure));
+    lab_ok(l->ctx[0], lab_read_alive(l->ctx[0], l->silos[silo]->node.id, &figure));
     return figure;
 }
 

@@ -51,7 +51,7 @@ static teffi_node_id id_of(int silo)
 static uint64_t figure_of(int silo)
 {
     uint64_t figure;
-    lab_ok(l->ctx[silo], teffi_alive_read(l->ctx[silo], id_of(silo), &figure));
+    lab_ok(l->ctx[silo], lab_read_alive(l->ctx[silo], id_of(silo), &figure));
     return figure;
 }
 
@@ -73,7 +73,7 @@ static void is_fenced(int silo)
 static void let_beat(int live, uint32_t step_ms)
 {
     uint64_t before = figure_of(WATCHER);
-    lab_ok(l->ctx[live], teffi_alive_write(l->ctx[live]));
+    lab_ok(l->ctx[live], lab_beat(l->ctx[live]));
     ahead_ns += step_ms * 1000000ull;
     lab_until(figure_of(WATCHER) != before);
     teff_ctx_reset(l->ctx[WATCHER]);
@@ -120,7 +120,7 @@ static void a_silo_without_a_heartbeat_is_declared_dead(void **state)
     int silent = silence_one(), live = SILOS - silent;
     lab_until(teffi_tasks_running(&l->silos[silent]->node.home) == 0); /* its last heartbeat */
     remove_heartbeat(silent);
-    assert_int_equal(teffi_alive_read(l->ctx[WATCHER], id_of(silent), &figure), TEFF_OK);
+    assert_int_equal(lab_read_alive(l->ctx[WATCHER], id_of(silent), &figure), TEFF_OK);
     assert_int_equal(figure, 0);
     for (int i = 0; i < STEPS_MAX && teff_silo_members(l->silos[WATCHER]) == SILOS; i++)
         let_beat(live, STEP_MS);

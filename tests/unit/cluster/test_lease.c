@@ -171,10 +171,10 @@ static void let_other_declare_it_dead(void)
     for (int i = 0; i < 40 && teff_silo_members(l->silos[WELL]) == SILOS; i++) {
         uint64_t before, now;
         teffi_node_id id = l->silos[WELL]->node.id;
-        lab_ok(l->ctx[WELL], teffi_alive_read(l->ctx[WELL], id, &before));
+        lab_ok(l->ctx[WELL], lab_read_alive(l->ctx[WELL], id, &before));
         advance(WELL, STEP_MS);
         do
-            lab_ok(l->ctx[WELL], teffi_alive_read(l->ctx[WELL], id, &now));
+            lab_ok(l->ctx[WELL], lab_read_alive(l->ctx[WELL], id, &now));
         while (now == before && teff_silo_members(l->silos[WELL]) == SILOS);
         teff_ctx_reset(l->ctx[WELL]);
     }
@@ -255,7 +255,7 @@ static void a_dead_silo_cannot_renew(void **state)
     teffi_heartbeat_stop(l->silos[CUT]->node.membership);
     uint64_t until_ns = teffi_lease_read(&ctx->home->lease);
     let_other_declare_it_dead();
-    lab_fails(ctx, teffi_alive_write(ctx), TEFF_E_CONFLICT);
+    lab_fails(ctx, lab_beat(ctx), TEFF_E_CONFLICT);
     assert_int_equal(teffi_lease_read(&ctx->home->lease), until_ns);
 }
 
@@ -279,8 +279,8 @@ static void a_heartbeat_saves_it(void **state)
     teffi_rows rows;
     teffi_member_row changed[SILOS];
     uint64_t etag;
-    lab_ok(ctx, teffi_alive_read(ctx, l->silos[CUT]->node.id, &etag));
-    lab_ok(l->ctx[CUT], teffi_alive_write(l->ctx[CUT]));
+    lab_ok(ctx, lab_read_alive(ctx, l->silos[CUT]->node.id, &etag));
+    lab_ok(l->ctx[CUT], lab_beat(l->ctx[CUT]));
     lab_ok(ctx, teffi_rows_read(ctx, &rows));
     assert_int_equal(change_to_dead(ctx, &rows, changed, &etag), 1);
     assert_int_equal(teffi_rows_write(ctx, &rows, changed, 1), TEFF_E_CONFLICT);

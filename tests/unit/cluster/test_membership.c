@@ -141,7 +141,7 @@ static void who_loses_writes_nothing(void **state)
     b.err = teffi_membership_join(ctx);
     snprintf(b.text, sizeof b.text, "%s", teff_error(ctx));
     was_refused(&b);
-    assert_int_equal(teffi_alive_read(ctx, a.silo->node.id, &figure), TEFF_OK);
+    assert_int_equal(lab_read_alive(ctx, a.silo->node.id, &figure), TEFF_OK);
     assert_true(figure > 0);
     assert_false(b.silo->node.membership->listed);
     teff_ctx_free(ctx);

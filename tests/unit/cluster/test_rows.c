@@ -543,13 +543,13 @@ static void each_heartbeat_has_another_etag(void **state)
 {
     uint64_t first, second;
     teffi_node_id id = l->silos[0]->node.id;
-    lab_ok(ctx, teffi_alive_write(ctx));
-    lab_ok(ctx, teffi_alive_read(ctx, id, &first));
-    lab_ok(ctx, teffi_alive_write(ctx));
-    lab_ok(ctx, teffi_alive_read(ctx, id, &second));
+    lab_ok(ctx, lab_beat(ctx));
+    lab_ok(ctx, lab_read_alive(ctx, id, &first));
+    lab_ok(ctx, lab_beat(ctx));
+    lab_ok(ctx, lab_read_alive(ctx, id, &second));
     assert_true(second > first && first > 0);
     id.silo++;
-    lab_ok(ctx, teffi_alive_read(ctx, id, &first));
+    lab_ok(ctx, lab_read_alive(ctx, id, &first));
     assert_int_equal(first, 0);
 }
 
@@ -662,10 +662,10 @@ static void a_damaged_figure_is_written_anew(void **state)
     uint64_t figure;
     lab *two = lab_open(2);
     ctx = two->ctx[0];
-    lab_ok(ctx, teffi_alive_write(ctx));
+    lab_ok(ctx, lab_beat(ctx));
     assert_int_equal(damage(two->store, "tab = 'alive'"), 2);
-    lab_ok(ctx, teffi_alive_write(ctx));
-    lab_ok(ctx, teffi_alive_read(ctx, two->silos[0]->node.id, &figure));
+    lab_ok(ctx, lab_beat(ctx));
+    lab_ok(ctx, lab_read_alive(ctx, two->silos[0]->node.id, &figure));
     assert_int_not_equal(figure, 0);
     lab_close(two);
     ctx = l->ctx[0];

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "call/relay.h"
+#include "cluster/membership.h"
 
 enum { PAUSE_NS = 500000 };
 
@@ -201,4 +202,19 @@ teff_client *lab_client(lab *l, const int *gateways)
     if (teff_client_connect(&opt, &client, text) != TEFF_OK)
         fail_msg("teff_client_connect: %s", text);
     return client;
+}
+
+teff_err lab_beat(teff_ctx *ctx)
+{
+    teffi_own_beat beat;
+    teffi_promise_begin_beat(ctx->node->membership, &beat);
+    return teffi_alive_write(ctx, &beat);
+}
+
+teff_err lab_read_alive(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag)
+{
+    teffi_alive alive;
+    teff_err err = teffi_alive_read(ctx, silo, &alive);
+    *etag = alive.etag;
+    return err;
 }

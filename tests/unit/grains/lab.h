@@ -83,6 +83,10 @@ void lab_host_rare(teff_silo *silo, lab_record *record);
 void lab_fresh_store(char *address);
 void lab_drop_store(const char *address);
 
+/* lab_beat - write the heartbeat of ctx's silo. lab_read_alive - out: *etag, of a silo's. */
+teff_err lab_beat(teff_ctx *ctx);
+teff_err lab_read_alive(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag);
+
 /* lab_pause - wait a little; false: it took too long already. in: *spent, 0 at first. */
 bool lab_pause(uint64_t *spent);
 

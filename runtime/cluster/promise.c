@@ -1,0 +1,298 @@
+/* promise.c - extends leases while the store is away: silos that cannot reach it either promise to
+ * agree to nobody's death meanwhile; and a death needs the agreement of silos without a promise.
+ * Way:     lease's timer -> [ask for promises] ===> tell -> [promise]
+ *          heartbeat: a silent silo -> [ask for consents] ===> tell -> [consent] -> declare it dead
+ * Threads: any. The state is guarded by promises.lock.
+ * Model:   tests/model/outage.pml */
+
+/* A silo S numbers its heartbeats. Let c be the last one that was confirmed, n the members of the
+ * view that S had when it sent c, and L the lease. S asks the other members for promises, from when
+ * half of the lease is over. With promises of n / 2 of them, rounded down, the lease lasts for L from
+ * when S asked, and at most outage_ms longer than c alone allows.
+ *     A silo that has watched S's heartbeat b stand still needs the consent of n / 2 members, rounded
+ * up, without S. So, of n - 1 members, at least one would have to promise and to consent. It
+ * does not: it consents only when its promise is over, and after that it promises nothing for b and
+ * what came before. Nothing needs a consent after outage_ms, when the lease is over in any case.
+ *     A heartbeat may have been written and not been confirmed. Then b > c, and S knows nothing of b;
+ * so a promise is asked for c, and a consent for b refuses it. If heartbeats after c were sent with
+ * another view, the members to ask are not certain, and the lease is not extended. */
+#include "cluster/membership.h"
+
+#include "call/task.h"
+#include "cluster.pb-c.h"
+#include "node/ask.h"
+
+/* Parts of a lease, in percent. AWAY: without a confirmed heartbeat for so long, a silo does not
+ * reach the store. HELD: how long a promise lasts; 5 % for different clocks, as for a death. */
+enum { AWAY_PERCENT = 30, HALF_PERCENT = 50, ROUND_PERCENT = 10, HELD_PERCENT = 105 };
+
+static uint64_t get_lease_part_ns(const teffi_membership *m, unsigned percent)
+{
+    return teffi_lease_length_ns(&m->node->home.lease) / 100 * percent;
+}
+
+/* ---- this silo's heartbeats ---- */
+
+void teffi_promise_begin_beat(teffi_membership *m, teffi_own_beat *beat)
+{
+    teffi_promises *p = &m->promises;
+    pthread_mutex_lock(&p->lock);
+    beat->number = ++p->beats;
+    beat->view = teffi_membership_version(m->node);
+    beat->sent_ns = teffi_now(m->node->platform);
+    p->view_changed |= p->confirmed.view != beat->view;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void teffi_promise_confirm_beat(teffi_membership *m, const teffi_own_beat *beat)
+{
+    teffi_promises *p = &m->promises;
+    pthread_mutex_lock(&p->lock);
+    p->confirmed = *beat; /* the last one that was sent: one is written after the other */
+    p->view_changed = false;
+    bool extended = p->extended;
+    p->extended = false;
+    pthread_mutex_unlock(&p->lock);
+    if (extended)
+        teffi_logf(&m->node->platform->log, TEFF_LOG_INFO, "membership: the store is back");
+}
+
+/* ---- promises and consents of this silo ---- */
+
+/* promises.lock held. out: the entry of a member of view; a new one replaces that of a silo that is
+ * no member any more. NULL: the silo is no member, or all entries are used. */
+static teffi_promised *take_promised_entry(teffi_membership *m, const teffi_view *view,
+                                           teffi_node_id silo)
+{
+    teffi_promised *unused = NULL;
+    if (!teffi_view_find(view, silo))
+        return NULL;
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++) {
+        teffi_promised *at = &m->promises.of[i];
+        if (teffi_node_is(at->silo, silo))
+            return at;
+        if (!unused && (teffi_node_none(at->silo) || !teffi_view_find(view, at->silo)))
+            unused = at;
+    }
+    if (unused)
+        *unused = (teffi_promised){.silo = silo};
+    return unused;
+}
+
+const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t beat)
+{
+    teffi_promises *p = &m->promises;
+    pthread_mutex_lock(&p->lock);
+    const teffi_view *view = teffi_view_get(m->node); /* under the lock: later than the entries' */
+    const teffi_member *member = view ? teffi_view_find(view, silo) : NULL;
+    uint64_t held_ns = member ? member->lease_ms * UINT64_C(10000) * HELD_PERCENT : 0;
+    uint64_t now = teffi_now(m->node->platform);
+    bool away = now - p->confirmed.sent_ns > get_lease_part_ns(m, AWAY_PERCENT);
+    teffi_promised *at = member && away ? take_promised_entry(m, view, silo) : NULL;
+    bool given = at && beat > at->denied_beat;
+    if (given)
+        at->until_ns = now + held_ns;
+    teffi_view_unref(view);
+    pthread_mutex_unlock(&p->lock);
+    return given     ? NULL
+           : !member ? "membership: no promise: not a member"
+           : !away   ? "membership: no promise: this silo reaches the store"
+                     : "membership: no promise: its death was consented to";
+}
+
+/* promises.lock held. Does this silo consent to the death of a member of view whose heartbeat `beat`
+ * stands still? */
+static bool give_consent(teffi_membership *m, const teffi_view *view, teffi_node_id silo,
+                         uint64_t beat)
+{
+    teffi_promised *at = take_promised_entry(m, view, silo);
+    bool given = at && at->until_ns <= teffi_now(m->node->platform);
+    if (given && at->denied_beat < beat)
+        at->denied_beat = beat;
+    return given;
+}
+
+uint32_t teffi_promise_consent(teffi_membership *m, const Teff__Cluster__Consent *ask)
+{
+    uint32_t given = 0;
+    pthread_mutex_lock(&m->promises.lock);
+    const teffi_view *view = teffi_view_get(m->node);
+    for (size_t i = 0; view && i < ask->n_silent && i < TEFFI_SILENT_MAX; i++) {
+        const Teff__Cluster__Silent *s = ask->silent[i];
+        teffi_node_id silo = {s->node ? s->node->silo : 0, s->node ? s->node->incarnation : 0};
+        given |= (uint32_t)give_consent(m, view, silo, s->beat) << i;
+    }
+    teffi_view_unref(view);
+    pthread_mutex_unlock(&m->promises.lock);
+    return given;
+}
+
+/* ---- asking the other members ---- */
+
+/* Sends a request to each member of the view but this silo and `but`. out: calls, one for each
+ * member, NULL: none was sent. */
+static teffi_call **ask_members(teff_ctx *ctx, const teffi_view *view, uint32_t method,
+                                const ProtobufCMessage *ask,
+                                const ProtobufCMessageDescriptor *response)
+{
+    teffi_call **calls = teff_alloc(ctx, view->n_members * sizeof *calls);
+    uint32_t timeout_ms = 1 + ctx->home->lease.length_ms / 5;
+    for (size_t i = 0; i < view->n_members; i++)
+        calls[i] = teffi_node_is(view->members[i].node, ctx->node->id)
+                       ? NULL
+                       : teffi_ctx_rpc_start(ctx, view->members[i].node, TEFFI_SLOT_MEMBERSHIP,
+                                             method, ask, timeout_ms, response);
+    return calls;
+}
+
+/* Asks for promises. out: how many other members have given one. */
+static size_t count_promises(teff_ctx *ctx, const teffi_view *view, uint64_t beat)
+{
+    Teff__Cluster__Promise ask = TEFF__CLUSTER__PROMISE__INIT;
+    size_t given = 0;
+    ask.beat = beat;
+    teffi_call **calls = ask_members(ctx, view, TEFFI_METHOD_PROMISE, &ask.base,
+                                     &teff__cluster__promised__descriptor);
+    for (size_t i = 0; i < view->n_members; i++)
+        given += calls[i] && !teffi_ctx_await_call(ctx, calls[i], NULL);
+    return given;
+}
+
+/* in: confirmed, the last heartbeat that was confirmed; view, its; since_ns, when no heartbeat had
+ * been sent with another view. */
+static void extend_lease(teff_ctx *ctx, const teffi_own_beat *confirmed, const teffi_view *view,
+                         uint64_t since_ns)
+{
+    teffi_membership *m = ctx->node->membership;
+    teffi_lease *lease = &ctx->home->lease;
+    size_t given = count_promises(ctx, view, confirmed->number), needed = view->n_members / 2;
+    uint64_t lease_ns = teffi_lease_length_ns(lease), until_ns = since_ns + lease_ns;
+    uint64_t last_ns = confirmed->sent_ns + lease_ns + lease->outage_ms * UINT64_C(1000000);
+    if (given < needed ||
+        !teffi_lease_extend(lease, since_ns, until_ns < last_ns ? until_ns : last_ns))
+        return;
+    pthread_mutex_lock(&m->promises.lock);
+    bool first = !m->promises.extended;
+    m->promises.extended = true;
+    pthread_mutex_unlock(&m->promises.lock);
+    if (first)
+        teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
+                   "membership: the store is away, as %zu of %zu other silos say, too: the lease "
+                   "goes on, for %u ms at most",
+                   given, view->n_members - 1, lease->outage_ms);
+}
+
+/* The task of one round. */
+static void run_round(teff_ctx *ctx, void *arg)
+{
+    teffi_membership *m = arg;
+    pthread_mutex_lock(&m->promises.lock);
+    teffi_own_beat confirmed = m->promises.confirmed;
+    bool certain = confirmed.number && !m->promises.view_changed;
+    uint64_t since_ns = teffi_now(ctx->node->platform); /* before a heartbeat with another view */
+    pthread_mutex_unlock(&m->promises.lock);
+    const teffi_view *view = certain ? teffi_membership_find_view(m, confirmed.view) : NULL;
+    if (view)
+        extend_lease(ctx, &confirmed, view, since_ns);
+    teffi_view_unref(view);
+    teffi_promise_watch(m);
+}
+
+/* Half of the lease is over, if no heartbeat was confirmed meanwhile. */
+static void ask_when_due(teffi_timer *timer)
+{
+    teffi_membership *m = teffi_container(timer, teffi_membership, beat.promise);
+    uint64_t half_ns = get_lease_part_ns(m, HALF_PERCENT);
+    bool due = teffi_lease_read(&m->node->home.lease) < teffi_now(m->node->platform) + half_ns;
+    pthread_mutex_lock(&m->beat.lock);
+    bool started =
+        due && !m->beat.stopped &&
+        !teffi_task_start(&m->node->home, run_round, m, "membership: ask for promises", true);
+    pthread_mutex_unlock(&m->beat.lock);
+    if (!started)
+        teffi_promise_watch(m);
+}
+
+void teffi_promise_watch(teffi_membership *m)
+{
+    const teffi_lease *lease = &m->node->home.lease;
+    if (!lease->outage_ms)
+        return;
+    uint64_t half_ns = get_lease_part_ns(m, HALF_PERCENT), until_ns = teffi_lease_read(lease);
+    uint64_t soon_ns = teffi_now(m->node->platform) + get_lease_part_ns(m, ROUND_PERCENT);
+    uint64_t due_ns = until_ns > half_ns + soon_ns ? until_ns - half_ns : soon_ns;
+    pthread_mutex_lock(&m->beat.lock);
+    m->beat.promise.fire = ask_when_due;
+    teffi_membership_set_timer(m, &m->beat.promise, due_ns);
+    pthread_mutex_unlock(&m->beat.lock);
+}
+
+/* ---- consents to a death ---- */
+
+/* How many members of the silo's view, which is the heartbeat's, have consented? */
+typedef struct consents {
+    const teffi_view *view; /* NULL: not known here */
+    size_t given;
+} consents;
+
+static void count_consents(const teffi_silent *silent, size_t n, teffi_node_id from, uint32_t given,
+                           consents *of)
+{
+    for (size_t i = 0; i < n; i++)
+        of[i].given += given >> i & 1 && of[i].view && teffi_view_find(of[i].view, from) &&
+                       !teffi_node_is(silent[i].node, from);
+}
+
+static void make_consent(teff_ctx *ctx, const teffi_silent *silent, size_t n,
+                         Teff__Cluster__Consent *ask)
+{
+    Teff__Cluster__Silent *list = teff_alloc(ctx, n * sizeof *list);
+    Teff__Cluster__Node *nodes = teff_alloc(ctx, n * sizeof *nodes);
+    teff__cluster__consent__init(ask);
+    ask->silent = teff_alloc(ctx, n * sizeof *ask->silent);
+    ask->n_silent = n;
+    for (size_t i = 0; i < n; i++) {
+        teff__cluster__node__init(&nodes[i]);
+        teff__cluster__silent__init(&list[i]);
+        nodes[i].silo = silent[i].node.silo;
+        nodes[i].incarnation = silent[i].node.incarnation;
+        list[i].node = &nodes[i];
+        list[i].beat = silent[i].beat;
+        ask->silent[i] = &list[i];
+    }
+}
+
+/* Asks this silo and the other members of its view. A member that is silent itself will not respond
+ * in time. */
+static void collect_consents(teff_ctx *ctx, const teffi_view *view, const teffi_silent *silent,
+                             size_t n, consents *of)
+{
+    Teff__Cluster__Consent ask;
+    ProtobufCMessage *response;
+    make_consent(ctx, silent, n, &ask);
+    count_consents(silent, n, ctx->node->id, teffi_promise_consent(ctx->node->membership, &ask),
+                   of);
+    teffi_call **calls = ask_members(ctx, view, TEFFI_METHOD_CONSENT, &ask.base,
+                                     &teff__cluster__consented__descriptor);
+    for (size_t i = 0; i < view->n_members; i++)
+        if (calls[i] && !teffi_ctx_await_call(ctx, calls[i], &response))
+            count_consents(silent, n, view->members[i].node,
+                           ((const Teff__Cluster__Consented *)response)->given, of);
+}
+
+void teffi_promise_ask_consents(teff_ctx *ctx, const teffi_view *view, teffi_silent *silent,
+                                size_t n)
+{
+    consents of[TEFFI_SILENT_MAX] = {{0}};
+    for (size_t i = 0; i < n; i++)
+        of[i].view = silent[i].needs_consent
+                         ? teffi_membership_find_view(ctx->node->membership, silent[i].view)
+                         : NULL;
+    collect_consents(ctx, view, silent, n, of);
+    for (size_t i = 0; i < n; i++) {
+        bool known = of[i].view && teffi_view_find(of[i].view, silent[i].node);
+        if (known && of[i].given >= (of[i].view->n_members + 1) / 2)
+            silent[i].needs_consent = false;
+        teffi_view_unref(of[i].view);
+    }
+}

@@ -1,0 +1,387 @@
+/* test_promise.c - leases are extended while a majority cannot reach the store, no longer than the
+ * option says; a silo that may have been promised that is declared dead by consent only, or late. */
+#include <stdlib.h>
+#include <string.h>
+#include "cluster.pb-c.h"
+#include "cluster/join.h"
+#include "lab.h"
+#include "node/ask.h"
+#include "store/engine.h"
+
+/* Each silo has its own clock, and a store that may be cut off. */
+enum { SILOS = 3, LEASE_MS = TEFFI_LEASE_MS, OUTAGE_MS = 60000, STEP_MS = 500 };
+
+static lab *l;
+static int made;
+static uint64_t (*real_ns)(void *arg);
+static teff_err (*real_open)(const teffi_platform *platform, const char *address,
+                             teffi_store **store, char *text);
+static _Atomic uint64_t ahead_ns[SILOS];
+static _Atomic bool cut[SILOS];
+static _Atomic int lost[SILOS];
+
+static uint64_t ns_of_0(void *arg)
+{
+    return real_ns(arg) + ahead_ns[0];
+}
+
+static uint64_t ns_of_1(void *arg)
+{
+    return real_ns(arg) + ahead_ns[1];
+}
+
+static uint64_t ns_of_2(void *arg)
+{
+    return real_ns(arg) + ahead_ns[2];
+}
+
+static uint64_t (*const clocks[SILOS])(void *arg) = {ns_of_0, ns_of_1, ns_of_2};
+
+/* ---- stores that may be cut off ---- */
+
+typedef struct door {
+    teffi_store base;
+    teffi_store *inner;
+    int which;
+} door;
+
+static void submit(teffi_store *store, teffi_store_op *op)
+{
+    door *d = (door *)store;
+    if (!cut[d->which]) {
+        teffi_store_submit(d->inner, op);
+        return;
+    }
+    teffi_store_fail(op, TEFF_E_IO, "the store cannot be reached");
+    op->done(op);
+}
+
+static void close_door(teffi_store *store)
+{
+    ((door *)store)->inner->ops->close(((door *)store)->inner);
+}
+
+static void free_door(teffi_store *store)
+{
+    ((door *)store)->inner->ops->free(((door *)store)->inner);
+    free(store);
+}
+
+static teff_err open_door(const teffi_platform *platform, const char *address, teffi_store **store,
+                          char *text)
+{
+    static const teffi_store_ops ops = {submit, close_door, free_door};
+    door *d = calloc(1, sizeof *d);
+    assert_non_null(d);
+    d->base.ops = &ops;
+    while (platform->mono_ns != clocks[d->which])
+        d->which++;
+    teff_err err = real_open(platform, address, &d->inner, text);
+    *store = err ? NULL : &d->base;
+    return err;
+}
+
+/* ---- silos ---- */
+
+static void note_lost(void *arg, const char *why)
+{
+    assert_true(why[0] != '\0');
+    atomic_fetch_add((_Atomic int *)arg, 1);
+}
+
+static void change_platform(teff_silo *silo)
+{
+    int which = made++;
+    if (which == 0) {
+        real_ns = silo->platform.mono_ns;
+        real_open = silo->platform.store_open;
+    }
+    silo->platform.mono_ns = clocks[which];
+    silo->platform.store_open = open_door;
+    silo->opt.outage_ms = OUTAGE_MS;
+    silo->opt.lost = note_lost;
+    silo->opt.lost_arg = &lost[which];
+}
+
+static int setup(void **state)
+{
+    made = 0;
+    for (int i = 0; i < SILOS; i++) {
+        cut[i] = false;
+        ahead_ns[i] = 0;
+        lost[i] = 0;
+    }
+    l = lab_open_more(SILOS, change_platform);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    for (int i = 0; i < SILOS; i++)
+        cut[i] = false;
+    lab_close(l);
+    return 0;
+}
+
+static teffi_membership *membership_of(int silo)
+{
+    return l->silos[silo]->node.membership;
+}
+
+static teffi_node_id id_of(int silo)
+{
+    return l->silos[silo]->node.id;
+}
+
+static teffi_lease *lease_of(int silo)
+{
+    return &l->silos[silo]->node.home.lease;
+}
+
+static int64_t left_ms(int silo)
+{
+    return (int64_t)(teffi_lease_read(lease_of(silo)) - clocks[silo](NULL)) / 1000000;
+}
+
+static bool is_over(int silo)
+{
+    return teffi_lease_is_over(lease_of(silo));
+}
+
+/* All silos have told the store which view they have; all have the same one. */
+static void wait_for_same_view(void)
+{
+    for (int i = 0; i < SILOS; i++)
+        lab_until(membership_of(i)->promises.confirmed.number > 0 &&
+                  membership_of(i)->promises.confirmed.view ==
+                      teffi_membership_version(&l->silos[0]->node) &&
+                  !membership_of(i)->promises.view_changed);
+}
+
+/* Parked workers do not see that a test's clock moves: fires what is due in their place. */
+static void poke(int silo)
+{
+    teffi_exec *exec = l->silos[silo]->node.home.exec;
+    teffi_beat *beat = &membership_of(silo)->beat;
+    teffi_timer *timers[] = {&beat->timer, &beat->look, &beat->promise, &beat->expiry};
+    for (int i = 0; i < 4; i++) {
+        if (!exec->ops->timer_cancel(exec, timers[i]))
+            continue;
+        if (timers[i]->due_ns <= clocks[silo](NULL))
+            timers[i]->fire(timers[i]);
+        else
+            exec->ops->timer_set(exec, timers[i], timers[i]->due_ns);
+    }
+}
+
+#define until_poked(silo, cond)                                                                    \
+    do {                                                                                           \
+        poke(silo);                                                                                \
+        lab_until((cond) || (poke(silo), false));                                                  \
+    } while (0)
+
+/* Has the silo done what is due by its clock? */
+static bool is_idle(int silo)
+{
+    teffi_beat *beat = &membership_of(silo)->beat;
+    pthread_mutex_lock(&beat->lock);
+    uint64_t now = clocks[silo](NULL);
+    bool idle = !beat->looks && beat->look.due_ns > now && beat->timer.due_ns > now &&
+                beat->promise.due_ns > now;
+    pthread_mutex_unlock(&beat->lock);
+    return idle;
+}
+
+/* ms pass on the clocks of the silos before `end`. */
+static void pass(int end, uint32_t ms)
+{
+    for (int i = 0; i < end; i++)
+        ahead_ns[i] += ms * UINT64_C(1000000);
+    for (int i = 0; i < end; i++)
+        until_poked(i, is_over(i) || is_idle(i));
+}
+
+static void step(void)
+{
+    pass(SILOS, STEP_MS);
+}
+
+static void cut_off(int first, int end)
+{
+    wait_for_same_view();
+    for (int i = first; i < end; i++)
+        cut[i] = true;
+}
+
+static void answers(int from, const char *key)
+{
+    lab_number *out;
+    lab_ok(l->ctx[from], lab_turns_read(l->ctx[from], key, lab_step(.seq = 1), &out));
+}
+
+/* ---- leases ---- */
+
+static void while_no_silo_reaches_the_store_all_serve(void **state)
+{
+    answers(0, "before");
+    cut_off(0, SILOS);
+    for (int t = 0; t < 3 * LEASE_MS; t += STEP_MS) {
+        step();
+        for (int i = 0; i < SILOS; i++)
+            until_poked(i, left_ms(i) > LEASE_MS / 3);
+    }
+    for (int i = 0; i < SILOS; i++)
+        answers(i, "before");
+    for (int i = 0; i < SILOS; i++)
+        cut[i] = false;
+    for (int i = 0; i < SILOS; i++)
+        until_poked(i, !membership_of(i)->promises.extended);
+    for (int t = 0; t < 2 * LEASE_MS; t += LEASE_MS / 5)
+        pass(SILOS, LEASE_MS / 5);
+    for (int i = 0; i < SILOS; i++) {
+        assert_int_equal(lost[i], 0);
+        answers(i, "after");
+    }
+}
+
+static void but_not_longer_than_the_option_says(void **state)
+{
+    cut_off(0, SILOS);
+    for (int t = 0; t < OUTAGE_MS; t += STEP_MS) {
+        step();
+        for (int i = 0; i < SILOS; i++)
+            until_poked(i, left_ms(i) > LEASE_MS / 3);
+    }
+    for (int i = 0; i < SILOS; i++)
+        assert_int_equal(lost[i], 0);
+    for (int t = 0; t < 2 * LEASE_MS; t += STEP_MS)
+        step();
+    for (int i = 0; i < SILOS; i++)
+        until_poked(i, lost[i] == 1);
+}
+
+static void one_silo_alone_that_is_cut_off_stops(void **state)
+{
+    cut_off(2, SILOS);
+    for (int t = 0; t <= LEASE_MS; t += STEP_MS) {
+        step();
+        for (int i = 0; i < 2; i++)
+            until_poked(i, left_ms(i) > LEASE_MS / 3);
+    }
+    until_poked(2, lost[2] == 1);
+    for (int t = 0; t < 2 * LEASE_MS; t += LEASE_MS / 5)
+        pass(2, LEASE_MS / 5);
+    until_poked(0, teff_silo_members(l->silos[0]) == SILOS - 1);
+    assert_int_equal(lost[0] + lost[1], 0);
+}
+
+/* The members of another view might not have been asked. */
+static void after_a_change_of_the_view_no_lease_is_extended(void **state)
+{
+    cut_off(0, SILOS);
+    pthread_mutex_lock(&membership_of(0)->promises.lock);
+    membership_of(0)->promises.view_changed = true; /* as after one more heartbeat */
+    pthread_mutex_unlock(&membership_of(0)->promises.lock);
+    for (int t = 0; t <= LEASE_MS; t += STEP_MS) {
+        step();
+        for (int i = 1; i < SILOS; i++)
+            until_poked(i, left_ms(i) > LEASE_MS / 3);
+    }
+    until_poked(0, lost[0] == 1);
+    assert_int_equal(lost[1] + lost[2], 0);
+}
+
+/* ---- promises and consents ---- */
+
+static uint32_t consent(int from, int silent, uint64_t beat)
+{
+    Teff__Cluster__Node node = TEFF__CLUSTER__NODE__INIT;
+    Teff__Cluster__Silent one = TEFF__CLUSTER__SILENT__INIT, *list[] = {&one};
+    Teff__Cluster__Consent ask = TEFF__CLUSTER__CONSENT__INIT;
+    node.silo = id_of(silent).silo;
+    node.incarnation = id_of(silent).incarnation;
+    one.node = &node;
+    one.beat = beat;
+    ask.silent = list;
+    ask.n_silent = 1;
+    return teffi_promise_consent(membership_of(from), &ask);
+}
+
+static void a_promise_and_a_consent_exclude_each_other(void **state)
+{
+    teffi_membership *m = membership_of(0);
+    wait_for_same_view();
+    assert_non_null(strstr(teffi_promise_give(m, id_of(1), 9), "reaches the store"));
+    cut[0] = true;
+    for (int t = 0; t < LEASE_MS / 2; t += STEP_MS)
+        step();
+    assert_null(teffi_promise_give(m, id_of(1), 9));
+    assert_int_equal(consent(0, 1, 9), 0);
+    assert_int_equal(consent(0, 2, 9), 1);
+    ahead_ns[0] += LEASE_MS / 100 * UINT64_C(105) * 1000000;
+    assert_int_equal(consent(0, 1, 9), 1);
+    assert_non_null(strstr(teffi_promise_give(m, id_of(1), 9), "consented"));
+    assert_non_null(strstr(teffi_promise_give(m, id_of(1), 8), "consented"));
+    assert_null(teffi_promise_give(m, id_of(1), 10));
+    assert_int_equal(consent(0, 1, 10), 0);
+    teffi_node_id stranger = {12345, 1};
+    assert_non_null(strstr(teffi_promise_give(m, stranger, 1), "not a member"));
+}
+
+static void silence_last(void)
+{
+    wait_for_same_view();
+    teffi_heartbeat_stop(membership_of(2));
+}
+
+/* Silo 2 writes no heartbeat any more. out: after how much time, on the clocks of the others, it is
+ * declared dead. */
+static int ms_until_declared_dead(void)
+{
+    int ms = 0;
+    while (ms < 3 * (LEASE_MS + OUTAGE_MS) && teff_silo_members(l->silos[0]) == SILOS) {
+        pass(2, LEASE_MS / 5);
+        ms += LEASE_MS / 5;
+    }
+    assert_int_equal(teff_silo_members(l->silos[0]), SILOS - 1);
+    return ms;
+}
+
+static void by_consent_a_silent_silo_is_declared_dead_without_delay(void **state)
+{
+    silence_last();
+    assert_in_range(ms_until_declared_dead(), LEASE_MS, 2 * LEASE_MS);
+}
+
+/* Of two others both must consent. */
+static void without_consent_only_after_the_outage(void **state)
+{
+    silence_last();
+    membership_of(1)->promises.of[0] = (teffi_promised){.silo = id_of(2), .until_ns = UINT64_MAX};
+    assert_in_range(ms_until_declared_dead(), LEASE_MS + OUTAGE_MS, 2 * LEASE_MS + 2 * OUTAGE_MS);
+}
+
+/* Without the view of the heartbeat nobody knows whom to ask. */
+static void without_the_view_only_after_the_outage(void **state)
+{
+    silence_last();
+    teffi_own_beat beat = {.number = 1001, .view = 999, .sent_ns = 1};
+    lab_ok(l->ctx[2], teffi_alive_write(l->ctx[2], &beat));
+    assert_in_range(ms_until_declared_dead(), LEASE_MS + OUTAGE_MS, 2 * LEASE_MS + 2 * OUTAGE_MS);
+}
+
+int main(void)
+{
+#define ROW(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        ROW(while_no_silo_reaches_the_store_all_serve),
+        ROW(but_not_longer_than_the_option_says),
+        ROW(one_silo_alone_that_is_cut_off_stops),
+        ROW(after_a_change_of_the_view_no_lease_is_extended),
+        ROW(a_promise_and_a_consent_exclude_each_other),
+        ROW(by_consent_a_silent_silo_is_declared_dead_without_delay),
+        ROW(without_consent_only_after_the_outage),
+        ROW(without_the_view_only_after_the_outage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
