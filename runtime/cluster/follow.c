@@ -84,8 +84,8 @@ void teffi_membership_drop_departed(teffi_membership *m)
     pthread_mutex_unlock(&m->follow.lock);
 }
 
-/* follow.lock held. Keeps an earlier view in place of the oldest one, if promises need it. in: view,
- * NULL or owned. */
+/* follow.lock held. Keeps an earlier view in place of the oldest one, if promises need it.
+ * in: view, NULL or owned. */
 static void keep_view(teffi_membership *m, const teffi_view *view)
 {
     const teffi_view **at = &m->follow.before[m->follow.n_before % TEFFI_VIEWS_KEPT];

@@ -84,8 +84,8 @@ static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, teffi_silen
 {
     teffi_membership *m = ctx->node->membership;
     teffi_alive alive;
-    uint64_t limit_ns = get_part_ns(
-        other, teffi_membership_is_broken(m, other->node) ? BROKEN_PERCENT : SILENT_PERCENT);
+    bool broken = teffi_membership_is_broken(m, other->node);
+    uint64_t limit_ns = get_part_ns(other, broken ? BROKEN_PERCENT : SILENT_PERCENT);
     uint64_t outage_ns = other->outage_ms * UINT64_C(10000) * BROKEN_PERCENT;
     if (teffi_alive_read(ctx, other->node, &alive))
         return limit_ns;
@@ -100,7 +100,7 @@ static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, teffi_silen
                              .etag = alive.etag,
                              .beat = alive.beat,
                              .view = alive.view,
-                             .needs_consent = outage_ns && w->still_ns <= limit_ns + outage_ns};
+                             .needs_consent = w->still_ns <= limit_ns + outage_ns};
     return w->still_ns > limit_ns ? 0 : limit_ns - w->still_ns + 1;
 }
 
@@ -110,8 +110,8 @@ static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead
     return ahead <= NEXT || teffi_membership_is_broken(m, view->members[at].node);
 }
 
-/* Looks at the watched silos and lists the silent ones, TEFFI_SILENT_MAX at most. in: next_ns, the time to the
- * next look. out: next_ns, or less if a silo may be silent before that. */
+/* Looks at the watched silos and lists the silent ones, TEFFI_SILENT_MAX at most. in: next_ns, the
+ * time to the next look. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
                             silent_silos *silent)
 {

@@ -233,8 +233,8 @@ const teffi_view *teffi_membership_find_view(teffi_membership *membership, uint6
 void teffi_promise_begin_beat(teffi_membership *membership, teffi_own_beat *beat);
 void teffi_promise_confirm_beat(teffi_membership *membership, const teffi_own_beat *beat);
 
-/* teffi_promise_watch - ask the other members for promises when half of the lease has passed without
- * a confirmed heartbeat, and again until it is over; does nothing without lease.outage_ms. */
+/* teffi_promise_watch - ask the other members for promises when half of the lease has passed
+ * without a confirmed heartbeat, and again until it is over; not if lease.outage_ms is 0. */
 void teffi_promise_watch(teffi_membership *membership);
 
 /* teffi_promise_give - promise a silo, whose last confirmed heartbeat is `beat`, not to consent to

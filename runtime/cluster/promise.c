@@ -5,17 +5,21 @@
  * Threads: any. The state is guarded by promises.lock.
  * Model:   tests/model/outage.pml */
 
-/* A silo S numbers its heartbeats. Let c be the last one that was confirmed, n the members of the
- * view that S had when it sent c, and L the lease. S asks the other members for promises, from when
- * half of the lease is over. With promises of n / 2 of them, rounded down, the lease lasts for L from
- * when S asked, and at most outage_ms longer than c alone allows.
- *     A silo that has watched S's heartbeat b stand still needs the consent of n / 2 members, rounded
- * up, without S. So, of n - 1 members, at least one would have to promise and to consent. It
- * does not: it consents only when its promise is over, and after that it promises nothing for b and
- * what came before. Nothing needs a consent after outage_ms, when the lease is over in any case.
- *     A heartbeat may have been written and not been confirmed. Then b > c, and S knows nothing of b;
- * so a promise is asked for c, and a consent for b refuses it. If heartbeats after c were sent with
- * another view, the members to ask are not certain, and the lease is not extended. */
+/* A silo S numbers its heartbeats. Let c be the last one that the store has confirmed, n the
+ * number of members, S included, of the view that S had when it sent c, and L the length of the
+ * lease. When half of the lease is over, S asks the other members for promises. If at least n / 2
+ * of them, rounded down, promise, the lease lasts for L from when S asked, but at most outage_ms
+ * longer than c alone allows.
+ *     Another silo that has watched S's heartbeat b stand still may declare S dead when at least
+ * n / 2 members other than S, rounded up, consent. Of the n - 1 others, one at least would then
+ * have both promised and consented. No silo does both: it consents only after the end of its
+ * promise, and after that it gives no promise for b or an earlier heartbeat. No consent is needed
+ * when outage_ms has passed, too, since then the lease is over in any case.
+ *     A heartbeat may have been written, but not confirmed. Then b > c, and S does not know of b;
+ * it asks for promises for c, which those who consented for b refuse. If S has sent heartbeats
+ * after c with another view, it is not known which members would be asked for consent, so the
+ * lease is not extended. All this relies on the store's order: no heartbeat is written after a
+ * later one. */
 #include "cluster/membership.h"
 
 #include "call/task.h"
@@ -100,8 +104,8 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
                      : "membership: no promise: its death was consented to";
 }
 
-/* promises.lock held. Does this silo consent to the death of a member of view whose heartbeat `beat`
- * stands still? */
+/* promises.lock held. Does this silo consent to the death of a member of view whose heartbeat
+ * `beat` stands still? */
 static bool give_consent(teffi_membership *m, const teffi_view *view, teffi_node_id silo,
                          uint64_t beat)
 {

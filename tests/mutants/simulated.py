@@ -30,11 +30,25 @@ SIMULATED = {
     "a joiner ousts a healthy cluster": (
         "runtime/cluster/heartbeat.c",
         "    uint64_t between = w->looked_ns ? now - w->looked_ns : 0;\n"
-        "    w->still_ns = w->etag == *etag ? w->still_ns + (between < most ? between : most) : 0;",
+        "    w->still_ns = w->etag == alive.etag ? w->still_ns + "
+        "(between < most ? between : most) : 0;",
         "    (void)most;\n"
-        "    w->still_ns = !w->etag || w->etag == *etag ? w->still_ns + now - w->looked_ns : 0;"),
+        "    w->still_ns = !w->etag || w->etag == alive.etag ? w->still_ns + "
+        "now - w->looked_ns : 0;"),
     "an incarnation is the clock's alone": (
         "runtime/cluster/join.c", "if (last >= node->id.incarnation)", "if (false)"),
+    "a silo is dead although promises extend its lease": (
+        "runtime/cluster/heartbeat.c", "    if (any)\n        teffi_promise_ask_consents",
+        "    for (size_t i = 0; i < silent->n; i++)\n        silent->of[i].needs_consent = !any;\n"
+        "    if (!any)\n        teffi_promise_ask_consents"),
+    "a consent in spite of a promise": (
+        "runtime/cluster/promise.c",
+        "bool given = at && at->until_ns <= teffi_now(m->node->platform);",
+        "bool given = at != NULL;"),
+    "a promise without an outage": (
+        "runtime/cluster/promise.c",
+        "bool away = now - p->confirmed.sent_ns > get_lease_part_ns(m, AWAY_PERCENT);",
+        "bool away = true;"),
     # ---- views ----
     "a change of the table does not compare its version": (
         "runtime/cluster/rows.c", "                          .etag = read->version_etag,\n",
@@ -149,7 +163,7 @@ SIMULATED = {
         "           "),
     # ---- last, as they need several faults at once; some need thousands of seeds ----
     "the lease counts from the store's response": (
-        "runtime/cluster/rows.c", "teffi_lease_renew(&ctx->home->lease, since_ns);",
+        "runtime/cluster/rows.c", "teffi_lease_renew(&ctx->home->lease, beat->sent_ns);",
         "teffi_lease_renew(&ctx->home->lease, teffi_now(ctx->node->platform));"),
     "a save without the fence": (
         "grains/activation/state.c", ".n_rows = rows[1].etag ? 2 : 1,", ".n_rows = 1,"),

@@ -258,7 +258,7 @@ static sim_silo *next_to_leave(sim_world *w)
 
 static void connect_client(teff_ctx *ctx, void *arg)
 {
-    enum { TRIES = 20, TRIES_HELD = 1500, PAUSE_MS = 100 };
+    enum { TRIES = 20, TRIES_HELD = 400, PAUSE_MS = 100 };
     sim_client *c = arg;
     teff_err err = TEFF_E_UNREACHABLE;
     /* With short leases all silos may be away at the same time. */
@@ -375,7 +375,8 @@ static void draw_outage(sim *s, void *arg, bool run)
             s->now_ns + sim_draw_between(&w->outages, 2 * SIM_SECOND, 40 * SIM_SECOND);
 }
 
-/* The store is away for all silos, but perhaps for one; not from the same moment for all. */
+/* The store is away for all silos that serve, but perhaps for one, and not for equally long. One
+ * that starts meanwhile reaches it. */
 static void draw_blackout(sim *s, void *arg, bool run)
 {
     sim_world *w = arg;
@@ -385,7 +386,7 @@ static void draw_blackout(sim *s, void *arg, bool run)
     if (!run || w->stage != SIM_RUNS)
         return;
     for (unsigned i = 0; i < w->n_silos; i++)
-        if (i != spared)
+        if (i != spared && w->silos[i].state == SIM_SERVING)
             w->silos[i].node.cut_until_ns = until_ns + sim_draw_below(&w->blackouts, lease_ns);
 }
 

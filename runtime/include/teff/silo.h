@@ -74,10 +74,11 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * 1.5 times that (1.05 times if its connection broke). With a shorter lease they do so sooner,
      * but shorter pauses and outages of the store end a silo. */
     uint32_t lease_ms;
-    /* How much longer it serves while it cannot reach the store, and at least half of its cluster's
-     * silos (itself among them) say that they cannot either; up to 600,000; 0: not at all. Grains
-     * go on in memory; their saves fail. All silos must have the same value: with it, a silo is
-     * declared dead only if half of the others agree, or after so much more time. */
+    /* How much longer it serves while it cannot reach the store and a majority of the silos, itself
+     * included, cannot either; up to 600,000; 0: no longer. Grains go on in memory, and saves fail.
+     * All silos must have the same value, and a build that knows it: a silo is then declared dead
+     * only if about half of the others consent, otherwise only when so much more time has passed.
+     * Not beside seeds. */
     uint32_t outage_ms;
     /* Called once, on a thread of the silo, when the silo has lost its lease: it could not reach
      * its store for too long, or the cluster has declared it dead. It sends no responses and saves

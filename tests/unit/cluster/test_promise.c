@@ -1,5 +1,5 @@
-/* test_promise.c - leases are extended while a majority cannot reach the store, no longer than the
- * option says; a silo that may have been promised that is declared dead by consent only, or late. */
+/* test_promise.c - leases are extended while a majority cannot reach the store, for as long as the
+ * option says; a silo whose lease may be extended is declared dead only by consent, or late. */
 #include <stdlib.h>
 #include <string.h>
 #include "cluster.pb-c.h"
