@@ -153,7 +153,8 @@ static void lose_calls(sim_silo *place)
 
 static void silo_start(sim_silo *place);
 
-/* A silo that has lost its lease starts again when it reaches the store, as silo programs do. */
+/* A silo that has lost its lease, or does not join since it does not reach the store, starts again
+ * when it reaches the store, as silo programs do. */
 static void silo_come_back(sim *s, void *arg, bool run)
 {
     sim_silo *place = arg;
@@ -182,7 +183,7 @@ static void silo_close(sim *s, void *arg, bool run)
     }
     place->state = SIM_AWAY;
     place->world->closing--;
-    if (place->lost)
+    if (place->lost || (place->failed && place->node.cut_until_ns > s->now_ns))
         sim_at(s, SIM_SECOND, silo_come_back, place);
 }
 
