@@ -40,9 +40,16 @@ static bool copy_borrowed(teffi_grains *grains, teffi_msg *msg)
     return false;
 }
 
+/* After how many attempts a message without a deadline is given up. Attempts after the first ten or
+ * so are up to a second apart: then no silo has taken the message for about half a minute. */
+enum { TRIES_MAX = 50 };
+
+/* Is it too late to deliver msg? A one-way message has no deadline: without a limit, a silo that
+ * has left, and to which others have said goodbye, would try to pass it on for ever. */
 static bool request_is_expired(const teffi_grains *grains, const teffi_msg *msg)
 {
-    return msg->deadline_ns && teffi_now(grains->node->platform) >= msg->deadline_ns;
+    return msg->deadline_ns ? teffi_now(grains->node->platform) >= msg->deadline_ns
+                            : msg->tries >= TRIES_MAX;
 }
 
 /* Pushes msg to the grain's activation here, or ends it with an error. in: create, make an

@@ -38,9 +38,8 @@ SIMULATED = {
     "an incarnation is the clock's alone": (
         "runtime/cluster/join.c", "if (last >= node->id.incarnation)", "if (false)"),
     "a silo is dead although promises extend its lease": (
-        "runtime/cluster/heartbeat.c", "    if (any)\n        teffi_promise_ask_consents",
-        "    for (size_t i = 0; i < silent->n; i++)\n        silent->of[i].needs_consent = !any;\n"
-        "    if (!any)\n        teffi_promise_ask_consents"),
+        "runtime/cluster/heartbeat.c", "        any |= silent->of[i].needs_consent;\n",
+        "        any |= false, silent->of[i].needs_consent = false;\n"),
     "a consent in spite of a promise": (
         "runtime/cluster/promise.c",
         "bool given = at && at->until_ns <= teffi_now(m->node->platform);",
