@@ -13,7 +13,7 @@
 /* Other silos activate this silo's grains when its heartbeat has stood still for 1.5 times the
  * lease by their clocks, or 1.05 times if its connection broke (cluster/heartbeat.c). A silo whose
  * renewals fail stops by itself before that: after the lease, counted from before its last renewal
- * was sent. */
+ * was sent, or later if promises extend the lease (cluster/promise.c). */
 enum { TEFFI_LEASE_MS = 10000, TEFFI_LEASE_MIN_MS = 500, TEFFI_LEASE_MAX_MS = 600000 };
 
 typedef struct teffi_lease {

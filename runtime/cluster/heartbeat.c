@@ -100,7 +100,7 @@ static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, teffi_silen
                              .etag = alive.etag,
                              .beat = alive.beat,
                              .view = alive.view,
-                             .needs_consent = w->still_ns <= limit_ns + outage_ns};
+                             .needs_consent = w->still_ns <= limit_ns + outage_ns && !alive.plain};
     return w->still_ns > limit_ns ? 0 : limit_ns - w->still_ns + 1;
 }
 
@@ -110,6 +110,21 @@ static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead
     return ahead <= NEXT || teffi_membership_is_broken(m, view->members[at].node);
 }
 
+/* If the list is full, one that needs no consent replaces one that does. */
+static void add_silent(silent_silos *silent, const teffi_silent *one)
+{
+    if (silent->n < TEFFI_SILENT_MAX) {
+        silent->of[silent->n++] = *one;
+        return;
+    }
+    for (size_t i = 0; i < silent->n && !one->needs_consent; i++) {
+        if (!silent->of[i].needs_consent)
+            continue;
+        silent->of[i] = *one;
+        return;
+    }
+}
+
 /* Looks at the watched silos and lists the silent ones, TEFFI_SILENT_MAX at most. in: next_ns, the
  * time to the next look. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
@@ -117,13 +132,15 @@ static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next
 {
     const teffi_member *self = teffi_view_find(view, ctx->node->id);
     size_t own = self ? (size_t)(self - view->members) : 0;
-    for (size_t i = 1; i < view->n_members && silent->n < TEFFI_SILENT_MAX; i++) {
+    for (size_t i = 1; i < view->n_members; i++) {
         size_t at = (own + i) % view->n_members;
+        teffi_silent one;
         if (!is_watched(ctx->node->membership, view, i, at))
             continue;
-        uint64_t left_ns = watch_silo(ctx, &view->members[at], &silent->of[silent->n]);
+        uint64_t left_ns = watch_silo(ctx, &view->members[at], &one);
         next_ns = left_ns < next_ns ? left_ns : next_ns;
-        silent->n += left_ns == 0;
+        if (!left_ns)
+            add_silent(silent, &one);
     }
     return next_ns;
 }
@@ -169,7 +186,7 @@ static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
         size_t n = silent.n;
         drop_extended(ctx, view, &silent);
         if (silent.n < n) /* they are still silent at the next look */
-            next_ns = teffi_lease_length_ns(&ctx->home->lease) / RETRIES;
+            next_ns = teffi_lease_length_ns(&ctx->home->lease) / BEATS;
     }
     teff_err err = silent.n ? teffi_membership_change(ctx, change_rows_to_dead, &silent) : TEFF_OK;
     for (size_t i = 0; i < silent.n; i++)

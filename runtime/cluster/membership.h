@@ -19,7 +19,7 @@ enum {
 /* SILENT_MAX: how many silos one change may declare dead, so that its rows fit into one batch of
  * each engine (etcd: 127): three for each of them, the version, and 20 tombstones. It also is the
  * number of bits in teff.cluster.Consented. */
-enum { TEFFI_SILENT_MAX = 32, TEFFI_VIEWS_KEPT = 8 };
+enum { TEFFI_SILENT_MAX = 32, TEFFI_VIEWS_KEPT = 32 };
 enum { TEFFI_DEPARTED_MAX = 64, TEFFI_OUTSIDERS_MAX = 64, TEFFI_WATCHED_MAX = 512 };
 
 typedef struct teffi_changes { /* changes.c's */

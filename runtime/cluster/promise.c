@@ -18,8 +18,9 @@
  *     A heartbeat may have been written, but not confirmed. Then b > c, and S does not know of b;
  * it asks for promises for c, which those who consented for b refuse. If S has sent heartbeats
  * after c with another view, it is not known which members would be asked for consent, so the
- * lease is not extended. All this relies on the store's order: no heartbeat is written after a
- * later one. */
+ * lease is not extended; nor if the heartbeat that was confirmed before c had another view.
+ *     All this relies on the store: it writes no heartbeat after a later one, and loses none that
+ * it has confirmed. (One that is lost does no harm, as the one before it has the same view.) */
 #include "cluster/membership.h"
 
 #include "call/task.h"
@@ -52,8 +53,8 @@ void teffi_promise_confirm_beat(teffi_membership *m, const teffi_own_beat *beat)
 {
     teffi_promises *p = &m->promises;
     pthread_mutex_lock(&p->lock);
+    p->view_changed = p->confirmed.view != beat->view;
     p->confirmed = *beat; /* the last one that was sent: one is written after the other */
-    p->view_changed = false;
     bool extended = p->extended;
     p->extended = false;
     pthread_mutex_unlock(&p->lock);
@@ -63,21 +64,27 @@ void teffi_promise_confirm_beat(teffi_membership *m, const teffi_own_beat *beat)
 
 /* ---- promises and consents of this silo ---- */
 
-/* promises.lock held. out: the entry of a member of view; a new one replaces that of a silo that is
- * no member any more. NULL: the silo is no member, or all entries are used. */
+/* promises.lock held. Says the entry nothing any more? */
+static bool is_unused(teffi_membership *m, const teffi_view *view, const teffi_promised *at)
+{
+    return (at->until_ns <= teffi_now(m->node->platform) && !at->denied_beat) ||
+           !teffi_view_find(view, at->silo);
+}
+
+/* promises.lock held. out: the entry of a member of view, perhaps a new one in an unused place.
+ * NULL: the silo is no member, or all entries are used. */
 static teffi_promised *take_promised_entry(teffi_membership *m, const teffi_view *view,
                                            teffi_node_id silo)
 {
     teffi_promised *unused = NULL;
     if (!teffi_view_find(view, silo))
         return NULL;
-    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++) {
-        teffi_promised *at = &m->promises.of[i];
-        if (teffi_node_is(at->silo, silo))
-            return at;
-        if (!unused && (teffi_node_none(at->silo) || !teffi_view_find(view, at->silo)))
-            unused = at;
-    }
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
+        if (teffi_node_is(m->promises.of[i].silo, silo))
+            return &m->promises.of[i];
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX && !unused; i++)
+        if (is_unused(m, view, &m->promises.of[i]))
+            unused = &m->promises.of[i];
     if (unused)
         *unused = (teffi_promised){.silo = silo};
     return unused;
@@ -91,7 +98,8 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
     const teffi_member *member = view ? teffi_view_find(view, silo) : NULL;
     uint64_t held_ns = member ? member->lease_ms * UINT64_C(10000) * HELD_PERCENT : 0;
     uint64_t now = teffi_now(m->node->platform);
-    bool away = now - p->confirmed.sent_ns > get_lease_part_ns(m, AWAY_PERCENT);
+    bool away =
+        p->confirmed.number && now - p->confirmed.sent_ns > get_lease_part_ns(m, AWAY_PERCENT);
     teffi_promised *at = member && away ? take_promised_entry(m, view, silo) : NULL;
     bool given = at && beat > at->denied_beat;
     if (given)
@@ -101,6 +109,7 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
     return given     ? NULL
            : !member ? "membership: no promise: not a member"
            : !away   ? "membership: no promise: this silo reaches the store"
+           : !at     ? "membership: no promise: too many silos have asked"
                      : "membership: no promise: its death was consented to";
 }
 
@@ -133,7 +142,7 @@ uint32_t teffi_promise_consent(teffi_membership *m, const Teff__Cluster__Consent
 
 /* ---- asking the other members ---- */
 
-/* Sends a request to each member of the view but this silo and `but`. out: calls, one for each
+/* Sends a request to each member of the view but this silo. out: calls, one for each
  * member, NULL: none was sent. */
 static teffi_call **ask_members(teff_ctx *ctx, const teffi_view *view, uint32_t method,
                                 const ProtobufCMessage *ask,
@@ -186,6 +195,16 @@ static void extend_lease(teff_ctx *ctx, const teffi_own_beat *confirmed, const t
                    given, view->n_members - 1, lease->outage_ms);
 }
 
+/* A member that does not extend its lease may be of a build that declares others dead without any
+ * consent. */
+static bool all_extend(const teffi_view *view)
+{
+    for (size_t i = 0; i < view->n_members; i++)
+        if (!view->members[i].outage_ms)
+            return false;
+    return true;
+}
+
 /* The task of one round. */
 static void run_round(teff_ctx *ctx, void *arg)
 {
@@ -196,7 +215,7 @@ static void run_round(teff_ctx *ctx, void *arg)
     uint64_t since_ns = teffi_now(ctx->node->platform); /* before a heartbeat with another view */
     pthread_mutex_unlock(&m->promises.lock);
     const teffi_view *view = certain ? teffi_membership_find_view(m, confirmed.view) : NULL;
-    if (view)
+    if (view && all_extend(view))
         extend_lease(ctx, &confirmed, view, since_ns);
     teffi_view_unref(view);
     teffi_promise_watch(m);
@@ -288,11 +307,15 @@ void teffi_promise_ask_consents(teff_ctx *ctx, const teffi_view *view, teffi_sil
                                 size_t n)
 {
     consents of[TEFFI_SILENT_MAX] = {{0}};
+    bool any = false;
     for (size_t i = 0; i < n; i++)
         of[i].view = silent[i].needs_consent
                          ? teffi_membership_find_view(ctx->node->membership, silent[i].view)
                          : NULL;
-    collect_consents(ctx, view, silent, n, of);
+    for (size_t i = 0; i < n; i++)
+        any |= of[i].view != NULL;
+    if (any)
+        collect_consents(ctx, view, silent, n, of);
     for (size_t i = 0; i < n; i++) {
         bool known = of[i].view && teffi_view_find(of[i].view, silent[i].node);
         if (known && of[i].given >= (of[i].view->n_members + 1) / 2)

@@ -49,7 +49,8 @@ static bool convert_member(const Teff__Cluster__Member *from, uint64_t etag, tef
     row->member.node = (teffi_node_id){from->node->silo, from->node->incarnation};
     bool good = from->lease_ms >= TEFFI_LEASE_MIN_MS && from->lease_ms <= TEFFI_LEASE_MAX_MS;
     row->member.lease_ms = good ? from->lease_ms : TEFFI_LEASE_MS;
-    row->member.outage_ms = from->outage_ms;
+    row->member.outage_ms =
+        from->outage_ms < TEFFI_LEASE_MAX_MS ? from->outage_ms : TEFFI_LEASE_MAX_MS;
     row->member.status =
         from->status == TEFF__CLUSTER__STATUS__LEAVING ? TEFFI_LEAVING : TEFFI_ACTIVE;
     snprintf(row->member.address, sizeof row->member.address, "%s", from->address);
@@ -394,6 +395,7 @@ teff_err teffi_alive_write(teff_ctx *ctx, const teffi_own_beat *beat)
 static void read_heartbeat(teff_ctx *ctx, const teffi_row *row, teffi_alive *alive)
 {
     ProtobufCMessage *msg;
+    alive->plain = row->etag && !row->value.len;
     if (!row->value.len || teffi_unpack(&teff__cluster__heartbeat__descriptor, row->value.data,
                                         row->value.len, &ctx->arena, &msg))
         return;

@@ -79,6 +79,7 @@ teffi_row teffi_rows_make_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag);
 typedef struct teffi_alive { /* a silo's heartbeat, as read */
     uint64_t etag;           /* changes with each heartbeat; 0: there is none */
     uint64_t beat, view;     /* its number, and the silo's view when it was sent; 0: not told */
+    bool plain;              /* it tells neither: no promise has extended the silo's lease since */
 } teffi_alive;
 
 /* teffi_alive_read - read a silo's heartbeat. A damaged row is removed; a live silo writes it

@@ -113,6 +113,8 @@ static teff_err handle_consent(teffi_node *node, teffi_msg *msg)
 {
     Teff__Cluster__Consented response = TEFF__CLUSTER__CONSENTED__INIT;
     teff_err err = teffi_msg_unpack(msg, &teff__cluster__consent__descriptor);
+    if (!err && !teffi_view_now_has(node, msg->src))
+        err = TEFF_E_REFUSED;
     if (err)
         return err;
     response.given =
@@ -124,11 +126,11 @@ static teff_err handle_consent(teffi_node *node, teffi_msg *msg)
 void teffi_membership_handle(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = TEFF_E_NOT_FOUND;
-    if (msg->method_id == TEFFI_METHOD_PROMISE)
+    if (msg->method_id == TEFFI_METHOD_PROMISE) {
         err = handle_promise(node, msg);
-    if (msg->method_id == TEFFI_METHOD_CONSENT)
+    } else if (msg->method_id == TEFFI_METHOD_CONSENT) {
         err = handle_consent(node, msg);
-    if (msg->method_id == TEFFI_METHOD_VIEW_AT_LEAST) {
+    } else if (msg->method_id == TEFFI_METHOD_VIEW_AT_LEAST) {
         err = teffi_msg_unpack(msg, &teff__cluster__view_at_least__descriptor);
         if (!err)
             err = teffi_task_start(&node->home, adopt_view_and_respond, msg,

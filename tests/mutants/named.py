@@ -4,6 +4,14 @@
 # name: source, text that stands there exactly once, and what takes its place.
 
 NAMED = {
+    "a promise of a silo that reaches the store": (
+        "runtime/cluster/promise.c", "        p->confirmed.number && now - p->confirmed.sent_ns >",
+        "        p->confirmed.number && now + (1ull << 60) - p->confirmed.sent_ns >"),
+    "a lease is extended with one promise fewer": (
+        "runtime/cluster/promise.c", "    if (given < needed ||", "    if (given + 1 < needed ||"),
+    "promises extend a lease without limit": (
+        "runtime/cluster/promise.c", "until_ns < last_ns ? until_ns : last_ns)",
+        "last_ns ? until_ns : last_ns)"),
     "the oldest of its own queue first": (
         "runtime/sched/find.c",
         "return group ? group : count_local_pick(p, teffi_deque_pop(&p->deque));",

@@ -44,10 +44,6 @@ SIMULATED = {
         "runtime/cluster/promise.c",
         "bool given = at && at->until_ns <= teffi_now(m->node->platform);",
         "bool given = at != NULL;"),
-    "a promise without an outage": (
-        "runtime/cluster/promise.c",
-        "bool away = now - p->confirmed.sent_ns > get_lease_part_ns(m, AWAY_PERCENT);",
-        "bool away = true;"),
     # ---- views ----
     "a change of the table does not compare its version": (
         "runtime/cluster/rows.c", "                          .etag = read->version_etag,\n",
