@@ -567,7 +567,7 @@ static void request_main(void *arg)
 }
 
 /* Unpacks a request from another node. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED, TEFF_E_NOMEM;
- * TEFF_E_OVERLOADED: s->full was set. */
+ * TEFF_E_OVERLOADED: s->full is true now. */
 __attribute__((noinline)) static teff_err unpack_request(start *s)
 {
     if (s->request->raw_len > teffi_message_max(s->act->type->info))
@@ -581,7 +581,7 @@ __attribute__((noinline)) static teff_err unpack_request(start *s)
 }
 
 /* Unpacks the request if it is packed, and takes a fiber. errs: those of unpack_request();
- * TEFF_E_OVERLOADED without s->full: no stack. */
+ * TEFF_E_OVERLOADED, also if there is no free stack: s->full is false then. */
 static teff_err prepare_request(start *s)
 {
     teff_err err = s->request->body ? TEFF_OK : unpack_request(s);

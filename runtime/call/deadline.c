@@ -28,8 +28,8 @@ static void set_sweep_earlier(teffi_deadlines *deadlines, uint64_t deadline_ns)
         return;
     if (before != UINT64_MAX && !exec->ops->timer_cancel(exec, &deadlines->timer))
         return;
-    /* relaxed: a thread that reads the older, later value calls request_sweep, which takes the
-     * lock */
+    /* relaxed: another thread may still read the previous value, which is a later time. That thread
+     * then calls request_sweep, which takes the lock and compares again. */
     atomic_store_explicit(&deadlines->timer_ns, due, memory_order_relaxed);
     set_sweep_timer(deadlines, due);
 }

@@ -239,7 +239,7 @@ void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
     grant_waiters(engine); /* younger claims may have waited behind those */
 }
 
-bool teffi_component_holds(teff_component *component, teffi_instance *instance, teff_access access)
+bool teffi_instance_holds(teffi_instance *instance, teff_component *component, teff_access access)
 {
     bool held = false;
     teffi_hold *h;

@@ -226,8 +226,9 @@ void teffi_claim_end(teffi_claim *claim);
  * that no longer have to wait. engine.lock held. */
 void teffi_claims_close(teff_engine *engine, teffi_instance *instance);
 
-/* teffi_component_holds - does the component hold the instance for this access, or for writing? */
-bool teffi_component_holds(teff_component *component, teffi_instance *instance, teff_access access);
+/* teffi_instance_holds - is this component among the holders of the instance? It must hold the
+ * instance for this access, or for writing. */
+bool teffi_instance_holds(teffi_instance *instance, teff_component *component, teff_access access);
 
 /* teffi_component_poke - make a component check its wait condition again. With or without
  * engine.lock. */

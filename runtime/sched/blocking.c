@@ -21,7 +21,7 @@ static teffi_worker *find_own_worker(teffi_exec *exec)
 
 /* Offer w's processor to others: a waiting worker gets it, else w becomes BLOCKED and keeps it
  * until another worker needs it. runs: using the processor. */
-static void block_worker(teffi_worker *w)
+static void offer_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     (void)teffi_deferral_run(&w->processor->deferral);
@@ -54,7 +54,7 @@ void teffi_blocking_begin(teffi_exec *exec)
     atomic_store_explicit(&w->blocked, true, memory_order_relaxed);
     uint32_t was = teffi_processor_use_begin_after_retake(w);
     if (w->processor)
-        block_worker(w);
+        offer_processor(w);
     teffi_processor_use_end(w, was);
 }
 
