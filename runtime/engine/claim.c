@@ -239,7 +239,8 @@ void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
     grant_waiters(engine); /* younger claims may have waited behind those */
 }
 
-bool teffi_instance_holds(teffi_instance *instance, teff_component *component, teff_access access)
+bool teffi_instance_is_held_by(teffi_instance *instance, teff_component *component,
+                               teff_access access)
 {
     bool held = false;
     teffi_hold *h;

@@ -226,9 +226,10 @@ void teffi_claim_end(teffi_claim *claim);
  * that no longer have to wait. engine.lock held. */
 void teffi_claims_close(teff_engine *engine, teffi_instance *instance);
 
-/* teffi_instance_holds - is this component among the holders of the instance? It must hold the
+/* teffi_instance_is_held_by - is this component among the holders of the instance? It must hold the
  * instance for this access, or for writing. */
-bool teffi_instance_holds(teffi_instance *instance, teff_component *component, teff_access access);
+bool teffi_instance_is_held_by(teffi_instance *instance, teff_component *component,
+                               teff_access access);
 
 /* teffi_component_poke - make a component check its wait condition again. With or without
  * engine.lock. */

@@ -128,8 +128,9 @@ static bool needs_are_covered(teff_component *component, const teff_task_type *t
     for (uint32_t i = 0; i < type->n_needs; i++) {
         teff_data_kind kind;
         teffi_instance *instance = find_data(component, type->needs[i].type, &kind);
-        bool ok = instance && (kind == TEFF_DATA_LOCAL ||
-                               teffi_instance_holds(instance, component, type->needs[i].access));
+        bool ok =
+            instance && (kind == TEFF_DATA_LOCAL ||
+                         teffi_instance_is_held_by(instance, component, type->needs[i].access));
         for (size_t k = 0; instance && k < n && !ok; k++)
             ok = lock[k].type == type->needs[i].type && lock[k].access >= type->needs[i].access;
         if (!ok)
