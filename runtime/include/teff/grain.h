@@ -24,9 +24,9 @@ typedef struct teff_uuid {
 
 /* ---- contexts --------------------------------------------------------------------------- */
 
-/* The caller: a turn of a grain (self->ctx), a process (teff_process_ctx), or a thread outside
- * (teff_silo_ctx, teff_client_ctx). Calls on a turn's or process's context suspend the turn or the
- * process; calls on a thread's context block the thread. */
+/* A context stands for a caller: a turn of a grain (self->ctx), a process (teff_process_ctx), or a
+ * thread of the program (teff_silo_ctx, teff_client_ctx). Calls on the context of a turn or process
+ * suspend the turn or process; calls on a thread's context block the thread. */
 typedef struct teff_ctx teff_ctx;
 
 /* teff_error - the text of the last error on this context.
@@ -36,8 +36,9 @@ typedef struct teff_ctx teff_ctx;
 TEFF_API const char *teff_error(const teff_ctx *ctx);
 
 /* teff_fail - set the error's text; for return teff_fail(self->ctx, code, "...") in a method.
- * in:   err, not TEFF_OK, your own as TEFF_E_USER(n); fmt as for printf; the text is cut at 511
- *       bytes. Arguments may be teff_error(ctx): teff_fail(ctx, err, "order: %s", teff_error(ctx)).
+ * in:   err: not TEFF_OK; an error of your own is TEFF_E_USER(n). fmt: as for printf; the text is
+ *       cut at 511 bytes. An argument may be teff_error(ctx):
+ *       teff_fail(ctx, err, "order: %s", teff_error(ctx)).
  * out:  err. If a method returns a code over TEFF_E_MAX, its call ends as TEFF_E_FAILED.
  * runs: in ctx's turn or thread.
  * errs: only err itself. */
@@ -47,21 +48,23 @@ TEFF_API teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
 /* teff_alloc, teff_strdup - memory of this turn: zeroed; freed when the method has returned and
  * its response was copied (on the context of a thread or process: at teff_ctx_reset).
  * in:   n, bytes. s, borrowed, copied.
- * out:  never NULL. Over TEFF_TURN_MEMORY_MAX, or when the system is out of memory, the turn ends
- *       at once: the method does not return, nothing is unwound (its locks and C++ objects are not
- *       released), and its caller gets TEFF_E_NOMEM. Forked parts are waited for. If the grain has
- *       state, its activation ends too, because the state may be half changed: its other turns end
- *       in the same way, on_deactivate is not called, and the next call loads the saved state. The
- *       context of a thread or process has no limit; when the system is out of memory, the function
- *       tries again for a second, then the program aborts.
+ * out:  never NULL. If the turn's memory would exceed TEFF_TURN_MEMORY_MAX, or the system is out of
+ *       memory, the turn ends at once: the method does not return, its locks and C++ objects are
+ *       not released, and its caller gets TEFF_E_NOMEM. The parts that the turn has forked end
+ *       first. If the grain has state, its activation ends, too, because the state may be half
+ *       changed: the activation's other turns end in the same way, on_deactivate is not called, and
+ *       the next call loads the saved state. The context of a thread or process has no limit. When
+ *       the system is out of memory, these functions then try again for a second; after that the
+ *       program aborts.
  * runs: in ctx's turn or thread. */
 TEFF_API void *teff_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
 
-/* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, a call's deadline is at most
- * that of the turn's own caller, measured with a slack: 2 ms, or for a call that begins in place an
- * eighth of its timeout. After that deadline a call ends at once as TEFF_E_TIMEOUT and does not
- * run. The turn of a one-way message inherits no deadline.
+/* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, the deadline of the turn's
+ * own caller also limits each call. The call may exceed it by up to 2 ms or, if it begins in place,
+ * by up to an eighth of its timeout. A call that is made after the deadline of the turn's caller
+ * ends at once as TEFF_E_TIMEOUT and does not run. The turn of a one-way message has no such
+ * deadline.
  * in:   ms, up to 12 days; 0 = each method's own timeout (30 s unless its option says so).
  * runs: in ctx's turn or thread. */
 TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
@@ -72,29 +75,30 @@ TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
  *       the turn of a one-way message, and on the context of a thread or process.
  * runs: in ctx's turn or thread, and in the parts that the turn has forked (teff/fork.h), on any
  *       thread. Does not wait.
- * errs: TEFF_E_TIMEOUT: the deadline has passed. TEFF_E_CANCELLED: the caller, of any silo or a
- *       client, has cancelled its call (teff_cancel_fire); or one of the same silo has dropped it
- *       (teff_drop) or has ended; or the turn ends with its grain (see teff_alloc). */
+ * errs: TEFF_E_TIMEOUT: the deadline has passed. TEFF_E_CANCELLED: the caller, on any silo or
+ *       client, has cancelled its call (teff_cancel_fire); a caller on the same silo has dropped
+ *       the call (teff_drop) or has ended; or the turn must end with its activation (see
+ *       teff_alloc). */
 TEFF_API TEFF_MUST_USE teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms);
 
 /* teff_post - queue a closure, fn(arg), without waiting for it.
- * in:   ctx, a turn's: fn runs in the grain's group, after the work that is queued there, and never
- *       at the same time as a turn of the grain. A thread's: fn runs on the silo's or client's
- *       workers, one after another with all other closures of threads.
- * runs: fn runs once, on a worker's stack, unless the silo closes before. It must not wait. It must
+ * in:   ctx, a turn's: fn runs as work of the grain, after the work that is queued there, and never
+ *       at the same time as a turn of the grain. A thread's: fn runs on a worker of the silo or
+ *       client; the closures of all threads run one after another.
+ * runs: fn runs once, on a worker's stack, unless the silo closes before. fn must not wait. It must
  *       not use the turn's context or memory, since the turn may have ended, nor the grain's state,
- *       which the runtime may move or free between turns. To change the state send the grain a
+ *       which the runtime may move or free between turns. To change the state, send the grain a
  *       message.
  * errs: TEFF_E_NOMEM, TEFF_E_CLOSED: it will not run.
  * from: Orleans ClosureWorkItem. */
 TEFF_API TEFF_MUST_USE teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg);
 
 /* teff_ctx_mark, teff_ctx_forget - limit the memory of a long loop: forget frees all responses and
- * allocations of ctx since the mark.
+ * allocations that ctx has got since the mark was taken.
  *     teff_mark mark = teff_ctx_mark(ctx);
  *     for (...) { ... calls, responses ...; teff_ctx_forget(ctx, mark); }
- * in:   mark, of this context, in this turn and since its last reset. forget makes marks that were
- *       taken after this one invalid.
+ * in:   mark: taken on this context, in this turn, and after its last reset. forget makes marks
+ *       invalid that were taken after this one.
  * out:  mark: a value, the position of ctx's memory and calls now.
  * runs: in ctx's turn or thread. forget abandons pending calls that began after the mark, except
  *       those of a transaction, which stay until the turn ends. */
@@ -108,7 +112,8 @@ TEFF_API void teff_ctx_forget(teff_ctx *ctx, teff_mark mark);
 
 /* teff_ctx_reset - free all responses and allocations of a thread's or process's context; abandon
  * its calls.
- * in:   ctx; a turn's is left unchanged. runs: on ctx's thread, in ctx's process. */
+ * in:   ctx; for the context of a turn nothing happens.
+ * runs: on ctx's thread, or in ctx's process. */
 TEFF_API void teff_ctx_reset(teff_ctx *ctx);
 
 /* teff_ctx_free - end a thread's context. in: ctx, may be NULL. runs: on ctx's thread. */
@@ -120,7 +125,7 @@ typedef enum teff_reason {
     TEFF_REASON_STOPPING = 2,  /* its silo leaves the cluster */
     TEFF_REASON_REQUESTED = 3, /* teff_deactivate */
     TEFF_REASON_DUPLICATE = 4, /* another activation of the grain is the registered one */
-    TEFF_REASON_VERSION = 5    /* a caller has a newer version; another silo activates it anew */
+    TEFF_REASON_VERSION = 5    /* a caller has a newer version; a newer silo activates the grain */
 } teff_reason;
 
 /* A type with its implementation, ready to be given to a silo. */
@@ -129,18 +134,18 @@ typedef struct teff_grain_type teff_grain_type;
 /* teff_grain_type_free - free a type that no silo took. in: type, may be NULL. runs: any thread. */
 TEFF_API void teff_grain_type_free(teff_grain_type *type);
 
-/* teff_grain_type_priority - set the priority of a type's grains, on silos with
- * TEFF_SCHED_PRIORITY: a higher one runs earlier; default 0. Over teff_sched_options.waiting_max,
- * queued requests to grains of the lowest priority fail with TEFF_E_OVERLOADED; running turns
- * continue.
+/* teff_grain_type_priority - set the priority of a type's grains, for silos with
+ * TEFF_SCHED_PRIORITY: grains with a higher priority run earlier; the default is 0. If more grains,
+ * processes and components wait than teff_sched_options.waiting_max allows, queued requests to
+ * grains of the lowest priority fail with TEFF_E_OVERLOADED; turns that have begun continue.
  * in:   type, before a silo takes it.
  * runs: any thread. */
 TEFF_API void teff_grain_type_priority(teff_grain_type *type, int8_t priority);
 
 /* ---- pending calls ---------------------------------------------------------------------- */
 
-/* A handle to a call, filled in by <method>_async. Valid until the turn ends, teff_ctx_reset,
- * teff_ctx_forget or teff_drop. A zeroed one is "none". */
+/* A handle to a call, filled in by <method>_async. It is valid until the turn ends, or until
+ * teff_ctx_reset, teff_ctx_forget or teff_drop releases the call. A zeroed one is "none". */
 typedef struct teff_call {
     struct teffi_call *impl;
 } teff_call;
@@ -151,22 +156,23 @@ typedef struct teff_cancel teff_cancel;
 /* Options of one call. Zeroed, except size: the defaults of its method and context. */
 typedef struct teff_call_options {
     size_t size;         /* sizeof(teff_call_options) */
-    uint32_t timeout_ms; /* as teff_ctx_timeout; 0: that function's value, else the method's */
+    uint32_t timeout_ms; /* 0: that of teff_ctx_timeout or, if that is 0, the method's */
     teff_cancel *cancel; /* borrowed until the call has ended; NULL: none */
     /* An idempotency key: the call counts once. Borrowed, copied; NULL: none. Draw it at random, or
-     * take it from what the call is about, such as an order's id; keys are compared per grain.
+     * take it from what the call is about, such as an order's id. Two grains may get the same key.
      *     The answer, which is the response or the method's error, is stored in one write with the
      * grain's state, before it is sent. A later call of the grain with the same key, method and
-     * request, also from another caller, gets that answer and runs nothing, as long as it is among
-     * the newest answers_max that the grain keeps (teff/grain.proto). So after an error for which
-     * teff_err_unknown() is true, or an error of the store, make the same call again.
-     *     In such a turn teff_state_save and teff_state_clear only check the state, and the write
-     * comes when the method has returned, also if it did not save. If that write fails, the call
-     * gets its error, and the grain is deactivated: no later turn sees what is not stored, unless
-     * on_deactivate saves it, with the answer. Other turns that overlap with this one wait in
-     * teff_state_save until it has ended.
-     *     An answer over TEFF_ANSWER_MAX is not kept: a later call gets TEFF_E_TOO_LARGE. A method
-     * should not return an unknown error of its own calls, since that would be the answer.
+     * request, even from another caller, gets that answer and runs nothing, as long as the grain
+     * still keeps the answer: it keeps the newest answers_max (teff/grain.proto). So after an error
+     * for which teff_err_unknown() is true, or an error of the store, make the same call again.
+     *     In the turn of such a call, teff_state_save and teff_state_clear only check the state. It
+     * is written when the method has returned, even if the method did not save. If this write
+     * fails, the call ends with the write's error, and the grain is deactivated. So no later turn
+     * sees changes that are not stored, unless on_deactivate saves them, with the answer. Turns
+     * that overlap with this one wait in teff_state_save until it has ended.
+     *     An answer over TEFF_ANSWER_MAX bytes is not kept: a later call gets TEFF_E_TOO_LARGE. If
+     * a call that the method makes ends with an unknown outcome, the method should not return that
+     * error, since the error would be stored as the answer.
      *     errs, of the call: TEFF_E_INVALID: the grain type has no state, the method is read-only,
      * or the key was used with another method or request; the call did not run. */
     const teff_uuid *once;
@@ -174,38 +180,41 @@ typedef struct teff_call_options {
 
 /* ---- transactions ------------------------------------------------------------------------
  * A method with the option `transactional` (teff/grain.proto) begins a transaction, as its root, or
- * joins that of the transactional method that calls it.
- *   - Each grain in it, also one without state, is locked until the end. Other calls to it wait.
+ * joins the transaction of the transactional method that calls it.
+ *   - Each grain in a transaction, even one without state, is locked until the transaction ends.
+ *     Calls from outside of transactions to a locked grain wait.
  *   - teff_state_save and teff_state_clear check the state, and mark it to be written. All marked
- *     states are written in one batch when the root has returned, with a check that no state which
- *     was only read has changed. At most 256 rows: one for each grain with state and for each silo
- *     with such grains (127 on etcd).
- *   - If a method in it returns an error, all states become what they were when they were locked,
- *     in memory, too. That is so even if its caller ignores the error. The root's caller gets the
- *     root's error, or that of the call.
- *   - If another transaction is in the way, or a silo is lost, the root runs again, from its start,
- *     after a pause of some ms. At its caller's deadline the call fails with TEFF_E_ABORTED, and
- *     nothing was changed.
- *   - Calls that the method has not awaited, or has dropped, are awaited when it returns.
- *   - Calls to methods that are not transactional, and one-way messages, are outside: they take
- *     effect even if the transaction is rolled back. To a grain that the transaction has locked,
- *     such a call fails with TEFF_E_INVALID.
- *   - An idempotency key is given to the call that begins the transaction, and needs a root with
- *     state; the answer is written with the states.
- *   - errs, of the root's call: the store's, nothing was changed; TEFF_E_UNKNOWN: it may have been
- *     written; TEFF_E_TOO_LARGE: too many rows. */
+ *     states are written in one batch when the root has returned. The batch also checks that no
+ *     state that was only read has changed. It has at most 256 rows (127 on etcd): one for each
+ *     grain with state, and one for each silo with such grains.
+ *   - If a method in the transaction returns an error, all its states become what they were when
+ *     they were locked, in memory, too, even if the method's caller ignores the error. The root's
+ *     caller gets the error that the root returned or, if the root returned none, that of the
+ *     method.
+ *   - If the transaction meets an older one that has locked a grain, or if a silo is lost, the root
+ *     runs again, from its start, after a pause of 1 to 128 ms. At the deadline of the root's
+ *     caller, the root's call fails with TEFF_E_ABORTED, and nothing was changed.
+ *   - Calls in the transaction that a method has not awaited, or has dropped, are awaited when the
+ *     method returns.
+ *   - Calls to methods that are not transactional, and one-way messages, are not part of the
+ *     transaction: they take effect even if it is rolled back. Such a call to a grain that the
+ *     transaction has locked fails with TEFF_E_INVALID.
+ *   - Give an idempotency key to the call that begins the transaction; the root's grain must have
+ *     state. The answer is written in the same batch as the states.
+ *   - errs, of the root's call: an error of the store: nothing was changed; TEFF_E_UNKNOWN: the
+ *     states may have been written; TEFF_E_TOO_LARGE: too many rows. */
 
 /* teff_await_all - wait until each of n calls has ended.
- * in:   calls, begun on this ctx, or none.
+ * in:   calls, begun on this ctx.
  * out:  nothing: take each response with <method>_await, which then does not wait.
  * runs: suspends a turn once, blocks a thread.
- * errs: the error of the first failed call in the array's order, after all have ended;
- *       TEFF_E_INVALID: that call is none. teff_error(ctx) has the text. */
+ * errs: the error of the first failed call in the array's order, after all have ended. A call that
+ *       is none counts as failed with TEFF_E_INVALID. teff_error(ctx) has the text. */
 TEFF_API TEFF_MUST_USE teff_err teff_await_all(teff_ctx *ctx, const teff_call *calls, size_t n);
 
 /* teff_await_any - wait until one of n calls has ended, with or without an error.
- * in:   calls, begun on this ctx; none ({0}) is skipped. Set a call to none after its response was
- *       taken, before the next wait.
+ * in:   calls, begun on this ctx; one that is none ({0}) is skipped. After you have taken a call's
+ *       response, set the call to none before the next wait.
  * out:  *index, the first call in the array's order that has ended.
  * runs: suspends a turn, blocks a thread; returns at once if one has ended.
  * errs: TEFF_E_INVALID: all are none. <method>_await returns the call's own error. */
@@ -220,16 +229,17 @@ TEFF_API TEFF_MUST_USE teff_err teff_await_any(teff_ctx *ctx, const teff_call *c
 TEFF_API bool teff_call_ended(const teff_ctx *ctx, teff_call call);
 
 /* teff_ctx_fd - a descriptor for an event loop (poll, epoll, libuv) on the context's own thread.
- * in:   ctx, a thread's; before the first call whose end the loop waits for.
+ * in:   ctx, a thread's. Get the descriptor before the first call whose end the loop waits for.
  * out:  a non-blocking eventfd, owned by the context, closed by teff_ctx_free. It is readable when
  *       a call has ended since the last read: read 8 bytes, then test each call with
- *       teff_call_ended. It may be readable without such a call. -1: the context of a turn or
- *       process, or out of descriptors or memory.
+ *       teff_call_ended. It may be readable although no call has ended. -1: ctx is that of a turn
+ *       or process, or the system is out of descriptors or memory.
  * runs: on ctx's thread. Requests of the thread are written within two milliseconds. */
 TEFF_API int teff_ctx_fd(teff_ctx *ctx);
 
-/* teff_cancel_new - an object that ends all calls begun with it (teff_call_options). After a silo
- * or client of these calls was freed, it may only be freed: not fired, nor passed to another call.
+/* teff_cancel_new - an object that can end all calls begun with it (teff_call_options). After a
+ * silo or client that made such calls was freed, you may only free the object: do not fire it, and
+ * do not pass it to another call.
  * out:  owned; NULL: out of memory.
  * runs: any thread. */
 TEFF_API teff_cancel *teff_cancel_new(void);
@@ -238,9 +248,10 @@ TEFF_API teff_cancel *teff_cancel_new(void);
  * calls with it fail with TEFF_E_CANCELLED and do not run. A second fire does nothing.
  *     The cancel follows the requests to their grains, also through other silos. A request that has
  * not started does not run, whether it waits for the grain, for its activation or to be located. A
- * running turn sees the cancel by teff_ctx_check; it is not stopped, nor are its own calls
- * cancelled, and its response is dropped. A cancel may come too late, or get lost as any message:
- * then the request runs. A cancel does not stop a request to a process (teff_pid_ask_async).
+ * running turn can learn of the cancel by teff_ctx_check. The turn is not stopped, and its own
+ * calls are not cancelled, but its response is dropped. A cancel may come too late, or be lost, as
+ * any message may: then the request runs. A cancel does not stop a request to a process
+ * (teff_pid_ask_async).
  * in:   cancel, see teff_cancel_new.
  * runs: any thread, also a turn's. Does not wait. */
 TEFF_API void teff_cancel_fire(teff_cancel *cancel);
@@ -249,9 +260,9 @@ TEFF_API void teff_cancel_fire(teff_cancel *cancel);
 TEFF_API void teff_cancel_free(teff_cancel *cancel);
 
 /* teff_drop - release a call and its response, to save memory in a long turn; *call becomes none. A
- * pending call is abandoned. An abandoned call is not cancelled, neither here nor in
- * teff_ctx_forget, teff_ctx_reset, teff_ctx_free or at the end of a turn or client: its request
- * still runs if it can start before its deadline.
+ * pending call is abandoned, which does not cancel it: its request still runs if it can start
+ * before its deadline. Calls are abandoned in the same way by teff_ctx_forget, teff_ctx_reset,
+ * teff_ctx_free, and the end of a turn or client.
  * in:   call, begun on this ctx, or none; not one that teff_ctx_forget has released.
  * runs: in ctx's turn or thread. */
 TEFF_API void teff_drop(teff_ctx *ctx, teff_call *call);
@@ -259,12 +270,13 @@ TEFF_API void teff_drop(teff_ctx *ctx, teff_call *call);
 /* ---- state ------------------------------------------------------------------------------ */
 
 /* teff_state_alloc, teff_state_strdup - memory for fields of the state: zeroed, valid as long as
- * the state points to it. The runtime reclaims the rest when no turn of the grain runs; if turns
- * overlap all the time, new turns are delayed for that, by at most a second.
- * in:   s, NULL: as "".
- * out:  never NULL. Over TEFF_STATE_MEMORY_MAX the turn ends, as described at teff_alloc.
- * runs: in a turn of a type with state; another turn of a grain ends with TEFF_E_INVALID. On the
- *       context of a thread or process the program aborts. */
+ * the state points to it. The runtime reclaims other memory of the state when no turn of the grain
+ * runs. If turns overlap all the time, new turns are delayed for that, by at most a second.
+ * in:   n, bytes. s, borrowed, copied; NULL: as "".
+ * out:  never NULL. If the state's memory would exceed TEFF_STATE_MEMORY_MAX, the turn ends, as
+ *       described at teff_alloc.
+ * runs: in a turn of a grain with state. A turn of a grain without state ends with TEFF_E_INVALID.
+ *       On the context of a thread or process the program aborts. */
 TEFF_API void *teff_state_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_state_strdup(teff_ctx *ctx, const char *s);
 
