@@ -15,9 +15,9 @@ TEFF_BEGIN_C
 
 /* ---- keys ------------------------------------------------------------------------------- */
 
-/* The bytes in the order of the text: 00112233-4455-6677-8899-aabbccddeeff begins with 0x00, 0x11
- * (RFC 9562, section 4: most significant byte first). Windows GUIDs have the bytes of their first
- * three parts in reverse order and must be converted. */
+/* The bytes are in the order of the text: 00112233-4455-6677-8899-aabbccddeeff begins with 0x00,
+ * 0x11 (RFC 9562, section 4: most significant byte first). Windows GUIDs have the bytes of their
+ * first three parts in reverse order and must be converted. */
 typedef struct teff_uuid {
     uint8_t bytes[16];
 } teff_uuid;
@@ -61,10 +61,10 @@ TEFF_API void *teff_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
 
 /* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, the deadline of the turn's
- * own caller also limits each call. The call may exceed it by up to 2 ms or, if it begins in place,
- * by up to an eighth of its timeout. A call that is made after the deadline of the turn's caller
- * ends at once as TEFF_E_TIMEOUT and does not run. The turn of a one-way message has no such
- * deadline.
+ * own caller also limits each call. A call may end up to 2 ms after that deadline or, if it begins
+ * in place (inside the caller's turn), up to an eighth of its timeout after the deadline. A call
+ * that is made after the deadline of the turn's caller ends at once as TEFF_E_TIMEOUT and does not
+ * run. The turn of a one-way message has no such deadline.
  * in:   ms, up to 12 days; 0 = each method's own timeout (30 s unless its option says so).
  * runs: in ctx's turn or thread. */
 TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
@@ -165,11 +165,11 @@ typedef struct teff_call_options {
      * request, even from another caller, gets that answer and runs nothing, as long as the grain
      * still keeps the answer: it keeps the newest answers_max (teff/grain.proto). So after an error
      * for which teff_err_unknown() is true, or an error of the store, make the same call again.
-     *     In the turn of such a call, teff_state_save and teff_state_clear only check the state. It
-     * is written when the method has returned, even if the method did not save. If this write
-     * fails, the call ends with the write's error, and the grain is deactivated. So no later turn
-     * sees changes that are not stored, unless on_deactivate saves them, with the answer. Turns
-     * that overlap with this one wait in teff_state_save until it has ended.
+     *     In the turn of such a call, teff_state_save and teff_state_clear only check the state.
+     * The state is written when the method has returned, even if the method did not save. If this
+     * write fails, the call ends with the write's error, and the grain is deactivated. So no later
+     * turn sees changes that are not stored, unless on_deactivate saves them, with the answer.
+     * Turns that overlap with this turn wait in teff_state_save until this turn has ended.
      *     An answer over TEFF_ANSWER_MAX bytes is not kept: a later call gets TEFF_E_TOO_LARGE. If
      * a call that the method makes ends with an unknown outcome, the method should not return that
      * error, since the error would be stored as the answer.
@@ -185,12 +185,12 @@ typedef struct teff_call_options {
  *     Calls from outside of transactions to a locked grain wait.
  *   - teff_state_save and teff_state_clear check the state, and mark it to be written. All marked
  *     states are written in one batch when the root has returned. The batch also checks that no
- *     state that was only read has changed. It has at most 256 rows (127 on etcd): one for each
- *     grain with state, and one for each silo with such grains.
- *   - If a method in the transaction returns an error, all its states become what they were when
- *     they were locked, in memory, too, even if the method's caller ignores the error. The root's
- *     caller gets the error that the root returned or, if the root returned none, that of the
- *     method.
+ *     state that was only read has changed. A batch has at most 256 rows (127 on etcd): one for
+ *     each grain with state, and one for each silo with such grains.
+ *   - If a method in the transaction returns an error, the states of all its grains become what
+ *     they were when the grains were locked, in memory, too. This is so even if the method's caller
+ *     ignores the error. The root's caller gets the error that the root returned or, if the root
+ *     returned none, that of the method.
  *   - If the transaction meets an older one that has locked a grain, or if a silo is lost, the root
  *     runs again, from its start, after a pause of 1 to 128 ms. At the deadline of the root's
  *     caller, the root's call fails with TEFF_E_ABORTED, and nothing was changed.
@@ -245,7 +245,7 @@ TEFF_API int teff_ctx_fd(teff_ctx *ctx);
 TEFF_API teff_cancel *teff_cancel_new(void);
 
 /* teff_cancel_fire - end each pending call that was begun with cancel, as TEFF_E_CANCELLED. Later
- * calls with it fail with TEFF_E_CANCELLED and do not run. A second fire does nothing.
+ * calls with cancel fail with TEFF_E_CANCELLED and do not run. A second fire does nothing.
  *     The cancel follows the requests to their grains, also through other silos. A request that has
  * not started does not run, whether it waits for the grain, for its activation or to be located. A
  * running turn can learn of the cancel by teff_ctx_check. The turn is not stopped, and its own

@@ -23,10 +23,10 @@ typedef struct teff_client teff_client;
 
 #define TEFF_SEEDS_MAX 8
 
-/* What reads and writes the connections. Each sends the same bytes, so silos and clients of one
- * cluster may use different transports. */
+/* The part of teff that reads and writes connections. All transports send the same bytes, so silos
+ * and clients of one cluster may use different ones. */
 typedef enum teff_transport {
-    TEFF_TRANSPORT_DEFAULT = 0, /* with TLS nng; else what the build's -Dtransport= says: nng */
+    TEFF_TRANSPORT_DEFAULT = 0, /* nng; without TLS: the build's -Dtransport, nng by default */
     TEFF_TRANSPORT_NNG,         /* nng's own threads read and write; with or without TLS */
     TEFF_TRANSPORT_REACTOR      /* workers that are idle wait on the sockets; without TLS */
 } teff_transport;
@@ -40,7 +40,8 @@ typedef struct teff_client_call {
     uint64_t client; /* the client's id, which the client draws at random: an id tells clients
                       * apart, but does not prove who a client is */
     int gateway;     /* 1: the silo has a gateway, and the client is connected there */
-    int tls;         /* 1: it has a certificate, of tls_client_ca at a gateway, else of tls_ca */
+    int tls;         /* 1: the client has a certificate, at a gateway of tls_client_ca, otherwise
+                      * of tls_ca */
     int secret;      /* 1: the client has proved that it knows the secret for clients */
     int one_way;     /* 1: the client does not wait for a response */
     /* type is NULL if this silo does not host the type. method is NULL if type is, or if this silo
@@ -97,17 +98,14 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     void (*lost)(void *lost_arg, const char *why);
     void *lost_arg;
     /* Limits in bytes. A call for which there is no room fails with TEFF_E_OVERLOADED at once.
-     * message_bytes_max refuses no responses; for them connection_bytes_max counts double. 0 = the
-     * default; with the defaults a silo fits into a container of 1 GiB. */
+     * message_bytes_max does not apply to responses; for them twice connection_bytes_max is the
+     * limit. 0 = the default; with the defaults a silo fits into a container of 1 GiB. */
     uint64_t message_bytes_max;    /* all messages queued or running here; 0 = 256 MiB */
     uint32_t grain_bytes_max;      /* requests queued at one grain; 0 = 16 MiB */
     uint32_t connection_bytes_max; /* waiting to be sent to one peer; 0 = 64 MiB */
     /* An address for clients only, in the form of listen; NULL = none. With it, every peer that
      * connects there is a client, and listen's address accepts silos only. Without it, listen's
      * address accepts both, and a peer says by itself whether it is a silo: SECURITY.md. */
-    /* An address of its own for clients, as listen; NULL = none. With it, every peer that connects
-     * there is a client, and listen's address accepts silos only. Without it, listen's address
-     * accepts both, and a peer is what it says it is: SECURITY.md. */
     const char *gateway;
     /* PEM file: the CA of clients' certificates. Must be set if gateway and TLS are used, and only
      * then. This CA must not sign certificates of silos, and tls_ca none of clients. Clients check
@@ -116,14 +114,14 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     /* Files with secrets of 16 to 1024 bytes, which are read at each start; NULL = none. Only peers
      * that prove in the handshake that they know the secret are accepted. If client_secret_file is
      * set, clients must know its secret, and silos that of secret_file, which must also be set. A
-     * file to which more than owner and group have access is refused. Without TLS, what follows the
-     * handshake is not protected. */
+     * file that everybody may read or write, not only owner and group, is refused. Without TLS,
+     * what follows the handshake is not protected. */
     const char *secret_file, *client_secret_file;
     /* Called before a call of a client that is connected to this silo is delivered, also if the
      * grain is on another silo. Not called for calls of grains, processes and threads of silos, nor
      * for a call that is refused because its key is not of its type's kind. out: 0: the call fails
-     * with TEFF_E_REFUSED, and nothing is activated; a one-way message is dropped. Otherwise the
-     * call is allowed. Runs on threads of the silo, on several at a time: it must not block or call
+     * with TEFF_E_REFUSED, and nothing is activated; a one-way message is dropped. Any other value
+     * allows the call. Runs on threads of the silo, on several at a time: it must not block or call
      * functions of the silo. NULL: clients may call all grains. */
     int (*authorize)(void *authorize_arg, const teff_client_call *call);
     void *authorize_arg;
@@ -247,7 +245,7 @@ TEFF_API int teff_silo_main(int argc, char **argv, teff_grain_type *type, ...)
 /* A program's own command-line option, in addition to those of teff_silo_main. */
 typedef struct teff_silo_option {
     const char *name;  /* "port" for --port; not the name of an option of teff_silo_main */
-    const char *value; /* its value's name in --help, "N" for --port N; NULL: it takes no value */
+    const char *value; /* its value's name in --help: "N" for --port N; NULL: it has no value */
     const char *help;  /* its line in --help */
     /* Called for each occurrence of the option, in the order of the command line. value stays
      * valid; it is NULL if the option takes no value. If take returns an error, the program ends
@@ -300,7 +298,7 @@ typedef struct teff_client_options { /* zeroed, except size and gateways = all d
     /* Limits, as for silos: over one of them a call fails with TEFF_E_OVERLOADED at once. */
     uint64_t message_bytes_max;    /* messages that are queued or not freed yet; 0 = 256 MiB */
     uint32_t connection_bytes_max; /* waiting to be sent to a gateway; 0 = 64 MiB */
-    const char *secret_file;       /* the silos' client_secret_file, or secret_file without it */
+    const char *secret_file;       /* as the silos' client_secret_file, else as secret_file */
 } teff_client_options;
 
 /* teff_client_connect - connect a program that is not a silo to a cluster, so that it can call
