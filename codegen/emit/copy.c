@@ -67,12 +67,12 @@ static const char clear_case[] = " else {\n"
                                  "            memset(&dst->$o_case, 0, sizeof dst->$o_case);\n"
                                  "        }\n";
 
-/* out: the letters of teffi_field_values() and two more. $n: indentation. $k: end of the name of
+/* out: the letters of teffi_values_add_field() and two more. $n: indentation. $k: end of the name of
  * the runtime function teff_copy_$k; empty for types without one. */
 static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f)
 {
     teffi_values v = {{NULL}};
-    teffi_field_values(model, f, &v);
+    teffi_values_add_field(model, f, &v);
     v.values['n'] = f->has_oneof_index ? "        " : "    ";
     v.values['k'] = teffi_is_repeated(f) ? teffi_choose_by_type(f, "texts", "bytes_list", "", "")
                                          : teffi_choose_by_type(f, "text", "bytes", "", "");

@@ -35,9 +35,9 @@ void teffi_method_values(teffi_pool *pool, const teffi_method *m, teffi_values *
 /* teffi_message_values - letters of a message: $M words_seen, $P Words__Seen, $d words__seen. */
 teffi_values teffi_message_values(const teffi_message *m);
 
-/* teffi_field_values - add letters of one of its fields: $f member; for messages $C, the type of
+/* teffi_values_add_field - add letters of one of its fields: $f member; for messages $C, the type of
  * the message; for enums and numbers $E, the type of one value. in: f, of a file to generate. */
-void teffi_field_values(const teffi_model *model, const Protoc__Field *f, teffi_values *v);
+void teffi_values_add_field(const teffi_model *model, const Protoc__Field *f, teffi_values *v);
 
 /* teffi_choose_by_type - choose one of four strings by a field's type.
  * in:   number, also the one for enums. */

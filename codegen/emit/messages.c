@@ -85,7 +85,7 @@ static void emit_state_copies(teffi_text *out, const teffi_model *model, const t
             const Protoc__Field *f = m->desc->field[i];
             if (!teffi_has_append(f))
                 continue;
-            teffi_field_values(model, f, &v);
+            teffi_values_add_field(model, f, &v);
             teffi_text_expand(
                 out,
                 teffi_choose_by_type(f, append_text, append_bytes, append_message, append_number),
@@ -144,7 +144,7 @@ static void emit_builder(teffi_text *out, const teffi_model *model, const teffi_
         const Protoc__Field *f = m->desc->field[i];
         if (f->options && f->options->deprecated)
             continue; /* its setter would cause a warning in each file that includes the header */
-        teffi_field_values(model, f, &v);
+        teffi_values_add_field(model, f, &v);
         if (teffi_is_repeated(f)) {
             teffi_text_expand(out, set_list, &v);
         } else {

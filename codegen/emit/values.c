@@ -78,7 +78,7 @@ teffi_values teffi_message_values(const teffi_message *m)
     return v;
 }
 
-void teffi_field_values(const teffi_model *model, const Protoc__Field *f, teffi_values *v)
+void teffi_values_add_field(const teffi_model *model, const Protoc__Field *f, teffi_values *v)
 {
     v->values['f'] = teffi_pbc_field(model->pool, f->name);
     if (f->type == PROTOC__FIELD__TYPE__MESSAGE)

@@ -198,8 +198,9 @@ static void add_exports(const teffi_model *model, bool *set, const teffi_file *i
         set[other - model->files] |= import->exports[other - model->files];
 }
 
-/* Sets imports, sees and exports. A file also sees the public imports of the files it imports.
- * in: file, at index n_files of model->files, that is before load_file() counts it. */
+/* Sets file->imports, file->sees and file->exports. A file also sees the public imports of the
+ * files that it imports. in: file, at index n_files of model->files; load_file() has not counted it
+ * yet. */
 static void load_imports(teffi_model *model, teffi_file *file)
 {
     const Protoc__File *desc = file->desc;

@@ -260,7 +260,7 @@ static bool walk_shard(teffi_grains *grains, unsigned part, uint64_t *cursor,
     uint32_t moves = atomic_load_explicit(&shard->index.moves, memory_order_relaxed);
     bool goes_on = *cursor >> 32 == make_cursor(part, moves, 0) >> 32;
     uint32_t cell = goes_on ? (uint32_t)*cursor : 0;
-    while (more && (slot = teffi_index_each(&shard->index, &cell)))
+    while (more && (slot = teffi_index_next(&shard->index, &cell)))
         more = visit(arg, teffi_activation_at(&grains->shards->memory, slot));
     *cursor = make_cursor(part, moves, cell);
     pthread_mutex_unlock(&shard->lock);

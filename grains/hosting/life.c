@@ -11,10 +11,11 @@
 #include "directory/client.h"
 #include "directory/partition.h"
 
-/* Stores the error and text for the requests of a failed activation; a second failure, in
- * unregister_activation(), replaces both. Without memory there is no text. in: text, "": none;
- * named, text is the application's or names the grain already, so that callers do not prefix it. */
-static void fail_activation(teffi_activation *act, teff_err err, const char *text, bool named)
+/* Stores the error and the text that the requests of a failed activation get. A second failure, in
+ * unregister_activation(), replaces both. Without memory for a copy, there is no text.
+ * in: text: "" if there is none. named: true if the text comes from the application or already
+ * names the grain; then nobody puts the grain's name before it. */
+static void record_activation_failure(teffi_activation *act, teff_err err, const char *text, bool named)
 {
     teffi_more *more = text[0] ? teffi_activation_ensure_more(act) : NULL;
     act->failed = err;
@@ -62,7 +63,7 @@ static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
         err = run_activate(ctx, act);
     if (!err)
         return;
-    fail_activation(act, err, teff_error(ctx), loaded);
+    record_activation_failure(act, err, teff_error(ctx), loaded);
     unregister_activation(ctx, act);
 }
 
@@ -74,7 +75,7 @@ static bool note_registration(teffi_activation *act, teff_err err, teffi_pid hol
     if (err == TEFF_E_EXISTS && teffi_activation_ensure_more(act))
         act->more->winner = holder;
     else if (err)
-        fail_activation(act, err, text, false);
+        record_activation_failure(act, err, text, false);
     return !err;
 }
 
@@ -94,7 +95,7 @@ static void start_activating(teffi_activation *act,
 {
     teff_err err = teffi_turn_start_life(act, fn);
     if (err)
-        fail_activation(act, err, "out of stacks to activate the grain", false);
+        record_activation_failure(act, err, "out of stacks to activate the grain", false);
 }
 
 /* Registers or unregisters act (method), if this silo serves its partition. errs:
@@ -113,7 +114,7 @@ void teffi_life_begin(teffi_activation *act)
 {
     teffi_pid holder = {0};
     if (!teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec)) {
-        fail_activation(act, TEFF_E_UNAVAILABLE, teffi_lease_over_text, false);
+        record_activation_failure(act, TEFF_E_UNAVAILABLE, teffi_lease_over_text, false);
         return;
     }
     teff_err err = teffi_partition_is_registered(act)
@@ -184,7 +185,7 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
     if (act->phase == TEFFI_DEACTIVATING)
         log_deactivate_failure(ctx, act, err);
     else if (act->phase != TEFFI_VALID)
-        fail_activation(act, err, teff_error(ctx), true);
+        record_activation_failure(act, err, teff_error(ctx), true);
     if (act->phase != TEFFI_VALID)
         unregister_activation(ctx, act);
     else /* the life turn was teffi_lock_resolve() */

@@ -101,14 +101,14 @@ static uint32_t get_left_ms(const teff_silo *silo, uint64_t until_ns)
     return left_ms ? left_ms : 1;
 }
 
-teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms)
+teff_err teffi_silo_stop_engines_and_processes(teff_silo *silo, uint32_t timeout_ms)
 {
     teff_stop_report report;
     teff_err err = TEFF_OK;
     uint64_t until_ns = teffi_now(&silo->platform) + timeout_ms * 1000000ull;
     set_refuses_processes(silo, true);
     for (teff_engine *engine = silo->engines; engine; engine = engine->next)
-        teff_engine_end(engine); /* all, before the first wait, as they share the limit */
+        teff_engine_end(engine); /* end all before waiting for one: they share the time limit */
     for (teff_engine *engine = silo->engines; engine; engine = engine->next)
         if (teff_engine_stop(engine, get_left_ms(silo, until_ns), &report))
             err = log_forced(silo, "components", &report);

@@ -324,7 +324,7 @@ teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms)
     bool lost = teffi_lease_is_over(&silo->node.home.lease);
     if (lost && ms > LOST_MS)
         ms = LOST_MS;
-    teff_err forced = teffi_silo_stop_processes(silo, ms / 2 + 1);
+    teff_err forced = teffi_silo_stop_engines_and_processes(silo, ms / 2 + 1);
     teff_err left = lost ? TEFF_E_UNAVAILABLE : leave_on_thread(silo, ms);
     lost = teffi_lease_is_over(&silo->node.home.lease); /* it may have ended since */
     teff_err closed = teffi_silo_close(silo, lost ? 0 : ms);

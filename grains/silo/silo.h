@@ -71,13 +71,13 @@ TEFF_MUST_USE teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t
 /* teffi_silo_host - as teff_silo_host, but an error's text goes to text, of TEFF_TEXT_MAX bytes. */
 TEFF_MUST_USE teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, char *text);
 
-/* teffi_silo_stop_processes - stop engines and the process system, before the silo leaves. Blocks;
+/* teffi_silo_stop_engines_and_processes - stop engines and the process system, before the silo leaves. Blocks;
  * not on a worker.
  * in:   timeout_ms, not 0: for all engines together, and again for the process system. After that
  *       each scheduler of an engine, and the process system, may take a second to end by force.
  * errs: TEFF_E_TIMEOUT: some components or processes were forced to end; the log names the first of
  *       each engine and of the process system. */
-teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);
+teff_err teffi_silo_stop_engines_and_processes(teff_silo *silo, uint32_t timeout_ms);
 
 /* teffi_silo_print_processes - report processes, engines and their components as lines.
  * runs: any thread between teffi_home_enter and _exit. */

@@ -84,8 +84,8 @@ void teffi_membership_drop_departed(teffi_membership *m)
     pthread_mutex_unlock(&m->follow.lock);
 }
 
-/* follow.lock held. Keeps an earlier view in place of the oldest one, if promises need it.
- * in: view, NULL or owned. */
+/* follow.lock held. Stores a view that was just replaced, over the oldest stored one. Without an
+ * outage time no promise needs it, and it is released. in: view: owned, or NULL. */
 static void keep_view(teffi_membership *m, const teffi_view *view)
 {
     const teffi_view **at = &m->follow.before[m->follow.n_before % TEFFI_VIEWS_KEPT];

@@ -9,7 +9,7 @@
 
 typedef void hook(teff_component *component, void *data);
 
-static const teff_data_use *use_at(const teff_component *component, size_t i)
+static const teff_data_use *get_data_use(const teff_component *component, size_t i)
 {
     return &component->type->data[i];
 }
@@ -27,12 +27,12 @@ static void call_hook(teff_component *component, hook *fn, teffi_instance *insta
 static void make_data(teff_component *component, teff_data_kind kind)
 {
     for (size_t i = 0; i < component->type->n_data && !component->ending; i++) {
-        if (use_at(component, i)->kind != kind)
+        if (get_data_use(component, i)->kind != kind)
             continue;
         component->data[i] =
-            teffi_instance_new(component, use_at(component, i)->type, kind == TEFF_DATA_OWNER);
+            teffi_instance_new(component, get_data_use(component, i)->type, kind == TEFF_DATA_OWNER);
         if (component->data[i])
-            call_hook(component, use_at(component, i)->type->init, component->data[i]);
+            call_hook(component, get_data_use(component, i)->type->init, component->data[i]);
         else
             component->ending = true;
     }
@@ -44,10 +44,10 @@ static void set_up_owned(teff_component *component)
 {
     make_data(component, TEFF_DATA_OWNER);
     for (size_t i = 0; i < component->type->n_data && !component->ending; i++)
-        if (use_at(component, i)->kind == TEFF_DATA_OWNER)
-            call_hook(component, use_at(component, i)->type->setup_owner, component->data[i]);
+        if (get_data_use(component, i)->kind == TEFF_DATA_OWNER)
+            call_hook(component, get_data_use(component, i)->type->setup_owner, component->data[i]);
     for (size_t i = 0; i < component->type->n_data && !component->ending; i++)
-        if (use_at(component, i)->kind == TEFF_DATA_OWNER)
+        if (get_data_use(component, i)->kind == TEFF_DATA_OWNER)
             teffi_instance_publish(component->engine, component->data[i]);
 }
 
@@ -56,7 +56,7 @@ static void set_up_owned(teff_component *component)
 static bool bind_all(teff_component *component, teff_data_kind kind)
 {
     for (; component->at < component->type->n_data; component->at++) {
-        const teff_data_use *use = use_at(component, component->at);
+        const teff_data_use *use = get_data_use(component, component->at);
         if (use->kind != kind)
             continue;
         component->data[component->at] =
@@ -90,7 +90,7 @@ static bool call_while_holding(teff_component *component, hook *fn, teffi_instan
 static bool set_up_data(teff_component *component)
 {
     for (; component->at < component->type->n_data && !component->ending; component->at++) {
-        const teff_data_use *use = use_at(component, component->at);
+        const teff_data_use *use = get_data_use(component, component->at);
         if (use->kind == TEFF_DATA_LOCAL)
             call_hook(component, use->type->setup, component->data[component->at]);
         else if (use->type->setup &&
@@ -133,8 +133,8 @@ static bool set_up_component(teff_component *component)
 static void drop_all(teff_component *component, teff_data_kind kind)
 {
     for (size_t i = component->type->n_data; i-- > 0;)
-        if (component->data[i] && use_at(component, i)->kind == kind) {
-            const teff_data_type *type = use_at(component, i)->type;
+        if (component->data[i] && get_data_use(component, i)->kind == kind) {
+            const teff_data_type *type = get_data_use(component, i)->type;
             call_hook(component, kind == TEFF_DATA_LOCAL ? type->fini : type->unbind,
                       component->data[i]);
             teffi_instance_drop(component, i);
@@ -158,9 +158,9 @@ static void release_all_but_owned(teff_component *component)
 static bool fini_owned(teff_component *component)
 {
     for (size_t i = component->type->n_data; i-- > 0;) {
-        if (!component->data[i] || use_at(component, i)->kind != TEFF_DATA_OWNER)
+        if (!component->data[i] || get_data_use(component, i)->kind != TEFF_DATA_OWNER)
             continue;
-        if (!call_while_holding(component, use_at(component, i)->type->fini, component->data[i]))
+        if (!call_while_holding(component, get_data_use(component, i)->type->fini, component->data[i]))
             return false;
         (void)teffi_instance_retire(component->engine, component->data[i]);
         teffi_claim_end(&component->claim);
@@ -212,7 +212,7 @@ static void abandon_data(teff_component *component)
         if (!component->data[i])
             continue;
         if (teffi_instance_retire(component->engine, component->data[i]))
-            call_hook(component, use_at(component, i)->type->fini, component->data[i]);
+            call_hook(component, get_data_use(component, i)->type->fini, component->data[i]);
         teffi_instance_drop(component, i);
     }
 }

@@ -279,9 +279,9 @@ void teffi_stacks_end(void)
 
 /* ---- reclaiming after a peak ---- */
 
-/* lock held. Takes stacks that were not needed for age_ns from the free ones. Every age_ns,
- * pool->spare is set to the least number of free stacks in that time, less KEPT_FREE. out: a list
- * of at most RECLAIM_SLICE; later calls take the rest. */
+/* lock held. Removes free stacks that the pool has not used during the last age_ns. For this,
+ * pool->spare is set once every age_ns: to the lowest number of free stacks in that time, minus
+ * KEPT_FREE. out: a list of at most RECLAIM_SLICE stacks; later calls remove the rest. */
 static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns)
 {
     teffi_fiber *taken = NULL;

@@ -32,7 +32,7 @@ static teffi_item *word_items(uintptr_t word)
 }
 
 /* Is the group IDLE or BLOCKED? Then the word holds no items. */
-static bool word_rests(uintptr_t word)
+static bool word_is_idle_or_blocked(uintptr_t word)
 {
     return word == IDLE || word == BLOCKED;
 }
@@ -66,7 +66,7 @@ bool teffi_group_push(teffi_group *group, teffi_item *item)
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_relaxed);
     item->at_ms = teffi_coarse_ms(group->exec);
     for (;;) {
-        if (word_rests(word)) {
+        if (word_is_idle_or_blocked(word)) {
             if (replace_word(group, &word, READY))
                 break;
         } else if (word_state(word) == COMPLETE) {

@@ -54,7 +54,7 @@ void teffi_driver_reap(teffi_link *link)
 static bool take_bye(teffi_conn *conn)
 {
     if (conn->receiver.bye_came)
-        return teffi_receiver_malformed(conn, "a second goodbye");
+        return teffi_receiver_reject_malformed(conn, "a second goodbye");
     conn->receiver.bye_came = true;
     teffi_goodbye_handle_bye(conn);
     return true;
@@ -66,7 +66,7 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
     const uint8_t *payload;
     size_t len;
     if (!teffi_frame_payload(frame, &payload, &len) || len)
-        return teffi_receiver_malformed(conn, "bad control frame");
+        return teffi_receiver_reject_malformed(conn, "bad control frame");
     switch (frame->kind) {
     case TEFFI_FRAME_HEARTBEAT:
         return true;
@@ -76,7 +76,7 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
         conn->receiver.batch_acks = true; /* handled after the messages of the batch */
         return true;
     default:
-        return teffi_receiver_malformed(conn, "unknown frame kind");
+        return teffi_receiver_reject_malformed(conn, "unknown frame kind");
     }
 }
 

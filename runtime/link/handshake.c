@@ -262,7 +262,7 @@ static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
     teffi_ack ack;
     if (teffi_ack_unpack(payload, len, &ack))
-        return teffi_receiver_malformed(conn, "bad ack");
+        return teffi_receiver_reject_malformed(conn, "bad ack");
     if (memcmp(ack.echo, conn->handshake.nonce, sizeof ack.echo) != 0)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "the ack belongs to another connection");
     if (find_secret(conn, conn->handshake.remote.role) &&
@@ -348,7 +348,7 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
     teffi_hello self = copy_own_hello(conn);
     char text[TEFF_TEXT_MAX];
     if (memcmp(peer->echo, conn->handshake.nonce, sizeof peer->echo) != 0)
-        return teffi_receiver_malformed(conn, "the response belongs to another connection");
+        return teffi_receiver_reject_malformed(conn, "the response belongs to another connection");
     teffi_mismatch mismatch = teffi_hello_check(&self, &peer->hello, text);
     if (mismatch)
         return refuse_peer(conn, refusals[mismatch], text);
@@ -375,7 +375,7 @@ static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
     char text[TEFF_TEXT_MAX];
     if (teffi_refuse_unpack(payload, len, text))
-        return teffi_receiver_malformed(conn, "bad refusal");
+        return teffi_receiver_reject_malformed(conn, "bad refusal");
     teffi_conn_note_cause(conn, TEFF_E_REFUSED, text);
     if (conn->dialled)
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %.300s",
@@ -392,17 +392,17 @@ bool teffi_handshake_take_frame(teffi_conn *conn, const teffi_frame *frame)
     size_t len;
     teffi_greeting peer;
     if (!teffi_frame_payload(frame, &payload, &len))
-        return teffi_receiver_malformed(conn, "bad handshake");
+        return teffi_receiver_reject_malformed(conn, "bad handshake");
     if (conn->state == CONN_GREETING && frame->kind == TEFFI_FRAME_HELLO) {
         if (teffi_hello_unpack(payload, len, &peer))
-            return teffi_receiver_malformed(conn, "bad hello");
+            return teffi_receiver_reject_malformed(conn, "bad hello");
         return conn->dialled ? take_acceptor_hello(conn, &peer) : take_dialler_hello(conn, &peer);
     }
     if (conn->state == CONN_ACKING && frame->kind == TEFFI_FRAME_ACK)
         return take_ack(conn, payload, len);
     if (frame->kind == TEFFI_FRAME_REFUSE && (conn->dialled || conn->state == CONN_ACKING))
         return take_refusal(conn, payload, len);
-    return teffi_receiver_malformed(conn, "no handshake");
+    return teffi_receiver_reject_malformed(conn, "no handshake");
 }
 
 /* out: why the handshake broke. A peer that refuses our certificate usually closes before it sends

@@ -107,9 +107,9 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
 
 /* ---- the tick ---- */
 
-/* Count the ticks that have seen p's present or last run. From the second tick on, let other
- * workers take the group in p's LIFO slot and steal p's local batch. out: true: they may find a
- * group now that they could not take before; the caller calls teffi_wake_one. */
+/* Count the ticks since p's latest run began; the run may be over. From the second tick on, let other
+ * workers take the group in p's LIFO slot and steal p's local batch. out: true: another
+ * worker may now find a group that it could not take before; the caller calls teffi_wake_one. */
 static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
 {
     uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed);

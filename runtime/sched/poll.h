@@ -27,8 +27,8 @@
 /* teffi_poll_start - exec op poll. */
 void teffi_poll_start(teffi_exec *exec, teffi_poller *poller);
 
-/* teffi_sched_has_poller - is there a poller? Any thread. A worker that parks may see a new one
- * late: teffi_poll_start then wakes a worker. */
+/* teffi_sched_has_poller - is there a poller? Any thread. A worker that is about to park may miss a
+ * poller that has just been set; that is why teffi_poll_start wakes a worker afterwards. */
 static inline bool teffi_sched_has_poller(const teffi_sched *sched)
 {
     /* acquire: pairs with teffi_poll_start */

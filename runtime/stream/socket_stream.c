@@ -53,9 +53,9 @@ static bool is_closed_here(const socket_stream *s)
     return atomic_load_explicit(&s->closed, memory_order_seq_cst);
 }
 
-/* Receives up to n bytes. Makes the side READY again if the next read need not wait for an edge:
- * this one got n bytes, failed or found the end; or the peer has hung up, and perhaps no edge
- * follows.
+/* Receives up to n bytes. Makes the side READY again if the next read should be tried without
+ * waiting for an edge. That is so if this read has got all n bytes, has failed, or has found the
+ * end; also if the peer has hung up, since then no edge may follow.
  * out: as recv(), but at the end of the peer's bytes -1 with ESHUTDOWN. */
 static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
 {

@@ -499,7 +499,7 @@ void sim_processes_stop(sim_silo *place)
 {
     sim_processes *all = place->world->processes;
     bool force = place->node.dead || below(all, 4) == 0;
-    teff_err err = teffi_silo_stop_processes(place->silo, force ? 1 : STOP_MS);
+    teff_err err = teffi_silo_stop_engines_and_processes(place->silo, force ? 1 : STOP_MS);
     if (err && !force)
         sim_fail(&place->world->s, "the processes of silo %u do not end", place->no);
     for (unsigned i = 0; i < all->n_actors; i++)

@@ -107,7 +107,7 @@ bool teffi_receiver_receive_or_defer(teffi_conn *conn)
 
 /* ---- messages ---- */
 
-bool teffi_receiver_malformed(teffi_conn *conn, const char *what)
+bool teffi_receiver_reject_malformed(teffi_conn *conn, const char *what)
 {
     link_counter which = conn->state == CONN_UP ? LINK_MALFORMED : LINK_GARBAGE;
     teffi_counters_note(&conn->conns->counters, which, "%s: %s, closed", conn->target, what);
@@ -172,7 +172,7 @@ static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
         refuse_message(conn, msg);
     teffi_msg_free(msg);
     return admission == TEFFI_ADMIT_REFUSED ||
-           teffi_receiver_malformed(conn,
+           teffi_receiver_reject_malformed(conn,
                                     "a response from a client, or a request within a transaction");
 }
 
@@ -183,15 +183,15 @@ static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t no
     conn_receiver *r = &conn->receiver;
     teffi_msg *msg;
     if (conn->dialled && conn->conns->role == TEFFI_ROLE_SILO)
-        return teffi_receiver_malformed(conn, "a message against the direction");
+        return teffi_receiver_reject_malformed(conn, "a message against the direction");
     teff_err err = teffi_read_buffer_take(&r->buffer, frame, now_ns, &msg);
     if (err)
-        return teffi_receiver_malformed(conn, err == TEFF_E_NOMEM ? "no memory for a message"
+        return teffi_receiver_reject_malformed(conn, err == TEFF_E_NOMEM ? "no memory for a message"
                                                                   : "bad message");
     if ((msg->flags & TEFFI_MSG_ROW) && msg->item.kind != TEFFI_MSG_RESPONSE &&
         msg->to.slot != TEFFI_SLOT_STORE) {
         teffi_msg_free(msg);
-        return teffi_receiver_malformed(conn, "a row that is not for the store");
+        return teffi_receiver_reject_malformed(conn, "a row that is not for the store");
     }
     teffi_msg_charge(msg, conn->conns->budget);
     r->frames++;
@@ -206,10 +206,10 @@ static bool report_bad_length(teffi_conn *conn, teff_err err)
 {
     bool up = conn->state == CONN_UP;
     if (!up && teffi_read_buffer_is_tls(&conn->receiver.buffer))
-        return teffi_receiver_malformed(
+        return teffi_receiver_reject_malformed(
             conn, "the peer speaks TLS, and this side was given no certificate");
     if (err != TEFF_E_TOO_LARGE || !up)
-        return teffi_receiver_malformed(conn, "bad frame length");
+        return teffi_receiver_reject_malformed(conn, "bad frame length");
     teffi_counters_note(&conn->conns->counters, LINK_OVERSIZE, "%s: frame over %u bytes, closed",
                         conn->target, conn->conns->frame_max_bytes);
     teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, "frame over the limit");
@@ -313,8 +313,8 @@ static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
     return step;
 }
 
-/* With a batch, the buffer is left as it is: the caller reports the batch, then calls this again
- * before the next read. */
+/* If a batch has been collected, returns without changing the buffer: the caller reports the batch,
+ * then calls this function again before the next read. */
 receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame)
 {
     receive_step step = take_and_count_frames(conn, frame);
@@ -326,7 +326,7 @@ receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame)
     }
     if (!fit_buffer(conn))
         return RECEIVE_BROKEN;
-    /* a frame is incomplete, and its rest has probably arrived */
+    /* the buffer ends with a part of a frame; if that is long, the rest is probably in the socket */
     conn->receiver.filled |= teffi_read_buffer_left(&conn->receiver.buffer) > LINK_READ_SHORT;
     return step;
 }

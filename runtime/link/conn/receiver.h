@@ -72,8 +72,8 @@ receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame);
 /* teffi_receiver_skip - remove the frame of RECEIVE_FRAME. */
 void teffi_receiver_skip(teffi_conn *conn);
 
-/* teffi_receiver_malformed - count, log and record a protocol violation. out: false, always. */
-bool teffi_receiver_malformed(teffi_conn *conn, const char *what);
+/* teffi_receiver_reject_malformed - count, log and record a protocol violation. out: false, always. */
+bool teffi_receiver_reject_malformed(teffi_conn *conn, const char *what);
 
 /* teffi_receiver_read_now - read without blocking, if more bytes have probably arrived.
  * out:  true: bytes were read. */

@@ -238,14 +238,14 @@ static void engines_share_the_limit_of_a_stop(void **state)
         add_stuck_engine();
     lab_until(t.lab->record.held == 1);
     uint64_t from_ns = teffi_now(&real);
-    assert_int_equal(teffi_silo_stop_processes(t.lab->silos[0], LIMIT_MS), TEFF_E_TIMEOUT);
+    assert_int_equal(teffi_silo_stop_engines_and_processes(t.lab->silos[0], LIMIT_MS), TEFF_E_TIMEOUT);
     assert_true(teffi_now(&real) - from_ns < UINT64_C(1000000) * (STUCK - 2) * LIMIT_MS);
     t.lab->record.gate = true;
 }
 
 static void stop_patiently(void *err)
 {
-    *(teff_err *)err = teffi_silo_stop_processes(t.lab->silos[0], 600000);
+    *(teff_err *)err = teffi_silo_stop_engines_and_processes(t.lab->silos[0], 600000);
 }
 
 /* The engine that is waited for last has ended while another one is waited for. */

@@ -168,7 +168,7 @@ static void a_silo_that_stops_makes_no_system(void **state)
     char text[TEFF_TEXT_MAX] = "";
     teff_process_system *system;
     teff_silo *silo = silo_start();
-    assert_int_equal(teffi_silo_stop_processes(silo, 1000), TEFF_OK);
+    assert_int_equal(teffi_silo_stop_engines_and_processes(silo, 1000), TEFF_OK);
     assert_int_equal(teff_silo_processes(silo, NULL, &system), TEFF_E_CLOSED);
     assert_null(system);
     assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
