@@ -119,7 +119,7 @@ static void write_ghost(bool dead)
     teffi_rows rows;
     uint32_t types[] = {lab_single_info.id};
     teffi_member_row row = {
-        .member = {ghost, TEFFI_ACTIVE, "127.0.0.1:1", types, 1, NULL, 0, TEFFI_LEASE_MS}};
+        .member = {ghost, TEFFI_ACTIVE, "127.0.0.1:1", types, 1, NULL, 0, TEFFI_LEASE_MS, 0}};
     lab_ok(ctx, teffi_rows_read(ctx, &rows));
     for (size_t i = 0; i < rows.n; i++)
         if (rows.rows[i].member.node.silo == ghost.silo)
