@@ -23,6 +23,7 @@ static void begin_activation_entry(void *entry, uint32_t slot, uint32_t generati
     act->generation = generation;
 }
 
+/* The slab's `last_use`: the slot and generation of a free entry. */
 static teffi_slab_use get_last_use(const void *entry)
 {
     const teffi_activation *act = entry;
@@ -73,8 +74,9 @@ void teffi_shard_reclaim(teffi_activation *act)
 {
     teffi_shards *shards = act->grains->shards;
     teffi_slab_put(&shards->memory, act); /* may be reused for another grain from here on */
-    /* release: pairs with count_activations() in install.c. If that returns 0, the requests that
-     * were left in the activations have been routed again, and the leaving silo sees that. */
+    /* release: pairs with count_activations() in install.c. If count_activations() loads 0,
+     * the leaving silo also sees what was done before this subtraction: the requests that were left
+     * in the activations have been routed again. */
     atomic_fetch_sub_explicit(&shards->activations, 1, memory_order_release);
 }
 
@@ -138,8 +140,9 @@ bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi
 
 /* ---- making, pushing, removing ---- */
 
-/* Takes memory and gives it the identity. Reserves a place in the index first, so that the later
- * teffi_index_add() cannot fail. The shard's lock is held. errs: TEFF_E_NOMEM, TEFF_E_INVALID. */
+/* Takes a free activation from the slab and gives it the identity `ident`. Also reserves a place in
+ * the index, so that the later teffi_index_add() cannot fail. The shard's lock is held. errs:
+ * TEFF_E_NOMEM, TEFF_E_INVALID. */
 static teff_err make_activation(teffi_grains *grains, const teff_grain_type *type,
                                 const teffi_ident *ident, teffi_activation **out)
 {
@@ -162,8 +165,9 @@ teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     if (!type)
         return TEFF_E_NOT_FOUND;
-    /* seq_cst: pairs with teffi_grains_leave(), which clears `accepting`, then loads the number: it
-     * counts this activation, or the load below returns false and no activation is made. */
+    /* seq_cst: pairs with teffi_grains_leave(), which clears `accepting` and afterwards loads this
+     * counter. Either its load includes this activation, or the load of `accepting` below returns
+     * false, and no activation is made. */
     atomic_fetch_add_explicit(&grains->shards->activations, 1, memory_order_seq_cst);
     teff_err err = atomic_load_explicit(&grains->accepting, memory_order_seq_cst)
                        ? make_activation(grains, type, ident, out)
@@ -182,8 +186,9 @@ teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool
     return TEFF_OK;
 }
 
-/* Finds or makes the activation and pushes msg, all under the shard's lock, so that a new one gets
- * its first request before it can end. out: *act. errs: as teffi_shard_push(). */
+/* Finds the grain's activation, or makes it if may_create, and pushes msg to it. Does all of this
+ * under the shard's lock, so that a new activation gets its first request before it can end. out:
+ * *act; *deep, as teffi_activation_push(). errs: as teffi_shard_push(). */
 static teff_err push_under_lock(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                                 bool may_create, teffi_activation **act, uint32_t *deep)
 {
@@ -205,7 +210,8 @@ teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident, teffi_
     uint32_t deep = 0;
     bool certain;
     teffi_activation *act = teffi_shard_find(grains, ident, &certain);
-    teff_err err = TEFF_E_CLOSED; /* also if none was found: then search under the lock */
+    /* TEFF_E_CLOSED: act has ended, or none was found: the search is repeated under the lock */
+    teff_err err = TEFF_E_CLOSED;
     if (act)
         err = teffi_activation_push(act, teffi_type_find(grains, ident->type), msg, &deep);
     if (certain && !may_create)
@@ -241,15 +247,17 @@ bool teffi_shard_end_duplicate(teffi_grains *grains, const teffi_ident *ident, t
     return was_registered;
 }
 
-/* A cursor of teffi_shards_walk(): partition, 16 bits | low 16 bits of index.moves | number of the
- * next cell, 32 bits. index.moves changes when the index is rebuilt: then the cell is not valid. */
+/* A cursor of teffi_shards_walk(), from the highest bits to the lowest: partition (16 bits), low 16
+ * bits of index.moves, number of the next cell (32 bits). A rebuild of the index changes
+ * index.moves, and makes the number of the cell invalid. */
 static uint64_t make_cursor(unsigned part, uint32_t moves, uint32_t cell)
 {
     return (uint64_t)part << 48 | (uint64_t)(moves & 0xffff) << 32 | cell;
 }
 
-/* Visits the shard's activations from *cursor on; all of them if *cursor is for another shard, or
- * the index was rebuilt since. out: true: the walk has reached the end of the shard. */
+/* Visits the activations of shard `part`, beginning at *cursor. Begins at the shard's start if
+ * *cursor is for another shard, or was made before a rebuild of the index. Stops if visit returns
+ * false. out: *cursor, where to continue; true if the walk has reached the end of the shard. */
 static bool walk_shard(teffi_grains *grains, unsigned part, uint64_t *cursor,
                        bool (*visit)(void *arg, teffi_activation *act), void *arg)
 {
@@ -260,7 +268,7 @@ static bool walk_shard(teffi_grains *grains, unsigned part, uint64_t *cursor,
     uint32_t moves = atomic_load_explicit(&shard->index.moves, memory_order_relaxed);
     bool goes_on = *cursor >> 32 == make_cursor(part, moves, 0) >> 32;
     uint32_t cell = goes_on ? (uint32_t)*cursor : 0;
-    while (more && (slot = teffi_index_next(&shard->index, &cell)))
+    while (more && (slot = teffi_index_next_number(&shard->index, &cell)))
         more = visit(arg, teffi_activation_at(&grains->shards->memory, slot));
     *cursor = make_cursor(part, moves, cell);
     pthread_mutex_unlock(&shard->lock);

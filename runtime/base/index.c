@@ -197,7 +197,7 @@ void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number)
         (void)rebuild_cells(index, index->count); /* without memory the array stays large */
 }
 
-uint32_t teffi_index_next(const teffi_index *index, uint32_t *at)
+uint32_t teffi_index_next_number(const teffi_index *index, uint32_t *at)
 {
     teffi_cells *cells = atomic_load_explicit(&index->now, memory_order_relaxed);
     while (cells && *at < cells->n) {

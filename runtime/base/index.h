@@ -105,10 +105,10 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number);
 /* teffi_index_del - remove a pair that is in the index. */
 void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number);
 
-/* teffi_index_next - iterate over the numbers. in: *at, 0 at first. out: 0: no more. Numbers may be
+/* teffi_index_next_number - iterate over the numbers. in: *at, 0 at first. out: 0: no more. Numbers may be
  * added and removed between calls: while `moves` is unchanged, each number that stays in the index
  * is returned once. */
-uint32_t teffi_index_next(const teffi_index *index, uint32_t *at);
+uint32_t teffi_index_next_number(const teffi_index *index, uint32_t *at);
 
 /* teffi_index_fini - free all arrays, also the old ones. in: no thread searches any more. */
 void teffi_index_fini(teffi_index *index);
