@@ -148,14 +148,30 @@ static bool is_over(int silo)
     return teffi_lease_is_over(lease_of(silo));
 }
 
-/* All silos have told the store which view they have; all have the same one. */
+/* Has the silo told the store that it has the same view as silo 0? */
+static bool has_told_view(int silo)
+{
+    teffi_promises *p = &membership_of(silo)->promises;
+    uint64_t view = teffi_membership_version(&l->silos[0]->node);
+    pthread_mutex_lock(&p->lock);
+    bool told = p->confirmed.number > 0 && p->confirmed.view == view && !p->view_changed;
+    pthread_mutex_unlock(&p->lock);
+    return told;
+}
+
+static bool is_extended(int silo)
+{
+    teffi_promises *p = &membership_of(silo)->promises;
+    pthread_mutex_lock(&p->lock);
+    bool extended = p->extended;
+    pthread_mutex_unlock(&p->lock);
+    return extended;
+}
+
 static void wait_for_same_view(void)
 {
     for (int i = 0; i < SILOS; i++)
-        lab_until(membership_of(i)->promises.confirmed.number > 0 &&
-                  membership_of(i)->promises.confirmed.view ==
-                      teffi_membership_version(&l->silos[0]->node) &&
-                  !membership_of(i)->promises.view_changed);
+        lab_until(has_told_view(i));
 }
 
 /* Parked workers do not see that a test's clock moves: fires what is due in their place. */
@@ -235,7 +251,7 @@ static void while_no_silo_reaches_the_store_all_serve(void **state)
     for (int i = 0; i < SILOS; i++)
         cut[i] = false;
     for (int i = 0; i < SILOS; i++)
-        until_poked(i, !membership_of(i)->promises.extended);
+        until_poked(i, !is_extended(i));
     for (int t = 0; t < 2 * LEASE_MS; t += LEASE_MS / 5)
         pass(SILOS, LEASE_MS / 5);
     for (int i = 0; i < SILOS; i++) {
