@@ -17,7 +17,9 @@ typedef struct parameters {
     bool emit_lock;
 } parameters;
 
-/* Parses one parameter into *p, or notes a problem. in: word, borrowed: p->lock points into it. */
+/* Parses one parameter, for example "lock=words.teff.lock", into *p. Notes a problem if the
+ * parameter is unknown or given twice.
+ * in: word must outlive *p, because p->lock may point into it. */
 static void parse_parameter(teffi_model *model, char *word, parameters *p)
 {
     if (strncmp(word, "lock=", 5) == 0 && word[5] && !p->lock) {
@@ -63,9 +65,10 @@ static int compare_full_names(const void *a, const void *b)
     return strcmp((*(const teffi_method *const *)a)->full, (*(const teffi_method *const *)b)->full);
 }
 
-/* out: the methods of all services that are grains, sorted, with NULL after the last. */
-static method_list sort_methods(teffi_pool *pool, const teffi_service *services, size_t n,
-                                int (*compare)(const void *a, const void *b))
+/* Makes one list of the methods of all grains among the n services. out: the list, sorted by
+ * compare(); a NULL follows the last method. */
+static method_list collect_sorted_methods(teffi_pool *pool, const teffi_service *services, size_t n,
+                                          int (*compare)(const void *a, const void *b))
 {
     method_list list = {NULL, 0};
     for (size_t i = 0; i < n; i++)
@@ -79,7 +82,8 @@ static method_list sort_methods(teffi_pool *pool, const teffi_service *services,
     return list;
 }
 
-/* in: list, sorted by full name. out: NULL: there is none. */
+/* in: the list must be sorted by full name. out: the method whose full name is `full`; NULL if the
+ * list has no such method. */
 static const teffi_method *find_method(const method_list *list, const char *full)
 {
     const teffi_method key = {.full = full};
@@ -89,8 +93,9 @@ static const teffi_method *find_method(const method_list *list, const char *full
     return found ? *found : NULL;
 }
 
-/* Cuts "name 0x1234abcd" after the name. out: the id; 0: the line is malformed. */
-static uint32_t parse_lock_line(char *line)
+/* Parses a line of the lock file such as "words.Word.Add 0x1234abcd", and shortens the line to the
+ * method's name. out: the method's id; 0 if the line is malformed. */
+static uint32_t parse_method_line(char *line)
 {
     char *space = strchr(line, ' ');
     if (!space || space == line || strncmp(space, " 0x", 3) != 0 || strlen(space) != 11 ||
@@ -100,11 +105,11 @@ static uint32_t parse_lock_line(char *line)
     return (uint32_t)strtoul(space + 3, NULL, 16);
 }
 
-/* Checks the grain type named in a line "words.Word version 2" of the lock file: it must exist and
- * have at least that version. in: where, "FILE:number". out: false: the line has another form, and
- * nothing was checked. */
-static bool check_version_line(teffi_model *model, const teffi_file *file, const char *line,
-                               const char *where)
+/* Checks a line of the lock file if it has the form "words.Word version 2": notes a problem unless
+ * this grain type exists and has at least this version. in: where is the line's place, as
+ * "FILE:number". out: false if the line has another form; in that case, nothing was checked. */
+static bool try_check_version_line(teffi_model *model, const teffi_file *file, const char *line,
+                                   const char *where)
 {
     const char *space = strchr(line, ' ');
     if (!space || strncmp(space, " version ", 9) != 0 || !space[9] ||
@@ -127,14 +132,17 @@ static bool check_version_line(teffi_model *model, const teffi_file *file, const
     return true;
 }
 
-/* Checks the grain type or method that a line of the lock file names. in: list, the methods of all
- * grains in file, sorted by full name; line, may be cut after the name; where, "FILE:number". */
+/* Compares one line of the lock file with the file to generate. Notes a problem if the line is
+ * malformed, if its method no longer exists with the same id, or if its grain type no longer exists
+ * with at least the same version. May change the line's text.
+ * in: list has the methods of all grains in the file to generate, sorted by full name; where is the
+ * line's place, as "FILE:number". */
 static void check_lock_line(teffi_model *model, const teffi_file *file, const method_list *list,
                             char *line, const char *where)
 {
-    if (check_version_line(model, file, line, where))
+    if (try_check_version_line(model, file, line, where))
         return;
-    uint32_t id = parse_lock_line(line);
+    uint32_t id = parse_method_line(line);
     const teffi_method *m = find_method(list, line);
     if (id == 0) {
         teffi_add_problem_at(model, where,
@@ -168,7 +176,7 @@ static void check_lock(teffi_model *model, const teffi_codegen_env *env, const c
     }
     const teffi_file *file = teffi_map_get(&model->by_name, request->file_to_generate[0]);
     const method_list list =
-        sort_methods(model->pool, file->services, file->n_services, compare_full_names);
+        collect_sorted_methods(model->pool, file->services, file->n_services, compare_full_names);
     for (int number = 1; (line = strsep(&rest, "\n")) != NULL; number++) {
         if (*line != '\0' && *line != '#') {
             check_lock_line(model, file, &list, line,
@@ -177,12 +185,13 @@ static void check_lock(teffi_model *model, const teffi_codegen_env *env, const c
     }
 }
 
-/* Writes the lock file. in: model, not used, but outputs[].emit has this parameter. */
+/* Writes the text of the lock file. Does not use `model`, which is a parameter of each
+ * outputs[].emit. */
 static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     (void)model;
     const method_list list =
-        sort_methods(out->pool, file->services, file->n_services, compare_full_names);
+        collect_sorted_methods(out->pool, file->services, file->n_services, compare_full_names);
     teffi_text_printf(
         out,
         "# The methods of %s and their ids, by protoc-gen-teff. Commit this file and\n"
@@ -198,9 +207,9 @@ static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_fil
 
 /* ---- the request to protobuf-c's generator ---- */
 
-/* Updates a list of *n indices of imports after import `gone` was removed: removes that index and
- * decrements the larger ones. */
-static void drop_index(int32_t *list, size_t *n, size_t gone)
+/* Updates a list of *n indices of imports after the import with the index `gone` was removed:
+ * removes that index from the list, and decrements the larger indices. */
+static void drop_index_and_renumber(int32_t *list, size_t *n, size_t gone)
 {
     size_t kept = 0;
     for (size_t i = 0; i < *n; i++)
@@ -209,15 +218,16 @@ static void drop_index(int32_t *list, size_t *n, size_t gone)
     *n = kept;
 }
 
-/* Removes the imports of options files: the request to protobuf-c's generator lacks those files.
- * In the loop, `kept` is the index of import i after the removals so far. */
+/* Removes each import whose target is an options file, because the request to protobuf-c's
+ * generator does not contain the options files. In the loop, `kept` is the index that import i has
+ * after the removal of the earlier imports of options files. */
 static void drop_options_imports(Protoc__File *file)
 {
     size_t kept = 0;
     for (size_t i = 0; i < file->n_dependency; i++) {
         if (teffi_is_options_file(file->dependency[i])) {
-            drop_index(file->public_dependency, &file->n_public_dependency, kept);
-            drop_index(file->weak_dependency, &file->n_weak_dependency, kept);
+            drop_index_and_renumber(file->public_dependency, &file->n_public_dependency, kept);
+            drop_index_and_renumber(file->weak_dependency, &file->n_weak_dependency, kept);
         } else {
             file->dependency[kept++] = file->dependency[i];
         }
@@ -259,10 +269,10 @@ static teffi_bytes pack_in_pool(teffi_pool *pool, const ProtobufCMessage *messag
     return (teffi_bytes){data, protobuf_c_message_pack(message, data)};
 }
 
-/* Packs the request without options files, imports of options files, services and the parameter.
- * Strings of the files to generate become const char *.
- * Changes the request, so it must run after all checks. */
-static teffi_bytes strip_and_pack(const teffi_model *model, Protoc__Request *request)
+/* Packs the request for protobuf-c's generator. First removes the options files, the imports whose
+ * target is an options file, all services, and the parameter, and sets the option for const strings
+ * in the files to generate. Must run after all checks, because it changes the request. */
+static teffi_bytes strip_and_pack_request(const teffi_model *model, Protoc__Request *request)
 {
     size_t kept = 0;
     for (size_t i = 0; i < request->n_proto_file; i++) {
@@ -284,7 +294,7 @@ static teffi_bytes strip_and_pack(const teffi_model *model, Protoc__Request *req
 /* ---- the response ---- */
 
 /* The files that teff generates for one .proto file, beside those of protobuf-c's generator. The
- * lock file must be last: emit_file() skips the last one if emit_lock is not given. */
+ * lock file must be last: emit_file_outputs() skips the last one if emit_lock is not given. */
 static const struct {
     const char *end;
     void (*emit)(teffi_text *out, const teffi_model *model, const teffi_file *file);
@@ -293,18 +303,18 @@ static const struct {
 
 enum { OUTPUTS = sizeof outputs / sizeof *outputs };
 
-/* Generates the outputs of one .proto file; first sorts the methods of each service by id.
- * in: response, with room for OUTPUTS more files. */
-static void emit_file(Protoc__Response *response, const teffi_model *model, teffi_file *file,
-                      const parameters *p)
+/* Generates teff's outputs for one .proto file and adds them to the response. First sorts the
+ * methods of each grain by id. in: response->file must have room for OUTPUTS more files. */
+static void emit_file_outputs(Protoc__Response *response, const teffi_model *model,
+                              teffi_file *file, const parameters *p)
 {
     for (size_t i = 0; i < file->n_services; i++) {
         teffi_service *s = &file->services[i];
-        s->by_id = sort_methods(model->pool, s, 1, compare_ids).methods;
+        s->by_id = collect_sorted_methods(model->pool, s, 1, compare_ids).methods;
         for (size_t k = 0; s->by_id[k]; k++)
             s->by_id[k]->at = k;
     }
-    /* the lock file is the last output, made only with emit_lock */
+    /* the lock file is the last output; it is generated only if emit_lock is given */
     for (size_t i = 0; i < OUTPUTS - (p->emit_lock ? 0u : 1u); i++) {
         Protoc__Response__File *f = teffi_pool_alloc(model->pool, sizeof *f);
         teffi_text content = {.pool = model->pool};
@@ -317,16 +327,18 @@ static void emit_file(Protoc__Response *response, const teffi_model *model, teff
     }
 }
 
-/* Adds the files of protobuf-c's generator to the response, which must have no files yet: this
- * function replaces its array of files. Changes the request. out: NULL, or an error text. */
+/* Runs protobuf-c's generator on the request, if env has it, and adds the generated files to the
+ * response. The response must have no files yet, because this function replaces response->file.
+ * Changes the request. out: NULL on success, otherwise an error text. */
 static const char *add_message_files(Protoc__Response *response, const teffi_model *model,
                                      const teffi_codegen_env *env, Protoc__Request *request)
 {
     const Protoc__Response *theirs;
     teffi_bytes bytes;
-    if (!env->generate_messages)
+    if (!env->generate_message_code)
         return NULL;
-    const char *wrong = env->generate_messages(model->pool, strip_and_pack(model, request), &bytes);
+    const char *wrong =
+        env->generate_message_code(model->pool, strip_and_pack_request(model, request), &bytes);
     if (wrong)
         return wrong;
     theirs = protoc__response__unpack(&model->pool->allocator, bytes.n, bytes.data);
@@ -341,8 +353,9 @@ static const char *add_message_files(Protoc__Response *response, const teffi_mod
     return NULL;
 }
 
-static void emit_all(Protoc__Response *response, const teffi_model *model,
-                     const teffi_codegen_env *env, Protoc__Request *request, const parameters *p)
+static void emit_all_files(Protoc__Response *response, const teffi_model *model,
+                           const teffi_codegen_env *env, Protoc__Request *request,
+                           const parameters *p)
 {
     response->file =
         teffi_pool_alloc(model->pool, OUTPUTS * model->n_files * sizeof *response->file);
@@ -353,29 +366,31 @@ static void emit_all(Protoc__Response *response, const teffi_model *model,
     }
     for (size_t i = 0; i < model->n_files; i++)
         if (model->files[i].generate)
-            emit_file(response, model, &model->files[i], p);
+            emit_file_outputs(response, model, &model->files[i], p);
 }
 
-/* Reads the parameters, loads the files, checks them, and compares them with the lock file. Stops
- * after a step that found problems; the checks of options and of names are one step.
- * out: *p, and model->n_problems. */
-static void load_and_check(teffi_model *model, const teffi_codegen_env *env,
-                           const Protoc__Request *request, parameters *p)
+/* Parses the parameters, loads the .proto files, checks them, and compares them with the lock file.
+ * After a step that found problems, the further steps are skipped; teffi_model_read_options() and
+ * teffi_model_check() are one step. out: *p has the parameters; model->n_problems is 0 if all
+ * steps succeeded. */
+static void load_and_check_request(teffi_model *model, const teffi_codegen_env *env,
+                                   const Protoc__Request *request, parameters *p)
 {
     *p = parse_parameters(model, request->parameter);
     if (model->n_problems == 0)
         teffi_model_load(model, request);
     if (model->n_problems == 0) {
-        teffi_model_options(model);
+        teffi_model_read_options(model);
         teffi_model_check(model);
     }
     if (model->n_problems == 0 && p->lock)
         check_lock(model, env, p->lock, request);
 }
 
-/* Only the first TEFFI_PROBLEMS_MAX problems have a text: appends the number of the others, if any.
- * in: a model with problems. out: the whole text. */
-static char *finish_problems(teffi_model *model)
+/* Finishes the text of the problems. The text describes the first TEFFI_PROBLEMS_MAX problems; this
+ * function appends the number of further problems, if any. in: the model must have problems.
+ * out: the text. */
+static char *finish_problems_text(teffi_model *model)
 {
     if (model->n_problems > TEFFI_PROBLEMS_MAX) {
         teffi_text_printf(&model->problems, "\nand %u more",
@@ -384,8 +399,8 @@ static char *finish_problems(teffi_model *model)
     return model->problems.data;
 }
 
-const char *teffi_codegen(teffi_pool *pool, const teffi_codegen_env *env, teffi_bytes request,
-                          teffi_bytes *response)
+const char *teffi_codegen_run(teffi_pool *pool, const teffi_codegen_env *env, teffi_bytes request,
+                              teffi_bytes *response)
 {
     Protoc__Response out = PROTOC__RESPONSE__INIT;
     teffi_model model = {.pool = pool, .problems = {.pool = pool}};
@@ -399,11 +414,11 @@ const char *teffi_codegen(teffi_pool *pool, const teffi_codegen_env *env, teffi_
         return "the request has no file to generate, expected to be run by protoc";
     out.has_supported_features = 1;
     out.supported_features = FEATURE_PROTO3_OPTIONAL;
-    load_and_check(&model, env, r, &p);
+    load_and_check_request(&model, env, r, &p);
     if (model.n_problems == 0)
-        emit_all(&out, &model, env, r, &p);
+        emit_all_files(&out, &model, env, r, &p);
     else
-        out.error = finish_problems(&model);
+        out.error = finish_problems_text(&model);
     *response = pack_in_pool(pool, &out.base);
     return NULL;
 }

@@ -18,14 +18,15 @@ typedef struct teffi_codegen_env {
     /* Run protobuf-c's generator on a request, borrowed. out: NULL: *response is set, in the pool;
      * otherwise an error text, static or in the pool. If this function is NULL, the response lacks
      * the files of that generator. */
-    const char *(*generate_messages)(teffi_pool *pool, teffi_bytes request, teffi_bytes *response);
+    const char *(*generate_message_code)(teffi_pool *pool, teffi_bytes request,
+                                         teffi_bytes *response);
 } teffi_codegen_env;
 
-/* teffi_codegen - respond to a CodeGeneratorRequest.
+/* teffi_codegen_run - respond to a CodeGeneratorRequest.
  * in:   pool, initialised; request, borrowed for the call, any bytes.
  * out:  NULL: *response is set, in the pool. It has either files or an error, which is the failure
  *       of protobuf-c's generator, or a line for each of the first problems: "where: what", where
  *       is "file:line", or "parameter" for a parameter.
  *       Otherwise a static error text: the request is malformed and gets no response. */
-const char *teffi_codegen(teffi_pool *pool, const teffi_codegen_env *env, teffi_bytes request,
-                          teffi_bytes *response);
+const char *teffi_codegen_run(teffi_pool *pool, const teffi_codegen_env *env, teffi_bytes request,
+                              teffi_bytes *response);

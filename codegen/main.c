@@ -37,8 +37,8 @@ static const char usage[] =
     "             is an error when a method is gone or has another id\n"
     "  emit_lock  write that list too, as words.teff.lock, to be committed\n";
 
-/* Reads a stream to its end. out: *out, in the pool, with a zero byte after it; false: a read
- * failed, and *out has only the bytes before. */
+/* Reads a stream to its end. out: *out: the bytes read, in the pool, followed by a zero byte.
+ * false: a read failed, and *out has only the bytes that were read before the failure. */
 static bool read_stream(teffi_pool *pool, FILE *in, teffi_bytes *out)
 {
     char part[64 * 1024];
@@ -81,8 +81,8 @@ static int spawn_generator(FILE *to_stdin, FILE *to_stdout, pid_t *pid)
     return err;
 }
 
-/* Runs protoc-gen-c and waits for its end. in: to_stdin, with the request; to_stdout, empty.
- * out: NULL: *response is set; otherwise an error text. */
+/* Runs protoc-gen-c and waits until it exits. in: to_stdin: a file that contains the request.
+ * to_stdout: an empty file. out: NULL if *response is set; otherwise an error text. */
 static const char *run_generator(teffi_pool *pool, FILE *to_stdin, FILE *to_stdout,
                                  teffi_bytes *response)
 {
@@ -105,14 +105,15 @@ static const char *run_generator(teffi_pool *pool, FILE *to_stdin, FILE *to_stdo
 }
 
 /* Opens an empty file in memory. The request and the response are passed in such files, because
- * pipes would have to be written and read at the same time. out: NULL: see errno. */
+ * pipes would have to be written and read at the same time. out: NULL on error; errno is set. */
 static FILE *open_memory_file(const char *name)
 {
     int fd = memfd_create(name, MFD_CLOEXEC);
     return fd >= 0 ? fdopen(fd, "w+") : NULL;
 }
 
-static const char *generate_messages(teffi_pool *pool, teffi_bytes request, teffi_bytes *response)
+static const char *generate_message_code(teffi_pool *pool, teffi_bytes request,
+                                         teffi_bytes *response)
 {
     const char *wrong;
     FILE *in = open_memory_file("request");
@@ -136,14 +137,14 @@ static int print_failure(const char *what)
 }
 
 /* Responds to the request on stdin. out: the exit status. */
-static int run_request(teffi_pool *pool)
+static int respond_to_request(teffi_pool *pool)
 {
-    static const teffi_codegen_env env = {read_file, generate_messages};
+    static const teffi_codegen_env env = {read_file, generate_message_code};
     teffi_bytes request;
     teffi_bytes response;
     if (!read_stream(pool, stdin, &request))
         return print_failure("the request cannot be read");
-    const char *wrong = teffi_codegen(pool, &env, request, &response);
+    const char *wrong = teffi_codegen_run(pool, &env, request, &response);
     if (wrong)
         return print_failure(wrong);
     if (fwrite(response.data, 1, response.n, stdout) != response.n || fflush(stdout) != 0)
@@ -163,7 +164,7 @@ int main(int argc, char **argv)
         return 2;
     }
     teffi_pool_init(&pool);
-    int rc = run_request(&pool);
+    int rc = respond_to_request(&pool);
     teffi_pool_fini(&pool);
     return rc;
 }

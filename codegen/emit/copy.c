@@ -6,17 +6,17 @@
 
 #include "model/names.h"
 
-/* Is f an optional proto2 field, neither a message nor in a oneof? Such a field has a has_ flag or
- * is a string. If it is absent in the source, the copy's member gets the default. */
+/* Is f an optional proto2 field that is neither a message nor in a oneof? Such a field has a has_
+ * flag or is a string. If the source message lacks the field, the copy gets the field's default. */
 static bool gets_default_if_absent(const teffi_message *m, const Protoc__Field *f)
 {
-    return teffi_has_flag(m, f) ||
+    return teffi_has_presence_flag(m, f) ||
            (m->file->proto2 && !f->has_oneof_index && f->type == PROTOC__FIELD__TYPE__STRING &&
             f->label == PROTOC__FIELD__LABEL__OPTIONAL);
 }
 
-/* Is f a single string that is never absent? The copy of such a string is inline: stored after the
- * struct, in the same block. */
+/* Is f a string field that always has a value, so neither repeated, nor in a oneof, nor optional in
+ * proto2? The copy of such a string is inline: it is stored after the struct, in the same block. */
 static bool text_is_inline(const teffi_message *m, const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING && !teffi_is_repeated(f) && !f->has_oneof_index &&
@@ -67,9 +67,10 @@ static const char clear_case[] = " else {\n"
                                  "            memset(&dst->$o_case, 0, sizeof dst->$o_case);\n"
                                  "        }\n";
 
-/* out: the letters of teffi_values_add_field() and two more. $n: indentation. $k: end of the name of
- * the runtime function teff_copy_$k; empty for types without one. */
-static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f)
+/* Makes the values for a template that copies field f: those of teffi_values_add_field() and two
+ * more. $n is the indentation. $k is the end of the name of the runtime function that copies such a
+ * field, teff_copy_$k; it is empty if there is no such function. */
+static teffi_values make_copy_template_values(const teffi_model *model, const Protoc__Field *f)
 {
     teffi_values v = {{NULL}};
     teffi_values_add_field(model, f, &v);
@@ -79,90 +80,94 @@ static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f
     return v;
 }
 
-/* Does a singular field contain a pointer (text, bytes, a message), so that a bitwise copy does not
- * suffice? in: f, not repeated. */
+/* Does the field contain a pointer, so that a bitwise copy does not suffice? Strings, bytes and
+ * messages do. in: f must not be repeated. */
 static bool field_has_pointer(const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING || f->type == PROTOC__FIELD__TYPE__BYTES ||
            f->type == PROTOC__FIELD__TYPE__MESSAGE;
 }
 
-/* Writes the statement that copies one field that is not repeated; nothing for a number or an enum.
- * If the message set in a oneof is NULL, clear_case unsets the copy's oneof, as on the wire. */
-static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
+/* Writes the statement that copies a field that is not repeated. Writes nothing for a number or an
+ * enum, because the bitwise copy of the struct suffices. The message set in a oneof may be NULL: in
+ * that case, clear_case unsets the copy's oneof, as encoding and decoding would do. */
+static void emit_singular_copy(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;
     const char *message = required ? copy_required : copy_message;
-    teffi_text_expand(out, teffi_choose_by_type(f, copy_one, copy_one, message, ""), v);
+    teffi_text_expand_template(out, teffi_choose_by_type(f, copy_one, copy_one, message, ""), v);
     if (f->type == PROTOC__FIELD__TYPE__MESSAGE)
-        teffi_text_expand(out, f->has_oneof_index ? clear_case : "\n", v);
+        teffi_text_expand_template(out, f->has_oneof_index ? clear_case : "\n", v);
 }
 
-/* Writes the statement that copies an optional proto2 field, or its default if it is absent.
- * in: f, for which gets_default_if_absent() is true. out: v, with another $n. */
-static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values *v)
+/* Writes the statement for an optional proto2 field. If the field is present, the statement copies
+ * it; otherwise, the statement sets the copy's field to the default. Changes $n in v.
+ * in: gets_default_if_absent() must be true for f. */
+static void emit_optional_copy(teffi_text *out, const Protoc__Field *f, teffi_values *v)
 {
     v->values['n'] = "        ";
-    teffi_text_expand(out,
-                      f->type == PROTOC__FIELD__TYPE__STRING
-                          ? "    if (src->$f == NULL || src->$f == initial.$f) {\n"
-                            "        dst->$f = initial.$f;\n"
-                            "    }"
-                          : "    if (!src->has_$f) {\n        dst->$f = initial.$f;\n    }",
-                      v);
+    teffi_text_expand_template(
+        out,
+        f->type == PROTOC__FIELD__TYPE__STRING
+            ? "    if (src->$f == NULL || src->$f == initial.$f) {\n"
+              "        dst->$f = initial.$f;\n"
+              "    }"
+            : "    if (!src->has_$f) {\n        dst->$f = initial.$f;\n    }",
+        v);
     if (field_has_pointer(f)) {
         teffi_text_printf(out, " else {\n");
-        emit_singular(out, f, v);
+        emit_singular_copy(out, f, v);
         teffi_text_printf(out, "    }");
     }
     teffi_text_printf(out, "\n");
 }
 
-/* Writes a switch that copies the set member of a oneof, if one of its members has a pointer. */
-static void emit_oneof(teffi_text *out, const teffi_model *model, const teffi_message *m,
-                       int32_t index)
+/* If a member of the oneof contains a pointer, writes a switch that copies the member that is set.
+ * in: index is the oneof's index in m. */
+static void emit_oneof_copy(teffi_text *out, const teffi_model *model, const teffi_message *m,
+                            int32_t index)
 {
     bool open = false;
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
         if (!f->has_oneof_index || f->oneof_index != index || !field_has_pointer(f))
             continue;
-        teffi_values v = copy_values(model, f);
-        v.values['o'] = teffi_pbc_lower(model->pool, m->desc->oneof_decl[index]->name);
+        teffi_values v = make_copy_template_values(model, f);
+        v.values['o'] = teffi_pbc_lowercase_name(model->pool, m->desc->oneof_decl[index]->name);
         if (!open) {
-            teffi_text_expand(out, "    switch ((int)src->$o_case) {\n", &v);
+            teffi_text_expand_template(out, "    switch ((int)src->$o_case) {\n", &v);
             open = true;
         }
         teffi_text_printf(out, "    case %d: /* %s */\n", f->number, f->name);
-        emit_singular(out, f, &v);
+        emit_singular_copy(out, f, &v);
         teffi_text_printf(out, "        break;\n");
     }
     if (open)
         teffi_text_printf(out, "    default:\n        break;\n    }\n");
 }
 
-static void emit_fields(teffi_text *out, const teffi_model *model, const teffi_message *m)
+static void emit_field_copies(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
-        teffi_values v = copy_values(model, f);
+        teffi_values v = make_copy_template_values(model, f);
         if (teffi_is_repeated(f)) {
-            teffi_text_expand(
+            teffi_text_expand_template(
                 out, teffi_choose_by_type(f, copy_list, copy_list, copy_messages, copy_numbers),
                 &v);
         } else if (gets_default_if_absent(m, f)) {
-            emit_optional(out, f, &v);
+            emit_optional_copy(out, f, &v);
         } else if (text_is_inline(m, f)) {
-            teffi_text_expand(out, copy_inline_text, &v);
+            teffi_text_expand_template(out, copy_inline_text, &v);
         } else if (!f->has_oneof_index) {
-            emit_singular(out, f, &v);
+            emit_singular_copy(out, f, &v);
         }
     }
     for (size_t i = 0; i < m->desc->n_oneof_decl; i++)
-        emit_oneof(out, model, m, (int32_t)i);
+        emit_oneof_copy(out, model, m, (int32_t)i);
 }
 
-static bool has_defaults(const teffi_message *m)
+static bool copy_needs_defaults(const teffi_message *m)
 {
     for (size_t i = 0; i < m->desc->n_field; i++)
         if (gets_default_if_absent(m, m->desc->field[i]))
@@ -170,15 +175,15 @@ static bool has_defaults(const teffi_message *m)
     return false;
 }
 
-/* Appends template for each inline string of m. out: false: there is none. */
-static bool emit_inline_texts(teffi_text *out, const teffi_model *model, const teffi_message *m,
-                              const char *template)
+/* Appends the expanded template once for each inline string of m. out: false if there is none. */
+static bool emit_for_each_inline_text(teffi_text *out, const teffi_model *model,
+                                      const teffi_message *m, const char *template)
 {
     bool any = false;
     for (size_t i = 0; i < m->desc->n_field; i++) {
         if (text_is_inline(m, m->desc->field[i])) {
-            const teffi_values v = copy_values(model, m->desc->field[i]);
-            teffi_text_expand(out, template, &v);
+            const teffi_values v = make_copy_template_values(model, m->desc->field[i]);
+            teffi_text_expand_template(out, template, &v);
             any = true;
         }
     }
@@ -222,30 +227,31 @@ static const char end_copy[] =
     "\n"
     "const teff_message_ops $M_ops = {&$d__descriptor, teffi_$M_copy};\n";
 
-/* Writes the copy functions of a message: they allocate the struct and its inline strings as one
- * block, copy the struct, then each field. Also writes name_ops. */
-static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_message *m)
+/* Writes the functions that copy a message, and its teff_message_ops. The generated code allocates
+ * the struct and its inline strings as one block, copies the struct bitwise, and finally sets the
+ * fields for which a bitwise copy does not suffice. */
+static void emit_copy_functions(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
-    teffi_values v = teffi_message_values(m);
+    teffi_values v = teffi_make_message_values(m);
     const char *initial =
-        has_defaults(m) ? teffi_pool_printf(model->pool, "    %s initial;\n", m->c) : "";
+        copy_needs_defaults(m) ? teffi_pool_printf(model->pool, "    %s initial;\n", m->c) : "";
     v.values['D'] = initial;
     v.values['I'] =
         *initial ? teffi_pool_printf(model->pool, "    %s__init(&initial);\n", m->pbc_lower) : "";
-    teffi_text_expand(out, head, &v);
-    bool texts = emit_inline_texts(out, model, m, "    size_t n_$f;\n");
+    teffi_text_expand_template(out, head, &v);
+    bool texts = emit_for_each_inline_text(out, model, m, "    size_t n_$f;\n");
     teffi_text_printf(out, "%s%s", texts ? "    char *texts;\n" : "", begin_copy);
-    emit_inline_texts(out, model, m,
-                      "    n_$f = teff_copy_text_size(arena, src->$f);\n"
-                      "    size += n_$f;\n");
-    teffi_text_expand(out, take_struct, &v);
+    emit_for_each_inline_text(out, model, m,
+                              "    n_$f = teff_copy_text_size(arena, src->$f);\n"
+                              "    size += n_$f;\n");
+    teffi_text_expand_template(out, take_struct, &v);
     teffi_text_printf(out, "%s", texts ? "    texts = (char *)(dst + 1);\n" : "");
-    emit_fields(out, model, m);
-    teffi_text_expand(out, end_copy, &v);
+    emit_field_copies(out, model, m);
+    teffi_text_expand_template(out, end_copy, &v);
 }
 
-/* Does a copy of one of the file's messages use memset()? clear_case does: for a message in a
- * oneof. */
+/* Does the code generated for the file call memset()? Only the template clear_case contains this
+ * call; it is used for each message field in a oneof. */
 static bool needs_memset(const teffi_file *file)
 {
     for (const teffi_message *m = file->messages; m; m = m->next)
@@ -256,10 +262,10 @@ static bool needs_memset(const teffi_file *file)
     return false;
 }
 
-void teffi_emit_copies(teffi_text *out, const teffi_model *model, const teffi_file *file)
+void teffi_emit_copy_functions(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     if (needs_memset(file))
         teffi_text_printf(out, "\n#include <string.h>\n");
     for (const teffi_message *m = file->messages; m; m = m->next)
-        emit_copy(out, model, m);
+        emit_copy_functions(out, model, m);
 }

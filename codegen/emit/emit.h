@@ -11,32 +11,34 @@ void teffi_emit_header(teffi_text *out, const teffi_model *model, const teffi_fi
 void teffi_emit_source(teffi_text *out, const teffi_model *model, const teffi_file *file);
 
 /* The parts of these texts that copy.c and messages.c generate.
- * teffi_emit_copies - write the functions of x.teff.c that copy messages deeply.
+ * teffi_emit_copy_functions - write the functions of x.teff.c that copy messages deeply.
  * teffi_emit_messages - write the part of x.teff.h about messages: their types, functions that copy
  * them into a state, builders for C++. */
-void teffi_emit_copies(teffi_text *out, const teffi_model *model, const teffi_file *file);
+void teffi_emit_copy_functions(teffi_text *out, const teffi_model *model, const teffi_file *file);
 void teffi_emit_messages(teffi_text *out, const teffi_model *model, const teffi_file *file);
 
-/* The next four functions return or add values for letters of templates, see teffi_text_expand().
- * teffi_service_values - the letters of a grain in a file to generate:
+/* The next four functions return or add values for letters of templates, see
+ * teffi_text_expand_template().
+ * teffi_make_service_values - the letters of a grain in a file to generate:
  *   $S words_word  $N words.Word
  *   its key:       $K parameters  $M struct members  $V initializer of a teff_key
  *                  $A arguments from a teff_grain  $Q kind
  *   its state:     $T struct member  $t argument, after a comma; both are empty without a state */
-teffi_values teffi_service_values(teffi_pool *pool, const teffi_service *s);
+teffi_values teffi_make_service_values(teffi_pool *pool, const teffi_service *s);
 
-/* teffi_method_values - add the letters of one of its methods:
+/* teffi_values_add_method - add the letters of one of its methods:
  *   $m slot  $F full name  $x index in the table of methods
  *   request:   $I parameter  $i argument of a call  $a argument of a slot
  *   response:  $O parameter of a call  $o parameter of a slot  $r argument of a slot  $R type
  * $I, $a, $O, $o and $r begin with a comma. Without a message they and $R are empty, $i is NULL. */
-void teffi_method_values(teffi_pool *pool, const teffi_method *m, teffi_values *v);
+void teffi_values_add_method(teffi_pool *pool, const teffi_method *m, teffi_values *v);
 
-/* teffi_message_values - letters of a message: $M words_seen, $P Words__Seen, $d words__seen. */
-teffi_values teffi_message_values(const teffi_message *m);
+/* teffi_make_message_values - letters of a message: $M words_seen, $P Words__Seen, $d
+ * words__seen. */
+teffi_values teffi_make_message_values(const teffi_message *m);
 
-/* teffi_values_add_field - add letters of one of its fields: $f member; for messages $C, the type of
- * the message; for enums and numbers $E, the type of one value. in: f, of a file to generate. */
+/* teffi_values_add_field - add letters of one of its fields: $f member; for messages $C, the type
+ * of the message; for enums and numbers $E, the type of one value. in: f, of a file to generate. */
 void teffi_values_add_field(const teffi_model *model, const Protoc__Field *f, teffi_values *v);
 
 /* teffi_choose_by_type - choose one of four strings by a field's type.

@@ -55,38 +55,41 @@ static const char call[] =
 static const char one_way_call[] =
     "TEFF_MUST_USE teff_err $S_$m(teff_ctx *ctx, $K$I); /* one way */\n";
 
-/* Writes a grain's struct, its slots for methods, and its functions. */
+/* Writes the declarations of a grain: its struct, the struct with a slot for each method, the type
+ * info, the constructor of its type, and, if the grain has a state, the functions _save and
+ * _clear. */
 static void declare_grain(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
-    teffi_text_expand(out, "\n/* ---- $N ---- */\n\n", v);
+    teffi_text_expand_template(out, "\n/* ---- $N ---- */\n\n", v);
     teffi_text_add_comment(out, "", teffi_find_comment(s->file, &s->path));
-    teffi_text_expand(out, grain, v);
+    teffi_text_expand_template(out, grain, v);
     for (size_t i = 0; i < s->n_methods; i++) {
-        teffi_method_values(out->pool, &s->methods[i], v);
+        teffi_values_add_method(out->pool, &s->methods[i], v);
         teffi_text_add_comment(out, "    ", teffi_find_comment(s->file, &s->methods[i].path));
-        teffi_text_expand(out, "    teff_err (*$m)($S *self$I$o);\n", v);
+        teffi_text_expand_template(out, "    teff_err (*$m)($S *self$I$o);\n", v);
     }
-    teffi_text_expand(out, grain_end, v);
+    teffi_text_expand_template(out, grain_end, v);
     if (s->state)
-        teffi_text_expand(out, state, v);
+        teffi_text_expand_template(out, state, v);
 }
 
 /* Writes the declarations of the functions that call a grain. */
 static void declare_calls(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     if (s->n_methods > 0)
-        teffi_text_expand(out, calls, v);
+        teffi_text_expand_template(out, calls, v);
     for (size_t i = 0; i < s->n_methods; i++) {
         const teffi_method *m = &s->methods[i];
-        teffi_method_values(out->pool, m, v);
+        teffi_values_add_method(out->pool, m, v);
         teffi_text_printf(out, "\n");
         teffi_text_add_comment(out, "", teffi_find_comment(s->file, &m->path));
-        teffi_text_expand(out, m->options->one_way ? one_way_call : call, v);
+        teffi_text_expand_template(out, m->options->one_way ? one_way_call : call, v);
     }
 }
 
-/* out: the header's guard: "sub/a_b.proto" -> "sub_2fa_5fb_2eproto". */
-static const char *make_guard(teffi_pool *pool, const char *name)
+/* out: the end of the header's include guard, after TEFF_GENERATED_. For "sub/a_b.proto", it is
+ * "sub_2fa_5fb_2eproto". */
+static const char *make_guard_suffix(teffi_pool *pool, const char *name)
 {
     teffi_text text = {.pool = pool};
     for (; *name; name++) {
@@ -101,15 +104,15 @@ void teffi_emit_header(teffi_text *out, const teffi_model *model, const teffi_fi
     teffi_values v = {{NULL}};
     v.values['n'] = file->name;
     v.values['s'] = file->stem;
-    v.values['g'] = make_guard(out->pool, file->name);
-    teffi_text_expand(out, head, &v);
+    v.values['g'] = make_guard_suffix(out->pool, file->name);
+    teffi_text_expand_template(out, head, &v);
     for (size_t i = 0; i < file->n_imports; i++)
         teffi_text_printf(out, "#include \"%s.teff.h\"\n", file->imports[i]->stem);
     teffi_text_printf(out, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
     teffi_emit_messages(out, model, file);
     for (size_t i = 0; i < file->n_services; i++) {
         if (file->services[i].grain) {
-            v = teffi_service_values(out->pool, &file->services[i]);
+            v = teffi_make_service_values(out->pool, &file->services[i]);
             declare_grain(out, &file->services[i], &v);
             declare_calls(out, &file->services[i], &v);
         }

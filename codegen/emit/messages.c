@@ -62,31 +62,32 @@ static const char append_number[] =
     "    teff_state_append(ctx, &dst->$f, &dst->n_$f, &src, sizeof src);\n"
     "}\n";
 
-static void emit_types(teffi_text *out, const teffi_file *file)
+static void declare_messages(teffi_text *out, const teffi_file *file)
 {
     teffi_text_printf(out, "%s", types);
     for (const teffi_message *m = file->messages; m; m = m->next) {
-        const teffi_values v = teffi_message_values(m);
+        const teffi_values v = teffi_make_message_values(m);
         teffi_text_printf(out, "\n");
         teffi_text_add_comment(out, "", teffi_find_comment(file, &m->path));
-        teffi_text_expand(out, type, &v);
+        teffi_text_expand_template(out, type, &v);
     }
 }
 
-/* Writes name_keep() for each message, and name_append_field() for each of its lists that is not
- * deprecated. */
-static void emit_state_copies(teffi_text *out, const teffi_model *model, const teffi_file *file)
+/* Writes the functions that copy into a grain's state: X_keep() for each message X of the file, and
+ * X_append_F() for each list F in X that is not deprecated. */
+static void emit_state_copy_functions(teffi_text *out, const teffi_model *model,
+                                      const teffi_file *file)
 {
     teffi_text_printf(out, "%s", keeps);
     for (const teffi_message *m = file->messages; m; m = m->next) {
-        teffi_values v = teffi_message_values(m);
-        teffi_text_expand(out, keep, &v);
+        teffi_values v = teffi_make_message_values(m);
+        teffi_text_expand_template(out, keep, &v);
         for (size_t i = 0; i < m->desc->n_field; i++) {
             const Protoc__Field *f = m->desc->field[i];
-            if (!teffi_has_append(f))
+            if (!teffi_has_append_function(f))
                 continue;
             teffi_values_add_field(model, f, &v);
-            teffi_text_expand(
+            teffi_text_expand_template(
                 out,
                 teffi_choose_by_type(f, append_text, append_bytes, append_message, append_number),
                 &v);
@@ -122,34 +123,37 @@ static const char set_one[] = "    $M_with &$f(decltype(::$P::$f) V)\n"
                               "    }\n";
 
 /* out: the C++ statement that marks a field as set; "" if the field has no such mark. */
-static const char *print_presence(teffi_pool *pool, const teffi_message *m, const Protoc__Field *f)
+static const char *format_presence_statement(teffi_pool *pool, const teffi_message *m,
+                                             const Protoc__Field *f)
 {
     if (f->has_oneof_index) {
         const char *name = m->desc->oneof_decl[f->oneof_index]->name;
         const char *full = teffi_pool_printf(pool, "%s.%s", m->full, name);
-        return teffi_pool_printf(pool, "        M.%s_case = %s_%s;\n", teffi_pbc_lower(pool, name),
-                                 teffi_pbc_upper(pool, full), teffi_pbc_upper(pool, f->name));
+        return teffi_pool_printf(
+            pool, "        M.%s_case = %s_%s;\n", teffi_pbc_lowercase_name(pool, name),
+            teffi_pbc_uppercase_name(pool, full), teffi_pbc_uppercase_name(pool, f->name));
     }
-    if (teffi_has_flag(m, f))
-        return teffi_pool_printf(pool, "        M.has_%s = 1;\n", teffi_pbc_field(pool, f->name));
+    if (teffi_has_presence_flag(m, f))
+        return teffi_pool_printf(pool, "        M.has_%s = 1;\n",
+                                 teffi_pbc_field_name(pool, f->name));
     return "";
 }
 
-/* Writes the builder of one message, the C++ type name_with. */
+/* Writes the C++ builder of one message. For a message X, it is the struct X_with. */
 static void emit_builder(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
-    teffi_values v = teffi_message_values(m);
-    teffi_text_expand(out, builder, &v);
+    teffi_values v = teffi_make_message_values(m);
+    teffi_text_expand_template(out, builder, &v);
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
         if (f->options && f->options->deprecated)
             continue; /* its setter would cause a warning in each file that includes the header */
         teffi_values_add_field(model, f, &v);
         if (teffi_is_repeated(f)) {
-            teffi_text_expand(out, set_list, &v);
+            teffi_text_expand_template(out, set_list, &v);
         } else {
-            v.values['S'] = print_presence(out->pool, m, f);
-            teffi_text_expand(out, set_one, &v);
+            v.values['S'] = format_presence_statement(out->pool, m, f);
+            teffi_text_expand_template(out, set_one, &v);
         }
     }
     teffi_text_printf(out, "};\n");
@@ -167,7 +171,7 @@ void teffi_emit_messages(teffi_text *out, const teffi_model *model, const teffi_
 {
     if (!file->messages)
         return;
-    emit_types(out, file);
-    emit_state_copies(out, model, file);
+    declare_messages(out, file);
+    emit_state_copy_functions(out, model, file);
     emit_builders(out, model, file);
 }

@@ -80,7 +80,7 @@ static const char state_functions[] = "\n"
                                       "}\n";
 
 /* out: the C expression for a method's flags. */
-static const char *print_flags(teffi_pool *pool, const Protoc__GrainMethodOptions *o)
+static const char *format_flags(teffi_pool *pool, const Protoc__GrainMethodOptions *o)
 {
     const char *all =
         teffi_pool_printf(pool, "%s%s%s%s%s", o->read_only ? " | TEFF_METHOD_READ_ONLY" : "",
@@ -91,26 +91,27 @@ static const char *print_flags(teffi_pool *pool, const Protoc__GrainMethodOption
     return all[0] ? all + 3 : "0";
 }
 
-static const char *print_id(teffi_pool *pool, uint32_t id)
+static const char *format_id(teffi_pool *pool, uint32_t id)
 {
     return teffi_pool_printf(pool, "0x%08" PRIx32 "U", id);
 }
 
 /* out: the C expression for a message's operations; "NULL" if m is NULL. */
-static const char *print_ops(teffi_pool *pool, const teffi_message *m)
+static const char *format_ops(teffi_pool *pool, const teffi_message *m)
 {
     return m ? teffi_pool_printf(pool, "&%s_ops", m->c) : "NULL";
 }
 
-/* Writes the thunks that call a grain's slots. */
-static void define_grain(teffi_text *out, const teffi_service *s, teffi_values *v)
+/* Writes the thunks through which the runtime calls the slots of a grain: on_activate,
+ * on_deactivate, and the slot of each method. */
+static void define_slot_thunks(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
-    teffi_text_expand(out, grain_functions, v);
+    teffi_text_expand_template(out, grain_functions, v);
     for (size_t i = 0; i < s->n_methods; i++) {
-        teffi_method_values(out->pool, &s->methods[i], v);
+        teffi_values_add_method(out->pool, &s->methods[i], v);
         v->values['u'] = s->methods[i].in ? "" : "    (void)in;\n";
         v->values['w'] = s->methods[i].out ? "" : "    (void)out;\n";
-        teffi_text_expand(out, invoke_slot, v);
+        teffi_text_expand_template(out, invoke_slot, v);
     }
 }
 
@@ -119,25 +120,25 @@ static void define_method_table(teffi_text *out, const teffi_service *s, teffi_v
 {
     if (s->n_methods == 0)
         return;
-    teffi_text_expand(out, "\nstatic const teff_method teffi_$S_table[] = {\n", v);
+    teffi_text_expand_template(out, "\nstatic const teff_method teffi_$S_table[] = {\n", v);
     for (size_t i = 0; i < s->n_methods; i++) {
         const teffi_method *m = s->by_id[i];
-        teffi_method_values(out->pool, m, v);
-        v->values['h'] = print_id(out->pool, m->id);
-        v->values['g'] = print_flags(out->pool, m->options);
+        teffi_values_add_method(out->pool, m, v);
+        v->values['h'] = format_id(out->pool, m->id);
+        v->values['g'] = format_flags(out->pool, m->options);
         v->values['l'] = teffi_pool_printf(out->pool, "%" PRIu32, m->timeout_ms);
-        v->values['p'] = print_ops(out->pool, m->in);
-        v->values['q'] = print_ops(out->pool, m->out);
-        teffi_text_expand(out, table_row, v);
+        v->values['p'] = format_ops(out->pool, m->in);
+        v->values['q'] = format_ops(out->pool, m->out);
+        teffi_text_expand_template(out, table_row, v);
     }
     teffi_text_printf(out, "};\n");
 }
 
-/* Writes a grain's type info, the constructor of its type, and, if it has a state, _save and
- * _clear. */
-static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v)
+/* Writes a grain's type info, the constructor of its type, and, if the grain has a state, the
+ * functions _save and _clear. */
+static void define_grain_type(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
-    v->values['h'] = print_id(out->pool, s->id);
+    v->values['h'] = format_id(out->pool, s->id);
     v->values['g'] = s->grain->reentrant ? "TEFF_TYPE_REENTRANT" : "0";
     v->values['p'] = placements[s->grain->placement];
     v->values['l'] = teffi_pool_printf(out->pool,
@@ -148,13 +149,13 @@ static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v
                                        s->idle_ms, s->grain->queue_max, s->grain->max_message_bytes,
                                        s->grain->answers_max);
     v->values['i'] = teffi_pool_printf(out->pool, "%" PRIu32, s->grain->version);
-    v->values['q'] = print_ops(out->pool, s->state);
+    v->values['q'] = format_ops(out->pool, s->state);
     v->values['b'] = s->n_methods > 0
                          ? teffi_pool_printf(out->pool, "teffi_%s_table, %zu", s->c, s->n_methods)
                          : "NULL, 0";
-    teffi_text_expand(out, type_info, v);
+    teffi_text_expand_template(out, type_info, v);
     if (s->state)
-        teffi_text_expand(out, state_functions, v);
+        teffi_text_expand_template(out, state_functions, v);
 }
 
 /* set_response_values() sets the letters $g, $l, $p, $q and $u of ask and await. */
@@ -193,14 +194,16 @@ static const char cast_response[] = "\n"
                                     "    }\n"
                                     "    return err;\n";
 
-/* Sets the letters of the templates ask and await that depend on the response of m. If it has one:
- * $u and $p declare a variable for it, $g stores the call's error, $l is the call's argument for
- * the response, $q casts the response and returns the error. Without: $g returns the error, $p is
- * an empty line, $u and $q are empty. in: v, with the other letters. */
+/* Sets the letters of the templates `ask` and `await` that depend on whether m has a response.
+ * - If m has a response: $u and $p declare a variable for the response, $g stores the call's error,
+ *   $l is the call's argument for the response, $q casts the response and returns the error.
+ * - If m has no response: $g returns the call's error, $l is NULL, $p is an empty line, $u and $q
+ *   are empty.
+ * in: the other letters in v must already be set. */
 static void set_response_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
 {
     teffi_text cast = {.pool = pool};
-    teffi_text_expand(&cast, m->out ? cast_response : "", v);
+    teffi_text_expand_template(&cast, m->out ? cast_response : "", v);
     v->values['u'] = m->out ? "    ProtobufCMessage *response = NULL;\n" : "";
     v->values['p'] = m->out ? v->values['u'] : "\n";
     v->values['g'] = m->out ? "    teff_err err =" : "    return";
@@ -213,21 +216,22 @@ static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *
 {
     for (size_t i = 0; i < s->n_methods; i++) {
         const teffi_method *m = &s->methods[i];
-        teffi_method_values(out->pool, m, v);
+        teffi_values_add_method(out->pool, m, v);
         set_response_values(out->pool, m, v);
         v->values['e'] = m->options->one_way ? "" : "_send";
         if (!m->options->one_way) {
-            teffi_text_expand(out, ask, v);
-            teffi_text_expand(out, ask_async, v);
-            teffi_text_expand(out, await, v);
+            teffi_text_expand_template(out, ask, v);
+            teffi_text_expand_template(out, ask_async, v);
+            teffi_text_expand_template(out, await, v);
         }
-        teffi_text_expand(out, send, v);
+        teffi_text_expand_template(out, send, v);
     }
 }
 
-/* Does a message of the file have a deprecated field? If so, the compiler's warning must be off:
- * protobuf-c marks the field's member as deprecated, and the copy functions use it. */
-static bool uses_deprecated_fields(const teffi_file *file)
+/* Does a message of the file have a deprecated field? If so, the compiler's warning about
+ * deprecated names must be off: protobuf-c marks the field's member as deprecated, and the copy
+ * functions use this member. */
+static bool has_deprecated_fields(const teffi_file *file)
 {
     for (const teffi_message *m = file->messages; m; m = m->next)
         for (size_t i = 0; i < m->desc->n_field; i++)
@@ -240,18 +244,18 @@ void teffi_emit_source(teffi_text *out, const teffi_model *model, const teffi_fi
 {
     teffi_text_printf(out, "/* Generated by protoc-gen-teff from %s. Do not edit. */\n",
                       file->name);
-    /* The pragma must precede the header: C++ compilers report the warning at the struct. */
-    if (uses_deprecated_fields(file))
+    /* The pragma must precede the header: C++ compilers warn where the struct is defined. */
+    if (has_deprecated_fields(file))
         teffi_text_printf(out, "#pragma GCC diagnostic ignored \"-Wdeprecated-declarations\"\n");
     teffi_text_printf(out, "#include \"%s.teff.h\"\n", file->stem);
-    teffi_emit_copies(out, model, file);
+    teffi_emit_copy_functions(out, model, file);
     for (size_t i = 0; i < file->n_services; i++) {
         const teffi_service *s = &file->services[i];
         if (s->grain) {
-            teffi_values v = teffi_service_values(out->pool, s);
-            define_grain(out, s, &v);
+            teffi_values v = teffi_make_service_values(out->pool, s);
+            define_slot_thunks(out, s, &v);
             define_method_table(out, s, &v);
-            define_info(out, s, &v);
+            define_grain_type(out, s, &v);
             define_calls(out, s, &v);
         }
     }

@@ -27,13 +27,13 @@ static const char *const elements[] = {
 };
 
 /* out: the C type of m between the texts `before` and `after`; "" if m is NULL. */
-static const char *print_type(teffi_pool *pool, const teffi_message *m, const char *before,
-                              const char *after)
+static const char *format_type(teffi_pool *pool, const teffi_message *m, const char *before,
+                               const char *after)
 {
     return m ? teffi_pool_printf(pool, "%s%s%s", before, m->c, after) : "";
 }
 
-teffi_values teffi_service_values(teffi_pool *pool, const teffi_service *s)
+teffi_values teffi_make_service_values(teffi_pool *pool, const teffi_service *s)
 {
     teffi_values v = {{NULL}};
     int32_t key = s->grain->key;
@@ -50,26 +50,26 @@ teffi_values teffi_service_values(teffi_pool *pool, const teffi_service *s)
     v.values['A'] = teffi_pool_printf(pool, "grain->key.%s%s", keys[key].member,
                                       compound ? ", grain->key.text" : "");
     v.values['Q'] = keys[key].kind;
-    v.values['T'] = print_type(pool, s->state, "    ", " *state;\n");
-    v.values['t'] = print_type(pool, s->state, ", (", " *)grain->state");
+    v.values['T'] = format_type(pool, s->state, "    ", " *state;\n");
+    v.values['t'] = format_type(pool, s->state, ", (", " *)grain->state");
     return v;
 }
 
-void teffi_method_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
+void teffi_values_add_method(teffi_pool *pool, const teffi_method *m, teffi_values *v)
 {
     v->values['m'] = m->slot;
     v->values['F'] = m->full;
     v->values['x'] = teffi_pool_printf(pool, "%zu", m->at);
-    v->values['I'] = print_type(pool, m->in, ", const ", " *in");
+    v->values['I'] = format_type(pool, m->in, ", const ", " *in");
     v->values['i'] = m->in ? "(const ProtobufCMessage *)in" : "NULL";
-    v->values['a'] = print_type(pool, m->in, ", (const ", " *)in");
-    v->values['O'] = print_type(pool, m->out, ", ", " **out");
-    v->values['o'] = print_type(pool, m->out, ", ", " *out");
-    v->values['r'] = print_type(pool, m->out, ", (", " *)out");
-    v->values['R'] = print_type(pool, m->out, "", "");
+    v->values['a'] = format_type(pool, m->in, ", (const ", " *)in");
+    v->values['O'] = format_type(pool, m->out, ", ", " **out");
+    v->values['o'] = format_type(pool, m->out, ", ", " *out");
+    v->values['r'] = format_type(pool, m->out, ", (", " *)out");
+    v->values['R'] = format_type(pool, m->out, "", "");
 }
 
-teffi_values teffi_message_values(const teffi_message *m)
+teffi_values teffi_make_message_values(const teffi_message *m)
 {
     teffi_values v = {{NULL}};
     v.values['M'] = m->c;
@@ -80,11 +80,11 @@ teffi_values teffi_message_values(const teffi_message *m)
 
 void teffi_values_add_field(const teffi_model *model, const Protoc__Field *f, teffi_values *v)
 {
-    v->values['f'] = teffi_pbc_field(model->pool, f->name);
+    v->values['f'] = teffi_pbc_field_name(model->pool, f->name);
     if (f->type == PROTOC__FIELD__TYPE__MESSAGE)
         v->values['C'] = teffi_find_message(model, "", f->type_name)->c;
     else if (f->type == PROTOC__FIELD__TYPE__ENUM)
-        v->values['E'] = teffi_pbc_type(model->pool, f->type_name + (f->type_name[0] == '.'));
+        v->values['E'] = teffi_pbc_type_name(model->pool, f->type_name + (f->type_name[0] == '.'));
     else if (f->type < (int)(sizeof elements / sizeof *elements))
         v->values['E'] = elements[f->type];
 }

@@ -18,14 +18,15 @@ typedef struct symbol {
     const teffi_path *path;
 } symbol;
 
-/* Registers a key for an owner. If the key has an owner already, and one of the two is in a file to
- * generate, notes a problem: "A and B (file:line)" and then `wrong`.
- * out:  false: the key had an owner already. */
+/* Registers a key for an owner. If the key already has an owner, and C is to be generated for the
+ * file of at least one of the two owners, notes the problem "A and B (file:line) <wrong>": A is the
+ * new owner, B is the earlier owner, file:line is the place of B.
+ * out:  false: the key already had an owner. */
 static bool claim_key(teffi_model *model, const char *key, symbol owner, const char *wrong)
 {
     symbol *kept = teffi_pool_alloc(model->pool, sizeof *kept);
     *kept = owner;
-    const symbol *first = teffi_map_put(&model->claims, key, kept);
+    const symbol *first = teffi_map_put_if_absent(&model->claims, key, kept);
     if (first && (owner.file->generate || first->file->generate)) {
         teffi_add_problem(model, owner.file, owner.path, "%s and %s (%s:%d) %s", owner.owner,
                           first->owner, first->file->name,
@@ -34,7 +35,8 @@ static bool claim_key(teffi_model *model, const char *key, symbol owner, const c
     return !first;
 }
 
-/* Claims a name in a scope; "" is the whole program. out: false: the name had an owner already. */
+/* Claims a C name in a scope; the scope "" is the whole program.
+ * out: false: the name already had an owner. */
 static bool claim_name(teffi_model *model, const char *scope, const char *name, symbol owner)
 {
     teffi_pool *pool = model->pool;
@@ -43,7 +45,8 @@ static bool claim_name(teffi_model *model, const char *scope, const char *name, 
         teffi_pool_printf(pool, "both become %s in C, expected names that stay different", name));
 }
 
-/* Claims an id in a scope. in: expected, what must differ: the end of "expected another ...". */
+/* Claims an id in a scope. in: expected: the text after "expected another" in the problem that is
+ * noted if the id already has an owner. */
 static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol owner,
                      const char *expected)
 {
@@ -53,11 +56,12 @@ static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol 
         teffi_pool_printf(pool, "have the same id 0x%08x, expected another %s", id, expected));
 }
 
-/* Notes a problem if C reserves the name in every scope. Names of files that are not generated are
- * not checked. out: true: a problem was noted. */
+/* Notes a problem if the name is a keyword or macro of C or C++: those are reserved in every scope.
+ * Checks nothing if no C is to be generated for the owner's file.
+ * out: true: a problem was noted. */
 static bool refuse_if_reserved(teffi_model *model, const char *name, symbol owner)
 {
-    if (!owner.file->generate || !teffi_is_keyword(name))
+    if (!owner.file->generate || !teffi_is_keyword_or_macro(name))
         return false;
     teffi_add_problem(model, owner.file, owner.path,
                       "%s becomes %s, a keyword or macro of C or C++, expected another name",
@@ -72,7 +76,7 @@ static void claim_global(teffi_model *model, const char *name, symbol owner)
         return;
     /* teff's own .proto file may use names that are reserved for teff. */
     bool is_own = strcmp(owner.file->name, TEFFI_PROCESS_FILE) == 0;
-    if (owner.file->generate && !is_own && teffi_is_taken(name)) {
+    if (owner.file->generate && !is_own && teffi_is_taken_at_file_scope(name)) {
         teffi_add_problem(
             model, owner.file, owner.path,
             "%s becomes %s, a name of the C library or of teff, expected another name "
@@ -83,7 +87,7 @@ static void claim_global(teffi_model *model, const char *name, symbol owner)
     claim_name(model, "", name, owner);
 }
 
-/* Claims the name stem + end at file scope for each of the ends. in: ends, NULL after the last. */
+/* Claims the name stem + ends[i] at file scope for each i. in: ends: terminated by NULL. */
 static void claim_globals(teffi_model *model, const char *stem, const char *const *ends,
                           symbol owner)
 {
@@ -91,18 +95,18 @@ static void claim_globals(teffi_model *model, const char *stem, const char *cons
         claim_global(model, teffi_pool_printf(model->pool, "%s%s", stem, *ends), owner);
 }
 
-/* Claims the names of an enum and its values in C. in: scope, the full name of the package or
- * message that contains it. */
-static void check_enum(teffi_model *model, const teffi_file *file, const char *scope,
-                       const Protoc__Enum *e, const teffi_path *path)
+/* Claims the C names of an enum and of its values. in: scope: the full name of the package or
+ * message that contains the enum; it may be "". */
+static void claim_enum_names(teffi_model *model, const teffi_file *file, const char *scope,
+                             const Protoc__Enum *e, const teffi_path *path)
 {
     teffi_pool *pool = model->pool;
     symbol owner = {.file = file, .path = path};
     if (!teffi_check_name(model, file, path, e->name))
         return;
     owner.owner = teffi_pool_printf(pool, "%s%s%s", scope, *scope ? "." : "", e->name);
-    const char *upper = teffi_pbc_upper(pool, owner.owner);
-    claim_global(model, teffi_pbc_type(pool, owner.owner), owner);
+    const char *upper = teffi_pbc_uppercase_name(pool, owner.owner);
+    claim_global(model, teffi_pbc_type_name(pool, owner.owner), owner);
     for (size_t i = 0; i < e->n_value; i++) {
         if (!teffi_check_name(model, file, path, e->value[i]->name))
             return;
@@ -110,16 +114,19 @@ static void check_enum(teffi_model *model, const teffi_file *file, const char *s
     }
 }
 
-static void check_enums(teffi_model *model, const teffi_file *file, const char *scope,
-                        Protoc__Enum *const *list, size_t n, const teffi_path *up, int32_t field)
+static void claim_all_enum_names(teffi_model *model, const teffi_file *file, const char *scope,
+                                 Protoc__Enum *const *list, size_t n, const teffi_path *up,
+                                 int32_t field)
 {
     for (size_t i = 0; i < n; i++)
-        check_enum(model, file, scope, list[i], teffi_path_new(model->pool, up, field, (int32_t)i));
+        claim_enum_names(model, file, scope, list[i],
+                         teffi_path_new(model->pool, up, field, (int32_t)i));
 }
 
-/* Notes a problem if the field cannot be generated. out: true: it can be generated. */
-static bool check_type(teffi_model *model, const teffi_file *file, const Protoc__Field *f,
-                       const teffi_path *path)
+/* Notes a problem if the field is malformed or has a type for which no C can be generated.
+ * out: true: no problem was noted. */
+static bool check_field_type(teffi_model *model, const teffi_file *file, const Protoc__Field *f,
+                             const teffi_path *path)
 {
     bool typed = f->type == PROTOC__FIELD__TYPE__MESSAGE || f->type == PROTOC__FIELD__TYPE__ENUM;
     if (f->type == PROTOC__FIELD__TYPE__GROUP) { /* protobuf-c's generator would crash */
@@ -138,29 +145,30 @@ static bool check_type(teffi_model *model, const teffi_file *file, const Protoc_
     return false;
 }
 
-/* Checks the types of extensions. in: up and field, the path of their list. */
+/* Checks the types of extensions. in: up: the path of the message or file that contains the list.
+ * field: the field number of the list. */
 static void check_extensions(teffi_model *model, const teffi_file *file, Protoc__Field *const *list,
                              size_t n, const teffi_path *up, int32_t field)
 {
     for (size_t i = 0; i < n; i++)
-        check_type(model, file, list[i], &(teffi_path){up, field, (int32_t)i});
+        check_field_type(model, file, list[i], &(teffi_path){up, field, (int32_t)i});
 }
 
-/* out: the prefix of the second member that protobuf-c adds for a field, has_ or n_; NULL: it adds
- * none. */
-static const char *find_second_prefix(const teffi_message *m, const Protoc__Field *f)
+/* protobuf-c generates a struct member for each field, and for some fields an extra member.
+ * out: the prefix of the extra member's name, "has_" or "n_"; NULL if f has no extra member. */
+static const char *find_extra_member_prefix(const teffi_message *m, const Protoc__Field *f)
 {
-    return teffi_is_repeated(f) ? "n_" : teffi_has_flag(m, f) ? "has_" : NULL;
+    return teffi_is_repeated(f) ? "n_" : teffi_has_presence_flag(m, f) ? "has_" : NULL;
 }
 
-/* Notes a problem for a field that protobuf-c accepts but writes as C that does not compile.
- * in: name, the field's name in C. out: false: a problem was noted. */
-static bool check_compiles(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
-                           const char *name, const teffi_path *path)
+/* Notes a problem if protobuf-c would accept the field but generate C that does not compile.
+ * in: name: the field's name in C. out: false: a problem was noted. */
+static bool check_field_compiles(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
+                                 const char *name, const teffi_path *path)
 {
     bool real = f->type == PROTOC__FIELD__TYPE__DOUBLE || f->type == PROTOC__FIELD__TYPE__FLOAT;
     const char *initial = real && f->default_value ? f->default_value : "";
-    if (teffi_is_pbc_type(name)) {
+    if (teffi_is_pbc_member_type(name)) {
         teffi_add_problem(
             model, m->file, path,
             "%s.%s becomes %s, a type that protobuf-c's structs use, expected another name",
@@ -182,7 +190,7 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
 {
     teffi_pool *pool = model->pool;
     symbol owner = {.file = m->file, .path = path};
-    if (!check_type(model, m->file, f, path))
+    if (!check_field_type(model, m->file, f, path))
         return;
     if (f->has_oneof_index &&
         (f->oneof_index < 0 || (size_t)f->oneof_index >= m->desc->n_oneof_decl))
@@ -192,24 +200,26 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
             model, m->file, path,
             "option (pb_c_field) changes what teff relies on, expected no such option");
     }
-    const char *name = teffi_pbc_field(pool, f->name);
+    const char *name = teffi_pbc_field_name(pool, f->name);
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, f->name);
-    if (check_compiles(model, m, f, name, path) && !refuse_if_reserved(model, name, owner) &&
+    if (check_field_compiles(model, m, f, name, path) && !refuse_if_reserved(model, name, owner) &&
         claim_name(model, m->full, name, owner)) {
-        const char *prefix = find_second_prefix(m, f);
+        const char *prefix = find_extra_member_prefix(m, f);
         if (prefix)
             claim_name(model, m->full, teffi_pool_printf(pool, "%s%s", prefix, name), owner);
-        if (teffi_has_append(f))
+        if (teffi_has_append_function(f))
             claim_global(model, teffi_pool_printf(pool, "%s_append_%s", m->c, name), owner);
     }
 }
 
-/* Claims the constants of the enum that says which member of a oneof is set: one for each member,
- * and one for "not set". in: index, of the oneof in m; oneof, with its full name. */
-static void check_cases(teffi_model *model, const teffi_message *m, int32_t index, symbol oneof)
+/* protobuf-c generates an enum whose value tells which member of a oneof is set. Claims the names
+ * of its constants: one for each member of the oneof, and one for "not set".
+ * in: index: the oneof's index in m. oneof.owner: the oneof's full name. */
+static void claim_case_constants(teffi_model *model, const teffi_message *m, int32_t index,
+                                 symbol oneof)
 {
     teffi_pool *pool = model->pool;
-    const char *upper = teffi_pbc_upper(pool, oneof.owner);
+    const char *upper = teffi_pbc_uppercase_name(pool, oneof.owner);
     claim_global(model, teffi_pool_printf(pool, "%s__NOT_SET", upper), oneof);
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
@@ -217,14 +227,16 @@ static void check_cases(teffi_model *model, const teffi_message *m, int32_t inde
             continue;
         symbol owner = {teffi_pool_printf(pool, "%s.%s", m->full, f->name), m->file,
                         teffi_path_new(pool, &m->path, MESSAGE_FIELDS, (int32_t)i)};
-        claim_global(model, teffi_pool_printf(pool, "%s_%s", upper, teffi_pbc_upper(pool, f->name)),
-                     owner);
+        claim_global(
+            model, teffi_pool_printf(pool, "%s_%s", upper, teffi_pbc_uppercase_name(pool, f->name)),
+            owner);
     }
 }
 
-/* Claims the names of a oneof: its case member, the enum type of that member, and its constants. */
-static void check_oneof(teffi_model *model, const teffi_message *m, int32_t index,
-                        const teffi_path *path)
+/* Claims the names that protobuf-c generates for a oneof: the name of the struct member that tells
+ * which field is set, the name of that member's enum type, and the names of its constants. */
+static void claim_oneof_names(teffi_model *model, const teffi_message *m, int32_t index,
+                              const teffi_path *path)
 {
     teffi_pool *pool = model->pool;
     const char *name = m->desc->oneof_decl[index]->name;
@@ -232,14 +244,16 @@ static void check_oneof(teffi_model *model, const teffi_message *m, int32_t inde
     if (!teffi_check_name(model, m->file, path, name))
         return;
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, name);
-    claim_name(model, m->full, teffi_pool_printf(pool, "%s_case", teffi_pbc_lower(pool, name)),
-               owner);
-    claim_global(model, teffi_pool_printf(pool, "%s__%sCase", m->pbc, teffi_pbc_type(pool, name)),
+    claim_name(model, m->full,
+               teffi_pool_printf(pool, "%s_case", teffi_pbc_lowercase_name(pool, name)), owner);
+    claim_global(model,
+                 teffi_pool_printf(pool, "%s__%sCase", m->pbc, teffi_pbc_type_name(pool, name)),
                  owner);
-    check_cases(model, m, index, owner);
+    claim_case_constants(model, m, index, owner);
 }
 
-/* Checks a message's fields; claims the names in its struct and in its builder for C++. */
+/* Checks a message's fields and oneofs, and claims the names of its C struct's members. Claims the
+ * C++ builder's name in the same scope, because the builder names its functions like the fields. */
 static void check_members(teffi_model *model, const teffi_message *m)
 {
     teffi_pool *pool = model->pool;
@@ -249,11 +263,11 @@ static void check_members(teffi_model *model, const teffi_message *m)
     for (int32_t i = 0; (size_t)i < m->desc->n_field; i++)
         check_field(model, m, m->desc->field[i], teffi_path_new(pool, &m->path, MESSAGE_FIELDS, i));
     for (int32_t i = 0; (size_t)i < m->desc->n_oneof_decl; i++)
-        check_oneof(model, m, i, teffi_path_new(pool, &m->path, MESSAGE_ONEOFS, i));
+        claim_oneof_names(model, m, i, teffi_path_new(pool, &m->path, MESSAGE_ONEOFS, i));
 }
 
-/* Claims the names of a message and of its enums at file scope; checks the message's options,
- * extensions and members if its file is generated. */
+/* Claims the file-scope names of a message and of its enums. If C is to be generated for the file,
+ * also checks the message's options, extensions and members. */
 static void check_message(teffi_model *model, const teffi_message *m)
 {
     static const char *const ends[] = {"", "_copy", "_copy_levels", "_ops", "_keep", "_with", NULL};
@@ -262,8 +276,8 @@ static void check_message(teffi_model *model, const teffi_message *m)
     if (strcmp(m->c, m->pbc) != 0)
         claim_global(model, m->pbc, owner);
     claim_global(model, teffi_pool_printf(model->pool, "%s__init", m->pbc_lower), owner);
-    check_enums(model, m->file, m->full, m->desc->enum_type, m->desc->n_enum_type, &m->path,
-                MESSAGE_ENUMS);
+    claim_all_enum_names(model, m->file, m->full, m->desc->enum_type, m->desc->n_enum_type,
+                         &m->path, MESSAGE_ENUMS);
     if (!m->file->generate)
         return;
     if (m->desc->options && m->desc->options->has_pb_c_msg) {
@@ -275,8 +289,10 @@ static void check_message(teffi_model *model, const teffi_message *m)
     check_members(model, m);
 }
 
-/* Claims the name of a method's slot, the names of its functions, and its id if it is known. */
-static void check_method(teffi_model *model, const teffi_service *s, const teffi_method *m)
+/* Claims the name of a method's slot, the names of the method's C functions, and, if C is to be
+ * generated for the service's file, the method's id. */
+static void claim_method_names_and_id(teffi_model *model, const teffi_service *s,
+                                      const teffi_method *m)
 {
     static const char *const ends[] = {"", "_async", "_await", "_send", NULL};
     teffi_pool *pool = model->pool;
@@ -290,31 +306,31 @@ static void check_method(teffi_model *model, const teffi_service *s, const teffi
     }
     claim_globals(model, teffi_pool_printf(pool, "%s_%s", s->c, m->slot), ends, owner);
     if (!s->file->generate)
-        return; /* the id is not known: it may be an option, and these options were not read */
+        return; /* an option may set the id, but this file's options were not read */
     claim_id(model, s->full, m->id, owner, "id for one");
 }
 
 /* Claims the names and the ids of a grain and its methods. */
-static void check_grain(teffi_model *model, const teffi_service *s)
+static void claim_grain_names_and_ids(teffi_model *model, const teffi_service *s)
 {
     static const char *const ends[] = {"", "_methods", "_type", "_info", "_save", "_clear", NULL};
     symbol owner = {s->full, s->file, &s->path};
     claim_globals(model, s->c, ends, owner);
     claim_id(model, "", s->id, owner, "name");
     for (size_t i = 0; i < s->n_methods; i++)
-        check_method(model, s, &s->methods[i]);
+        claim_method_names_and_id(model, s, &s->methods[i]);
 }
 
 static void check_file(teffi_model *model, const teffi_file *file)
 {
     const Protoc__File *desc = file->desc;
-    check_enums(model, file, file->package, desc->enum_type, desc->n_enum_type, &file->path,
-                FILE_ENUMS);
+    claim_all_enum_names(model, file, file->package, desc->enum_type, desc->n_enum_type,
+                         &file->path, FILE_ENUMS);
     for (const teffi_message *m = file->messages; m; m = m->next)
         check_message(model, m);
     for (size_t i = 0; i < file->n_services; i++)
         if (file->services[i].grain)
-            check_grain(model, &file->services[i]);
+            claim_grain_names_and_ids(model, &file->services[i]);
     if (!file->generate)
         return;
     if (desc->options && desc->options->pb_c_file) {

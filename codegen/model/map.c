@@ -9,7 +9,7 @@ typedef struct teffi_map_entry {
     void *value;
 } entry;
 
-uint32_t teffi_fnv32(const char *s)
+uint32_t teffi_hash_fnv32(const char *s)
 {
     uint32_t h = 2166136261U;
     for (; *s; s++)
@@ -17,10 +17,12 @@ uint32_t teffi_fnv32(const char *s)
     return h != 0 ? h : 1;
 }
 
-/* out: the link to the name's entry; without an entry, the NULL link where one must be added. */
+/* Searches the trie below the link. out: the link that points to the name's entry; if there is no
+ * such entry, the NULL link where the entry must be added. */
 static entry **find_link(entry **link, const char *name)
 {
-    for (uint32_t hash = teffi_fnv32(name); *link && strcmp((*link)->name, name) != 0; hash <<= 2)
+    for (uint32_t hash = teffi_hash_fnv32(name); *link && strcmp((*link)->name, name) != 0;
+         hash <<= 2)
         link = &(*link)->children[hash >> 30];
     return link;
 }
@@ -32,7 +34,7 @@ void *teffi_map_get(const teffi_map *map, const char *name)
     return found ? found->value : NULL;
 }
 
-void *teffi_map_put(teffi_map *map, const char *name, void *value)
+void *teffi_map_put_if_absent(teffi_map *map, const char *name, void *value)
 {
     entry **link = find_link(&map->root, name);
     if (*link)

@@ -31,21 +31,22 @@ bool teffi_is_repeated(const Protoc__Field *f)
     return f->label == PROTOC__FIELD__LABEL__REPEATED;
 }
 
-bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f)
+bool teffi_has_presence_flag(const teffi_message *m, const Protoc__Field *f)
 {
     return m->file->proto2 && !f->has_oneof_index && f->label == PROTOC__FIELD__LABEL__OPTIONAL &&
            f->type != PROTOC__FIELD__TYPE__MESSAGE && f->type != PROTOC__FIELD__TYPE__STRING;
 }
 
-/* Deprecated fields have no append function, which would cause a warning in every file that
- * includes the header. */
-bool teffi_has_append(const Protoc__Field *f)
+/* A deprecated field gets no append function: the function would be inline in the generated header,
+ * and its use of the field would cause a warning in every file that includes the header. */
+bool teffi_has_append_function(const Protoc__Field *f)
 {
     return teffi_is_repeated(f) && (!f->options || !f->options->deprecated);
 }
 
-/* Checks a file's name: it is written into #include lines and comments, and is the path of the
- * output. out: NULL: it is valid; otherwise an error text. */
+/* Checks a file's name, because the generator writes the name into #include lines and comments, and
+ * makes the paths of its output files from it. out: NULL if the name is valid, otherwise an error
+ * text. */
 static const char *check_file_name(const char *name)
 {
     const char *part = name;
@@ -77,7 +78,7 @@ static const char *make_printable(teffi_pool *pool, const char *name)
     return line;
 }
 
-static const char *strip_ending(teffi_pool *pool, const char *name)
+static const char *strip_proto_ending(teffi_pool *pool, const char *name)
 {
     size_t n = strlen(name);
     if (n > 6 && strcmp(name + n - 6, ".proto") == 0)
@@ -108,10 +109,11 @@ static bool package_is_valid(const char *package)
            (n == 0 || package[n - 1] != '.');
 }
 
-/* Unpacks the messages nested directly in a message. in: levels, the levels of nesting still
- * allowed. out: a list with NULL for each invalid message; for all messages if levels is 0. */
-static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *desc,
-                                       unsigned levels)
+/* Unpacks the messages nested directly in a message. in: levels: how many levels of nesting are
+ * still allowed. out: a list of desc->n_nested_type messages. The entry of an invalid message is
+ * NULL. If levels is 0, all entries are NULL. */
+static Protoc__Message **unpack_nested_messages(teffi_pool *pool, const Protoc__Message *desc,
+                                                unsigned levels)
 {
     Protoc__Message **list = teffi_pool_alloc(pool, desc->n_nested_type * sizeof *list);
     for (size_t i = 0; i < desc->n_nested_type && levels > 0; i++) {
@@ -121,10 +123,10 @@ static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *
     return list;
 }
 
-/* Adds the messages of a list, and those nested in them, to the file and to the map. At the first
- * invalid message it notes a problem and skips the rest of the list.
- * in: scope, the full name of the package or outer message; place, the path of the list with any
- * index; levels, the levels of nesting still allowed. */
+/* Adds the messages of a list, and the messages nested in them, to file->messages and to
+ * model->messages. If a message is invalid, notes a problem and skips the rest of its list.
+ * in: scope: the full name of the package or message that contains the list. place: the path of the
+ * list; its index is ignored. levels: how many levels of nesting are still allowed. */
 static void load_messages(teffi_model *model, teffi_file *file, const char *scope,
                           Protoc__Message *const *list, size_t n, teffi_path place, unsigned levels)
 {
@@ -135,23 +137,23 @@ static void load_messages(teffi_model *model, teffi_file *file, const char *scop
         m->desc = list[i];
         m->file = file;
         m->full = join_names(model->pool, scope, list[i]->name);
-        m->c = teffi_snake(model->pool, m->full);
-        m->pbc = teffi_pbc_type(model->pool, m->full);
-        m->pbc_lower = teffi_pbc_lower(model->pool, m->full);
+        m->c = teffi_to_snake_case(model->pool, m->full);
+        m->pbc = teffi_pbc_type_name(model->pool, m->full);
+        m->pbc_lower = teffi_pbc_lowercase_name(model->pool, m->full);
         m->path = place;
         m->path.index = (int32_t)i;
         *file->end = m;
         file->end = &m->next;
-        if (teffi_map_put(&model->messages, m->full, m))
+        if (teffi_map_put_if_absent(&model->messages, m->full, m))
             teffi_add_problem(model, file, &m->path, "message %s is defined twice", m->full);
         if (strcmp(m->full, TEFFI_VOID) == 0) {
             teffi_add_problem(model, file, &m->path,
                               "these are teff's options, expected to be imported as "
                               "\"" TEFFI_OPTIONS_FILE "\"");
         }
-        load_messages(model, file, m->full, unpack_nested(model->pool, list[i], levels - 1),
-                      list[i]->n_nested_type, (teffi_path){&m->path, MESSAGE_NESTED, 0},
-                      levels - 1);
+        load_messages(
+            model, file, m->full, unpack_nested_messages(model->pool, list[i], levels - 1),
+            list[i]->n_nested_type, (teffi_path){&m->path, MESSAGE_NESTED, 0}, levels - 1);
     }
 }
 
@@ -166,7 +168,7 @@ static void load_methods(teffi_model *model, teffi_service *service)
         m->path = (teffi_path){&service->path, SERVICE_METHODS, (int32_t)i};
         if (teffi_check_name(model, service->file, NULL, m->desc->name)) {
             m->full = join_names(model->pool, service->full, m->desc->name);
-            m->slot = teffi_slot_name(model->pool, m->desc->name);
+            m->slot = teffi_method_slot_name(model->pool, m->desc->name);
         }
     }
 }
@@ -182,25 +184,25 @@ static void load_services(teffi_model *model, teffi_file *file)
         file->n_services++;
         s->file = file;
         s->full = join_names(model->pool, file->package, s->desc->name);
-        s->c = teffi_snake(model->pool, s->full);
-        s->id = teffi_fnv32(s->full);
+        s->c = teffi_to_snake_case(model->pool, s->full);
+        s->id = teffi_hash_fnv32(s->full);
         s->grain = s->desc->options ? s->desc->options->grain : NULL;
         s->path = (teffi_path){&file->path, FILE_SERVICES, (int32_t)i};
         load_methods(model, s);
     }
 }
 
-/* Adds to set the files whose definitions are visible through an import of `import`. None of them
- * is after `import` in model->files, because imported files come first. */
-static void add_exports(const teffi_model *model, bool *set, const teffi_file *import)
+/* Sets set[i] to true for each model->files[i] whose definitions are visible in a file that imports
+ * `import`. The loop ends at `import` because imported files precede their importers. */
+static void mark_exported_files(const teffi_model *model, bool *set, const teffi_file *import)
 {
     for (const teffi_file *other = model->files; other <= import; other++)
         set[other - model->files] |= import->exports[other - model->files];
 }
 
-/* Sets file->imports, file->sees and file->exports. A file also sees the public imports of the
- * files that it imports. in: file, at index n_files of model->files; load_file() has not counted it
- * yet. */
+/* Sets file->imports, file->sees and file->exports. Definitions are visible in the file if they are
+ * in an imported file or in a public import of an imported file.
+ * in: file: &model->files[model->n_files]; load_file() has not incremented n_files yet. */
 static void load_imports(teffi_model *model, teffi_file *file)
 {
     const Protoc__File *desc = file->desc;
@@ -212,7 +214,7 @@ static void load_imports(teffi_model *model, teffi_file *file)
         teffi_file *import = teffi_map_get(&model->by_name, desc->dependency[i]);
         if (import) {
             file->imports[file->n_imports++] = import;
-            add_exports(model, file->sees, import);
+            mark_exported_files(model, file->sees, import);
         } else if (!teffi_is_options_file(desc->dependency[i])) {
             teffi_add_problem(model, file, NULL,
                               "the import %s is missing or stands behind this file",
@@ -225,12 +227,12 @@ static void load_imports(teffi_model *model, teffi_file *file)
                                        ? teffi_map_get(&model->by_name, desc->dependency[at])
                                        : NULL;
         if (import)
-            add_exports(model, file->exports, import);
+            mark_exported_files(model, file->exports, import);
     }
 }
 
-/* Adds a file, its messages and its services. out: false: a problem was noted, and the remaining
- * files must not be loaded. */
+/* Adds a file, its messages and its services to the model. out: false if a problem was noted and
+ * the remaining files must not be loaded. */
 static bool load_file(teffi_model *model, const Protoc__File *desc)
 {
     teffi_file *file = &model->files[model->n_files];
@@ -242,20 +244,21 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
         return false;
     }
     file->name = desc->name;
-    file->stem = strip_ending(model->pool, desc->name);
+    file->stem = strip_proto_ending(model->pool, desc->name);
     file->package = desc->package ? desc->package : "";
     file->proto2 = !desc->syntax || strcmp(desc->syntax, "proto2") == 0;
     if (!package_is_valid(file->package)) {
         teffi_add_problem(model, file, NULL, "malformed request: an invalid package name");
         return false;
     }
-    teffi_places_load(file);
+    teffi_index_lines_and_comments(file);
     if (!file->proto2 && strcmp(desc->syntax, "proto3") != 0) {
         teffi_add_problem(model, file, &(teffi_path){&file->path, FILE_SYNTAX, -1},
                           "syntax \"%s\", expected proto2 or proto3", desc->syntax);
     }
-    load_imports(model, file); /* before by_name has this file, so that it cannot import itself */
-    if (teffi_map_put(&model->by_name, file->name, file)) {
+    /* The file must not be in by_name yet: otherwise it could import itself. */
+    load_imports(model, file);
+    if (teffi_map_put_if_absent(&model->by_name, file->name, file)) {
         teffi_add_problem(model, file, NULL, "malformed request: the file is listed twice");
         return false;
     }
@@ -267,8 +270,9 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
     return true;
 }
 
-/* Marks a file to generate, or notes a problem. */
-static void mark_to_generate(teffi_model *model, const char *name)
+/* Sets `generate` in the file called `name`. Notes a problem if there is no such file, or if `name`
+ * is an options file. */
+static void mark_file_to_generate(teffi_model *model, const char *name)
 {
     teffi_file *file = teffi_map_get(&model->by_name, name);
     if (file) {
@@ -292,7 +296,7 @@ void teffi_model_load(teffi_model *model, const Protoc__Request *request)
             return;
     }
     for (size_t i = 0; i < request->n_file_to_generate; i++)
-        mark_to_generate(model, request->file_to_generate[i]);
+        mark_file_to_generate(model, request->file_to_generate[i]);
 }
 
 const teffi_message *teffi_find_message(const teffi_model *model, const char *package,
@@ -312,7 +316,8 @@ const teffi_message *teffi_find_message(const teffi_model *model, const char *pa
     return teffi_map_get(&model->messages, name);
 }
 
-bool teffi_file_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other)
+bool teffi_file_can_refer_to(const teffi_model *model, const teffi_file *file,
+                             const teffi_file *other)
 {
     return other <= file && file->sees[other - model->files];
 }

@@ -52,8 +52,8 @@ typedef struct teffi_message {
     teffi_path path;
 } teffi_message;
 
-/* teffi_model_options() sets id, timeout_ms, in and out, and replaces a NULL in options, only for
- * grains in files to generate. */
+/* teffi_model_read_options() sets id, timeout_ms, in and out, and replaces a NULL in options, only
+ * for grains in files to generate. */
 typedef struct teffi_method {
     const Protoc__Method *desc;
     const char *full; /* "words.Word.Add" */
@@ -63,7 +63,7 @@ typedef struct teffi_method {
     const Protoc__GrainMethodOptions *options; /* NULL: none */
     const teffi_message *in;                   /* NULL: teff.Void */
     const teffi_message *out;                  /* NULL: teff.Void */
-    size_t at;                                 /* its index in by_id; set by emit_file() */
+    size_t at;                                 /* its index in by_id; set by emit_file_outputs() */
     teffi_path path;
 } teffi_method;
 
@@ -82,7 +82,7 @@ typedef struct teffi_service {
     const teffi_message *state;        /* NULL: none, or the file is not to generate */
     teffi_method *methods;             /* in the file's order */
     size_t n_methods;
-    teffi_method **by_id; /* a grain's methods sorted by id; set by emit_file() */
+    teffi_method **by_id; /* a grain's methods sorted by id; set by emit_file_outputs() */
     teffi_path path;
 } teffi_service;
 
@@ -103,22 +103,24 @@ typedef struct teffi_model {
  * out:  the model, with unchecked options; usable only if model->n_problems is 0. */
 void teffi_model_load(teffi_model *model, const Protoc__Request *request);
 
-/* teffi_model_options - check the services of the files to generate: options and types of methods.
- * Sets what these give: ids, times, states, requests, responses. in: a loaded model. */
-void teffi_model_options(teffi_model *model);
+/* teffi_model_read_options - read and check the options and the types of methods, in the services
+ * of the files to generate. Sets ids, times, states, and the types of requests and responses.
+ * in:   a loaded model. */
+void teffi_model_read_options(teffi_model *model);
 
 /* teffi_model_check - note a problem for each name clash, equal id, reserved name, option of
  * protobuf-c, and field that cannot be generated as C.
- * in:   a model after teffi_model_options, also if that noted problems. */
+ * in:   a model after teffi_model_read_options, also if that noted problems. */
 void teffi_model_check(teffi_model *model);
 
 /* teffi_path_new - allocate a path in the pool. in: up, borrowed for the path's life. */
 const teffi_path *teffi_path_new(teffi_pool *pool, const teffi_path *up, int32_t field,
                                  int32_t index);
 
-/* teffi_places_load - index a file's elements for teffi_places_find_line and teffi_find_comment.
- * Also sanitizes the comments in file->desc: protobuf-c's generator writes them into its header. */
-void teffi_places_load(teffi_file *file);
+/* teffi_index_lines_and_comments - index a file's elements for teffi_places_find_line and
+ * teffi_find_comment. Also sanitizes the comments in file->desc, because protobuf-c's generator
+ * writes them into its header. */
+void teffi_index_lines_and_comments(teffi_file *file);
 
 /* teffi_places_find_line - find the line where an element begins, from 1. If it is not known, the
  * line of the nearest enclosing element, or else 1. in: path, or NULL for the file as a whole. */
@@ -149,9 +151,10 @@ bool teffi_check_name(teffi_model *model, const teffi_file *file, const teffi_pa
 const teffi_message *teffi_find_message(const teffi_model *model, const char *package,
                                         const char *name);
 
-/* teffi_file_sees - are the definitions of other visible in file? Yes for file itself, its imports
- * and what these import publicly. */
-bool teffi_file_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other);
+/* teffi_file_can_refer_to - are the definitions of other visible in file? Yes for file itself, its
+ * imports and the public imports of these. */
+bool teffi_file_can_refer_to(const teffi_model *model, const teffi_file *file,
+                             const teffi_file *other);
 
 /* teffi_is_options_file - is it teff/grain.proto or protobuf-c/protobuf-c.proto? They define
  * options, and teff.Void; no C is generated for them. teff's options are decoded by request.proto;
@@ -159,13 +162,13 @@ bool teffi_file_sees(const teffi_model *model, const teffi_file *file, const tef
 bool teffi_is_options_file(const char *name);
 
 /* teffi_is_repeated - is the field a list?
- * teffi_has_flag - is it an optional field of proto2 with a has_ member? Strings, messages and
- * members of oneofs have no such member. */
+ * teffi_has_presence_flag - is it an optional field of proto2 with a has_ member? Strings, messages
+ * and members of oneofs have no such member. */
 bool teffi_is_repeated(const Protoc__Field *f);
-bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f);
+bool teffi_has_presence_flag(const teffi_message *m, const Protoc__Field *f);
 
-/* teffi_has_append - does the generated code have an append function for the field? */
-bool teffi_has_append(const Protoc__Field *f);
+/* teffi_has_append_function - does the generated code have an append function for the field? */
+bool teffi_has_append_function(const Protoc__Field *f);
 
 /* teffi_is_void - is the type ".teff.Void" (with the first dot), the empty request or response? */
 bool teffi_is_void(const char *type_name);

@@ -68,16 +68,18 @@ static const char *const grain_names[] = {
 };
 /* clang-format on */
 
-static int compare_to_entry(const void *name, const void *at)
+static int compare_name_to_entry(const void *name, const void *at)
 {
     return strcmp(name, *(const char *const *)at);
 }
 
 #define LIST_HAS(list, name)                                                                       \
-    (bsearch(name, list, sizeof(list) / sizeof *(list), sizeof *(list), compare_to_entry) != NULL)
+    (bsearch(name, list, sizeof(list) / sizeof *(list), sizeof *(list), compare_name_to_entry) !=  \
+     NULL)
 
-/* Is the name like EIO, SIGINT or UINT8_MAX, which <errno.h>, <signal.h> and <stdint.h> reserve? */
-static bool is_reserved_family(const char *name)
+/* Does the name have a form that a standard header reserves for macros: the form of EIO
+ * (<errno.h>), of SIGINT (<signal.h>), or of UINT8_MAX (<stdint.h>)? */
+static bool has_reserved_form(const char *name)
 {
     size_t n = strlen(name);
     size_t capitals = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
@@ -88,21 +90,21 @@ static bool is_reserved_family(const char *name)
             (strcmp(name + n - 3, "MAX") == 0 || strcmp(name + n - 3, "MIN") == 0));
 }
 
-bool teffi_is_keyword(const char *name)
+bool teffi_is_keyword_or_macro(const char *name)
 {
-    return LIST_HAS(pbc_keywords, name) || LIST_HAS(keywords, name) || is_reserved_family(name);
+    return LIST_HAS(pbc_keywords, name) || LIST_HAS(keywords, name) || has_reserved_form(name);
 }
 
-bool teffi_is_pbc_type(const char *name)
+bool teffi_is_pbc_member_type(const char *name)
 {
     return LIST_HAS(pbc_types, name);
 }
 
-bool teffi_is_taken(const char *name)
+bool teffi_is_taken_at_file_scope(const char *name)
 {
     static const char *const prefixes[] = {"_",      "teff_",       "teffi_",    "TEFF_",
                                            "Teff__", "protobuf_c_", "ProtobufC", "PROTOBUF_C_",
-                                           "n_"}; /* sizes of strings, in generated functions */
+                                           "n_"}; /* n_FIELD: variables in generated functions */
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
             return true;
@@ -120,7 +122,7 @@ static bool needs_underscore(const unsigned char *s, size_t i)
     return islower(s[i - 1]) || isdigit(s[i - 1]) || (isupper(s[i - 1]) && islower(s[i + 1]));
 }
 
-char *teffi_snake(teffi_pool *pool, const char *full)
+char *teffi_to_snake_case(teffi_pool *pool, const char *full)
 {
     const unsigned char *s = (const unsigned char *)full;
     char *out = teffi_pool_alloc(pool, strlen(full) * 2 + 1);
@@ -135,15 +137,16 @@ char *teffi_snake(teffi_pool *pool, const char *full)
     return out;
 }
 
-/* Writes a dot as two underscores, as protobuf-c does. out: the new length. */
-static size_t add_dot(char *out, size_t n)
+/* Appends two underscores to a name of n characters: protobuf-c writes them in place of a dot.
+ * out: the new length. */
+static size_t append_dot_as_underscores(char *out, size_t n)
 {
     out[n++] = '_';
     out[n++] = '_';
     return n;
 }
 
-char *teffi_pbc_type(teffi_pool *pool, const char *full)
+char *teffi_pbc_type_name(teffi_pool *pool, const char *full)
 {
     const unsigned char *s = (const unsigned char *)full;
     char *out = teffi_pool_alloc(pool, strlen(full) * 2 + 1);
@@ -151,14 +154,14 @@ char *teffi_pbc_type(teffi_pool *pool, const char *full)
     for (size_t i = 0; s[i]; i++) {
         bool begins = i == 0 || s[i - 1] == '.' || s[i - 1] == '_';
         if (s[i] == '.')
-            n = add_dot(out, n);
+            n = append_dot_as_underscores(out, n);
         else if (s[i] != '_')
             out[n++] = (char)(begins ? toupper(s[i]) : s[i]);
     }
     return out;
 }
 
-char *teffi_pbc_lower(teffi_pool *pool, const char *full)
+char *teffi_pbc_lowercase_name(teffi_pool *pool, const char *full)
 {
     const unsigned char *s = (const unsigned char *)full;
     char *out = teffi_pool_alloc(pool, strlen(full) * 2 + 1);
@@ -167,29 +170,29 @@ char *teffi_pbc_lower(teffi_pool *pool, const char *full)
         if (i > 0 && s[i - 1] != '.' && isupper(s[i]) && !isupper(s[i - 1]))
             out[n++] = '_';
         if (s[i] == '.')
-            n = add_dot(out, n);
+            n = append_dot_as_underscores(out, n);
         else
             out[n++] = (char)tolower(s[i]);
     }
     return out;
 }
 
-char *teffi_pbc_upper(teffi_pool *pool, const char *full)
+char *teffi_pbc_uppercase_name(teffi_pool *pool, const char *full)
 {
-    char *out = teffi_pbc_lower(pool, full);
+    char *out = teffi_pbc_lowercase_name(pool, full);
     for (char *s = out; *s; s++)
         *s = (char)toupper((unsigned char)*s);
     return out;
 }
 
-char *teffi_slot_name(teffi_pool *pool, const char *name)
+char *teffi_method_slot_name(teffi_pool *pool, const char *name)
 {
-    char *snake = teffi_snake(pool, name);
-    bool reserved = teffi_is_keyword(snake) || LIST_HAS(grain_names, snake);
+    char *snake = teffi_to_snake_case(pool, name);
+    bool reserved = teffi_is_keyword_or_macro(snake) || LIST_HAS(grain_names, snake);
     return reserved ? teffi_pool_printf(pool, "%s_", snake) : snake;
 }
 
-char *teffi_pbc_field(teffi_pool *pool, const char *name)
+char *teffi_pbc_field_name(teffi_pool *pool, const char *name)
 {
     char *out = teffi_pool_printf(pool, "%s", name);
     for (char *s = out; *s; s++)

@@ -13,9 +13,11 @@
 /* Field numbers of google/protobuf/descriptor.proto and teff/grain.proto, for paths. */
 enum { SERVICE_OPTIONS = 3, METHOD_OPTIONS = 4, OPTION_TEFF = 51870 };
 
-/* out: the path of one option of a service or method; if name is NULL, of all its teff options.
- * in: owner, the path of the service or method; name, a field of its options. */
-static const teffi_path *find_option(teffi_pool *pool, const teffi_path *owner, const char *name)
+/* Makes the path of an option in a .proto file. in: owner: the path of the service or method that
+ * has the option. name: a field of option (teff.grain) or (teff.method), such as "idle"; NULL: make
+ * the path of option (teff.grain) or (teff.method) itself. */
+static const teffi_path *make_option_path(teffi_pool *pool, const teffi_path *owner,
+                                          const char *name)
 {
     bool service = !owner->up->up; /* false: owner is a method */
     const teffi_path *options =
@@ -29,7 +31,7 @@ static const teffi_path *find_option(teffi_pool *pool, const teffi_path *owner, 
     return teffi_path_new(pool, teff, (int32_t)field->id, -1);
 }
 
-/* out: one unit in milliseconds; 0: not a unit. */
+/* out: the length of a unit of time in milliseconds; 0 if there is no such unit. */
 static uint64_t find_unit_ms(const char *unit)
 {
     static const struct {
@@ -43,7 +45,8 @@ static uint64_t find_unit_ms(const char *unit)
     return 0;
 }
 
-/* Converts a time to milliseconds: "60s" -> 60000. out: NULL, or an error text. */
+/* Converts a time to milliseconds: "60s" -> 60000. out: NULL if the time is valid, otherwise an
+ * error text. */
 static const char *parse_time(const char *s, uint32_t *ms)
 {
     size_t digits = strspn(s, "0123456789");
@@ -58,25 +61,26 @@ static const char *parse_time(const char *s, uint32_t *ms)
 }
 
 /* Sets *ms to the time that an option gives, or notes a problem. */
-static void read_time(teffi_model *model, const teffi_file *file, const teffi_path *owner,
-                      const char *option, const char *s, uint32_t *ms)
+static void read_time_option(teffi_model *model, const teffi_file *file, const teffi_path *owner,
+                             const char *option, const char *s, uint32_t *ms)
 {
     const char *wrong = parse_time(s, ms);
     if (wrong) {
-        teffi_add_problem(model, file, find_option(model->pool, owner, option),
+        teffi_add_problem(model, file, make_option_path(model->pool, owner, option),
                           "%s: \"%s\" %s, expected a whole number above 0 with ms, s, m or h, "
                           "at most 49 days, as in \"60s\"",
                           option, s, wrong);
     }
 }
 
-/* Notes a problem for each unknown field in an option: it is from a newer teff/grain.proto. */
+/* Notes a problem for each unknown field in a message of options. Such a field comes from a newer
+ * teff/grain.proto. in: option: "teff.grain" or "teff.method". */
 static void refuse_unknown_fields(teffi_model *model, const teffi_file *file,
                                   const teffi_path *owner, const char *option,
                                   const ProtobufCMessage *message)
 {
     for (unsigned i = 0; i < message->n_unknown_fields; i++) {
-        teffi_add_problem(model, file, find_option(model->pool, owner, NULL),
+        teffi_add_problem(model, file, make_option_path(model->pool, owner, NULL),
                           "option (%s) has a field %u that this protoc-gen-teff does not know, "
                           "expected its own teff/grain.proto",
                           option, (unsigned)message->unknown_fields[i].tag);
@@ -88,16 +92,16 @@ static bool is_map_entry(const teffi_message *m)
     return m->desc->options && m->desc->options->map_entry;
 }
 
-/* Sets s->state to the message of that name, or notes a problem. */
-static void read_state(teffi_model *model, teffi_service *s, const char *name)
+/* Sets s->state to the message called `name`, or notes a problem. */
+static void read_state_option(teffi_model *model, teffi_service *s, const char *name)
 {
-    const teffi_path *path = find_option(model->pool, &s->path, "state");
+    const teffi_path *path = make_option_path(model->pool, &s->path, "state");
     const teffi_message *m = teffi_find_message(model, s->file->package, name);
     if (!m || is_map_entry(m)) {
         teffi_add_problem(
             model, s->file, path,
             "state: there is no message \"%s\", expected one of this file or its imports", name);
-    } else if (!teffi_file_sees(model, s->file, m->file)) {
+    } else if (!teffi_file_can_refer_to(model, s->file, m->file)) {
         teffi_add_problem(model, s->file, path,
                           "state: %s is in %s, expected an import of that file", m->full,
                           m->file->name);
@@ -106,28 +110,29 @@ static void read_state(teffi_model *model, teffi_service *s, const char *name)
     }
 }
 
-static void check_key(teffi_model *model, const teffi_service *s)
+static void check_key_option(teffi_model *model, const teffi_service *s)
 {
     if (!s->grain->has_key) {
-        teffi_add_problem(model, s->file, find_option(model->pool, &s->path, NULL),
+        teffi_add_problem(model, s->file, make_option_path(model->pool, &s->path, NULL),
                           "grain %s has no key, expected key: STRING, INT64, UUID, INT64_STRING or "
                           "UUID_STRING",
                           s->full);
     } else if (s->grain->key < KEY_STRING || s->grain->key > KEY_UUID_STRING) {
         teffi_add_problem(
-            model, s->file, find_option(model->pool, &s->path, "key"),
+            model, s->file, make_option_path(model->pool, &s->path, "key"),
             "key: %d is no kind of key, expected STRING, INT64, UUID, INT64_STRING or "
             "UUID_STRING",
             s->grain->key);
     }
 }
 
-/* Notes a problem unless value is 1 to max. in: note, a text to print after max; may be "". */
-static void check_limit(teffi_model *model, const teffi_service *s, const char *option,
-                        uint32_t value, uint32_t max, const char *note)
+/* Notes a problem if the value of an option is 0 or above max.
+ * in: note: a text to print after max in the problem's text; may be "". */
+static void check_option_range(teffi_model *model, const teffi_service *s, const char *option,
+                               uint32_t value, uint32_t max, const char *note)
 {
     if (value == 0 || value > max) {
-        teffi_add_problem(model, s->file, find_option(model->pool, &s->path, option),
+        teffi_add_problem(model, s->file, make_option_path(model->pool, &s->path, option),
                           "%s: %u, expected 1 to %u%s", option, value, max, note);
     }
 }
@@ -137,36 +142,36 @@ static void read_grain_options(teffi_model *model, teffi_service *s)
 {
     const Protoc__GrainOptions *o = s->grain;
     refuse_unknown_fields(model, s->file, &s->path, "teff.grain", &o->base);
-    check_key(model, s);
+    check_key_option(model, s);
     if (o->has_queue_max)
-        check_limit(model, s, "queue_max", o->queue_max, QUEUE_MAX, "");
+        check_option_range(model, s, "queue_max", o->queue_max, QUEUE_MAX, "");
     if (o->has_version)
-        check_limit(model, s, "version", o->version, VERSION_MAX, "");
+        check_option_range(model, s, "version", o->version, VERSION_MAX, "");
     if (o->has_max_message_bytes) {
-        check_limit(model, s, "max_message_bytes", o->max_message_bytes, MESSAGE_BYTES_MAX,
-                    ", the cluster's limit");
+        check_option_range(model, s, "max_message_bytes", o->max_message_bytes, MESSAGE_BYTES_MAX,
+                           ", the cluster's limit");
     }
     if (o->has_answers_max)
-        check_limit(model, s, "answers_max", o->answers_max, ANSWERS_MAX, "");
+        check_option_range(model, s, "answers_max", o->answers_max, ANSWERS_MAX, "");
     if (o->has_answers_max && !o->state) {
-        teffi_add_problem(model, s->file, find_option(model->pool, &s->path, "answers_max"),
+        teffi_add_problem(model, s->file, make_option_path(model->pool, &s->path, "answers_max"),
                           "answers_max: %s has no state to keep answers with, expected a state",
                           s->full);
     }
     if (o->state)
-        read_state(model, s, o->state);
+        read_state_option(model, s, o->state);
     if (o->idle)
-        read_time(model, s->file, &s->path, "idle", o->idle, &s->idle_ms);
+        read_time_option(model, s->file, &s->path, "idle", o->idle, &s->idle_ms);
     if (o->placement < PLACE_RANDOM || o->placement > PLACE_HASH) {
-        teffi_add_problem(model, s->file, find_option(model->pool, &s->path, "placement"),
+        teffi_add_problem(model, s->file, make_option_path(model->pool, &s->path, "placement"),
                           "placement: %d is not one, expected RANDOM, PREFER_LOCAL or HASH",
                           o->placement);
     }
 }
 
-/* Is s reentrant, or is one of its methods always_interleave? If so, a request may interleave with
- * all others. */
-static bool requests_interleave(const teffi_service *s)
+/* Is the grain type reentrant, or does one of its methods have the option always_interleave? If so,
+ * there are requests that may interleave with every other request to the grain. */
+static bool requests_may_interleave(const teffi_service *s)
 {
     bool any = s->grain->reentrant;
     for (size_t i = 0; i < s->n_methods; i++)
@@ -174,8 +179,10 @@ static bool requests_interleave(const teffi_service *s)
     return any;
 }
 
-/* Notes a problem for options that contradict each other or would have no effect. */
-static void check_conflicts(teffi_model *model, const teffi_service *s, const teffi_method *m)
+/* Notes a problem for each option of a method that would have no effect, or that contradicts
+ * another option or the method's response type. */
+static void check_option_conflicts(teffi_model *model, const teffi_service *s,
+                                   const teffi_method *m)
 {
     const Protoc__GrainMethodOptions *o = m->options;
     const struct {
@@ -190,7 +197,7 @@ static void check_conflicts(teffi_model *model, const teffi_service *s, const te
          " ended, expected no idempotent beside one_way"},
         {o->read_only && o->always_interleave, "read_only", "",
          " may run beside anything already, expected read_only or always_interleave"},
-        {o->transactional && (o->read_only || requests_interleave(s)), "transactional", "",
+        {o->transactional && (o->read_only || requests_may_interleave(s)), "transactional", "",
          " locks its grain, expected no read_only, and no always_interleave or reentrant in its "
          "type"},
         {o->transactional && o->one_way, "transactional", "",
@@ -201,8 +208,8 @@ static void check_conflicts(teffi_model *model, const teffi_service *s, const te
     for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++) {
         if (conflicts[i].wrong) {
             teffi_add_problem(model, s->file,
-                              find_option(model->pool, &m->path, conflicts[i].option), "%s: %s%s%s",
-                              conflicts[i].option, conflicts[i].before, m->full,
+                              make_option_path(model->pool, &m->path, conflicts[i].option),
+                              "%s: %s%s%s", conflicts[i].option, conflicts[i].before, m->full,
                               conflicts[i].after);
         }
     }
@@ -213,26 +220,27 @@ static void read_method_options(teffi_model *model, const teffi_service *s, teff
 {
     const Protoc__GrainMethodOptions *o = m->options;
     refuse_unknown_fields(model, s->file, &m->path, "teff.method", &o->base);
-    m->id = o->has_id ? o->id : teffi_fnv32(m->full);
+    m->id = o->has_id ? o->id : teffi_hash_fnv32(m->full);
     if (m->id == 0) {
-        teffi_add_problem(model, s->file, find_option(model->pool, &m->path, "id"),
+        teffi_add_problem(model, s->file, make_option_path(model->pool, &m->path, "id"),
                           "id: 0, expected 1 to 4294967295");
     }
     if (o->timeout)
-        read_time(model, s->file, &m->path, "timeout", o->timeout, &m->timeout_ms);
-    check_conflicts(model, s, m);
+        read_time_option(model, s->file, &m->path, "timeout", o->timeout, &m->timeout_ms);
+    check_option_conflicts(model, s, m);
 }
 
-/* Finds the message type of a request or response. out: NULL: teff.Void, or a problem was noted. */
-static const teffi_message *read_type(teffi_model *model, const teffi_service *s,
-                                      const teffi_method *m, const char *type)
+/* Finds the message type of a request or response.
+ * out: NULL if the type is teff.Void, or if a problem was noted. */
+static const teffi_message *find_message_type(teffi_model *model, const teffi_service *s,
+                                              const teffi_method *m, const char *type)
 {
     const teffi_message *found = NULL;
     if (teffi_is_void(type))
         return NULL;
     if (type && type[0] == '.')
         found = teffi_find_message(model, "", type);
-    if (!found || is_map_entry(found) || !teffi_file_sees(model, s->file, found->file)) {
+    if (!found || is_map_entry(found) || !teffi_file_can_refer_to(model, s->file, found->file)) {
         teffi_add_problem(model, s->file, &m->path, "malformed request: %s has an unknown type",
                           m->full);
         return NULL;
@@ -240,14 +248,14 @@ static const teffi_message *read_type(teffi_model *model, const teffi_service *s
     return found;
 }
 
-/* Sets the types and options of a grain's methods, and checks them. */
+/* Sets and checks the request type, the response type and the options of each method of a grain. */
 static void read_methods(teffi_model *model, teffi_service *s)
 {
     static const Protoc__GrainMethodOptions none = PROTOC__GRAIN_METHOD_OPTIONS__INIT;
     for (size_t i = 0; i < s->n_methods; i++) {
         teffi_method *m = &s->methods[i];
-        m->in = read_type(model, s, m, m->desc->input_type);
-        m->out = read_type(model, s, m, m->desc->output_type);
+        m->in = find_message_type(model, s, m, m->desc->input_type);
+        m->out = find_message_type(model, s, m, m->desc->output_type);
         if (m->desc->client_streaming || m->desc->server_streaming) {
             teffi_add_problem(model, s->file, &m->path,
                               "%s: streams of messages are not supported, expected one request and "
@@ -260,15 +268,15 @@ static void read_methods(teffi_model *model, teffi_service *s)
     }
 }
 
-/* Notes a problem for each option (teff.method) and each teff.Void in a service that is not a
- * grain. */
-static void check_plain_methods(teffi_model *model, const teffi_service *s)
+/* Notes a problem for each method that has an option (teff.method) or uses teff.Void, in a service
+ * that is not a grain. */
+static void check_non_grain_methods(teffi_model *model, const teffi_service *s)
 {
     for (size_t i = 0; i < s->n_methods; i++) {
         const teffi_method *m = &s->methods[i];
         if (m->options) {
             teffi_add_problem(
-                model, s->file, find_option(model->pool, &m->path, NULL),
+                model, s->file, make_option_path(model->pool, &m->path, NULL),
                 "option (teff.method): %s is no grain, expected option (teff.grain) there",
                 s->full);
         }
@@ -280,7 +288,7 @@ static void check_plain_methods(teffi_model *model, const teffi_service *s)
     }
 }
 
-void teffi_model_options(teffi_model *model)
+void teffi_model_read_options(teffi_model *model)
 {
     for (size_t i = 0; i < model->n_files; i++) {
         const teffi_file *file = &model->files[i];
@@ -290,7 +298,7 @@ void teffi_model_options(teffi_model *model)
                 read_grain_options(model, s);
                 read_methods(model, s);
             } else {
-                check_plain_methods(model, s);
+                check_non_grain_methods(model, s);
             }
         }
     }

@@ -13,35 +13,36 @@ const teffi_path *teffi_path_new(teffi_pool *pool, const teffi_path *up, int32_t
     return path;
 }
 
-/* out: the key of a path in file->places, such as "/4/0/2/1"; "" for the file itself or NULL. */
-static char *print_path(teffi_pool *pool, const teffi_path *path)
+/* out: the path as a key of file->places, such as "/4/0/2/1"; "" if path is NULL or stands for the
+ * file itself. */
+static char *format_path(teffi_pool *pool, const teffi_path *path)
 {
     if (!path || !path->up)
         return teffi_pool_alloc(pool, 1);
-    const char *up = print_path(pool, path->up);
+    const char *up = format_path(pool, path->up);
     return path->index >= 0 ? teffi_pool_printf(pool, "%s/%d/%d", up, path->field, path->index)
                             : teffi_pool_printf(pool, "%s/%d", up, path->field);
 }
 
-void teffi_places_load(teffi_file *file)
+void teffi_index_lines_and_comments(teffi_file *file)
 {
     const Protoc__SourceInfo *info = file->desc->source_code_info;
     for (size_t i = 0; info && i < info->n_location; i++) {
         location *l = info->location[i];
         teffi_text key = {.pool = file->places.pool};
-        l->leading_comments = teffi_text_sanitize(key.pool, l->leading_comments);
-        l->trailing_comments = teffi_text_sanitize(key.pool, l->trailing_comments);
+        l->leading_comments = teffi_text_sanitize_comment(key.pool, l->leading_comments);
+        l->trailing_comments = teffi_text_sanitize_comment(key.pool, l->trailing_comments);
         for (size_t k = 0; k < l->n_path; k++)
             teffi_text_printf(&key, "/%d", l->path[k]);
         if (key.data)
-            teffi_map_put(&file->places, key.data, l);
+            teffi_map_put_if_absent(&file->places, key.data, l);
     }
 }
 
 int teffi_places_find_line(const teffi_file *file, const teffi_path *path)
 {
-    /* each step cuts off the last number; what is left is the path of an enclosing element */
-    for (char *at = print_path(file->places.pool, path); *at; *strrchr(at, '/') = '\0') {
+    /* If the line is not known, remove the path's last number and look up the enclosing element. */
+    for (char *at = format_path(file->places.pool, path); *at; *strrchr(at, '/') = '\0') {
         const location *l = teffi_map_get(&file->places, at);
         if (l && l->n_span > 0 && l->span[0] >= 0 && l->span[0] < INT32_MAX)
             return l->span[0] + 1;
@@ -51,7 +52,7 @@ int teffi_places_find_line(const teffi_file *file, const teffi_path *path)
 
 const char *teffi_find_comment(const teffi_file *file, const teffi_path *path)
 {
-    const location *l = teffi_map_get(&file->places, print_path(file->places.pool, path));
+    const location *l = teffi_map_get(&file->places, format_path(file->places.pool, path));
     if (!l)
         return NULL;
     return l->leading_comments ? l->leading_comments : l->trailing_comments;

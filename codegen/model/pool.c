@@ -11,13 +11,14 @@ typedef struct teffi_pool_block {
 } block;
 
 /* The alloc function of protobuf-c's allocator; data is the pool. */
-static void *pool_alloc(void *data, size_t n)
+static void *alloc_from_pool(void *data, size_t n)
 {
     return teffi_pool_alloc(data, n);
 }
 
-/* The free function of protobuf-c's allocator. Does nothing: the pool frees all memory at once. */
-static void pool_free(void *data, void *p)
+/* The free function of protobuf-c's allocator. Does nothing, because teffi_pool_fini() frees all
+ * memory at once. */
+static void ignore_free(void *data, void *p)
 {
     (void)data;
     (void)p;
@@ -25,7 +26,7 @@ static void pool_free(void *data, void *p)
 
 void teffi_pool_init(teffi_pool *pool)
 {
-    pool->allocator = (ProtobufCAllocator){pool_alloc, pool_free, pool};
+    pool->allocator = (ProtobufCAllocator){alloc_from_pool, ignore_free, pool};
     pool->last = NULL;
 }
 
@@ -54,7 +55,7 @@ void *teffi_pool_alloc(teffi_pool *pool, size_t n)
 char *teffi_pool_vprintf(teffi_pool *pool, const char *fmt, va_list args)
 {
     va_list again;
-    assert(fmt); /* without it gcc warns in the sanitized build */
+    assert(fmt); /* prevents a warning of gcc in builds with sanitizers */
     va_copy(again, args);
     size_t size = (size_t)vsnprintf(NULL, 0, fmt, args) + 1;
     char *s = teffi_pool_alloc(pool, size);

@@ -26,7 +26,7 @@ void teffi_pool_init(teffi_pool *pool);
 void teffi_pool_fini(teffi_pool *pool);
 
 /* teffi_pool_alloc - allocate n zeroed bytes, aligned for any type.
- * out:  never NULL: without memory it prints an error and exits the process with status 1. */
+ * out:  never NULL: if memory is out, the process prints an error and exits with status 1. */
 void *teffi_pool_alloc(teffi_pool *pool, size_t n);
 
 /* teffi_pool_printf, teffi_pool_vprintf - format a string as printf does.

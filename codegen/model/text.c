@@ -28,7 +28,7 @@ void teffi_text_printf(teffi_text *text, const char *fmt, ...)
     teffi_text_add(text, s, strlen(s));
 }
 
-void teffi_text_expand(teffi_text *text, const char *template, const teffi_values *v)
+void teffi_text_expand_template(teffi_text *text, const char *template, const teffi_values *v)
 {
     const char *dollar;
     while ((dollar = strchr(template, '$')) != NULL) {
@@ -44,7 +44,7 @@ void teffi_text_expand(teffi_text *text, const char *template, const teffi_value
 void teffi_text_wrap(teffi_text *text)
 {
     teffi_text out = {.pool = text->pool};
-    size_t indent = 0; /* spaces before line, which continues another */
+    size_t indent = 0; /* spaces that out already has in front of line */
     for (const char *line = text->data; *line;) {
         size_t n = strcspn(line, "\n") + 1;
         bool is_long = indent + n > COLUMNS + 1 && !strchr("/*#(", line[strspn(line, " ")]);
@@ -54,7 +54,7 @@ void teffi_text_wrap(teffi_text *text)
         if (comma)
             n = (size_t)(comma - line) + 1;
         teffi_text_add(&out, line, n);
-        /* Indents by 8 columns: 7 spaces, and the space that followed the comma. */
+        /* A continuation is indented by 8 columns: 7 spaces and the space after the comma. */
         indent = comma ? 7 : 0;
         teffi_text_add(&out, "\n       ", comma ? 1 + indent : 0);
         line += n;
@@ -62,21 +62,22 @@ void teffi_text_wrap(teffi_text *text)
     *text = out;
 }
 
-/* Does a sequence that begins with these two bytes encode a character in more bytes than needed, a
- * surrogate, or a number over 0x10ffff? */
-static bool encodes_no_character(const unsigned char *s)
+/* in:  s: the first two bytes of a UTF-8 sequence; s[0] is 0xc2 to 0xf4.
+ * out: true: the sequence is overlong, or encodes a surrogate or a number over 0x10ffff. */
+static bool starts_invalid_sequence(const unsigned char *s)
 {
     return (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
            (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90);
 }
 
-/* out: the length of a UTF-8 sequence that may be in a C comment; 0 for bytes that are no sequence,
- * and for line separators and marks that change the direction of text: compilers warn about
- * these. */
-static size_t utf8_length(const unsigned char *s)
+/* in:  s: begins with a byte of 0x80 or more.
+ * out: the length of the UTF-8 sequence at s. 0: s does not begin with a UTF-8 sequence, or
+ *      compilers warn about its character: a line separator, or a mark that changes the direction
+ *      of text. */
+static size_t get_allowed_utf8_length(const unsigned char *s)
 {
     size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] >= 0xf5 || encodes_no_character(s))
+    if (s[0] < 0xc2 || s[0] >= 0xf5 || starts_invalid_sequence(s))
         return 0;
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80)
@@ -88,13 +89,13 @@ static size_t utf8_length(const unsigned char *s)
     return n;
 }
 
-/* Appends one sanitized character of a comment. Each byte that may not be in a comment becomes '?'.
- * A space follows the first character of the pairs that begin or end a comment, and of two '?',
- * with which a trigraph begins. out: the next character. */
-static const char *add_comment_char(teffi_text *text, const char *s)
+/* Appends the character at s to text. A byte that may not be in a C comment becomes '?'. If two
+ * characters would begin or end a comment, or are two '?' (the beginning of a trigraph), puts a
+ * space between them. out: the address of the character after the one at s. */
+static const char *add_sanitized_char(teffi_text *text, const char *s)
 {
     unsigned char c = (unsigned char)*s;
-    size_t n = c >= 0x80 ? utf8_length((const unsigned char *)s) : 1;
+    size_t n = c >= 0x80 ? get_allowed_utf8_length((const unsigned char *)s) : 1;
     bool replace = n == 0 || (c < 0x20 && c != '\t') || c == 0x7f;
     if ((replace || c == '?') && text->len > 0 && text->data[text->len - 1] == '?')
         teffi_text_add(text, " ", 1);
@@ -108,7 +109,7 @@ static const char *add_comment_char(teffi_text *text, const char *s)
     return s + n;
 }
 
-char *teffi_text_sanitize(teffi_pool *pool, const char *comment)
+char *teffi_text_sanitize_comment(teffi_pool *pool, const char *comment)
 {
     teffi_text text = {.pool = pool};
     if (!comment)
@@ -120,7 +121,7 @@ char *teffi_text_sanitize(teffi_pool *pool, const char *comment)
         while (n > 0 && strchr(" \t\r\\", comment[n - 1]) != NULL)
             n--;
         for (const char *end = comment + n; comment < end;)
-            comment = add_comment_char(&text, comment);
+            comment = add_sanitized_char(&text, comment);
         comment = next;
         if (*comment == '\n')
             teffi_text_add(&text, comment++, 1);

@@ -21,9 +21,10 @@ void teffi_text_printf(teffi_text *text, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void teffi_text_add(teffi_text *text, const char *s, size_t n);
 
-/* teffi_text_expand - append a template, with "$" and a letter replaced by the letter's value.
+/* teffi_text_expand_template - append a template, with "$" and a letter replaced by the letter's
+ * value.
  * in: v, with a value for each letter that the template uses. */
-void teffi_text_expand(teffi_text *text, const char *template, const teffi_values *v);
+void teffi_text_expand_template(teffi_text *text, const char *template, const teffi_values *v);
 
 /* teffi_text_wrap - break each code line of more than 100 columns after a comma, if it has one. A
  * continuation is indented by 8 columns. Lines that begin as comments or macros do are not changed.
@@ -34,8 +35,8 @@ void teffi_text_wrap(teffi_text *text);
  * lines at its start and end. Appends nothing if comment is NULL or has empty lines only. */
 void teffi_text_add_comment(teffi_text *text, const char *indent, const char *comment);
 
-/* teffi_text_sanitize - change what would end or nest a C comment, or cause a compiler warning:
- * separate such pairs of characters, replace such bytes by '?', and remove spaces and backslashes
- * at the ends of lines.
+/* teffi_text_sanitize_comment - change what would end or nest a C comment, or cause a compiler
+ * warning: separate such pairs of characters, replace such bytes by '?', and remove spaces and
+ * backslashes at the ends of lines.
  * out:  a text in the pool with the same number of lines; NULL for NULL. */
-char *teffi_text_sanitize(teffi_pool *pool, const char *comment);
+char *teffi_text_sanitize_comment(teffi_pool *pool, const char *comment);

@@ -23,9 +23,9 @@ static bool key_is_inline(const teffi_activation *act)
     return act->key_len < TEFFI_KEY_INLINE;
 }
 
-/* Stores the key and a zero byte in act->key; if they do not fit, on the heap, with a pointer in
- * act->key. out: false: out of memory. */
-static bool put_activation_key(teffi_activation *act, const teffi_ident *ident)
+/* Copies the key and a zero byte to act->key. If they do not fit there, copies them to the heap and
+ * stores their address in act->key. out: false if out of memory. */
+static bool store_activation_key(teffi_activation *act, const teffi_ident *ident)
 {
     act->key_len = (uint16_t)ident->key_len;
     uint8_t *key = key_is_inline(act) ? act->key : malloc(ident->key_len + 1u);
@@ -49,7 +49,7 @@ teff_err teffi_activation_give_identity(teffi_activation *act, const teff_grain_
                                         const teffi_ident *ident)
 {
     teff_key key;
-    if (!put_activation_key(act, ident))
+    if (!store_activation_key(act, ident))
         return TEFF_E_NOMEM;
     const uint8_t *bytes = teffi_activation_key_bytes(act);
     if (!teffi_key_decode(type->info->key_kind, bytes, ident->key_len, &key)) {
@@ -60,7 +60,7 @@ teff_err teffi_activation_give_identity(teffi_activation *act, const teff_grain_
     act->generation++;
     act->registered = false;
     act->phase = TEFFI_BORN;
-    act->group.used = 0; /* was the previous grain's run time (sched/policy/level.h) */
+    act->group.used = 0; /* forget the previous grain's run time (sched/policy/level.h) */
     /* relaxed: lock-free readers need no order; for turns of the group, teffi_group_reuse() orders
      * these stores */
     atomic_store_explicit(&act->queued, 0, memory_order_relaxed);
@@ -79,8 +79,8 @@ teffi_pid teffi_activation_pid(const teffi_activation *act)
 
 void teffi_activation_nudge(teffi_activation *act)
 {
-    /* acq_rel: pairs with handle_nudge(), which sees what was stored before this exchange, also if
-     * the nudge was queued already */
+    /* acq_rel: pairs with the exchange in handle_nudge(): what this thread stored before is visible
+     * there, even if the nudge item was already queued */
     if (!atomic_exchange_explicit(&act->nudged, true, memory_order_acq_rel))
         (void)teffi_group_push(&act->group, &act->nudge);
 }
@@ -94,7 +94,7 @@ void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason)
         teffi_activation_nudge(act);
 }
 
-teffi_more *teffi_activation_ensure_more(teffi_activation *act)
+teffi_more *teffi_activation_ensure_rare_fields(teffi_activation *act)
 {
     if (!act->more) {
         act->more = teffi_pool_get(sizeof *act->more);
@@ -104,7 +104,7 @@ teffi_more *teffi_activation_ensure_more(teffi_activation *act)
     return act->more;
 }
 
-void teffi_activation_drop_more(teffi_activation *act)
+void teffi_activation_free_rare_fields(teffi_activation *act)
 {
     if (!act->more)
         return;
@@ -115,50 +115,50 @@ void teffi_activation_drop_more(teffi_activation *act)
 
 void teffi_activation_clear(teffi_activation *act)
 {
-    teffi_activation_drop_more(act);
+    teffi_activation_free_rare_fields(act);
     drop_activation_key(act);
     act->failed = TEFF_OK;
     act->reason = 0;
     act->busy = 0;
     act->phase = TEFFI_FREE;
-    /* relaxed: act has left the shard, so that no other thread stores an end_reason */
+    /* relaxed: no other thread stores an end_reason, because act is no longer in the shard */
     atomic_store_explicit(&act->end_reason, 0, memory_order_relaxed);
 }
 
 /* ---- the queue of requests ---- */
 
-/* out: the bytes that msg adds to queued_bytes; 0 for a small request, which only queue_max
- * limits. */
-static uint32_t count_large_bytes(const teffi_msg *msg)
+/* out: the bytes of msg that count in act->queued_bytes. 0 if msg is small: small requests are
+ * limited only by their number. */
+static uint32_t get_bytes_if_large(const teffi_msg *msg)
 {
     return msg->charged > 2 * TEFFI_MSG_INLINE ? msg->charged : 0;
 }
 
-void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg)
+void teffi_activation_uncount_queued(teffi_activation *act, const teffi_msg *msg)
 {
-    uint32_t bytes = count_large_bytes(msg);
+    uint32_t bytes = get_bytes_if_large(msg);
     atomic_fetch_sub_explicit(&act->queued, 1, memory_order_relaxed);
     if (bytes)
         atomic_fetch_sub_explicit(&act->queued_bytes, bytes, memory_order_relaxed);
 }
 
-/* Counts msg in queued and queued_bytes; if one of them is then over its limit, undoes that. If
- * no other large request is queued, queued_bytes does not limit msg. Neither limits the end of a
- * transaction, which unlocks the grain. relaxed: the limits need no order. The counters may be
- * below 0: see teffi_activation.queued.
- * out: false: over a limit, not counted. *before: the number of requests queued before msg. */
+/* Adds msg to the counters act->queued and act->queued_bytes. If a counter now exceeds its limit,
+ * subtracts msg again. The limit of bytes does not apply while no other large request is queued. No
+ * limit applies to a request that ends a transaction, because it unlocks the grain.
+ * relaxed: the limits need no order. The counters may be below 0: see teffi_activation.queued.
+ * out: true: msg is counted. *before: the number of requests that were queued before msg. */
 static bool count_if_fits(teffi_activation *act, const teff_grain_type *type, const teffi_msg *msg,
                           uint32_t *before)
 {
     uint32_t max = type ? teffi_queue_max(type->info) : TEFFI_QUEUE_DEFAULT;
-    uint32_t bytes = count_large_bytes(msg), had = 0;
+    uint32_t bytes = get_bytes_if_large(msg), had = 0;
     *before = atomic_fetch_add_explicit(&act->queued, 1, memory_order_relaxed);
     if (bytes)
         had = atomic_fetch_add_explicit(&act->queued_bytes, bytes, memory_order_relaxed);
     bool fits = (int32_t)had <= 0 || (int64_t)had + bytes <= act->grains->node->grain_bytes_max;
     if (((int32_t)*before < (int32_t)max && fits) || teffi_msg_ends_transaction(msg))
         return true;
-    teffi_activation_unqueue(act, msg);
+    teffi_activation_uncount_queued(act, msg);
     return false;
 }
 
@@ -169,12 +169,12 @@ teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *typ
     uint32_t before;
     *deep = 0;
     teffi_msg_charge(msg, node->budget);
-    if (teffi_budget_is_over(node->budget) && !teffi_msg_ends_transaction(msg))
+    if (teffi_budget_is_exceeded(node->budget) && !teffi_msg_ends_transaction(msg))
         return TEFF_E_OVERLOADED;
     if (!count_if_fits(act, type, msg, &before))
         return TEFF_E_OVERLOADED;
     if (!teffi_group_push(&act->group, &msg->item)) {
-        teffi_activation_unqueue(act, msg);
+        teffi_activation_uncount_queued(act, msg);
         return TEFF_E_CLOSED;
     }
     if (before == node->home.exec->warn.queue_warn)
@@ -182,52 +182,54 @@ teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *typ
     return TEFF_OK;
 }
 
-bool teffi_activation_any_may_start(const teffi_activation *act)
+bool teffi_activation_any_pending_may_start(const teffi_activation *act)
 {
     for (int c = 0; c < 3; c++)
         if (teffi_activation_has_pending(act, (teffi_class)c) &&
             teffi_activation_admits(act, (teffi_class)c))
             return true;
-    /* under a lock, only requests of its transaction start, one at a time */
+    /* while act is locked, only requests of the lock's transaction may start, one at a time */
     return act->busy == TEFFI_BUSY_LOCKED && act->more->pending_of_owner && act->running == 0 &&
            act->phase == TEFFI_VALID;
 }
 
 /* ---- names in error texts ---- */
 
-enum { KEY_BYTES_SHOWN = 80 }; /* teffi_key_text() shows at most 16 + 60 */
+enum { KEY_BYTES_SHOWN = 80 }; /* teffi_key_format() shows at most 16 + 60 */
 
-/* Puts "what at key: " before ctx's error text, or before err's name if there is no text. */
+/* Prefixes ctx's error text, or err's name if there is no text, with "<what> at <key>: ".
+ * out: err. */
 static teff_err prefix_error_text(teff_ctx *ctx, const char *what, const teff_key *key,
                                   teff_err err)
 {
     char key_text[TEFFI_KEY_TEXT_MAX];
     const char *text = teff_error(ctx);
-    teffi_key_text(key, key_text);
+    teffi_key_format(key, key_text);
     return teff_fail(ctx, err, "%s at %s: %s", what, key_text, text[0] ? text : teff_err_name(err));
 }
 
-teff_err teffi_error_prefix_key(teff_ctx *ctx, const teff_method *method, const teff_key *key,
-                                teff_err err)
+teff_err teffi_error_add_call_prefix(teff_ctx *ctx, const teff_method *method, const teff_key *key,
+                                     teff_err err)
 {
     return prefix_error_text(ctx, method->name, key, err);
 }
 
-teff_err teffi_error_prefix_key_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kind kind,
-                                      const uint8_t *bytes, uint32_t len, teff_err err)
+teff_err teffi_error_add_call_prefix_from_bytes(teff_ctx *ctx, const teff_method *method,
+                                                teff_key_kind kind, const uint8_t *bytes,
+                                                uint32_t len, teff_err err)
 {
     uint8_t ended[KEY_BYTES_SHOWN + 1] = {0};
     teff_key key;
     memcpy(ended, bytes, len < KEY_BYTES_SHOWN ? len : KEY_BYTES_SHOWN);
-    teffi_key_view(&key, kind, ended);
+    teffi_key_decode_unchecked(&key, kind, ended);
     return prefix_error_text(ctx, method->name, &key, err);
 }
 
-teff_err teffi_error_prefix_turn(teff_ctx *ctx, teff_err err)
+teff_err teffi_error_add_turn_prefix(teff_ctx *ctx, teff_err err)
 {
     const teffi_turn *turn = ctx->owner;
     teff_key key;
-    teffi_activation_key(turn->act, &key);
+    teffi_activation_get_key(turn->act, &key);
     return prefix_error_text(ctx, turn->method ? turn->method->name : turn->act->type->info->name,
                              &key, err);
 }

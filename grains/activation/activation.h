@@ -2,7 +2,7 @@
  * Way:     shard (push) -> [activation] -> group -> hosting/handler -> turn -> method
  * States:  FREE -born-> BORN -item-> ACTIVATING -ok-> VALID -reason-> DEACTIVATING -> ENDED -> FREE
  *                                        \--failed or lost the registration-----------^
- *          If teffi_shard_create() has claimed the group: BORN -> VALID at once.
+ *          If teffi_shard_create_activation() has claimed the group: BORN -> VALID at once.
  * Threads: fields marked B, and type, change only while the group accepts no items; read on the
  *          group and under the shard's lock. G: on the group, or by the thread that has claimed it.
  * Source:  Orleans' src/Orleans.Runtime/Catalog/ActivationData.cs */
@@ -126,8 +126,9 @@ typedef struct teffi_turn {
     LIST_ENTRY(teffi_turn) link; /* in teffi_activation.turns */
 } teffi_turn;
 
-/* teffi_activation_of_turn - the activation whose turn runs on ctx; NULL for threads and tasks. */
-static inline teffi_activation *teffi_activation_of_turn(const teff_ctx *ctx)
+/* teffi_activation_of_ctx - the activation whose turn runs on ctx; NULL if ctx belongs to a thread
+ * or a task. */
+static inline teffi_activation *teffi_activation_of_ctx(const teff_ctx *ctx)
 {
     const teffi_turn *turn = ctx->owner;
     return turn ? turn->act : NULL;
@@ -155,8 +156,9 @@ void teffi_activation_clear(teffi_activation *act);
 TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *type,
                                              teffi_msg *msg, uint32_t *deep);
 
-/* teffi_activation_unqueue - stop counting a queued request, as it starts or ends. Any thread. */
-void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg);
+/* teffi_activation_uncount_queued - stop counting a queued request, because it starts or ends.
+ * runs: on any thread. */
+void teffi_activation_uncount_queued(teffi_activation *act, const teffi_msg *msg);
 
 /* teffi_activation_ask_to_end - ask act to deactivate; ignored while an earlier reason is not
  * handled. For TEFF_REASON_IDLE, handle_nudge() checks that act is still idle.
@@ -169,20 +171,21 @@ void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason);
  *       after the end would be lost and leave `nudged` set. */
 void teffi_activation_nudge(teffi_activation *act);
 
-/* teffi_activation_ensure_more - act->more, allocated if NULL. On its group.
+/* teffi_activation_ensure_rare_fields - act->more, allocated if NULL. On its group.
  * out:  NULL: out of memory. */
-teffi_more *teffi_activation_ensure_more(teffi_activation *act);
+teffi_more *teffi_activation_ensure_rare_fields(teffi_activation *act);
 
-/* teffi_activation_drop_more - free act->more, which has no lock and no pending requests. On its
- * group. */
-void teffi_activation_drop_more(teffi_activation *act);
+/* teffi_activation_free_rare_fields - free act->more, which has no lock and no pending requests.
+ * runs: on act's group. */
+void teffi_activation_free_rare_fields(teffi_activation *act);
 
 /* teffi_activation_pid - act's process id in the cluster. On its group, or under the shard's
  * lock. */
 teffi_pid teffi_activation_pid(const teffi_activation *act);
 
-/* teffi_activation_stamp_use - stamp the time of last use. relaxed: the collector may read an older
- * time, and handle_nudge() checks again. */
+/* teffi_activation_stamp_use - set act's time of last use to now.
+ * relaxed: if the collector reads an older time, it only nudges act; handle_nudge() compares the
+ * times again. */
 static inline void teffi_activation_stamp_use(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
@@ -199,28 +202,29 @@ static inline const uint8_t *teffi_activation_key_bytes(const teffi_activation *
     return on_heap;
 }
 
-/* teffi_activation_ident - act's identity, which points into act. On its group, or under the
- * shard's lock. */
+/* teffi_activation_ident - act's identity. It points to act's key bytes.
+ * runs: on act's group, or under the shard's lock. */
 static inline teffi_ident teffi_activation_ident(const teffi_activation *act)
 {
     return (teffi_ident){act->type->info->id, act->key_len, teffi_activation_key_bytes(act),
                          atomic_load_explicit(&act->hash, memory_order_relaxed)};
 }
 
-/* teffi_activation_key - set *key to act's key, in the form that grain code gets. A text key points
- * into act. runs: on act's group, or under the shard's lock. */
-static inline void teffi_activation_key(const teffi_activation *act, teff_key *key)
+/* teffi_activation_get_key - set *key to act's key, in the form that grain code gets. key->text
+ * points into act's key bytes. runs: on act's group, or under the shard's lock. */
+static inline void teffi_activation_get_key(const teffi_activation *act, teff_key *key)
 {
-    teffi_key_view(key, act->type->info->key_kind, teffi_activation_key_bytes(act));
+    teffi_key_decode_unchecked(key, act->type->info->key_kind, teffi_activation_key_bytes(act));
 }
 
-/* teffi_activation_state - the state message; NULL: not loaded, or the type has no state. */
+/* teffi_activation_state - act's state message; NULL if it is not loaded, or if the type has no
+ * state. */
 static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *act)
 {
     return act->stored ? act->stored->message : NULL;
 }
 
-/* teffi_lock_of - act's lock; NULL: none. On its group. */
+/* teffi_lock_of - act's lock; NULL if there is none. runs: on act's group. */
 static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
 {
     return act->more ? act->more->lock : NULL;
@@ -229,21 +233,21 @@ static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
 /* Called on the group, or by the thread that has claimed the group:
  * teffi_activation_is_valid_for - is act VALID, and is ident its identity?
  * teffi_activation_admits - may a request of the class start now, beside the running turns?
- * teffi_activation_has_pending - is a request of the class in more->pending?
- * teffi_activation_any_may_start - may any request in more->pending start now, judged by the
- *       counters only? */
+ * teffi_activation_has_pending - is a request of the class in act->more->pending?
+ * teffi_activation_any_pending_may_start - may any request in act->more->pending start now? Reads
+ *       only the counters, not the requests. */
 static inline bool teffi_activation_is_valid_for(const teffi_activation *act,
                                                  const teffi_ident *ident)
 {
     return act->phase == TEFFI_VALID && act->type->info->id == ident->type &&
            act->key_len == ident->key_len &&
-           teffi_key_same(teffi_activation_key_bytes(act), ident->key, ident->key_len);
+           teffi_key_bytes_equal(teffi_activation_key_bytes(act), ident->key, ident->key_len);
 }
 
 static inline bool teffi_activation_admits(const teffi_activation *act, teffi_class class)
 {
     return act->phase == TEFFI_VALID && !act->reason && !act->busy &&
-           teffi_may_start(act->running_of, class);
+           teffi_class_may_start(act->running_of, class);
 }
 
 static inline bool teffi_activation_has_pending(const teffi_activation *act, teffi_class class)
@@ -251,20 +255,21 @@ static inline bool teffi_activation_has_pending(const teffi_activation *act, tef
     return act->more && act->more->pending_of[class] > 0;
 }
 
-bool teffi_activation_any_may_start(const teffi_activation *act);
+bool teffi_activation_any_pending_may_start(const teffi_activation *act);
 
 /* ---- prefix the texts of the runtime's own errors: "words.Word.Add at teff: ". Error texts of
  * methods get no prefix, so a forwarded text has only one. On the context's thread or turn ---- */
 
-/* teffi_error_prefix_key - prefix ctx's error text with method and key. out: err. */
-teff_err teffi_error_prefix_key(teff_ctx *ctx, const teff_method *method, const teff_key *key,
-                                teff_err err);
+/* teffi_error_add_call_prefix - prefix ctx's error text with method and key. out: err. */
+teff_err teffi_error_add_call_prefix(teff_ctx *ctx, const teff_method *method, const teff_key *key,
+                                     teff_err err);
 
-/* teffi_error_prefix_key_bytes - the same, for a key in bytes. Reads only the first 80: more are
- * not shown. */
-teff_err teffi_error_prefix_key_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kind kind,
-                                      const uint8_t *bytes, uint32_t len, teff_err err);
+/* teffi_error_add_call_prefix_from_bytes - the same, for an encoded key. Reads only its first 80
+ * bytes: more are not shown. */
+teff_err teffi_error_add_call_prefix_from_bytes(teff_ctx *ctx, const teff_method *method,
+                                                teff_key_kind kind, const uint8_t *bytes,
+                                                uint32_t len, teff_err err);
 
-/* teffi_error_prefix_turn - the same, with the method and key of the turn that runs on ctx; for a
- * life turn, the grain type's name instead of the method. */
-teff_err teffi_error_prefix_turn(teff_ctx *ctx, teff_err err);
+/* teffi_error_add_turn_prefix - the same, with the method and key of the turn that runs on ctx; for
+ * a life turn, the grain type's name instead of the method. */
+teff_err teffi_error_add_turn_prefix(teff_ctx *ctx, teff_err err);

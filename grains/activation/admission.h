@@ -16,16 +16,18 @@
 
 typedef enum teffi_class { TEFFI_EXCLUSIVE = 0, TEFFI_READ_ONLY = 1, TEFFI_FREELY = 2 } teffi_class;
 
-/* teffi_class_of - the class of a method of type. */
-static inline teffi_class teffi_class_of(const teff_type_info *type, const teff_method *method)
+/* teffi_class_of_method - the admission class of requests for this method of a grain type. */
+static inline teffi_class teffi_class_of_method(const teff_type_info *type,
+                                                const teff_method *method)
 {
     if ((type->flags & TEFF_TYPE_REENTRANT) || (method->flags & TEFF_METHOD_ALWAYS_INTERLEAVE))
         return TEFFI_FREELY;
     return method->flags & TEFF_METHOD_READ_ONLY ? TEFFI_READ_ONLY : TEFFI_EXCLUSIVE;
 }
 
-/* teffi_may_start - may a request of class c start? in: running_of, the running turns by class. */
-static inline bool teffi_may_start(const uint32_t running_of[3], teffi_class c)
+/* teffi_class_may_start - may a request of class c start now?
+ * in:   running_of: for each class, the number of running turns. */
+static inline bool teffi_class_may_start(const uint32_t running_of[3], teffi_class c)
 {
     if (c == TEFFI_FREELY)
         return true;

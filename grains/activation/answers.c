@@ -30,7 +30,7 @@ void teffi_answers_free(teffi_answers *answers)
     free(answers);
 }
 
-bool teffi_answers_any(const teffi_activation *act)
+bool teffi_activation_has_answers(const teffi_activation *act)
 {
     return act->stored->answers && act->stored->answers->list.count > 0;
 }
@@ -48,8 +48,8 @@ const teffi_answer *teffi_answers_find(const teffi_answers *answers, const uint8
     return NULL;
 }
 
-uint64_t teffi_answers_hash(teff_ctx *ctx, const teff_method *method,
-                            const ProtobufCMessage *request)
+uint64_t teffi_answers_hash_request(teff_ctx *ctx, const teff_method *method,
+                                    const ProtobufCMessage *request)
 {
     size_t len = request ? teffi_packed_size(request) : 0;
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
@@ -57,14 +57,14 @@ uint64_t teffi_answers_hash(teff_ctx *ctx, const teff_method *method,
     if (request)
         teffi_pack(request, len, packed);
     uint64_t hash = teffi_hash64(packed, len, method->id);
-    teffi_arena_back(&ctx->arena, here);
+    teffi_arena_rewind(&ctx->arena, here);
     return hash;
 }
 
 /* ---- one answer ---- */
 
 /* Writes v as a varint. out: the number of bytes written. */
-static size_t put_length(uint8_t *at, size_t v)
+static size_t write_varint(uint8_t *at, size_t v)
 {
     size_t n = 0;
     for (; v >= 0x80; v >>= 7)
@@ -73,8 +73,9 @@ static size_t put_length(uint8_t *at, size_t v)
     return n;
 }
 
-/* out: the offset of the packed Answer in a field, which begins with its length as a varint. */
-static size_t skip_length(const uint8_t *field)
+/* in:  field: the length of a packed Answer as a varint, then the packed Answer.
+ * out: the offset of the packed Answer in field. */
+static size_t get_packed_answer_offset(const uint8_t *field)
 {
     size_t n = 0;
     while (field[n] & 0x80)
@@ -82,7 +83,8 @@ static size_t skip_length(const uint8_t *field)
     return n + 1;
 }
 
-/* Adds an answer with a field of len bytes, which the caller writes. out: NULL: out of memory. */
+/* Adds a new answer at the end of the list. The caller must write its field, of len bytes.
+ * out: NULL if out of memory. */
 static teffi_answer *push_answer(teffi_answers *answers, const uint8_t *once, uint64_t hash,
                                  size_t len)
 {
@@ -102,12 +104,13 @@ static size_t answers_max(const teffi_activation *act)
     return max ? max : TEFF_ANSWERS_DEFAULT;
 }
 
-/* Packs m into a new answer; drops the oldest ones over the limit. out: false: out of memory. */
-static bool add_answer(teffi_activation *act, const Teff__Answer__Answer *m)
+/* Packs m and adds it to act's answers. If there are now more than answers_max(), frees the oldest
+ * answers. out: false if out of memory. */
+static bool pack_and_add_answer(teffi_activation *act, const Teff__Answer__Answer *m)
 {
     uint8_t length[LENGTH_MAX];
     teffi_answers *answers = act->stored->answers;
-    size_t len = teffi_packed_size(&m->base), prefix = put_length(length, len);
+    size_t len = teffi_packed_size(&m->base), prefix = write_varint(length, len);
     teffi_answer *answer = push_answer(answers, m->once.data, m->hash, prefix + len);
     if (!answer)
         return false;
@@ -119,7 +122,7 @@ static bool add_answer(teffi_activation *act, const Teff__Answer__Answer *m)
     return true;
 }
 
-/* Packs the response into m, unless it is too large to be kept. */
+/* Packs the response into m. If it is too large to be kept, only sets m->too_large. */
 static void pack_response(teff_ctx *ctx, Teff__Answer__Answer *m, const ProtobufCMessage *response)
 {
     size_t len = teffi_packed_size(response);
@@ -142,7 +145,7 @@ bool teffi_answers_add(teff_ctx *ctx, teffi_activation *act, const uint8_t *once
         m.text = (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
     else if (response)
         pack_response(ctx, &m, response);
-    return add_answer(act, &m);
+    return pack_and_add_answer(act, &m);
 }
 
 /* ---- repeat an answer ---- */
@@ -156,12 +159,13 @@ typedef struct reading {
     teff_err err;
 } reading;
 
-/* Unpacks the answer and its response. Runs on the worker's stack, as unpacking recurses. */
-static void read_answer_on_worker(void *arg)
+/* Unpacks the answer and its response. Runs on the worker's stack, because unpacking recurses and
+ * may need more stack than a fiber has. */
+static void unpack_answer_on_worker(void *arg)
 {
     reading *r = arg;
     teff_arena *arena = &r->ctx->arena;
-    size_t at = skip_length(r->answer->field);
+    size_t at = get_packed_answer_offset(r->answer->field);
     ProtobufCMessage *m;
     r->err = teffi_unpack(&teff__answer__answer__descriptor, r->answer->field + at,
                           r->answer->len - at, arena, &m);
@@ -171,11 +175,11 @@ static void read_answer_on_worker(void *arg)
                               &r->response);
 }
 
-teff_err teffi_answers_read(teff_ctx *ctx, const teffi_answer *answer, const teff_method *method,
-                            ProtobufCMessage **response)
+teff_err teffi_answers_read_outcome(teff_ctx *ctx, const teffi_answer *answer,
+                                    const teff_method *method, ProtobufCMessage **response)
 {
     reading r = {.ctx = ctx, .answer = answer, .method = method};
-    teffi_ctx_on_worker(ctx, read_answer_on_worker, &r);
+    teffi_ctx_run_on_worker(ctx, unpack_answer_on_worker, &r);
     *response = r.response;
     if (r.err)
         return teff_fail(ctx, r.err, "the stored answer to this call cannot be read");
@@ -196,10 +200,10 @@ static bool is_answer(const ProtobufCMessageUnknownField *field)
     return field->tag == ANSWER_FIELD;
 }
 
-/* Leaves out the state's own unknown fields that have the field number of answers: they may come
- * from a client's message that the program copied to the state, and would be false answers. */
-ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *act,
-                                         const ProtobufCMessage *state)
+/* Leaves out unknown fields of state that have the field number of answers: they may come from a
+ * client's message that the program copied to state, and would later be loaded as answers. */
+ProtobufCMessage teffi_answers_make_message_head(teff_ctx *ctx, const teffi_activation *act,
+                                                 const ProtobufCMessage *state)
 {
     ProtobufCMessage head = *state;
     const teffi_answers *answers = act->stored->answers;
@@ -218,15 +222,17 @@ ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *
     return head;
 }
 
-/* Checks a field of a row that holds an answer, and copies the field to act's answers. */
-static teff_err take_answer(teffi_activation *act, const ProtobufCMessageUnknownField *field,
-                            teff_arena *scratch)
+/* Checks that field holds a valid answer, and copies it to act's answers.
+ * in:  scratch: memory for unpacking the answer. */
+static teff_err check_and_copy_answer(teffi_activation *act,
+                                      const ProtobufCMessageUnknownField *field,
+                                      teff_arena *scratch)
 {
     ProtobufCMessage *m;
     teffi_answers *answers = teffi_answers_ensure(act);
     if (field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
         return TEFF_E_MALFORMED;
-    size_t at = skip_length(field->data);
+    size_t at = get_packed_answer_offset(field->data);
     teff_err err = teffi_unpack(&teff__answer__answer__descriptor, field->data + at,
                                 field->len - at, scratch, &m);
     if (err || !answers)
@@ -241,13 +247,16 @@ static teff_err take_answer(teffi_activation *act, const ProtobufCMessageUnknown
     return TEFF_OK;
 }
 
-teff_err teffi_answers_take(teffi_activation *act, ProtobufCMessage *state, teff_arena *scratch)
+/* Also removes a transaction's mark from the unknown fields, because the mark is not part of the
+ * state. */
+teff_err teffi_answers_take_from_state(teffi_activation *act, ProtobufCMessage *state,
+                                       teff_arena *scratch)
 {
     unsigned n = 0;
     teff_err err = TEFF_OK;
     for (unsigned i = 0; i < state->n_unknown_fields && !err; i++)
         if (is_answer(&state->unknown_fields[i]))
-            err = take_answer(act, &state->unknown_fields[i], scratch);
+            err = check_and_copy_answer(act, &state->unknown_fields[i], scratch);
         else if (state->unknown_fields[i].tag != TEFFI_MARK_FIELD)
             state->unknown_fields[n++] = state->unknown_fields[i];
     state->n_unknown_fields = n;

@@ -52,17 +52,17 @@ teffi_answers *teffi_answers_ensure(teffi_activation *act);
 /* teffi_answers_free - free answers, which may be NULL. */
 void teffi_answers_free(teffi_answers *answers);
 
-/* teffi_answers_any - has act answers? in: act has a state. */
-bool teffi_answers_any(const teffi_activation *act);
+/* teffi_activation_has_answers - has act answers? in: act has a state. */
+bool teffi_activation_has_answers(const teffi_activation *act);
 
 /* teffi_answers_find - the answer to a call with the key once; NULL: none. It is valid until the
  * next teffi_answers_add. */
 const teffi_answer *teffi_answers_find(const teffi_answers *answers, const uint8_t *once);
 
-/* teffi_answers_hash - hash a request and its method; the hash is the same on all silos. Uses ctx's
- * memory until it returns. in: request, NULL: none. */
-uint64_t teffi_answers_hash(teff_ctx *ctx, const teff_method *method,
-                            const ProtobufCMessage *request);
+/* teffi_answers_hash_request - hash a request and its method; the hash is the same on all silos.
+ * Uses ctx's memory until it returns. in: request, NULL: none. */
+uint64_t teffi_answers_hash_request(teff_ctx *ctx, const teff_method *method,
+                                    const ProtobufCMessage *request);
 
 /* teffi_answers_add - add an answer as the newest; drop the oldest ones over the type's
  * answers_max. The answer is err with ctx's text, or response, which may be NULL. If ctx has no
@@ -71,23 +71,25 @@ uint64_t teffi_answers_hash(teff_ctx *ctx, const teff_method *method,
 TEFF_MUST_USE bool teffi_answers_add(teff_ctx *ctx, teffi_activation *act, const uint8_t *once,
                                      uint64_t hash, teff_err err, const ProtobufCMessage *response);
 
-/* teffi_answers_read - repeat an answer.
+/* teffi_answers_read_outcome - repeat an answer.
  * out:  *response, in ctx's memory; NULL: the method has none, or an error.
  * errs: the answer's error, with its text in ctx; TEFF_E_TOO_LARGE, TEFF_E_NOMEM,
  *       TEFF_E_MALFORMED. */
-TEFF_MUST_USE teff_err teffi_answers_read(teff_ctx *ctx, const teffi_answer *answer,
-                                          const teff_method *method, ProtobufCMessage **response);
+TEFF_MUST_USE teff_err teffi_answers_read_outcome(teff_ctx *ctx, const teffi_answer *answer,
+                                                  const teff_method *method,
+                                                  ProtobufCMessage **response);
 
-/* teffi_answers_make_head - make a head (ProtobufCMessage) for state that lists the answers among
- * its unknown fields. While the state is packed, the new head takes the place of its own one.
+/* teffi_answers_make_message_head - make a copy of state's head (ProtobufCMessage) that lists the
+ * answers among its unknown fields. While state is packed, the copy takes the place of state's own
+ * head.
  * in:   act has a state; state, its own or an empty one.
  * out:  the head; its fields point into ctx's memory, act's answers and state. */
-ProtobufCMessage teffi_answers_make_head(teff_ctx *ctx, const teffi_activation *act,
-                                         const ProtobufCMessage *state);
+ProtobufCMessage teffi_answers_make_message_head(teff_ctx *ctx, const teffi_activation *act,
+                                                 const ProtobufCMessage *state);
 
-/* teffi_answers_take - move the answers of a row from the unknown fields of its state to act, and
- * drop the mark of a transaction.
+/* teffi_answers_take_from_state - move the answers of a row from the unknown fields of its state to
+ * act, and drop the mark of a transaction.
  * in:   scratch, for decoding. runs: on a worker's own stack.
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
-TEFF_MUST_USE teff_err teffi_answers_take(teffi_activation *act, ProtobufCMessage *state,
-                                          teff_arena *scratch);
+TEFF_MUST_USE teff_err teffi_answers_take_from_state(teffi_activation *act, ProtobufCMessage *state,
+                                                     teff_arena *scratch);

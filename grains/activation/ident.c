@@ -6,8 +6,8 @@
 
 #include "base/utf8.h"
 
-/* out: the length of the number or UUID with which a key of kind begins; 0: the whole key
- * is text. */
+/* out: the length of the number or UUID at the start of an encoded key of this kind; 0 if the whole
+ * key is text. */
 static uint32_t get_fixed_key_len(teff_key_kind kind)
 {
     switch (kind) {
@@ -28,7 +28,8 @@ static bool kind_has_text(teff_key_kind kind)
     return kind != TEFF_KEY_INT64 && kind != TEFF_KEY_UUID;
 }
 
-/* out: the text's length; 0: the text cannot be part of a key, *why is the error text. */
+/* out: the length of text. 0 if text cannot be part of a key; *why is the error text in this
+ * case, else NULL. */
 static size_t check_key_text(const char *text, const char **why)
 {
     size_t n = text ? strnlen(text, TEFF_KEY_MAX + 1) : 0;
@@ -42,8 +43,8 @@ static size_t check_key_text(const char *text, const char **why)
     return *why ? 0 : n;
 }
 
-uint32_t teffi_key_encode_any(teff_key_kind kind, const teff_key *key, uint8_t *out,
-                              const char **why)
+uint32_t teffi_key_encode_any_kind(teff_key_kind kind, const teff_key *key, uint8_t *out,
+                                   const char **why)
 {
     uint32_t fixed = get_fixed_key_len(kind);
     size_t text = 0;
@@ -61,7 +62,7 @@ uint32_t teffi_key_encode_any(teff_key_kind kind, const teff_key *key, uint8_t *
     return fixed + (uint32_t)text;
 }
 
-teff_key teffi_key_view_any(teff_key_kind kind, const uint8_t *bytes)
+teff_key teffi_key_decode_unchecked_any_kind(teff_key_kind kind, const uint8_t *bytes)
 {
     uint32_t fixed = get_fixed_key_len(kind);
     teff_key key = {.kind = kind};
@@ -80,12 +81,12 @@ bool teffi_key_decode(teff_key_kind kind, const uint8_t *bytes, uint32_t len, te
     *key = (teff_key){.kind = kind};
     if (len < fixed || len > fixed + TEFF_KEY_MAX || kind_has_text(kind) != (len > fixed))
         return false;
-    teffi_key_view(key, kind, bytes);
+    teffi_key_decode_unchecked(key, kind, bytes);
     return !kind_has_text(kind) ||
            (teffi_utf8_valid(bytes + fixed, len - fixed) && !memchr(bytes + fixed, 0, len - fixed));
 }
 
-void teffi_key_text(const teff_key *key, char text[TEFFI_KEY_TEXT_MAX])
+void teffi_key_format(const teff_key *key, char text[TEFFI_KEY_TEXT_MAX])
 {
     char number[40] = "";
     const uint8_t *u = key->uuid.bytes;

@@ -20,8 +20,8 @@ typedef struct teffi_ident {
 
 enum { TEFFI_KEY_BYTES_MAX = 16 + TEFF_KEY_MAX };
 
-/* teffi_key_cluster_hash - a key's hash on which all silos agree, for partitions and for placement
- * by hash. Most keys have 8 bytes: they take an inline path, here and below. */
+/* teffi_key_cluster_hash - a key's hash that is the same on all silos, for partitions and for
+ * placement by hash. Most keys have 8 bytes: for them there is an inline path. */
 static inline uint64_t teffi_key_cluster_hash(uint32_t type, const uint8_t *key, uint32_t len)
 {
     uint64_t number;
@@ -31,12 +31,13 @@ static inline uint64_t teffi_key_cluster_hash(uint32_t type, const uint8_t *key,
     return teffi_hash64_word(number, type);
 }
 
-/* teffi_key_hash - the hash for tables of this silo: the top 8 bits of teffi_key_cluster_hash, then
- * 56 bits keyed with the silo's secret, so that a client cannot choose keys that collide. */
+/* teffi_key_hash - a key's hash for tables of this silo: the top 8 bits of teffi_key_cluster_hash,
+ * then 56 bits of a hash that depends on the silo's secret, so that a client cannot choose keys
+ * that collide. */
 static inline uint64_t teffi_key_hash(const teffi_sipkey *secret, uint32_t type, const uint8_t *key,
                                       uint32_t len)
 {
-    uint64_t number, keyed, of_type = type * 0x9e3779b97f4a7c15u; /* a multiplicative hash */
+    uint64_t number, keyed, of_type = type * 0x9e3779b97f4a7c15u; /* multiplicative hash of type */
     if (len == sizeof number) {
         memcpy(&number, key, sizeof number);
         keyed = teffi_siphash_word(secret, number);
@@ -45,24 +46,24 @@ static inline uint64_t teffi_key_hash(const teffi_sipkey *secret, uint32_t type,
     return teffi_key_cluster_hash(type, key, len) >> 56 << 56 | (keyed ^ of_type) >> 8;
 }
 
-/* teffi_ident_of - the identity of a grain. It points to key, which must outlive it. */
+/* teffi_ident_of - the identity of a grain. It points to key: key must outlive the identity. */
 static inline teffi_ident teffi_ident_of(const teffi_sipkey *secret, uint32_t type,
                                          const uint8_t *key, uint32_t len)
 {
     return (teffi_ident){type, len, key, teffi_key_hash(secret, type, key, len)};
 }
 
-/* teffi_ident_msg - the identity of a request's grain. It points to msg's key. Stores the hash in
- * msg, so that the hash is computed only once. */
-static inline teffi_ident teffi_ident_msg(const teffi_sipkey *secret, teffi_msg *msg)
+/* teffi_ident_of_request - the identity of the grain to which a request is addressed. It points to
+ * msg's key. Stores the key's hash in msg, so that the hash is computed only once. */
+static inline teffi_ident teffi_ident_of_request(const teffi_sipkey *secret, teffi_msg *msg)
 {
     if (!msg->hash)
         msg->hash = teffi_key_hash(secret, msg->type_id, msg->key, msg->key_len);
     return (teffi_ident){msg->type_id, msg->key_len, msg->key, msg->hash};
 }
 
-/* teffi_key_same - are two keys of the same length equal? */
-static inline bool teffi_key_same(const uint8_t *a, const uint8_t *b, uint32_t len)
+/* teffi_key_bytes_equal - are two keys of the same length equal? */
+static inline bool teffi_key_bytes_equal(const uint8_t *a, const uint8_t *b, uint32_t len)
 {
     uint64_t x, y;
     if (len != sizeof x)
@@ -75,43 +76,44 @@ static inline bool teffi_key_same(const uint8_t *a, const uint8_t *b, uint32_t l
 static inline bool teffi_ident_equals(const teffi_ident *a, const teffi_ident *b)
 {
     return a->hash == b->hash && a->type == b->type && a->key_len == b->key_len &&
-           teffi_key_same(a->key, b->key, a->key_len);
+           teffi_key_bytes_equal(a->key, b->key, a->key_len);
 }
 
 /* teffi_key_encode - write the canonical bytes of a key to out (TEFFI_KEY_BYTES_MAX bytes).
  * out:  the length; 0 if the key is not of kind, or its text is empty, too long or not UTF-8: then
- *       *why is the error text. teffi_key_encode_any - the same, not inline. */
-uint32_t teffi_key_encode_any(teff_key_kind kind, const teff_key *key, uint8_t *out,
-                              const char **why);
+ *       *why is the error text. teffi_key_encode_any_kind - the same, not inline. */
+uint32_t teffi_key_encode_any_kind(teff_key_kind kind, const teff_key *key, uint8_t *out,
+                                   const char **why);
 
 static inline uint32_t teffi_key_encode(teff_key_kind kind, const teff_key *key, uint8_t *out,
                                         const char **why)
 {
     if (kind != TEFF_KEY_INT64 || key->kind != kind)
-        return teffi_key_encode_any(kind, key, out, why);
-    memcpy(out, &key->number, sizeof key->number); /* meson.build allows little-endian only */
+        return teffi_key_encode_any_kind(kind, key, out, why);
+    memcpy(out, &key->number, sizeof key->number); /* meson.build rejects big-endian CPUs */
     return sizeof key->number;
 }
 
 enum { TEFFI_KEY_TEXT_MAX = 104 };
 
-/* teffi_key_text - format a key for logs and error texts: the number or UUID, "/", at most 60 bytes
- * of the text. */
-void teffi_key_text(const teff_key *key, char text[TEFFI_KEY_TEXT_MAX]);
+/* teffi_key_format - format a key for logs and error texts: the number or UUID, "/", at most 60
+ * bytes of the text. */
+void teffi_key_format(const teff_key *key, char text[TEFFI_KEY_TEXT_MAX]);
 
 /* teffi_key_decode - check bytes and make *key, whose text points into bytes.
  * in:   bytes, followed by a zero byte. out: false: bytes are not a key of that kind. */
 bool teffi_key_decode(teff_key_kind kind, const uint8_t *bytes, uint32_t len, teff_key *key);
 
-/* teffi_key_view - as teffi_key_decode, for bytes that were checked before. Writes member by
- * member: a copy of the whole struct would stall in store forwarding. teffi_key_view_any - the
- * same, not inline; returns the key. */
-teff_key teffi_key_view_any(teff_key_kind kind, const uint8_t *bytes);
+/* teffi_key_decode_unchecked - as teffi_key_decode, for bytes that were checked before. Writes
+ * member by member: a copy of the whole struct would stall in store forwarding.
+ * teffi_key_decode_unchecked_any_kind - the same, not inline; returns the key. */
+teff_key teffi_key_decode_unchecked_any_kind(teff_key_kind kind, const uint8_t *bytes);
 
-static inline void teffi_key_view(teff_key *key, teff_key_kind kind, const uint8_t *bytes)
+static inline void teffi_key_decode_unchecked(teff_key *key, teff_key_kind kind,
+                                              const uint8_t *bytes)
 {
     if (kind != TEFF_KEY_INT64) {
-        *key = teffi_key_view_any(kind, bytes);
+        *key = teffi_key_decode_unchecked_any_kind(kind, bytes);
         return;
     }
     key->kind = kind;

@@ -22,7 +22,8 @@ enum { ROOMS_MIN = 4, ELEMENTS_MIN = 4 };
 
 /* ---- memory ---- */
 
-/* Ends the turn: n more bytes do not fit into the state's memory, or memory is out. */
+/* Ends the turn with TEFF_E_NOMEM, because an allocation of n bytes in the state has failed: the
+ * state's memory has reached its limit, or the system is out of memory. */
 static _Noreturn void exit_state_is_full(teff_ctx *ctx, const teffi_activation *act, size_t n)
 {
     const teff_arena *arena = act->stored->arena;
@@ -32,6 +33,7 @@ static _Noreturn void exit_state_is_full(teff_ctx *ctx, const teffi_activation *
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
+/* out: the activation whose turn runs on ctx. Ends the turn if the activation has no state. */
 static teffi_activation *get_owner_or_exit(teff_ctx *ctx)
 {
     teffi_activation *act = teffi_state_owner(ctx);
@@ -42,8 +44,9 @@ static teffi_activation *get_owner_or_exit(teff_ctx *ctx)
     teffi_ctx_exit(ctx, TEFF_E_INVALID);
 }
 
-/* Checks an allocation of n bytes in act's state: ends the turn if it failed, and may begin a
- * pause. in: p, the memory or NULL. out: p. */
+/* Ends the turn if an allocation of n bytes in act's state has failed. Otherwise begins a pause if
+ * the state has become large (teffi_state_pause_if_large()). in: p: the allocated memory, or NULL
+ * if the allocation has failed. out: p. */
 static void *check_allocation(teff_ctx *ctx, teffi_activation *act, size_t n, void *p)
 {
     if (!p)
@@ -72,12 +75,13 @@ ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src
     teffi_activation *act = get_owner_or_exit(ctx);
     if (!src.data || !src.len)
         return (ProtobufCBinaryData){0, NULL};
-    void *data = teff_arena_copy(act->stored->arena, src.data, src.len); /* and a zero byte */
+    void *data = teff_arena_copy(act->stored->arena, src.data, src.len); /* adds a zero byte */
     return (ProtobufCBinaryData){src.len, check_allocation(ctx, act, src.len + 1, data)};
 }
 
-/* Ends the turn after copying src failed: src is over a limit of states (teffi_state_limits) or not
- * valid, the state's memory is full, or memory is out. */
+/* Ends the turn after a copy of src has failed. Possible reasons: src exceeds a limit of states
+ * (teffi_state_limits) or is not valid; the state's memory has reached its limit; or the system is
+ * out of memory. */
 static _Noreturn void exit_copy_failed(teff_ctx *ctx, const teffi_activation *act,
                                        const teff_message_ops *ops, const ProtobufCMessage *src)
 {
@@ -107,7 +111,7 @@ ProtobufCMessage *teff_state_copy(teff_ctx *ctx, const teff_message_ops *ops,
 
 /* out: list's entry, or the empty entry for it. The search ends, because at least half of the
  * entries are empty. */
-static teffi_room *find_room(teffi_rooms *rooms, const void *list)
+static teffi_room *find_room_entry(teffi_rooms *rooms, const void *list)
 {
     size_t at = (size_t)(((uintptr_t)list >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
     while (rooms->at[at & (rooms->max - 1)].list && rooms->at[at & (rooms->max - 1)].list != list)
@@ -115,13 +119,15 @@ static teffi_room *find_room(teffi_rooms *rooms, const void *list)
     return &rooms->at[at & (rooms->max - 1)];
 }
 
-/* out: list's capacity; 0: nothing was appended to it since the last compaction: it is full. */
+/* out: list's capacity, or 0 if nothing was appended to list since the last compaction. In the
+ * latter case the list is full. */
 static size_t find_capacity(const teffi_stored *stored, const void *list)
 {
-    return stored->rooms ? find_room(stored->rooms, list)->n_max : 0;
+    return stored->rooms ? find_room_entry(stored->rooms, list)->n_max : 0;
 }
 
-/* out: a table of twice the size with old's entries. in: old, NULL: none yet. */
+/* Makes a table that has twice the size of old and holds old's entries. in: old: NULL if there is
+ * no table yet. */
 static teffi_rooms *grow_rooms(teff_ctx *ctx, const teffi_rooms *old)
 {
     size_t max = old ? 2 * old->max : ROOMS_MIN;
@@ -132,21 +138,22 @@ static teffi_rooms *grow_rooms(teff_ctx *ctx, const teffi_rooms *old)
     rooms->n = old->n;
     for (size_t i = 0; i < old->max; i++)
         if (old->at[i].list)
-            *find_room(rooms, old->at[i].list) = old->at[i];
+            *find_room_entry(rooms, old->at[i].list) = old->at[i];
     return rooms;
 }
 
-static void add_room(teff_ctx *ctx, teffi_stored *stored, const void *list, size_t n_max)
+static void add_room_entry(teff_ctx *ctx, teffi_stored *stored, const void *list, size_t n_max)
 {
     if (!stored->rooms || 2 * (stored->rooms->n + 1) > stored->rooms->max)
         stored->rooms = grow_rooms(ctx, stored->rooms);
-    *find_room(stored->rooms, list) = (teffi_room){list, n_max};
+    *find_room_entry(stored->rooms, list) = (teffi_room){list, n_max};
     stored->rooms->n++;
 }
 
-/* out: the new capacity of a full list of n elements: 2 * n, at least n + ELEMENTS_MIN. If the
- * state's memory has no room for that, as many elements as fill 15/16 of the memory that is left,
- * at least n + 1: the rest is for what the elements point to. in: size, of an element. */
+/* out: the new capacity of a full list of n elements: 2 * n, but at least n + ELEMENTS_MIN. If the
+ * state's memory has no room for such an array, the capacity is as many elements as fill 15/16 of
+ * the free memory, but at least n + 1. The other 1/16 is for what the elements point to. in: size:
+ * the size of one element. */
 static size_t compute_capacity(const teff_arena *arena, size_t n, size_t size)
 {
     size_t left = (arena->budget_bytes - arena->used_bytes) / size;
@@ -156,9 +163,10 @@ static size_t compute_capacity(const teff_arena *arena, size_t n, size_t size)
     return n + more;
 }
 
-/* Copies the list to a larger array and stores that array's capacity. On the list's first growth
- * since a compaction, adds the spare room to grown_bytes, as it does not count as garbage. in:
- * list, NULL: an empty list. out: the new array. */
+/* Copies the list to a larger array and stores that array's capacity. If a list with elements grows
+ * for the first time since a compaction, adds its spare room to grown_bytes, because this spare
+ * room does not count as garbage. in: list: NULL if the list is empty. size: the size of one
+ * element. out: the new array. */
 static void *grow_list(teff_ctx *ctx, teffi_activation *act, const void *list, size_t n,
                        size_t size)
 {
@@ -169,7 +177,7 @@ static void *grow_list(teff_ctx *ctx, teffi_activation *act, const void *list, s
     if (list)
         memcpy(new, list, n * size);
     bool first = n && !find_capacity(stored, list);
-    add_room(ctx, stored, new, n_max);
+    add_room_entry(ctx, stored, new, n_max);
     if (first)
         stored->grown_bytes += (n_max - n) * size;
     return new;

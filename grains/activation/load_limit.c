@@ -33,10 +33,10 @@ void teffi_load_limit_enter(teffi_load_limit *l, teff_ctx *ctx)
         teffi_await(ctx, &wait, 1);
 }
 
-/* Ends a window, which is as many loads as the limit allows at once: lowers the limit by an eighth
- * if their mean time was slow (see slack_ns), else raises it by an eighth if a load had to wait.
- * best_ns rises by 1/64 in each window, so that it follows a store that has become slower. Under
- * the lock. */
+/* Called under the lock at the end of a window, which consists of as many loads as the limit allows
+ * at once. If the mean time of these loads is slow (see slack_ns), lowers the limit by an eighth.
+ * Otherwise raises the limit by an eighth if a load had to wait. best_ns can rise by 1/64 in each
+ * window, so that it follows a store that has become slower. */
 static void adapt_limit(teffi_load_limit *l)
 {
     uint64_t mean_ns = l->spent_ns / l->ended;

@@ -48,7 +48,7 @@ bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *request)
 
 bool teffi_transaction_is(const teffi_transaction *a, const teffi_transaction *b)
 {
-    return a->age == b->age && teffi_node_is(a->root, b->root);
+    return a->age == b->age && teffi_node_equals(a->root, b->root);
 }
 
 static bool transaction_is_older(const teffi_transaction *a, const teffi_transaction *b)
@@ -78,7 +78,7 @@ void teffi_lock_release(teffi_activation *act)
 }
 
 /* Restores the state from before the lock, unless the state is broken. */
-static void restore_before_lock(teffi_activation *act)
+static void restore_state_as_before_lock(teffi_activation *act)
 {
     const teffi_lock *lock = teffi_lock_of(act);
     if (lock->before && !teffi_state_is_broken(act))
@@ -87,16 +87,17 @@ static void restore_before_lock(teffi_activation *act)
 
 void teffi_lock_roll_back(teffi_activation *act)
 {
-    restore_before_lock(act);
+    restore_state_as_before_lock(act);
     teffi_lock_release(act);
 }
 
-/* Releases the lock when the row may differ both from the state before the lock and from the state
- * now. If act has a state, act ends, and the next activation reads the row. */
-static void release_and_reload(teffi_activation *act)
+/* Called if the row may differ both from the state before the lock and from the present state.
+ * Releases the lock. If act has a state, also makes act end, so that the next activation reads the
+ * row. */
+static void release_lock_and_deactivate(teffi_activation *act)
 {
     if (act->stored)
-        teffi_state_lose(act);
+        teffi_state_mark_lost_and_deactivate(act);
     teffi_lock_release(act);
 }
 
@@ -119,11 +120,11 @@ static bool older_request_waits(const teffi_activation *act, const teffi_transac
     return false;
 }
 
-/* As teffi_lock_judge(), for a request of the transaction that holds the lock. A request of a later
- * attempt waits for the running turns of the earlier attempt; then the changes of the earlier
- * attempt are rolled back. */
-static teffi_verdict judge_owner(teffi_activation *act, teffi_lock *lock,
-                                 const teffi_transaction *transaction)
+/* Decides as teffi_lock_judge() does, for a request of the transaction that holds the lock. A
+ * request of a later attempt waits until the running turns of the earlier attempt have ended. The
+ * changes of the earlier attempt are rolled back before the request starts. */
+static teffi_verdict judge_request_of_owner(teffi_activation *act, teffi_lock *lock,
+                                            const teffi_transaction *transaction)
 {
     if (transaction->attempt < lock->owner.attempt)
         return TEFFI_DIE;
@@ -135,7 +136,7 @@ static teffi_verdict judge_owner(teffi_activation *act, teffi_lock *lock,
     if (!lock->must_abort)
         return TEFFI_START;
     teffi_lock_roll_back(act);
-    /* an activation that must end starts nothing without a lock: it hands the request back */
+    /* act has no lock now. If act must end, it starts no request; it hands its requests back. */
     return act->reason ? TEFFI_SET_ASIDE : TEFFI_START;
 }
 
@@ -146,12 +147,13 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
     teffi_lock *lock = teffi_lock_of(act);
     teffi_transaction_note_stamp(act->grains, transaction->age);
     if (lock && teffi_transaction_is(&lock->owner, transaction))
-        return judge_owner(act, lock, transaction);
-    /* A new request does not overtake one of its own class that was set aside. */
+        return judge_request_of_owner(act, lock, transaction);
+    /* A new request does not overtake an EXCLUSIVE request that was set aside: requests of
+     * transactions belong to this class, too. */
     if (!lock && is_valid_without_turns(act) && !act->reason &&
         !(is_new && teffi_activation_has_pending(act, TEFFI_EXCLUSIVE)))
         return TEFFI_START;
-    if (transaction->step == TEFFI_STEP_ROOT) /* may wait, as its transaction holds no lock */
+    if (transaction->step == TEFFI_STEP_ROOT) /* a root request may wait: it holds no lock */
         return TEFFI_SET_ASIDE;
     bool dies = lock && transaction_is_older(&lock->owner, transaction);
     return dies || (is_new && older_request_waits(act, transaction)) ? TEFFI_DIE : TEFFI_SET_ASIDE;
@@ -172,7 +174,7 @@ bool teffi_lock_is_held_for(const teffi_lock *lock, const teffi_msg *msg)
            teffi_transaction_is(&transaction, &lock->owner);
 }
 
-void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool added)
+void teffi_lock_update_pending_of_owner(teffi_activation *act, const teffi_msg *msg, bool added)
 {
     teffi_lock *lock = teffi_lock_of(act);
     if (lock && teffi_lock_is_held_for(lock, msg))
@@ -181,7 +183,8 @@ void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool 
 
 /* ---- the watch ---- */
 
-/* The timer's function, on any worker: pushes the wait, so that on_watch() runs on the group. */
+/* Called on any worker when the timer fires. Pushes the lock's wait to the activation's group,
+ * where on_watch() runs. */
 static void signal_watch(teffi_timer *timer)
 {
     teffi_wait_signal(&teffi_container(timer, teffi_lock, timer)->wait);
@@ -198,11 +201,11 @@ static void arm_watch(teffi_lock *lock, teffi_exec *exec)
     exec->ops->timer_set(exec, &lock->timer, teffi_now(exec->platform) + watch_ns);
 }
 
-/* Has the root's silo left the view? Then nobody sends COMMIT or ABORT. */
+/* Has the root's silo left the view? If it has, nobody sends COMMIT or ABORT any more. */
 static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
 {
     teffi_node *node = act->grains->node;
-    return !teffi_node_is(lock->owner.root, node->id) && node->membership &&
+    return !teffi_node_equals(lock->owner.root, node->id) && node->membership &&
            !teffi_view_now_has(node, lock->owner.root);
 }
 
@@ -210,12 +213,13 @@ void teffi_lock_resolve_later(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
     if (lock)
-        lock->must_resolve = false; /* the next watch sets it again */
+        lock->must_resolve = false; /* on_watch() sets it again when it runs next */
 }
 
-/* TEFF_E_CONFLICT: the row or the fence has changed, so the transaction may have been written.
- * TEFF_OK: the row had not changed, and now has another etag, so that a late batch fails. After
- * other errors the watch starts this again. */
+/* If teffi_state_touch() returns TEFF_E_CONFLICT, the row or the fence has changed, so the
+ * transaction may have been written. If it returns TEFF_OK, the row had not changed and now has
+ * another etag, so that a late batch of the root fails. After any other error the watch starts
+ * teffi_lock_resolve() again. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
 {
     teff_err err = teffi_state_touch(ctx, act);
@@ -224,22 +228,24 @@ void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
         return; /* a COMMIT has released it during the touch */
     lock->must_resolve = false;
     if (err == TEFF_E_CONFLICT)
-        release_and_reload(act);
+        release_lock_and_deactivate(act);
     else if (!err)
         lock->must_abort = true;
 }
 
-/* Makes the lock of a silent root end: by a roll-back if the transaction does not write this row;
- * else by teffi_lock_resolve(), which reads the row, as it may have been written. */
+/* Decides how the lock ends, because the root is silent. If the transaction does not write this
+ * row, the changes are rolled back. Otherwise the row may have been written already, so
+ * teffi_lock_resolve() must find that out from the store. */
 static void handle_silent_root(teffi_lock *lock)
 {
     lock->must_abort |= !lock->writes;
     lock->must_resolve = lock->writes;
 }
 
-/* The watch's `arrive`: arms the timer again, and makes the lock of a silent root end. Frees a lock
- * that was released after the timer had fired. If act's group has ended, wait->done is false, and
- * this may be another thread: then act's fields are not read. */
+/* The `arrive` function of the lock's wait. Arms the timer again and, if the root is silent, calls
+ * handle_silent_root(). If the lock was released after the timer had fired, only frees the lock. If
+ * act's group has ended, wait->done is false and this function may run on another thread, so it
+ * does not read act's fields. */
 static void on_watch(teffi_wait *wait)
 {
     teffi_lock *lock = teffi_container(wait, teffi_lock, wait);
@@ -259,18 +265,18 @@ static void on_watch(teffi_wait *wait)
 
 /* ---- take ---- */
 
-/* Makes the lock, with the state for a roll-back, and starts its watch. out: *made.
- * errs: with text in ctx. */
+/* Makes the lock, which keeps the packed state for a roll-back, and arms the lock's watch.
+ * out: *made. errs: as teffi_lock_take(); the text is in ctx. */
 static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
                           const teffi_transaction *transaction, teffi_lock **made)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
     teffi_bytes state = {NULL, 0};
-    /* first, as it may end the turn: then nothing is allocated yet */
+    /* Packing may end the turn, so it comes first: memory allocated earlier would leak. */
     teff_err err = act->stored ? teffi_state_pack(ctx, act, &state) : TEFF_OK;
     if (err)
         return err;
-    teffi_more *more = teffi_activation_ensure_more(act);
+    teffi_more *more = teffi_activation_ensure_rare_fields(act);
     teffi_lock *lock = more ? calloc(1, sizeof *lock) : NULL;
     if (lock && state.data)
         lock->before = malloc(state.len + 1);
@@ -281,7 +287,7 @@ static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
     if (state.data)
         memcpy(lock->before, state.data, state.len);
     lock->before_len = state.len;
-    teffi_arena_back(&ctx->arena, here);
+    teffi_arena_rewind(&ctx->arena, here);
     lock->owner = *transaction;
     lock->act = act;
     more->pending_of_owner = 0;
@@ -298,11 +304,11 @@ teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act, const teffi_msg *
                          teffi_lock **lock)
 {
     teffi_transaction transaction;
-    (void)teffi_transaction_read(request, &transaction); /* decodes: the handler has checked it */
+    (void)teffi_transaction_read(request, &transaction); /* never fails: the handler checked it */
     *lock = teffi_lock_of(act);
     teff_err err = *lock ? TEFF_OK : make_lock(ctx, act, &transaction, lock);
     if (!*lock)
-        return teffi_error_prefix_turn(ctx, err);
+        return teffi_error_add_turn_prefix(ctx, err);
     uint64_t deadline_ns = request->deadline_ns ? request->deadline_ns : teffi_ctx_deadline(ctx, 0);
     uint64_t until_ns = deadline_ns + watch_ns;
     (*lock)->until_ns = (*lock)->until_ns > until_ns ? (*lock)->until_ns : until_ns;
@@ -332,14 +338,16 @@ void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end)
     }
 }
 
+/* out: true: the lock stays, and the caller must start teffi_lock_resolve(). */
 bool teffi_lock_end_if_due(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
     if (!lock || act->running)
         return false;
     if (lock->reloads) {
-        restore_before_lock(act); /* on_deactivate must not see changes that were not written */
-        release_and_reload(act);
+        restore_state_as_before_lock(
+            act); /* on_deactivate must not see changes that were not written */
+        release_lock_and_deactivate(act);
     } else if (lock->must_abort || (act->reason && !lock->writes)) {
         teffi_lock_roll_back(act);
     } else {

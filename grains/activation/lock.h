@@ -116,9 +116,9 @@ teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transac
 /* teffi_lock_is_held_for - does lock belong to the transaction that msg carries, in any attempt? */
 bool teffi_lock_is_held_for(const teffi_lock *lock, const teffi_msg *msg);
 
-/* teffi_lock_count_waiting - update more->pending_of_owner after msg was added to more->pending
- * (added) or removed from it. */
-void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool added);
+/* teffi_lock_update_pending_of_owner - update more->pending_of_owner after msg was added to
+ * more->pending (added) or removed from it. */
+void teffi_lock_update_pending_of_owner(teffi_activation *act, const teffi_msg *msg, bool added);
 
 /* teffi_lock_take - lock act for the transaction of request; if the transaction has the lock
  * already, begin another turn under it. In the turn, on its fiber.

@@ -21,16 +21,17 @@ static ProtobufCBinaryData wire_bytes(const void *data, size_t len)
     return (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)data};
 }
 
-/* Fills the members of own about act's row: its key and etag, and whether to write, remove or only
- * check it. A row with answers is not removed: it is written with an empty state. */
+/* Sets those members of *own that describe act's row: among others its key, its etag, and whether
+ * to write, remove or only check the row. If act has answers (answers.h) to keep, the row is not
+ * removed but written with them and an empty state. */
 static teff_err describe_row(teff_ctx *ctx, teffi_activation *act, participant *own)
 {
     const teffi_lock *lock = teffi_lock_of(act);
-    teffi_bytes key = teffi_state_key(ctx, act), value = {NULL, 0};
+    teffi_bytes key = teffi_state_make_row_key(ctx, act), value = {NULL, 0};
     own->row = wire_bytes(key.data, key.len);
     own->etag = act->stored->etag;
-    own->fence = teffi_rows_make_own_fence(ctx).etag;
-    bool removes = lock->removes && !teffi_answers_any(act);
+    own->fence = teffi_rows_make_own_fence_check(ctx).etag;
+    bool removes = lock->removes && !teffi_activation_has_answers(act);
     own->removes = removes && own->etag;
     own->writes = lock->writes && (!removes || own->etag);
     if (!own->writes || own->removes)
@@ -79,7 +80,7 @@ bool teffi_participants_add(teff_ctx *ctx, teffi_lock *lock, participant *one)
     uint8_t *packed = teff_alloc(ctx, len + 1);
     teffi_pack(&list.base, len, packed);
     bool added = teffi_participants_append(lock, packed, len);
-    teffi_arena_back(&ctx->arena, here);
+    teffi_arena_rewind(&ctx->arena, here);
     return added;
 }
 
@@ -94,9 +95,9 @@ typedef struct reading {
 static void read_list_on_worker(void *arg)
 {
     reading *r = arg;
-    r->err =
-        teffi_unpack_with(&teff__transaction__participants__descriptor, r->lock->list,
-                          r->lock->list_len, r->lock->list_len, false, &r->ctx->arena, &r->list);
+    r->err = teffi_unpack_with_options(&teff__transaction__participants__descriptor, r->lock->list,
+                                       r->lock->list_len, r->lock->list_len, false, &r->ctx->arena,
+                                       &r->list);
 }
 
 static bool same_bytes(ProtobufCBinaryData a, ProtobufCBinaryData b)
@@ -114,16 +115,18 @@ static bool same_silo(const participant *a, const participant *b)
     return a->silo == b->silo && a->incarnation == b->incarnation;
 }
 
-/* Is b newer than a? Both are entries of one grain on one silo, perhaps of two activations, each of
- * which counts its turns from 1. An activation that writes its row does not end while it is locked.
- * So of two activations only the later one may write: if only one entry writes, it is the newer. */
-static bool entry_is_newer(const participant *a, const participant *b)
+/* Is b newer than a? Both are entries of one grain on one silo. They may come from two activations,
+ * and each activation counts its turns from 1. An activation that writes its row does not end while
+ * it is locked, so of two activations only the second may write. Therefore an entry that writes is
+ * newer than an entry that does not. */
+static bool second_entry_is_newer(const participant *a, const participant *b)
 {
     return a->writes != b->writes ? b->writes : b->turn > a->turn;
 }
 
-/* Merges entries of the same grain on the same silo. out: false: a row was read in two versions. */
-static bool merge_same_silo(teffi_grains *grains, participants *all)
+/* Notes the stamps of all entries. Of several entries of one grain on the same silo, keeps only the
+ * newest. out: false if such entries differ in their etags: a row was read in two versions. */
+static bool keep_newest_entries(teffi_grains *grains, participants *all)
 {
     size_t n = 0;
     bool fits = true;
@@ -137,17 +140,18 @@ static bool merge_same_silo(teffi_grains *grains, participants *all)
             fits &= all->list[k]->etag == all->list[i]->etag;
         if (k == n)
             all->list[n++] = all->list[i];
-        else if (entry_is_newer(all->list[k], all->list[i]))
+        else if (second_entry_is_newer(all->list[k], all->list[i]))
             all->list[k] = all->list[i];
     }
     all->n_list = n;
     return fits;
 }
 
-/* If a grain has entries on two silos, lets only one of them keep its row. Both entries stay, as
- * both silos must get the outcome. out: false: the etags differ, or both write: then one of the
- * silos was lost, and neither state has the changes of both. */
-static bool keep_one_row_each(const participants *all)
+/* If a grain has entries on two silos, removes the row from one of the two entries. Both entries
+ * stay in the list, as both silos must get the outcome. out: false if the etags of two such entries
+ * differ, or if both entries write. If both write, one of the silos was lost, and neither state
+ * contains the changes of both. */
+static bool keep_one_row_per_grain(const participants *all)
 {
     for (size_t i = 0; i < all->n_list; i++)
         for (size_t k = i + 1; k < all->n_list; k++) {
@@ -164,12 +168,13 @@ static bool keep_one_row_each(const participants *all)
 teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock, participants **all)
 {
     reading r = {.ctx = ctx, .lock = lock};
-    teffi_ctx_on_worker(ctx, read_list_on_worker, &r);
+    teffi_ctx_run_on_worker(ctx, read_list_on_worker, &r);
     *all = (participants *)r.list;
     if (r.err)
         return r.err;
-    return merge_same_silo(ctx->node->grains, *all) && keep_one_row_each(*all) ? TEFF_OK
-                                                                               : TEFF_E_ABORTED;
+    return keep_newest_entries(ctx->node->grains, *all) && keep_one_row_per_grain(*all)
+               ? TEFF_OK
+               : TEFF_E_ABORTED;
 }
 
 /* ---- the batch ---- */
@@ -179,7 +184,7 @@ teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock, particip
  * another transaction for its own. Loading a row drops the mark. */
 enum { MARK_HEAD = 4, MARK_BYTES = MARK_HEAD + 20 };
 
-/* out: value and mark, in ctx's memory. */
+/* out: a copy of value with transaction's mark at the end, in ctx's memory. */
 static ProtobufCBinaryData add_mark(teff_ctx *ctx, ProtobufCBinaryData value,
                                     const teffi_transaction *transaction)
 {
@@ -213,8 +218,9 @@ static void add_row(batch *b, participant *of, teffi_row row)
     b->rows[b->n++] = row;
 }
 
-/* Adds the row of one; if it is written, with the mark. An entry without a row has no state, or
- * leaves the row to another silo's entry (keep_one_row_each()). */
+/* Adds the row of the participant `one` to the batch. If a value is to be written, appends
+ * transaction's mark to it. Adds nothing if `one` has no row: its grain has no state, or another
+ * silo's entry has the row (keep_one_row_per_grain()). */
 static void add_state(teff_ctx *ctx, batch *b, participant *one,
                       const teffi_transaction *transaction)
 {
@@ -236,7 +242,7 @@ static void add_state(teff_ctx *ctx, batch *b, participant *one,
  * n_states, the number of rows before the fences. */
 static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, uint64_t fence)
 {
-    teffi_row row = teffi_rows_make_fence(ctx, silo, fence);
+    teffi_row row = teffi_rows_make_fence_check(ctx, silo, fence);
     for (size_t i = n_states; i < b->n; i++)
         if (b->rows[i].key.len == row.key.len &&
             memcmp(b->rows[i].key.data, row.key.data, row.key.len) == 0)
@@ -245,8 +251,8 @@ static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, u
         add_row(b, NULL, row);
 }
 
-/* Adds the rows of own and all, then the fence of this silo, which is the root's, and those of the
- * silos in all. */
+/* Adds the rows of *own, the root's entry, and of all->list. Then adds the fence of this silo and
+ * the fences of the silos of those entries in all->list that have a row. */
 static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transaction,
                        participant *own, participants *all)
 {
@@ -254,7 +260,7 @@ static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transac
     for (size_t i = 0; i < all->n_list; i++)
         add_state(ctx, b, all->list[i], transaction);
     size_t n_states = b->n;
-    add_fence(ctx, b, n_states, ctx->node->id.silo, teffi_rows_make_own_fence(ctx).etag);
+    add_fence(ctx, b, n_states, ctx->node->id.silo, teffi_rows_make_own_fence_check(ctx).etag);
     for (size_t i = 0; i < all->n_list; i++)
         if (all->list[i]->row.len)
             add_fence(ctx, b, n_states, all->list[i]->silo, all->list[i]->fence);
@@ -266,8 +272,9 @@ typedef enum found {
     FOUND_OTHER    /* neither: another writer has changed it */
 } found;
 
-/* Compares a row of the batch as it is now with the row as tried, and with one's etag, which is the
- * etag before the batch. */
+/* Finds out whether the batch has written a row. in: tried: the row as submitted in the batch.
+ * one: the row's participant, with the etag that the row had before the batch. now: the row as it
+ * is in the store now. */
 static found compare_row(const teffi_row *tried, const participant *one, const teffi_row *now)
 {
     if (now->etag == one->etag)
@@ -280,10 +287,11 @@ static found compare_row(const teffi_row *tried, const participant *one, const t
                : FOUND_OTHER;
 }
 
-/* Reads the rows to find out whether a batch of unknown outcome was written. It was written as a
- * whole or not at all, so one unchanged row is enough. errs: TEFF_E_IO: it was not written;
- * TEFF_E_UNKNOWN: rows have changed since, or cannot be read; TEFF_E_ABORTED: it only checks rows,
- * so that nothing shows whether they were unchanged. */
+/* Reads the rows to find out whether a batch of unknown outcome was written. A batch is written as
+ * a whole or not at all, so one unchanged row shows that the batch was not written.
+ * errs: TEFF_E_IO: the batch was not written. TEFF_E_UNKNOWN: another writer has changed a row
+ *       since, or a row cannot be read. TEFF_E_ABORTED: the batch only checks rows, so reading them
+ *       cannot show its outcome. */
 static teff_err read_batch_outcome(teff_ctx *ctx, batch *b)
 {
     bool all_written = true;
@@ -295,7 +303,7 @@ static teff_err read_batch_outcome(teff_ctx *ctx, batch *b)
         teffi_row now = {.table = "state", .key = b->rows[i].key};
         teffi_store_op op = {
             .kind = TEFFI_STORE_READ, .rows = &now, .n_rows = 1, .arena = &ctx->arena};
-        if (teffi_ctx_store(ctx, &op))
+        if (teffi_ctx_run_store_op(ctx, &op))
             return TEFF_E_UNKNOWN;
         found outcome = compare_row(&b->rows[i], b->of[i], &now);
         if (outcome == FOUND_OLD)
@@ -315,7 +323,7 @@ static teff_err submit_batch(teff_ctx *ctx, batch *b)
         .kind = TEFFI_STORE_BATCH, .rows = b->rows, .n_rows = b->n, .arena = &ctx->arena};
     if (!teffi_lease_holds(&ctx->home->lease, teffi_now(ctx->node->platform)))
         return teff_fail(ctx, TEFF_E_CLOSED, "store: %s", teffi_lease_over_text);
-    teff_err err = teffi_ctx_store(ctx, &op);
+    teff_err err = teffi_ctx_run_store_op(ctx, &op);
     if (err == TEFF_E_UNKNOWN)
         err = read_batch_outcome(ctx, b);
     if (err != TEFF_E_CONFLICT)
@@ -325,8 +333,8 @@ static teff_err submit_batch(teff_ctx *ctx, batch *b)
     return teff_fail(ctx, TEFF_E_ABORTED, "a grain, or its silo, has changed meanwhile");
 }
 
-/* If the root's row is the only one and was only read, no batch checks it: the root still holds the
- * lock under which it was read. */
+/* If the root is the only participant and writes nothing, no batch is needed to check its row: the
+ * root still holds the lock under which the row was read. */
 teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transaction,
                                   participant *own, participants *all)
 {
@@ -349,8 +357,8 @@ teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transa
 
 /* ---- the outcome ---- */
 
-/* Sends transaction, whose step is the outcome, to one participant. Ignores errors, because the
- * participant's watch then resolves its lock. */
+/* Sends transaction, whose step is the outcome, to one participant. Ignores errors: if the message
+ * is not sent, the watch of the participant's lock resolves that lock. */
 static void send_outcome(teffi_grains *grains, const participant *one,
                          const teffi_transaction *transaction)
 {
@@ -368,8 +376,8 @@ static void send_outcome(teffi_grains *grains, const participant *one,
         teffi_msg_free(msg);
 }
 
-void teffi_participants_tell(teffi_grains *grains, const participants *all,
-                             const teffi_transaction *transaction, teffi_step step)
+void teffi_participants_send_outcome(teffi_grains *grains, const participants *all,
+                                     const teffi_transaction *transaction, teffi_step step)
 {
     teffi_transaction end = *transaction;
     end.step = step;

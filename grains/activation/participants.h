@@ -40,7 +40,9 @@ TEFF_MUST_USE teff_err teffi_participants_write(teff_ctx *ctx, const teffi_trans
                                                 Teff__Transaction__Participant *own,
                                                 Teff__Transaction__Participants *all);
 
-/* teffi_participants_tell - send step (COMMIT, ABORT, RELOAD or RESOLVE) to each participant. If a
- * message is lost, that participant's lock stays until its watch resolves it (lock.h). */
-void teffi_participants_tell(teffi_grains *grains, const Teff__Transaction__Participants *all,
-                             const teffi_transaction *transaction, teffi_step step);
+/* teffi_participants_send_outcome - send step (COMMIT, ABORT, RELOAD or RESOLVE) to each
+ * participant. If a message is lost, that participant's lock stays until its watch resolves it
+ * (lock.h). */
+void teffi_participants_send_outcome(teffi_grains *grains,
+                                     const Teff__Transaction__Participants *all,
+                                     const teffi_transaction *transaction, teffi_step step);

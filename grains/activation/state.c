@@ -30,7 +30,7 @@ enum { COMPACT_MIN_BYTES = 4096, PAUSE_STEP_BYTES = 4 * 1024 * 1024 };
 static const uint64_t pause_max_ns = 1000000000;
 
 /* "cluster \0 type \0 key bytes" */
-teffi_bytes teffi_state_key(teff_ctx *ctx, const teffi_activation *act)
+teffi_bytes teffi_state_make_row_key(teff_ctx *ctx, const teffi_activation *act)
 {
     const char *cluster = ctx->node->cluster, *type = act->type->info->name;
     teffi_ident ident = teffi_activation_ident(act);
@@ -47,23 +47,23 @@ static teff_err read_row_of_key(teff_ctx *ctx, teffi_bytes key, teffi_row *row)
 {
     teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = row, .n_rows = 1, .arena = &ctx->arena};
     *row = (teffi_row){.table = "state", .key = key};
-    return teffi_ctx_store(ctx, &op);
+    return teffi_ctx_run_store_op(ctx, &op);
 }
 
 static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
-    return read_row_of_key(ctx, teffi_state_key(ctx, act), row);
+    return read_row_of_key(ctx, teffi_state_make_row_key(ctx, act), row);
 }
 
 /* Waits until the load limit allows one more read, reads the row of the state, and reports the
- * read's duration to the limit. out: as read_row_of_key(). The key is made first, because
- * without memory for it the turn ends: if that happened after teffi_load_limit_enter(), the limit
- * would count this read for ever. */
+ * read's duration to the limit. out: as read_row_of_key(). The key is made first, because the turn
+ * ends if there is no memory for the key. If the turn ended after teffi_load_limit_enter(), the
+ * limit would count this read for ever. */
 static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activation *act,
                                             teffi_row *row)
 {
     const teffi_platform *platform = ctx->node->platform;
-    teffi_bytes key = teffi_state_key(ctx, act);
+    teffi_bytes key = teffi_state_make_row_key(ctx, act);
     teffi_load_limit_enter(act->grains->load_limit, ctx);
     uint64_t begun_ns = teffi_now(platform);
     teff_err err = read_row_of_key(ctx, key, row);
@@ -77,16 +77,16 @@ static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activatio
  * row->etag, the new one. */
 static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
-    teffi_row rows[] = {*row, teffi_rows_make_own_fence(ctx)};
+    teffi_row rows[] = {*row, teffi_rows_make_own_fence_check(ctx)};
     teffi_store_op op = {.kind = TEFFI_STORE_BATCH,
                          .rows = rows,
                          .n_rows = rows[1].etag ? 2 : 1,
                          .arena = &ctx->arena};
     rows[0].table = "state";
-    rows[0].key = teffi_state_key(ctx, act);
+    rows[0].key = teffi_state_make_row_key(ctx, act);
     if (!teffi_lease_holds(&ctx->home->lease, teffi_now(ctx->node->platform)))
         return teff_fail(ctx, TEFF_E_CLOSED, "store: %s", teffi_lease_over_text);
-    teff_err err = teffi_ctx_store(ctx, &op);
+    teff_err err = teffi_ctx_run_store_op(ctx, &op);
     if (err == TEFF_E_CONFLICT && ctx->node->membership)
         teffi_membership_refresh_soon(ctx->node->membership);
     row->etag = rows[0].etag;
@@ -116,8 +116,9 @@ static void set_pause_bytes(teffi_stored *stored)
     stored->pause_bytes = used + (half > PAUSE_STEP_BYTES ? half : PAUSE_STEP_BYTES);
 }
 
-/* Replaces the state's arena and message. Owns arena. in: state, in arena. errs: TEFF_E_NOMEM:
- * state is NULL; arena is freed and nothing is replaced. */
+/* Replaces the activation's state: frees the old arena, and stores arena and the message `state`,
+ * which lies in arena. Takes ownership of arena. errs: TEFF_E_NOMEM if state is NULL: arena is
+ * freed, and nothing is replaced. */
 static teff_err adopt_arena(teffi_activation *act, teff_arena *arena, ProtobufCMessage *state)
 {
     if (!state) {
@@ -150,9 +151,9 @@ typedef struct decoding {
     teff_err err;
 } decoding;
 
-/* Decodes d->value: moves its answers to act and copies the rest, the state, to an arena of its
- * own, without the garbage of decoding. Runs on the worker's stack, because decoding recurses and
- * a fiber's stack is smaller. */
+/* Decodes d->value in a scratch arena, then copies the decoded answers to act, and the decoded
+ * state to a new arena. So the garbage of decoding is freed with the scratch arena. Runs on
+ * the worker's stack, because decoding recurses and a fiber's stack is smaller. */
 static void decode_on_worker(void *arg)
 {
     decoding *d = arg;
@@ -162,11 +163,11 @@ static void decode_on_worker(void *arg)
     d->err = TEFF_E_NOMEM;
     if (scratch && arena) {
         scratch->budget_bytes = decoding_budget_bytes;
-        d->err = teffi_unpack_with(ops->desc, d->value.data, d->value.len, FIELDS_MAX, false,
-                                   scratch, &stored);
+        d->err = teffi_unpack_with_options(ops->desc, d->value.data, d->value.len, FIELDS_MAX,
+                                           false, scratch, &stored);
     }
     if (!d->err)
-        d->err = teffi_answers_take(d->act, stored, scratch);
+        d->err = teffi_answers_take_from_state(d->act, stored, scratch);
     if (d->err)
         free_arena(arena);
     else
@@ -177,7 +178,7 @@ static void decode_on_worker(void *arg)
 static teff_err decode_state(teff_ctx *ctx, teffi_activation *act, teffi_bytes value)
 {
     decoding d = {act, value, TEFF_OK};
-    teffi_ctx_on_worker(ctx, decode_on_worker, &d);
+    teffi_ctx_run_on_worker(ctx, decode_on_worker, &d);
     if (!d.err || d.err == TEFF_E_NOMEM)
         return d.err;
     return teff_fail(ctx, TEFF_E_MALFORMED,
@@ -214,7 +215,8 @@ teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
 /* ---- writing ---- */
 
 /* Waits until no other turn of the activation saves or clears the state, or runs a call with an
- * idempotency key. Then sets saving, which write_state() or teffi_state_end_once() clears. */
+ * idempotency key. Afterwards sets stored->saving; save_or_clear_state() or
+ * teffi_state_end_idempotent_call() resets it. */
 static void lock_state(teff_ctx *ctx, teffi_activation *act)
 {
     while (act->stored->saving)
@@ -229,7 +231,7 @@ static void request_deactivation(teffi_activation *act)
         act->reason = TEFF_REASON_REQUESTED;
 }
 
-void teffi_state_lose(teffi_activation *act)
+void teffi_state_mark_lost_and_deactivate(teffi_activation *act)
 {
     act->stored->lost = true;
     request_deactivation(act);
@@ -239,7 +241,7 @@ void teffi_state_lose(teffi_activation *act)
  * write, TEFF_E_CONFLICT with text. */
 static teff_err fail_lost_row(teff_ctx *ctx, teffi_activation *act)
 {
-    teffi_state_lose(act);
+    teffi_state_mark_lost_and_deactivate(act);
     return teff_fail(ctx, TEFF_E_CONFLICT, "another writer has changed the stored state");
 }
 
@@ -256,9 +258,9 @@ static bool row_matches_tried_write(const teffi_activation *act, const teffi_row
                                 : row->etag && hash_value(act, row) == stored->tried_hash;
 }
 
-/* Finds out whether a write with an unknown outcome was done, by reading the row: a read sees all
- * writes submitted before it. errs: the store's; TEFF_E_CONFLICT: the row is neither unchanged nor
- * as written: another writer changed it. */
+/* Reads the row to find out whether the last write, whose outcome is unknown, was done (store.h
+ * says why a read is enough). errs: the store's; TEFF_E_CONFLICT: the row is neither as before the
+ * write nor as the write would have left it, so another writer has changed the row. */
 static teff_err read_outcome(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_row row;
@@ -272,8 +274,9 @@ static teff_err read_outcome(teff_ctx *ctx, teffi_activation *act)
     return TEFF_OK;
 }
 
-/* Writes row if the stored row still has stored->etag. If the outcome is not known, stores what
- * read_outcome() compares, and ends the activation. */
+/* Writes or removes row if the row in the store still has stored->etag. If the outcome of the write
+ * is unknown, sets the members of stored that read_outcome() compares, and makes the activation
+ * end. */
 static teff_err write_row_if_unchanged(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teffi_stored *stored = act->stored;
@@ -294,8 +297,8 @@ static teff_err write_row_if_unchanged(teff_ctx *ctx, teffi_activation *act, tef
     return err;
 }
 
-/* Writes or removes the row; before that, finds out the outcome of an earlier write if that is not
- * known. The removal of a row that is not stored succeeds at once. */
+/* Writes or removes the row. If the outcome of the write before is unknown, finds it out first. The
+ * removal of a row that is not stored succeeds at once. */
 static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teff_err err = TEFF_OK;
@@ -311,15 +314,16 @@ static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 const teffi_limits teffi_state_limits = {
     .bytes = TEFF_STATE_MAX, .fields = FIELDS_MAX, .memory = TEFF_STATE_UNPACKED_MAX};
 
-/* Packs the state with the answers: meanwhile its ProtobufCMessage head is replaced by one that
- * lists the answers. Checks the limits that decode_state() has, so that every saved state can be
- * loaded. in: state, act's own or an empty one. */
+/* Packs state with act's answers. During the packing, the ProtobufCMessage head of state is
+ * replaced by a head that lists the answers as unknown fields. Checks the limits that
+ * decode_state() has, so that every saved state can be loaded. in: state: act's own
+ * state, or an empty state. */
 static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, ProtobufCMessage *state,
                            teffi_bytes *value)
 {
     char text[TEFF_TEXT_MAX];
     size_t len;
-    ProtobufCMessage own = *state, with_answers = teffi_answers_make_head(ctx, act, state);
+    ProtobufCMessage own = *state, with_answers = teffi_answers_make_message_head(ctx, act, state);
     *state = with_answers;
     teff_err err = teffi_check(act->type->info->state->desc, state, &teffi_state_limits,
                                "the state", &len, text);
@@ -350,21 +354,21 @@ static teff_err pack_empty_state(teff_ctx *ctx, const teffi_activation *act, tef
 
 teffi_activation *teffi_state_owner(teff_ctx *ctx)
 {
-    teffi_activation *act = teffi_activation_of_turn(ctx);
+    teffi_activation *act = teffi_activation_of_ctx(ctx);
     return act && teffi_activation_state(act) ? act : NULL;
 }
 
-static void empty_state(teffi_activation *act)
+static void reset_state_message(teffi_activation *act)
 {
     protobuf_c_message_init(act->type->info->state->desc, act->stored->message);
 }
 
 /* Packs and writes the state or, if clears is set, removes its row. If there are answers to keep,
  * writes an empty state with them instead of removing the row. */
-static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
+static teff_err pack_and_write_state(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
-    teffi_row row = {.remove = clears && !teffi_answers_any(act)};
+    teffi_row row = {.remove = clears && !teffi_activation_has_answers(act)};
     teff_err err = TEFF_OK;
     if (!clears)
         err = pack_state(ctx, act, act->stored->message, &row.value);
@@ -372,26 +376,27 @@ static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
         err = pack_empty_state(ctx, act, &row.value);
     if (!err)
         err = write_row(ctx, act, &row);
-    teffi_arena_back(&ctx->arena, here);
+    teffi_arena_rewind(&ctx->arena, here);
     return err;
 }
 
-/* In a transaction, or in the turn of a call with an idempotency key: clears the state if clears is
- * set, and checks its limits. The state is written when the transaction or the turn ends. */
+/* Clears the state if clears is set, and checks the state's limits, but writes nothing. Called in a
+ * transaction, or in the turn of a call with an idempotency key: the state is written when the
+ * transaction or the turn ends. */
 static teff_err defer_state_write(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
     teffi_bytes unused;
     if (clears)
-        empty_state(act);
+        reset_state_message(act);
     teff_err err = pack_state(ctx, act, act->stored->message, &unused);
-    teffi_arena_back(&ctx->arena, here);
+    teffi_arena_rewind(&ctx->arena, here);
     return err;
 }
 
 /* Saves the state or, if clears is set, removes its row and clears the state. In a transaction or a
  * call with an idempotency key, the row is written later. */
-static teff_err write_state(teff_ctx *ctx, bool clears)
+static teff_err save_or_clear_state(teff_ctx *ctx, bool clears)
 {
     teffi_activation *act = teffi_state_owner(ctx);
     if (!act)
@@ -407,34 +412,34 @@ static teff_err write_state(teff_ctx *ctx, bool clears)
         }
     } else {
         lock_state(ctx, act);
-        err = write_packed(ctx, act, clears);
+        err = pack_and_write_state(ctx, act, clears);
         if (!err && clears)
-            empty_state(act);
+            reset_state_message(act);
         act->stored->saving = false;
     }
-    return err ? teffi_error_prefix_turn(ctx, err) : TEFF_OK;
+    return err ? teffi_error_add_turn_prefix(ctx, err) : TEFF_OK;
 }
 
-teff_err teffi_state_begin_once(teff_ctx *ctx, teffi_activation *act)
+teff_err teffi_state_begin_idempotent_call(teff_ctx *ctx, teffi_activation *act)
 {
-    lock_state(ctx, act); /* until teffi_state_end_once() */
+    lock_state(ctx, act); /* until teffi_state_end_idempotent_call() */
     if (teffi_answers_ensure(act)) {
         act->stored->answers->turn = ctx;
         return TEFF_OK;
     }
     act->stored->saving = false;
-    return teffi_error_prefix_turn(ctx,
-                                   teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the answer"));
+    return teffi_error_add_turn_prefix(
+        ctx, teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the answer"));
 }
 
-teff_err teffi_state_end_once(teff_ctx *ctx, teffi_activation *act)
+teff_err teffi_state_end_idempotent_call(teff_ctx *ctx, teffi_activation *act)
 {
-    teff_err err = act->stored->answers->unsaved ? write_packed(ctx, act, false) : TEFF_OK;
+    teff_err err = act->stored->answers->unsaved ? pack_and_write_state(ctx, act, false) : TEFF_OK;
     act->stored->answers->turn = NULL;
     act->stored->saving = false;
     if (err)
         request_deactivation(act); /* no later turn sees unsaved changes */
-    return err ? teffi_error_prefix_turn(ctx, err) : TEFF_OK;
+    return err ? teffi_error_add_turn_prefix(ctx, err) : TEFF_OK;
 }
 
 /* ---- for transactions ---- */
@@ -446,7 +451,7 @@ void teffi_state_restore(teffi_activation *act, teffi_bytes value)
     act->stored->answers = NULL;
     decode_on_worker(&d);
     if (d.err)
-        teffi_state_break(act);
+        teffi_state_mark_broken_and_deactivate(act);
 }
 
 void teffi_state_note_commit(teffi_activation *act, uint64_t etag)
@@ -456,7 +461,8 @@ void teffi_state_note_commit(teffi_activation *act, uint64_t etag)
         act->stored->answers->unsaved = false;
 }
 
-/* If the row does not exist, creates it with an empty state. */
+/* Writes the row as it is, so that its etag changes. If the row does not exist, creates it with an
+ * empty state. */
 teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_row row;
@@ -474,12 +480,12 @@ teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act)
 
 teff_err teff_state_save(teff_ctx *ctx)
 {
-    return write_state(ctx, false);
+    return save_or_clear_state(ctx, false);
 }
 
 teff_err teff_state_clear(teff_ctx *ctx)
 {
-    return write_state(ctx, true);
+    return save_or_clear_state(ctx, true);
 }
 
 /* ---- memory ---- */
@@ -490,7 +496,8 @@ bool teffi_state_must_compact(const teffi_activation *act)
     size_t used = stored && stored->arena ? stored->arena->used_bytes : 0;
     if (used < COMPACT_MIN_BYTES)
         return false;
-    /* Spare room of lists does not count as garbage, up to the size of the compacted state. */
+    /* The spare room of lists is not garbage, so it is added to the compacted size, which it may at
+     * most double. */
     size_t compact = stored->compact_bytes, grown = stored->grown_bytes;
     return used >= 2 * (compact + (grown < compact ? grown : compact)) ||
            used >= stored->pause_bytes;
@@ -509,9 +516,9 @@ static void signal_pause_end(teffi_timer *timer)
     teffi_wait_signal(&teffi_container(timer, struct teffi_pause, timer)->wait);
 }
 
-/* Ends the pause whose timer has fired, and frees it. If the activation was reused for another
- * grain, stored->pause is not this pause. If the group has ended, wait->done is false and this may
- * be another thread, so act is not read. */
+/* Ends the pause whose timer has fired, and frees the pause. If the activation was reused for
+ * another grain, stored->pause is not this pause. If the group has ended, wait->done is false, and
+ * this function may run on another thread, so it does not read act. */
 static void on_pause_end(teffi_wait *wait)
 {
     struct teffi_pause *pause = teffi_container(wait, struct teffi_pause, wait);
@@ -528,7 +535,7 @@ void teffi_state_pause_if_large(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
     if (act->stored->arena->used_bytes < act->stored->pause_bytes || act->busy)
-        return; /* busy: no turn starts beside others: a pause, a life turn or a lock */
+        return; /* if busy, a pause, a life turn or a lock keeps turns from overlapping */
     struct teffi_pause *pause = calloc(1, sizeof *pause);
     if (!pause)
         return;
@@ -543,7 +550,8 @@ void teffi_state_pause_if_large(teffi_activation *act)
     exec->ops->timer_set(exec, &pause->timer, teffi_now(exec->platform) + pause_max_ns);
 }
 
-/* Frees the pause, unless its timer has fired already: then on_pause_end() frees it. */
+/* Ends the pause and frees it. If the pause's timer has fired already, on_pause_end() frees the
+ * pause instead. */
 void teffi_state_end_pause(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
@@ -556,12 +564,12 @@ void teffi_state_end_pause(teffi_activation *act)
         free(pause);
 }
 
-void teffi_state_compact(teffi_activation *act)
+void teffi_state_compact_if_due(teffi_activation *act)
 {
     if (act->running > 0)
         return;
     teff_arena *arena = teffi_state_must_compact(act) ? new_arena() : NULL;
-    if (arena) /* out of memory: the state stays as it is */
+    if (arena) /* NULL: nothing to compact, or out of memory */
         (void)adopt_arena(act, arena, act->type->info->state->copy(arena, act->stored->message));
     teffi_state_end_pause(act);
 }
@@ -570,11 +578,11 @@ void teffi_state_nudge_if_due_slow(teffi_activation *act)
 {
     bool ends = act->reason && act->running == 0;
     bool compacts = act->running == 0 && teffi_state_must_compact(act);
-    if (ends || compacts || teffi_activation_any_may_start(act))
+    if (ends || compacts || teffi_activation_any_pending_may_start(act))
         teffi_activation_nudge(act);
 }
 
-void teffi_state_break(teffi_activation *act)
+void teffi_state_mark_broken_and_deactivate(teffi_activation *act)
 {
     act->stored->broken = true;
     request_deactivation(act);

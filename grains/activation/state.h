@@ -13,39 +13,40 @@
  *       Text in ctx. */
 TEFF_MUST_USE teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act);
 
-/* teffi_state_begin_once - begin the turn of a call with an idempotency key: wait until no other
- * turn writes the state or has a key, and make act->stored->answers. From here on saves of this
- * turn are deferred, and those of others wait.
+/* teffi_state_begin_idempotent_call - begin the turn of a call with an idempotency key: wait until
+ * no other turn writes the state or has a key, and make act->stored->answers. From here on saves of
+ * this turn are deferred, and those of others wait.
  * in:   act has a state. errs: TEFF_E_NOMEM: nothing has begun.
- * teffi_state_end_once - write the state with the answers, if the row lacks any, and let others
- * write. After an error act ends. errs: as teff_state_save. */
-TEFF_MUST_USE teff_err teffi_state_begin_once(teff_ctx *ctx, teffi_activation *act);
-TEFF_MUST_USE teff_err teffi_state_end_once(teff_ctx *ctx, teffi_activation *act);
+ * teffi_state_end_idempotent_call - write the state with the answers, if the row lacks any, and let
+ * others write. After an error act ends. errs: as teff_state_save. */
+TEFF_MUST_USE teff_err teffi_state_begin_idempotent_call(teff_ctx *ctx, teffi_activation *act);
+TEFF_MUST_USE teff_err teffi_state_end_idempotent_call(teff_ctx *ctx, teffi_activation *act);
 
 /* For transactions (lock.h), on a VALID activation with state:
- * teffi_state_key - the key of act's row, in ctx's memory.
+ * teffi_state_make_row_key - the key of act's row, in ctx's memory.
  * teffi_state_pack - the state and the answers as in a row, in ctx's memory; without that memory
  *       the turn ends. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED: as teffi_check; text in ctx.
  * teffi_state_restore - replace the state by value, which teffi_state_pack has made; without memory
  *       the activation ends. On a worker's own stack.
  * teffi_state_note_commit - the state was written with this etag; 0: its row was removed.
- * teffi_state_lose - another writer may have changed the row: act ends and writes it no more.
+ * teffi_state_mark_lost_and_deactivate - another writer may have changed the row: act ends and
+ * writes it no more.
  * teffi_state_touch - write the row as it is, so that its etag changes. errs: the store's, with
  *       text in ctx; TEFF_E_CONFLICT, without text: the row or the fence has changed. */
-teffi_bytes teffi_state_key(teff_ctx *ctx, const teffi_activation *act);
+teffi_bytes teffi_state_make_row_key(teff_ctx *ctx, const teffi_activation *act);
 TEFF_MUST_USE teff_err teffi_state_pack(teff_ctx *ctx, const teffi_activation *act,
                                         teffi_bytes *value);
 void teffi_state_restore(teffi_activation *act, teffi_bytes value);
 void teffi_state_note_commit(teffi_activation *act, uint64_t etag);
-void teffi_state_lose(teffi_activation *act);
+void teffi_state_mark_lost_and_deactivate(teffi_activation *act);
 TEFF_MUST_USE teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act);
 
 /* teffi_state_must_compact - has the arena so much garbage that the state must be compacted, or has
  * it reached pause_bytes?
- * teffi_state_compact - if no turn runs: compact the state if it must be, and end the pause. Called
- * by the handler after each item, while act is VALID. */
+ * teffi_state_compact_if_due - if no turn runs: compact the state if it must be, and end the pause.
+ * Called by the handler after each item, while act is VALID. */
 bool teffi_state_must_compact(const teffi_activation *act);
-void teffi_state_compact(teffi_activation *act);
+void teffi_state_compact_if_due(teffi_activation *act);
 
 /* teffi_state_owner - the activation whose turn runs on ctx and which has a state.
  * out:  NULL: no turn, a type without state, or the state is not loaded. */
@@ -74,9 +75,10 @@ static inline void teffi_state_nudge_if_due(teffi_activation *act)
  * activation's group is COMPLETE. */
 void teffi_state_end_pause(teffi_activation *act);
 
-/* teffi_state_break - mark the state as broken: a turn ended in its middle and may have left it
- * half changed, or teffi_state_restore failed. The activation ends without on_deactivate. */
-void teffi_state_break(teffi_activation *act);
+/* teffi_state_mark_broken_and_deactivate - mark the state as broken: a turn ended in its middle and
+ * may have left it half changed, or teffi_state_restore failed. The activation ends without
+ * on_deactivate. */
+void teffi_state_mark_broken_and_deactivate(teffi_activation *act);
 
 static inline bool teffi_state_is_broken(const teffi_activation *act)
 {

@@ -52,10 +52,10 @@ static void note_failure(teffi_lock *lock, teff_err err, const char *text)
         return;
     lock->failed = err;
     lock->may_retry = error_is_transient(err);
-    lock->failed_text = strdup(text ? text : ""); /* without memory, NULL: no text */
+    lock->failed_text = strdup(text ? text : ""); /* NULL, so no text, if out of memory */
 }
 
-void teffi_transaction_note_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err)
+void teffi_transaction_note_call_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err)
 {
     if (method->flags & TEFF_METHOD_TRANSACTIONAL)
         note_failure(get_lock(ctx), err, teff_error(ctx));
@@ -71,18 +71,19 @@ void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, te
         lock->calls_collected += call->err == TEFF_OK;
         if (!teffi_participants_append(lock, response->transaction, response->transaction_len))
             note_failure(lock, TEFF_E_NOMEM, "out of memory for the transaction");
-        response->transaction = NULL; /* so that they are not collected twice */
+        response->transaction = NULL; /* its participants must not be collected twice */
         response->transaction_len = 0;
     }
     if (call->err)
         note_failure(lock, call->err, call->text);
 }
 
-/* Awaits the turn's calls of transactional methods, also those that the method did not await. */
+/* Awaits the turn's calls of transactional methods, also the calls that the turn's own method did
+ * not await, and collects their participants and errors. */
 static void await_and_collect_calls(teff_ctx *ctx)
 {
     for (teffi_call *call = LIST_FIRST(&ctx->calls); call; call = LIST_NEXT(call, in_ctx)) {
-        const teffi_asked *asked = teffi_call_asked(call);
+        const teffi_asked *asked = teffi_call_get_asked(call);
         teffi_wait *wait = &call->wait;
         if (!asked || !(asked->method->flags & TEFF_METHOD_TRANSACTIONAL))
             continue;
@@ -91,9 +92,9 @@ static void await_and_collect_calls(teff_ctx *ctx)
     }
 }
 
-/* If a call failed in a way that may pass, or if the lock must abort though no call failed, the
- * result is TEFF_E_ABORTED, even if the method returned another error: the root then begins the
- * transaction again, and in the next attempt the method may succeed. */
+/* The result is TEFF_E_ABORTED if a call failed with a transient error, or if the lock must abort
+ * although no call failed, even if the method returned another error. After TEFF_E_ABORTED the root
+ * begins the transaction again, and in the next attempt the method may succeed. */
 teff_err teffi_transaction_await_result(teff_ctx *ctx, teff_err err)
 {
     const teffi_lock *lock = get_lock(ctx);
@@ -137,8 +138,10 @@ teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err 
 
 /* ---- the root's end ---- */
 
-/* out: the turn's participants; none if the list cannot be read: then each participant's watch ends
- * its lock. After TEFF_E_ABORTED the list is complete, but must not be committed. */
+/* out: the participants of the transaction, which must get the outcome. If their list cannot be
+ * read, an empty list: each participant's watch ends the participant's lock later. If
+ * teffi_participants_read() returns TEFF_E_ABORTED, the list is complete: the transaction must not
+ * be committed, but ABORT can be sent to its participants. */
 static Teff__Transaction__Participants *read_participants_to_tell(teff_ctx *ctx)
 {
     static Teff__Transaction__Participants none = TEFF__TRANSACTION__PARTICIPANTS__INIT;
@@ -194,7 +197,7 @@ teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
     }
     err = teffi_participants_write(ctx, &transaction, &own, all);
     teffi_step step = step_for_result(err);
-    teffi_participants_tell(act->grains, all, &transaction, step);
+    teffi_participants_send_outcome(act->grains, all, &transaction, step);
     apply_step_to_own_lock(act, lock, step, own.etag);
     ctx->transaction = NULL;
     if (err == TEFF_E_UNKNOWN)
@@ -206,7 +209,7 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_lock *lock = get_lock(ctx);
     const Teff__Transaction__Participants *all = read_participants_to_tell(ctx);
-    teffi_participants_tell(act->grains, all, &lock->owner, TEFFI_STEP_ABORT);
+    teffi_participants_send_outcome(act->grains, all, &lock->owner, TEFFI_STEP_ABORT);
     apply_step_to_own_lock(act, lock, TEFFI_STEP_ABORT, 0);
     ctx->transaction = NULL;
 }
@@ -226,7 +229,8 @@ static void send_retry(teff_ctx *ctx, void *arg)
     free(arg);
     teffi_ctx_sleep(ctx, p.ms);
     teffi_node_deliver(ctx->node, p.request);
-    /* release, pairs with teffi_transaction_retries_pending(): it sees the delivered request */
+    /* release, pairs with teffi_transaction_retries_pending(): a thread that reads the new count
+     * there also reads all that the delivery has written */
     atomic_fetch_sub_explicit(&p.grains->retries, 1, memory_order_release);
 }
 
@@ -256,8 +260,9 @@ bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request)
         return false;
     }
     *p = (retry){grains, request, (uint32_t)ms};
-    /* seq_cst: this adds to retries, then reads closed; a closing silo sets closed, then reads
-     * retries. So this sees closed, or teffi_silo_wait_for_tasks() sees the retry and waits. */
+    /* seq_cst: this function adds to retries, then reads closed; a closing silo sets closed, then
+     * reads retries. So either this function reads closed as true, or teffi_silo_wait_for_tasks()
+     * reads the new value of retries and waits. */
     atomic_fetch_add(&grains->retries, 1);
     if (!grains->closed &&
         !teffi_task_start(&grains->node->home, send_retry, p, "begin a transaction again", false))

@@ -25,10 +25,10 @@ TEFF_MUST_USE teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *
 TEFF_MUST_USE bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method,
                                             teffi_msg *request);
 
-/* teffi_transaction_note_not_begun - make the transaction fail, as a call in it could not begin. If
- * method is not transactional, do nothing.
+/* teffi_transaction_note_call_not_begun - make the transaction fail, as a call in it could not
+ * begin. If method is not transactional, do nothing.
  * in:   err, with its text in ctx; ctx->transaction is set. */
-void teffi_transaction_note_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err);
+void teffi_transaction_note_call_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err);
 
 /* teffi_transaction_collect_call - note the participants and the error of a call that has ended.
  * Does nothing if that was done for the call before, or if its method is not transactional.

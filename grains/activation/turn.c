@@ -16,7 +16,7 @@ static void set_doing(teffi_activation *act, const char *name)
     atomic_store_explicit(&act->doing, name, memory_order_relaxed);
 }
 
-/* A wait whose context was freed has no turn: then act->doing stays. */
+/* If the wait's context was freed, there is no turn to note, and act->doing does not change. */
 void teffi_turn_note_resume(teffi_activation *act, teffi_item *item)
 {
     const teffi_wait *wait = teffi_container(item, teffi_wait, item);
@@ -25,7 +25,7 @@ void teffi_turn_note_resume(teffi_activation *act, teffi_item *item)
         set_doing(act, turn->method ? turn->method->name : act->type->info->name);
 }
 
-/* in: method, NULL for the life turn. due_ms, the caller's deadline; 0: none. */
+/* in: method: NULL for a life turn. due_ms: the caller's deadline; 0 if there is none. */
 static inline void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
                              const teff_method *method, uint32_t due_ms)
 {
@@ -56,8 +56,9 @@ static inline void turn_fini(teffi_turn *turn)
         teffi_msg_free(turn->request);
 }
 
-/* Frees an item that no turn will handle. arrive() frees an orphan wait, or leaves that to
- * teffi_lock_release(); any other wait is part of its turn's memory. */
+/* Frees an item that no turn will handle. arrive() frees an orphan wait; but if the wait is part of
+ * a lock that is not released yet, teffi_lock_release() frees both later. Any other wait is part of
+ * its turn's memory, and is freed with the turn. */
 static void discard_item(teffi_item *item)
 {
     teffi_wait *wait = teffi_container(item, teffi_wait, item);
@@ -69,7 +70,7 @@ static void discard_item(teffi_item *item)
         teffi_msg_free(teffi_container(item, teffi_msg, item));
 }
 
-void teffi_turns_discard(teffi_activation *act)
+void teffi_activation_discard_contents(teffi_activation *act)
 {
     teffi_qnode *n;
     teffi_item *item;
@@ -86,7 +87,7 @@ void teffi_turns_discard(teffi_activation *act)
 
 /* ---- responses ---- */
 
-/* Keeps ctx's text only if it was set for this error: else it belongs to an earlier call. */
+/* Keeps ctx's text only if that text was set for err: any other text is of an earlier error. */
 teff_err teffi_turn_explain_error(teff_ctx *ctx, const teffi_activation *act, const char *what,
                                   teff_err err)
 {
@@ -95,8 +96,8 @@ teff_err teffi_turn_explain_error(teff_ctx *ctx, const teffi_activation *act, co
     teff_key k;
     if (fits && has_text && ctx->text_err == err)
         return err;
-    teffi_activation_key(act, &k);
-    teffi_key_text(&k, key);
+    teffi_activation_get_key(act, &k);
+    teffi_key_format(&k, key);
     if (!fits)
         return teff_fail(ctx, TEFF_E_FAILED, "%s at %s returned %d, which is not in 1 .. %d%s%s",
                          what, key, (int)err, TEFF_E_MAX, has_text ? ": " : "", teff_error(ctx));
@@ -107,9 +108,10 @@ teff_err teffi_turn_explain_error(teff_ctx *ctx, const teffi_activation *act, co
                      has_text ? ")" : "");
 }
 
-/* Turns the request message into the response. Makes a new message if the request lies on this
- * stack, or if the caller is on this silo (stays) and would keep a large request's memory with the
- * response. out: the response, NULL: out of memory; *to, the node to send it to. */
+/* Converts the turn's request message to an empty response. Makes a new message instead if the
+ * request lies on this stack; or if it is large and the caller is on this silo (stays), because the
+ * caller would keep the request's memory as long as the response.
+ * out: the response; NULL if there is no memory. *to: the node to send the response to. */
 static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
 {
     const teffi_node *node = turn->ctx.node;
@@ -123,31 +125,32 @@ static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
     return request;
 }
 
-/* out: *packed, the packed size. errs: out is over a limit or invalid; text in the turn's ctx. */
+/* Checks the response `out`. On success sets *packed to its packed size. errs: the response is too
+ * large or invalid; the error text is in turn->ctx. */
 static teff_err check_response(teffi_turn *turn, const teff_method *method,
                                const ProtobufCMessage *out, size_t *packed)
 {
     const teff_type_info *info = turn->act->type->info;
     teff_err err = teffi_rules_check(&turn->ctx, info, method->out, out, "response", packed);
-    return err ? teffi_error_prefix_turn(&turn->ctx, err) : TEFF_OK;
+    return err ? teffi_error_add_turn_prefix(&turn->ctx, err) : TEFF_OK;
 }
 
-/* Copies out into arena and checks its limits. If out contains itself, the copy fails at arena's
- * memory limit. */
+/* Copies the response `out` into the arena and checks the copy. If `out` contains a pointer to
+ * itself, the copy fails at the arena's memory limit. */
 static inline teff_err copy_response(teffi_turn *turn, const teff_method *method, teff_arena *arena,
                                      const ProtobufCMessage *out, ProtobufCMessage **copy)
 {
     const teff_grain_type *type = turn->act->type;
     teffi_arena_mark before = teffi_arena_here(arena);
-    *copy = teffi_rules_copy(type->info, type->sure_bytes, method->out, arena, out);
+    *copy = teffi_message_copy_and_check(type->info, type->sure_bytes, method->out, arena, out);
     if (*copy)
         return TEFF_OK;
-    teffi_arena_back(arena, before);
+    teffi_arena_rewind(arena, before);
     teff_err err = teffi_rules_find_error(&turn->ctx, type->info, method->out, out, "response");
-    return teffi_error_prefix_turn(&turn->ctx, err);
+    return teffi_error_add_turn_prefix(&turn->ctx, err);
 }
 
-/* Checks out and puts it into response without a copy. */
+/* Checks the method's response `out` and makes the message `response` point to it. */
 static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const teff_method *method,
                                 ProtobufCMessage *out)
 {
@@ -160,8 +163,9 @@ static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const tef
     return TEFF_OK;
 }
 
-/* Makes the response carry the participants, whose states need a long frame (TEFFI_MSG_ROW).
- * Without memory for them it becomes an error, as the transaction must not be committed. */
+/* Makes the response carry the participants, whose states need a long frame (TEFFI_MSG_ROW). If
+ * there is no memory to copy them, the response becomes an error, so that the transaction is not
+ * committed. */
 static void attach_participants(teffi_msg *response, const teffi_lock *lock, bool stays)
 {
     response->flags |= TEFFI_MSG_ROW;
@@ -172,27 +176,27 @@ static void attach_participants(teffi_msg *response, const teffi_lock *lock, boo
         response->err = TEFF_E_NOMEM;
 }
 
-/* Was request made in a transaction? Only then the response carries the participants: a root's
- * caller must not see their states. A root still has ctx->transaction if its turn ended in its
- * middle. */
+/* Did the request join a transaction of its caller? Only the response to such a request carries the
+ * participants, because the caller of a root must not see their states. ctx->transaction cannot
+ * replace this check: it is still set if a root's turn ended in the middle of its method. */
 static bool is_participant(const teffi_msg *request)
 {
     teffi_transaction transaction;
     return teffi_transaction_read(request, &transaction) && transaction.step == TEFFI_STEP_JOIN;
 }
 
-/* Responds by a message; a one-way gets no response. For a caller on this silo, out is copied, as
- * it may point into the grain's state. For another silo, out is borrowed: teffi_node_respond_to()
- * packs it before it returns. */
+/* Responds by a message; a one-way gets no response. For a caller on this silo, `out` is copied,
+ * because it may point into the grain's state. For another silo, the message only points to `out`,
+ * which teffi_node_respond_to() packs before it returns. */
 __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff_method *method,
                                                     teff_err err, ProtobufCMessage *out)
 {
     teff_ctx *ctx = &turn->ctx;
     if (turn->request->item.kind != TEFFI_MSG_REQUEST)
         return;
-    if (teffi_cancel_any(ctx->home)) /* a cancel of this request comes too late: drop it */
+    if (teffi_cancel_is_any_kept(ctx->home)) /* it is too late to cancel this request */
         (void)teffi_node_forget_cancel(ctx->node, turn->request);
-    bool stays = teffi_node_is(turn->request->src, ctx->node->id);
+    bool stays = teffi_node_equals(turn->request->src, ctx->node->id);
     bool joins = ctx->transaction && is_participant(turn->request);
     teffi_node_id to;
     teffi_msg *response = make_response(turn, stays, &to);
@@ -221,18 +225,19 @@ static inline void respond_in_place(teffi_turn *turn, const teff_method *method,
     if (!err && out && place->out)
         err = copy_response(turn, method, &place->caller->arena, out, place->out);
     else if (!err && out && place->kind == TEFFI_MSG_REQUEST)
-        /* The caller does not want it, but an invalid response fails here as from another silo. */
+        /* The caller wants no response, but an invalid response is an error here, too, as it is if
+         * the caller is on another silo. */
         err = check_response(turn, method, out, &packed);
     place->err = err;
     if (err)
         (void)teff_fail(place->caller, err, "%s", teff_error(&turn->ctx));
 }
 
-/* Responds with a valid error or out, then frees the turn and stops counting it. */
-static inline __attribute__((always_inline)) void finish_request(teffi_turn *turn,
-                                                                 const teff_method *method,
-                                                                 teffi_class class, teff_err err,
-                                                                 ProtobufCMessage *out)
+/* Responds with err, which is a valid error, or with `out` if err is TEFF_OK. Afterwards frees the
+ * turn and no longer counts it as running. */
+static inline __attribute__((always_inline)) void
+respond_and_end_turn(teffi_turn *turn, const teff_method *method, teffi_class class, teff_err err,
+                     ProtobufCMessage *out)
 {
     teffi_activation *act = turn->act;
     if (turn->place)
@@ -244,8 +249,8 @@ static inline __attribute__((always_inline)) void finish_request(teffi_turn *tur
     act->running_of[class]--;
 }
 
-/* If err, any number, is not TEFF_OK, makes it a valid error with a text. Then responds with err or
- * out, and ends the turn. */
+/* Responds with err, or with `out` if err is TEFF_OK, and ends the turn. If err is not TEFF_OK, it
+ * may be any number: it is first made a valid error with a text. */
 static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
                                                               const teff_method *method,
                                                               teffi_class class, teff_err err,
@@ -253,12 +258,13 @@ static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
 {
     if (err)
         err = teffi_turn_explain_error(&turn->ctx, turn->act, method->name, err);
-    finish_request(turn, method, class, err, out);
+    respond_and_end_turn(turn, method, class, err, out);
 }
 
 /* ---- requests ---- */
 
-/* out: an empty response in request's arena; NULL: the method has no response, or memory is out. */
+/* out: an empty response in request's arena; NULL if the method has no response, or if there is no
+ * memory. */
 static ProtobufCMessage *new_response_body(teffi_msg *request, const teff_method *method)
 {
     if (!method->out)
@@ -280,7 +286,7 @@ static inline teff_err invoke_method(teffi_turn *turn, const teff_method *method
 __attribute__((noinline)) static teff_err make_no_memory_error(teffi_turn *turn)
 {
     teff_err err = teff_fail(&turn->ctx, TEFF_E_NOMEM, "out of memory for the response");
-    return teffi_error_prefix_turn(&turn->ctx, err);
+    return teffi_error_add_turn_prefix(&turn->ctx, err);
 }
 
 /* Calls the method, then responds and ends the turn. The fiber then ends, too. */
@@ -298,17 +304,17 @@ run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
 
 /* ---- calls with an idempotency key ---- */
 
-/* Sets ctx's error text to why, with method and key before it. out: err. */
+/* Sets ctx's error text to the method's name, the grain's key and `why`. out: err. */
 static teff_err make_turn_error(teffi_turn *turn, teff_err err, const char *why)
 {
-    return teffi_error_prefix_turn(&turn->ctx, teff_fail(&turn->ctx, err, "%s", why));
+    return teffi_error_add_turn_prefix(&turn->ctx, teff_fail(&turn->ctx, err, "%s", why));
 }
 
-/* Calls a method after which the state is written before the response is sent. out: the method's
- * error, with a text in ctx, or *out, a copy of its response: that may point into the state, which
- * other turns may change meanwhile. Without memory for the copy the turn ends, and nothing is
- * written. */
-static teff_err run_before_write(teffi_turn *turn, ProtobufCMessage **out)
+/* Calls the method of a turn that writes the state before it responds. out: the method's error,
+ * with a text in ctx; or TEFF_OK and *out: a copy of the method's response, because the response
+ * may point into the state, which other turns may change during the write. If there is no memory
+ * for the copy, ends the turn and does not return, so that nothing is written. */
+static teff_err invoke_and_copy_response(teffi_turn *turn, ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
     const teff_method *method = turn->method;
@@ -323,8 +329,8 @@ static teff_err run_before_write(teffi_turn *turn, ProtobufCMessage **out)
     return err;
 }
 
-/* Adds err or out to the grain's answers. Without memory for it the turn ends, so that the state is
- * not written without the answer. */
+/* Adds err, or `out` if err is TEFF_OK, to the grain's answers. If there is no memory for it, ends
+ * the turn and does not return, so that the state is not written without the answer. */
 static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
                           const ProtobufCMessage *out)
 {
@@ -335,50 +341,52 @@ static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
-/* Calls the method, and adds its error or *out to the grain's answers. If the deadline has passed,
- * does neither. out: the method's error; TEFF_E_TIMEOUT. */
-static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
+/* Calls the method, and adds its error or response to the grain's answers. If the deadline has
+ * passed, does neither and returns TEFF_E_TIMEOUT. out: the method's error; if that is TEFF_OK,
+ * *out is its response. */
+static teff_err invoke_and_record_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
 {
     if (teff_ctx_check(&turn->ctx, NULL) == TEFF_E_TIMEOUT)
         return make_turn_error(turn, TEFF_E_TIMEOUT, "expired while it waited for another turn");
-    teff_err err = run_before_write(turn, out);
+    teff_err err = invoke_and_copy_response(turn, out);
     record_answer(turn, hash, err, *out);
     return err;
 }
 
 static uint64_t hash_request(teffi_turn *turn)
 {
-    return teffi_answers_hash(&turn->ctx, turn->method, turn->request->body);
+    return teffi_answers_hash_request(&turn->ctx, turn->method, turn->request->body);
 }
 
-/* out: the stored answer to the request's idempotency key; NULL: none. */
+/* out: the stored answer to the request's idempotency key; NULL if there is none. */
 static const teffi_answer *find_answer(const teffi_turn *turn)
 {
     return teffi_answers_find(turn->act->stored->answers, turn->request->once);
 }
 
-/* out: the error of the answer `known`, or *out, its response; TEFF_E_INVALID: the answer is of
- * another method or request. */
+/* Repeats the stored answer `known`. out: its error; if that is TEFF_OK, *out is its response.
+ * errs: TEFF_E_INVALID if the answer is to another method or request. */
 static teff_err repeat_answer(teffi_turn *turn, const teffi_answer *known, uint64_t hash,
                               ProtobufCMessage **out)
 {
     if (known->hash != hash)
         return make_turn_error(turn, TEFF_E_INVALID,
                                "the idempotency key was used with another method or request");
-    return teffi_answers_read(&turn->ctx, known, turn->method, out);
+    return teffi_answers_read_outcome(&turn->ctx, known, turn->method, out);
 }
 
 /* Repeats the stored answer to the request's idempotency key; if there is none, calls the method
- * and stores its answer. out: the answer's error, or *out, its response. */
+ * and stores its answer. out: the answer's error; if that is TEFF_OK, *out is its response. */
 static teff_err answer_once(teffi_turn *turn, ProtobufCMessage **out)
 {
     uint64_t hash = hash_request(turn);
     const teffi_answer *known = find_answer(turn);
-    return known ? repeat_answer(turn, known, hash, out) : make_answer(turn, hash, out);
+    return known ? repeat_answer(turn, known, hash, out)
+                 : invoke_and_record_answer(turn, hash, out);
 }
 
-/* errs: TEFF_E_INVALID: the method takes no calls with a key. */
-static teff_err check_once(teffi_turn *turn)
+/* errs: TEFF_E_INVALID if the method cannot be called with an idempotency key. */
+static teff_err check_takes_idempotency_key(teffi_turn *turn)
 {
     if (!turn->act->stored)
         return make_turn_error(turn, TEFF_E_INVALID,
@@ -396,19 +404,19 @@ static teff_err check_once(teffi_turn *turn)
 static void run_once(teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
-    teffi_class class = teffi_class_of(act->type->info, turn->method);
+    teffi_class class = teffi_class_of_method(act->type->info, turn->method);
     ProtobufCMessage *out = NULL;
     act->running++;
     act->running_of[class]++;
-    teff_err err = check_once(turn);
+    teff_err err = check_takes_idempotency_key(turn);
     if (!err)
-        err = teffi_state_begin_once(&turn->ctx, act);
+        err = teffi_state_begin_idempotent_call(&turn->ctx, act);
     if (!err) {
         err = answer_once(turn, &out);
-        teff_err unwritten = teffi_state_end_once(&turn->ctx, act);
+        teff_err unwritten = teffi_state_end_idempotent_call(&turn->ctx, act);
         err = unwritten ? unwritten : err;
     }
-    finish_request(turn, turn->method, class, err, err ? NULL : out);
+    respond_and_end_turn(turn, turn->method, class, err, err ? NULL : out);
 }
 
 /* ---- transactions ---- */
@@ -418,48 +426,50 @@ static void roll_back_on_worker(void *arg)
     teffi_lock_roll_back(arg);
 }
 
-/* Rolls back, then writes err, which the root's method has returned, as the answer to the request's
- * idempotency key: a repeated call gets the same error. out: err, or why it was not written. */
-static teff_err write_failure(teffi_turn *turn, uint64_t hash, teff_err err)
+/* Rolls back the state, then writes err, the error that the root's method returned, as the answer
+ * to the request's idempotency key, so that a repeated call gets the same error. out: err; if the
+ * answer was not written, the error that prevented this. */
+static teff_err roll_back_and_record_error(teffi_turn *turn, uint64_t hash, teff_err err)
 {
     teff_ctx *ctx = &turn->ctx;
     char text[TEFF_TEXT_MAX];
     snprintf(text, sizeof text, "%s", teff_error(ctx));
-    teffi_ctx_on_worker(ctx, roll_back_on_worker, turn->act);
-    teff_err unwritten = teffi_state_begin_once(ctx, turn->act);
+    teffi_ctx_run_on_worker(ctx, roll_back_on_worker, turn->act);
+    teff_err unwritten = teffi_state_begin_idempotent_call(ctx, turn->act);
     if (!unwritten) {
         (void)teff_fail(ctx, err, "%s", text);
         record_answer(turn, hash, err, NULL);
-        unwritten = teffi_state_end_once(ctx, turn->act);
+        unwritten = teffi_state_end_idempotent_call(ctx, turn->act);
     }
     return unwritten ? unwritten : teff_fail(ctx, err, "%s", text);
 }
 
-/* Runs the root's method, then commits or aborts. in: once, the request has an idempotency key;
- * hash, the request's if once. out: the result to respond with. */
+/* Runs the root's method, then commits or aborts. in: once: true if the request has an idempotency
+ * key. hash: of the request, used only if once is true. out: the result to respond with. */
 static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
     teffi_lock *lock = ctx->transaction;
-    teff_err own = run_before_write(turn, out), err = teffi_transaction_await_result(ctx, own);
+    teff_err own = invoke_and_copy_response(turn, out),
+             err = teffi_transaction_await_result(ctx, own);
     if (!err && once) {
         record_answer(turn, hash, err, *out);
         lock->writes = true;
     }
     if (!err)
         return teffi_transaction_commit(ctx, turn->act);
-    /* the method itself has failed: its error is the answer to the key */
+    /* if the method itself returned the error, that error is the answer to the key */
     bool counts = once && own && !lock->failed && !lock->must_abort;
     teffi_transaction_abort(ctx, turn->act);
-    return counts ? write_failure(turn, hash, err) : err;
+    return counts ? roll_back_and_record_error(turn, hash, err) : err;
 }
 
-/* Runs the root's method and ends the transaction; if a stored answer has the request's key,
- * repeats that instead. out: the result to respond with. */
+/* Runs the root's method and ends the transaction. If an answer to the request's idempotency key is
+ * stored, repeats that answer and does not run the method. out: the result to respond with. */
 static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
 {
     bool once = turn->request->once != NULL;
-    teff_err err = once ? check_once(turn) : TEFF_OK;
+    teff_err err = once ? check_takes_idempotency_key(turn) : TEFF_OK;
     if (!err && once && !teffi_answers_ensure(turn->act))
         err = make_turn_error(turn, TEFF_E_NOMEM, "out of memory for the answer");
     uint64_t hash = !err && once ? hash_request(turn) : 0;
@@ -472,14 +482,14 @@ static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
     return err;
 }
 
-/* Ends the root's turn without a response, and queues its request for the next attempt. in: needed,
- * the end of what that attempt needs of the request's arena. out: false: there is no next attempt,
- * and the turn must respond. */
-static bool begin_again(teffi_turn *turn, teffi_arena_mark needed)
+/* Ends the root's turn without a response, and queues its request for the next attempt. in: needed:
+ * the next attempt needs the content of the request's arena up to this mark. out: false if there is
+ * no next attempt: the turn has not ended, and must respond. */
+static bool end_turn_and_queue_retry(teffi_turn *turn, teffi_arena_mark needed)
 {
     teffi_msg *request = turn->request;
     teffi_activation *act = turn->act;
-    teffi_arena_back(&request->arena, needed);
+    teffi_arena_rewind(&request->arena, needed);
     if (!teffi_transaction_retry(act->grains, request))
         return false;
     turn->request = NULL;
@@ -489,7 +499,8 @@ static bool begin_again(teffi_turn *turn, teffi_arena_mark needed)
     return true;
 }
 
-/* As run_method(), for a request in a transaction. */
+/* Like run_method(), but for a request that belongs to a transaction. If the transaction is
+ * aborted, the root's request may be queued again, and gets no response yet. */
 static void run_in_transaction(teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
@@ -504,20 +515,20 @@ static void run_in_transaction(teffi_turn *turn)
     if (!err && is_root)
         err = run_root(turn, &out);
     else if (!err)
-        err = teffi_transaction_leave(&turn->ctx, act, run_before_write(turn, &out));
-    if (err == TEFF_E_ABORTED && is_root && begin_again(turn, here))
+        err = teffi_transaction_leave(&turn->ctx, act, invoke_and_copy_response(turn, &out));
+    if (err == TEFF_E_ABORTED && is_root && end_turn_and_queue_retry(turn, here))
         return;
-    finish_request(turn, turn->method, TEFFI_EXCLUSIVE, err, err ? NULL : out);
+    respond_and_end_turn(turn, turn->method, TEFFI_EXCLUSIVE, err, err ? NULL : out);
 }
 
-/* Marks the state as broken, unless it is already. When the activation's other turns resume, which
- * are all suspended now, they end with TEFF_E_NOMEM (doomed) and this turn's text. */
-static void break_state(const teffi_turn *turn)
+/* Marks the state as broken, unless it is marked already. All other turns of the activation are
+ * suspended now. When they resume, they end with TEFF_E_NOMEM (doomed) and this turn's text. */
+static void break_state_and_doom_turns(const teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
     if (teffi_state_is_broken(act))
         return;
-    teffi_state_break(act);
+    teffi_state_mark_broken_and_deactivate(act);
     for (teffi_turn *other = LIST_FIRST(&act->turns); other; other = LIST_NEXT(other, link)) {
         if (other == turn)
             continue;
@@ -532,13 +543,13 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     const teff_method *method = turn->method;
     teffi_lock *lock = turn->ctx.transaction;
     if (turn->act->stored)
-        break_state(turn);
-    if (lock) { /* if this is the root, it sends no ABORT: watches end the participants' locks */
+        break_state_and_doom_turns(turn);
+    if (lock) { /* a root sends no ABORT here: the participants' watches end their locks */
         lock->abort_err = lock->must_abort ? lock->abort_err : err;
         lock->must_abort = true;
     }
-    (void)teffi_error_prefix_turn(&turn->ctx, err);
-    end_request(turn, method, teffi_class_of(turn->act->type->info, method), err, NULL);
+    (void)teffi_error_add_turn_prefix(&turn->ctx, err);
+    end_request(turn, method, teffi_class_of_method(turn->act->type->info, method), err, NULL);
 }
 
 typedef struct start { /* on the stack of teffi_turn_start(): only read before the first suspend */
@@ -563,11 +574,11 @@ static void request_main(void *arg)
     else if (turn.request->once && turn.request->item.kind == TEFFI_MSG_REQUEST)
         run_once(&turn);
     else
-        run_method(&turn, method, teffi_class_of(s->act->type->info, method));
+        run_method(&turn, method, teffi_class_of_method(s->act->type->info, method));
 }
 
 /* Unpacks a request from another node. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED, TEFF_E_NOMEM;
- * TEFF_E_OVERLOADED: s->full is true now. */
+ * TEFF_E_OVERLOADED if message_bytes_max is exceeded: sets s->full. */
 __attribute__((noinline)) static teff_err unpack_request(start *s)
 {
     if (s->request->raw_len > teffi_message_max(s->act->type->info))
@@ -576,12 +587,13 @@ __attribute__((noinline)) static teff_err unpack_request(start *s)
     teff_err err = s->method->in ? teffi_msg_unpack(s->request, s->method->in->desc) : TEFF_OK;
     if (err)
         return err;
-    s->full = s->request->charged > charged && teffi_budget_is_over(s->act->grains->node->budget);
+    s->full =
+        s->request->charged > charged && teffi_budget_is_exceeded(s->act->grains->node->budget);
     return s->full ? TEFF_E_OVERLOADED : TEFF_OK;
 }
 
 /* Unpacks the request if it is packed, and takes a fiber. errs: those of unpack_request();
- * TEFF_E_OVERLOADED, also if there is no free stack: s->full is false then. */
+ * TEFF_E_OVERLOADED also if there is no free stack: s->full remains false. */
 static teff_err prepare_request(start *s)
 {
     teff_err err = s->request->body ? TEFF_OK : unpack_request(s);
@@ -614,7 +626,7 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
 {
     start s = {.act = act, .request = request, .method = method};
     if (request->item.kind == TEFFI_MSG_REQUEST)
-        s.due_ms = teffi_due(request->deadline_ns);
+        s.due_ms = teffi_due_ms_of(request->deadline_ns);
     teff_err err = prepare_request(&s);
     if (err) {
         refuse_request(&s, err);
@@ -626,22 +638,23 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
 
 /* ---- does the caller still wait? ---- */
 
-/* Does the request have a call? Not while its caller's turn lies beneath this one. acquire: pairs
- * with teffi_turn_set_call(). */
+/* Is there a pending call for the response to this request? A request in place (on_stack) has none
+ * until teffi_turn_set_call(). acquire: pairs with teffi_turn_set_call(). */
 static bool request_has_call(const teffi_turn *turn)
 {
     return !turn->on_stack || atomic_load_explicit(&turn->has_call, memory_order_acquire);
 }
 
-/* Has the caller's call ended, or has the caller cancelled it? On any thread: the members of turn
- * and request that it reads do not change while the method runs and the request has a call. */
+/* Has the caller's call ended, or has the caller cancelled it? May run on any thread: the members
+ * of turn and request that this function reads do not change while the method runs and the request
+ * has a pending call. */
 static bool caller_has_left(const teffi_turn *turn)
 {
     const teffi_msg *request = turn->request;
     teffi_node *node = turn->ctx.node;
     if (!request || request->item.kind != TEFFI_MSG_REQUEST || !request_has_call(turn))
         return false;
-    if (teffi_node_is(request->src, node->id))
+    if (teffi_node_equals(request->src, node->id))
         return !teffi_call_is_pending(&node->home, request->call.slot, request->call.generation);
     return teffi_node_has_cancel(node, request);
 }
@@ -681,8 +694,9 @@ static void in_place_main(void *arg)
     place_frame f __attribute__((uninitialized));
     teffi_msg_init(&f.request, place->kind, f.bytes);
     const teff_grain_type *type = place->act->type;
-    if (method->in && !(f.request.body = teffi_rules_copy(type->info, type->sure_bytes, method->in,
-                                                          &f.request.arena, place->in))) {
+    if (method->in &&
+        !(f.request.body = teffi_message_copy_and_check(type->info, type->sure_bytes, method->in,
+                                                        &f.request.arena, place->in))) {
         teffi_arena_drop(&f.request.arena);
         return; /* place->turn stays NULL: the turn did not start */
     }
@@ -722,7 +736,8 @@ void teffi_turn_set_call(teffi_in_place *place, const teffi_call *call, uint64_t
     teffi_msg *request = place->turn->request;
     request->call = (teffi_origin){call->slot, call->generation, 0};
     request->deadline_ns = deadline_ns;
-    /* release: a part that the turn has forked may run on another thread, in caller_has_left() */
+    /* release: pairs with request_has_call(), which another thread may run, in a part that the turn
+     * has forked (teff/fork.h) */
     atomic_store_explicit(&place->turn->has_call, true, memory_order_release);
 }
 

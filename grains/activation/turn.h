@@ -5,9 +5,9 @@
 
 #include "activation/activation.h"
 
-/* teffi_turns_discard - free the turns, requests, lock and state of an activation. For shutdown: no
- * turn runs any more, and the turns' stacks still exist. */
-void teffi_turns_discard(teffi_activation *act);
+/* teffi_activation_discard_contents - free the turns, requests, lock and state of an activation.
+ * For shutdown: no turn runs any more, and the turns' stacks still exist. */
+void teffi_activation_discard_contents(teffi_activation *act);
 
 /* teffi_turn_start - start the turn of a request; returns when it suspends, yields or ends. If the
  * turn cannot start, the request gets the error as its response. Owns request. act->running counts
@@ -54,8 +54,8 @@ TEFF_MUST_USE teff_err teffi_turn_start_life(teffi_activation *act,
                                              void (*fn)(teff_ctx *ctx, teffi_activation *act));
 
 /* teffi_turn_exit - end a request's turn in the middle of its method: respond with err and ctx's
- * text. The state, which may be half changed, is broken: see teffi_state_break. On its fiber, which
- * the caller then ends. */
+ * text. The state, which may be half changed, is broken: see
+ * teffi_state_mark_broken_and_deactivate. On its fiber, which the caller then ends. */
 void teffi_turn_exit(teffi_turn *turn, teff_err err);
 
 /* teffi_turn_end_life - free the life turn, at its end or in its middle; on its fiber. */
@@ -69,7 +69,7 @@ static inline void teffi_turn_fill_grain(teff_grain *grain, teff_ctx *ctx,
                                          const teffi_activation *act)
 {
     grain->ctx = ctx;
-    teffi_activation_key(act, &grain->key);
+    teffi_activation_get_key(act, &grain->key);
     grain->state = teffi_activation_state(act);
     grain->user = act->type->user;
 }

@@ -44,13 +44,13 @@ const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id)
 bool teffi_type_has_hook(const teff_grain_type *type, size_t at)
 {
     void (*hook)(void);
-    if (!at) /* generated code does not know the slot */
+    if (!at) /* generated code does not know the slot: the hook may be set */
         return true;
     memcpy(&hook, (const char *)type->methods + at, sizeof hook);
     return hook != NULL;
 }
 
-bool teffi_type_is_bare(const teff_grain_type *type)
+bool teffi_type_activates_at_once(const teff_grain_type *type)
 {
     return !type->info->state && !teffi_type_has_hook(type, type->info->on_activate_at);
 }
@@ -71,7 +71,7 @@ teff_grain_type *teff_grain_type_new(const teff_type_info *info, const void *met
     *type = (teff_grain_type){.info = info,
                               .methods = methods,
                               .user = user,
-                              .sure_bytes = teffi_rules_sure_bytes(info),
+                              .sure_bytes = teffi_rules_unchecked_bytes_max(info),
                               .slow = slow};
     return type;
 }
@@ -98,8 +98,9 @@ static teffi_limits get_limits(const teff_type_info *info)
         .bytes = teffi_message_max(info), .fields = TEFF_FIELDS_MAX, .memory = TEFF_UNPACKED_MAX};
 }
 
-/* Repeats a failed check, to get the error text. Not inlined: the compiler clears locals, and would
- * clear the buffer of the text in each check. */
+/* Repeats a failed check, to get the error text. Not inlined, because the compiler zeroes all
+ * locals: if this were part of teffi_rules_check(), each check would zero the text's buffer, also
+ * if the check succeeds. */
 __attribute__((noinline)) static teff_err explain_check(teff_ctx *ctx, const teff_type_info *info,
                                                         const teff_message_ops *ops,
                                                         const ProtobufCMessage *body,

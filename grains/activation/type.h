@@ -15,7 +15,7 @@ struct teff_grain_type {
     const teff_type_info *info;
     const void *methods;
     void *user;
-    size_t sure_bytes; /* from teffi_rules_sure_bytes() */
+    size_t sure_bytes; /* from teffi_rules_unchecked_bytes_max() */
     int8_t priority;
     /* atomic, by method: calls to queue | consecutive long calls << 16 (request/direct.c) */
     _Atomic uint32_t *slow;
@@ -36,9 +36,9 @@ const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id);
  * type->methods? Offset 0 means that generated code does not know the slot: then true. */
 bool teffi_type_has_hook(const teff_grain_type *type, size_t at);
 
-/* teffi_type_is_bare - has type neither state nor on_activate? Then its activations are VALID as
- * soon as they are registered. */
-bool teffi_type_is_bare(const teff_grain_type *type);
+/* teffi_type_activates_at_once - has type neither state nor on_activate? Then its activations are
+ * VALID as soon as they are registered. */
+bool teffi_type_activates_at_once(const teff_grain_type *type);
 
 /* teffi_queue_max - how many requests may wait at one activation. */
 static inline uint32_t teffi_queue_max(const teff_type_info *info)
@@ -77,30 +77,34 @@ TEFF_MUST_USE teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *in
                                          const teff_message_ops *ops, const ProtobufCMessage *body,
                                          const char *what, size_t *packed);
 
-/* teffi_rules_find_error - the error for which teffi_rules_copy returned NULL, with a text in ctx.
+/* teffi_rules_find_error - the error for which teffi_message_copy_and_check returned NULL, with a
+ * text in ctx.
  * errs: as teffi_rules_check; TEFF_E_NOMEM. */
 teff_err teffi_rules_find_error(teff_ctx *ctx, const teff_type_info *info,
                                 const teff_message_ops *ops, const ProtobufCMessage *body,
                                 const char *what);
 
-/* teffi_rules_check_copy - the slow path of teffi_rules_copy: check a copy that is large, failed
- * (NULL) or has a text that is not UTF-8 (arena->bad_text, which is cleared). out: copy; NULL: it
- * failed, has such a text or breaks a limit. */
+/* teffi_rules_check_copy - the slow path of teffi_message_copy_and_check: check a copy that is
+ * large, failed (NULL) or has a text that is not UTF-8 (arena->bad_text, which is cleared). out:
+ * copy; NULL: it failed, has such a text or breaks a limit. */
 ProtobufCMessage *teffi_rules_check_copy(const teff_type_info *info, const teff_message_ops *ops,
                                          teff_arena *arena, ProtobufCMessage *copy);
 
-/* teffi_rules_sure_bytes - the size in memory up to which a copy is surely within the limits. */
-static inline size_t teffi_rules_sure_bytes(const teff_type_info *info)
+/* teffi_rules_unchecked_bytes_max - the size in memory up to which a message cannot exceed the
+ * limits, and needs no check of them. */
+static inline size_t teffi_rules_unchecked_bytes_max(const teff_type_info *info)
 {
     return teffi_message_max(info) / TEFFI_PACKED_PER_BYTE;
 }
 
-/* teffi_rules_copy - copy src into arena and check its limits.
- * in:   sure, from teffi_rules_sure_bytes.
- * out:  NULL: no memory, over a limit, or a text that is not UTF-8: see teffi_rules_find_error. */
-static inline ProtobufCMessage *teffi_rules_copy(const teff_type_info *info, size_t sure,
-                                                 const teff_message_ops *ops, teff_arena *arena,
-                                                 const ProtobufCMessage *src)
+/* teffi_message_copy_and_check - copy src into arena, and check that the copy is within the limits
+ * of info.
+ * in:   sure: teffi_rules_unchecked_bytes_max(info).
+ * out:  the copy. NULL: there is no memory, or src exceeds a limit or has a text that is not UTF-8;
+ *       teffi_rules_find_error() finds out which. */
+static inline ProtobufCMessage *
+teffi_message_copy_and_check(const teff_type_info *info, size_t sure, const teff_message_ops *ops,
+                             teff_arena *arena, const ProtobufCMessage *src)
 {
     size_t before = arena->used_bytes;
     ProtobufCMessage *copy = ops->copy(arena, src);

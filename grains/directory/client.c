@@ -55,10 +55,10 @@ static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const
     return err;
 }
 
-/* Asks the silo a->owner. out: a->holder. errs: TEFF_E_NOT_FOUND: no activation holds the grain;
- * TEFF_E_UNAVAILABLE: try again after a change; TEFF_E_OVERLOADED: the owner's directory, or the
- * connection to it, has no room: do not try again. UNREGISTER must succeed in the end, so it gets
- * TEFF_E_UNAVAILABLE instead of TEFF_E_OVERLOADED. */
+/* Asks the silo a->owner. out: a->holder. errs: TEFF_E_NOT_FOUND: no activation holds the grain.
+ * TEFF_E_UNAVAILABLE: try again after teffi_membership_await_change(). TEFF_E_OVERLOADED: the
+ * owner's directory, or the connection to it, has no room: do not try again. UNREGISTER must
+ * succeed in the end, so it returns TEFF_E_UNAVAILABLE instead of TEFF_E_OVERLOADED. */
 static teff_err ask_remote(teff_ctx *ctx, ask *a)
 {
     const Teff__Cluster__DirectoryResponse *response;
@@ -66,7 +66,7 @@ static teff_err ask_remote(teff_ctx *ctx, ask *a)
                             get_ask_timeout_ms(a, teffi_now(ctx->node->platform)), &response);
     if (err == TEFF_E_OVERLOADED && a->method != TEFFI_METHOD_UNREGISTER)
         return err;
-    if (err) { /* the owner may have died, and a newer view may have another owner */
+    if (err) { /* the owner may have died, and a newer view may name another owner */
         teffi_membership_refresh_soon(ctx->node->membership);
         return TEFF_E_UNAVAILABLE;
     }
@@ -85,37 +85,41 @@ static teff_err ask_remote(teff_ctx *ctx, ask *a)
  * version; a->none_active: this silo has joined, and the view has no ACTIVE silo. */
 static void find_owner(teffi_node *node, ask *a)
 {
-    /* Read before the view: if true, the view is that of the join or a later one. */
+    /* Read before the view, so that if `joined` is true, the view is at least as new as the one
+     * with which this silo joined. */
     bool joined = node->membership->joined;
     const teffi_view *view = teffi_view_get(node);
     a->view = view ? view->version : 0;
     a->owner = view ? teffi_view_owner(view, teffi_partition(a->ident->hash)) : (teffi_node_id){0};
-    a->none_active = joined && teffi_node_none(a->owner);
+    a->none_active = joined && teffi_node_is_none(a->owner);
     teffi_view_unref(view);
 }
 
 /* Asks the partition's owner, which is this silo or another one. Holds no reference to a view while
- * it waits for the response: if the silo closes meanwhile, this turn is never resumed, and the view
- * would leak. errs: TEFF_E_UNAVAILABLE: try again after a change (teffi_membership_wait()). */
+ * it waits for the response: if this silo closes meanwhile, the caller's turn or task is never
+ * resumed, and the reference would never be released.
+ * errs: TEFF_E_UNAVAILABLE: try again after teffi_membership_await_change(). */
 static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
 {
     teffi_node *node = ctx->node;
     find_owner(node, a);
-    if (teffi_node_is(a->owner, node->id))
-        return teffi_partition_apply(node->grains, a->method, a->ident, a->pid, &a->holder, NULL);
-    if (!teffi_node_none(a->owner))
+    if (teffi_node_equals(a->owner, node->id))
+        return teffi_partition_execute_method(node->grains, a->method, a->ident, a->pid, &a->holder,
+                                              NULL);
+    if (!teffi_node_is_none(a->owner))
         return ask_remote(ctx, a);
     /* Without an owner there is no entry to remove. */
     return a->method == TEFFI_METHOD_UNREGISTER ? TEFF_E_NOT_FOUND : TEFF_E_UNAVAILABLE;
 }
 
-/* Asks again and again until the owner has responded, or the look-up's deadline or ASK_DEADLINE_MS
- * has passed, or this silo closes, its lease is over, or no silo is ACTIVE. */
+/* Repeats ask_owner_once() while it returns TEFF_E_UNAVAILABLE. Gives up if the look-up's deadline
+ * or ASK_DEADLINE_MS has passed, if this silo is closing or its lease is over, or if no silo is
+ * ACTIVE. */
 static teff_err ask_owner_with_retries(teff_ctx *ctx, ask *a)
 {
     uint64_t deadline = teffi_now(ctx->node->platform) + ASK_DEADLINE_MS * 1000000ull;
     for (unsigned tries = 0;; tries++) {
-        /* read first: a change during the try ends the wait below */
+        /* read before the try, so that a change during the try ends the wait below */
         uint64_t seen = ctx->node->membership->follow.changes.count;
         teff_err err = ask_owner_once(ctx, a);
         uint64_t now_ns = teffi_now(ctx->node->platform);
@@ -131,12 +135,12 @@ static teff_err ask_owner_with_retries(teff_ctx *ctx, ask *a)
         if (now_ns >= deadline || teffi_lease_is_over(&ctx->home->lease))
             return teff_fail(ctx, TEFF_E_UNAVAILABLE,
                              "the directory's owner for this grain cannot be reached");
-        teffi_membership_wait(ctx, seen, tries);
+        teffi_membership_await_change(ctx, seen, tries);
     }
 }
 
-/* Is version still that of the current view? Compares versions, not owners, because an owner that
- * lost the partition and got it back no longer has its entries. */
+/* Does the current view still have this version? It is not enough to compare the owners: an owner
+ * that lost the partition and got it back no longer has the partition's entries. */
 static bool view_is_current(teffi_node *node, uint64_t version)
 {
     const teffi_view *view = teffi_view_get(node);
@@ -145,9 +149,9 @@ static bool view_is_current(teffi_node *node, uint64_t version)
     return same;
 }
 
-/* Order: sets `registered`, which recovery reads, then compares the view. So either the recovery of
- * a new owner lists the activation, or view_is_current() sees the view with the new owner and the
- * loop asks that owner. */
+/* Sets `registered` to true before it calls view_is_current(). So if the partition gets a new owner
+ * meanwhile, either this silo lists the activation when the new owner recovers the partition, or
+ * view_is_current() returns false and the loop asks the new owner. */
 teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act, teffi_pid *holder)
 {
     teffi_ident ident = teffi_activation_ident(act);
@@ -158,7 +162,7 @@ teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act, teffi_pi
         if (err)
             return err;
         *holder = a.holder;
-        if (!teffi_pid_is(a.holder, a.pid))
+        if (!teffi_pid_equals(a.holder, a.pid))
             return TEFF_E_EXISTS;
         (void)teffi_partition_set_registered(act, true);
     } while (!view_is_current(ctx->node, a.view));
@@ -181,8 +185,8 @@ teff_err teffi_directory_unregister(teff_ctx *ctx, const teffi_ident *ident, tef
     return err == TEFF_E_NOT_FOUND ? TEFF_OK : err;
 }
 
-teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ident *ident, teffi_pid pid,
-                                    uint64_t version, uint32_t timeout_ms)
+teff_err teffi_directory_deactivate_loser(teff_ctx *ctx, const teffi_ident *ident, teffi_pid pid,
+                                          uint64_t version, uint32_t timeout_ms)
 {
     const Teff__Cluster__DirectoryResponse *response;
     return send_ask(ctx, pid.node, TEFFI_METHOD_DEACTIVATE, ident, pid, version, timeout_ms,
@@ -191,7 +195,7 @@ teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ident *ident, tef
 
 void teffi_directory_tell_moved(teffi_grains *grains, const teffi_ident *ident, teffi_node_id to)
 {
-    if (teffi_node_is(to, grains->node->id) || (to.silo & TEFFI_CLIENT_BIT))
+    if (teffi_node_equals(to, grains->node->id) || (to.silo & TEFFI_CLIENT_BIT))
         return;
     Teff__Cluster__Moved moved = TEFF__CLUSTER__MOVED__INIT;
     teffi_packed_pid packed;

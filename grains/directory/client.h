@@ -27,12 +27,12 @@ TEFF_MUST_USE teff_err teffi_directory_lookup(teff_ctx *ctx, const teffi_ident *
 TEFF_MUST_USE teff_err teffi_directory_unregister(teff_ctx *ctx, const teffi_ident *ident,
                                                   teffi_pid pid);
 
-/* teffi_directory_deactivate - ask pid's silo to end the activation pid, which lost the grain, and
- * wait for the response; pid may end later than that (END_WAIT_MS in server.c).
+/* teffi_directory_deactivate_loser - ask pid's silo to end the activation pid, which lost the
+ * grain, and wait for the response; pid may end later than that (END_WAIT_MS in server.c).
  * in:   version, of the view in which it lost. errs: of a request to that silo. */
-TEFF_MUST_USE teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ident *ident,
-                                                  teffi_pid pid, uint64_t version,
-                                                  uint32_t timeout_ms);
+TEFF_MUST_USE teff_err teffi_directory_deactivate_loser(teff_ctx *ctx, const teffi_ident *ident,
+                                                        teffi_pid pid, uint64_t version,
+                                                        uint32_t timeout_ms);
 
 /* teffi_directory_tell_moved - tell silo `to` that the grain is not here, so that it drops its
  * cached location. One-way. Does nothing if `to` is a client or this silo, or if there is no
@@ -46,7 +46,8 @@ typedef struct teffi_packed_pid {
     Teff__Cluster__Node node;
 } teffi_packed_pid;
 
-/* teffi_pid_pack - fill packed, whose member pid points into packed. */
+/* teffi_pid_pack - convert pid to the message packed->pid. That message points to packed->node, so
+ * do not copy or move packed. */
 static inline void teffi_pid_pack(teffi_packed_pid *packed, teffi_pid pid)
 {
     teff__cluster__node__init(&packed->node);
@@ -58,7 +59,8 @@ static inline void teffi_pid_pack(teffi_packed_pid *packed, teffi_pid pid)
     packed->pid.generation = pid.generation;
 }
 
-/* teffi_pid_unpack - decode a PID's message. out: zero if `from` is NULL or has no node. */
+/* teffi_pid_unpack - convert the message `from` to a PID. out: zero if `from` is NULL or has no
+ * node. */
 static inline teffi_pid teffi_pid_unpack(const Teff__Cluster__Pid *from)
 {
     teffi_pid pid = {0};

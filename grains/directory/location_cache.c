@@ -2,7 +2,8 @@
  * Threads: any. If puts and drops race in a line, an entry may be lost, or may be there twice. */
 #include "directory/location_cache.h"
 
-/* relaxed, in this whole file: no other data depends on these words; a stale one is a wrong hint */
+/* All loads and stores of this file are relaxed: no other data depends on the words of the cache,
+ * and a stale word is only a wrong hint. */
 static uint64_t load_entry(const _Atomic uint64_t *word)
 {
     return atomic_load_explicit(word, memory_order_relaxed);
@@ -38,8 +39,8 @@ static void add_number(teffi_location_cache *cache, uint64_t silo)
         atomic_store_explicit(&cache->n_silos, i, memory_order_relaxed);
 }
 
-/* Drops all entries with number, so that the next silo with this number does not inherit them. An
- * entry that is put at the same time may stay. */
+/* Drops all entries that have this silo number, so that the next silo that gets the number does not
+ * inherit them. An entry that is put at the same time may stay. */
 static void drop_number_entries(teffi_location_cache *cache, uint32_t number)
 {
     for (size_t i = 0; i < TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS; i++)
@@ -60,15 +61,16 @@ void teffi_locations_adopt_view(teffi_location_cache *cache, const teffi_view *v
     }
     for (size_t i = 0; i < view->n_members; i++) {
         teffi_node_id node = view->members[i].node;
-        if (!teffi_node_is(node, self) && !find_number(cache, teffi_node_word(node)))
+        if (!teffi_node_equals(node, self) && !find_number(cache, teffi_node_word(node)))
             add_number(cache, teffi_node_word(node));
     }
 }
 
 /* ---- entries ---- */
 
-/* Chooses the entry of the line that the grain's new entry replaces: the grain's older entry, else
- * the first empty one, else the last. out: its index; the caller moves the entries before it. */
+/* Chooses which entry of the line to give up for a new entry of the grain: the grain's older entry
+ * if there is one, else the first empty entry, else the last entry. out: the index of that entry.
+ * The caller moves the entries before this index by one, and puts the new entry first. */
 static unsigned find_cache_place(_Atomic uint64_t *line, uint64_t hash)
 {
     unsigned empty = TEFFI_LOCATION_WAYS - 1;

@@ -34,13 +34,14 @@ static inline uint64_t teffi_location_tag(uint64_t hash)
     return hash >> 16 << 16;
 }
 
-/* teffi_location_line - index of the first word of a hash's line. */
+/* teffi_location_line - the index in cache->words where the line of a hash begins. */
 static inline size_t teffi_location_line(uint64_t hash)
 {
     return hash % TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS;
 }
 
-/* teffi_location_get - the cached silo of a grain, which is a member of the view; zero: none. */
+/* teffi_location_get - find the cached silo of a grain by the grain's hash. out: a member of the
+ * view that was adopted last; zero: no silo is cached. */
 static inline teffi_node_id teffi_location_get(const teffi_location_cache *cache, uint64_t hash)
 {
     const _Atomic uint64_t *line = &cache->words[teffi_location_line(hash)];

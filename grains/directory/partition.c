@@ -20,7 +20,7 @@ static void drop_entries(teffi_shard *shard)
 {
     size_t at = 0;
     teffi_tnode *next = NULL, *node;
-    while ((node = teffi_table_each(&shard->entries, &at, &next))) {
+    while ((node = teffi_table_iterate(&shard->entries, &at, &next))) {
         teffi_table_del(&shard->entries, node);
         free(teffi_container(node, entry, node));
     }
@@ -29,8 +29,8 @@ static void drop_entries(teffi_shard *shard)
 
 static entry *find_holder_entry(teffi_shard *shard, const teffi_ident *ident)
 {
-    teffi_tnode *node = teffi_table_first(&shard->entries, ident->hash);
-    for (; node; node = teffi_table_next(node)) {
+    teffi_tnode *node = teffi_table_find_first(&shard->entries, ident->hash);
+    for (; node; node = teffi_table_find_next(node)) {
         entry *e = teffi_container(node, entry, node);
         if (e->type == ident->type && e->key_len == ident->key_len &&
             memcmp(e->key, ident->key, e->key_len) == 0)
@@ -56,13 +56,14 @@ static entry *insert_entry(teffi_shard *shard, const teffi_ident *ident, teffi_p
     return e;
 }
 
-/* Finds the grain's entry, and removes it in two cases. UNREGISTER: if pid holds the grain. Other
- * methods: if the holder's silo has left the view. out: the entry; NULL: there is none any more. */
+/* Finds the grain's entry. Removes the entry in two cases: method is UNREGISTER, and pid holds the
+ * grain; or method is not UNREGISTER, and the holder's silo has left the view. out: the entry;
+ * NULL: there was none, or it was removed. */
 static entry *find_or_drop_entry(teffi_grains *grains, teffi_shard *shard, uint32_t method,
                                  const teffi_ident *ident, teffi_pid pid)
 {
     entry *e = find_holder_entry(shard, ident);
-    if (!e || (method == TEFFI_METHOD_UNREGISTER ? !teffi_pid_is(e->pid, pid)
+    if (!e || (method == TEFFI_METHOD_UNREGISTER ? !teffi_pid_equals(e->pid, pid)
                                                  : teffi_view_now_has(grains->node, e->pid.node)))
         return e;
     teffi_table_del(&shard->entries, &e->node);
@@ -77,12 +78,13 @@ static teffi_activation *find_registered(teffi_grains *grains, const teffi_ident
     return act && act->registered ? act : NULL;
 }
 
-/* Does method (REGISTER, LOOKUP or UNREGISTER) for pid. An activation of this silo has no entry:
- * its `registered` is set or cleared, unless the grain has an entry, which overrides it. For an
- * activation of another silo, REGISTER adds an entry if no activation holds the grain; UNREGISTER
- * has removed it in find_or_drop_entry(). out: as teffi_partition_apply(). */
-static teff_err apply_locked(teffi_grains *grains, teffi_shard *shard, uint32_t method,
-                             const teffi_ident *ident, teffi_pid pid, teffi_pid *holder)
+/* Executes a REGISTER, LOOKUP or UNREGISTER of the activation pid. The shard's lock is held.
+ * If pid is of this silo: sets or clears act->registered, but not if the grain has an entry, since
+ * an entry overrides the activation. If pid is of another silo: REGISTER adds an entry if no
+ * activation holds the grain; UNREGISTER removes the entry, by find_or_drop_entry().
+ * out: as teffi_partition_execute_method(). */
+static teff_err execute_method_locked(teffi_grains *grains, teffi_shard *shard, uint32_t method,
+                                      const teffi_ident *ident, teffi_pid pid, teffi_pid *holder)
 {
     entry *e = find_or_drop_entry(grains, shard, method, ident, pid);
     teffi_activation *act =
@@ -94,8 +96,8 @@ static teff_err apply_locked(teffi_grains *grains, teffi_shard *shard, uint32_t 
         *holder = teffi_activation_pid(act);
         return TEFF_OK;
     }
-    /* An activation of this silo needs no entry: it is in the index, with registered set. */
-    if (!e && method == TEFFI_METHOD_REGISTER && !teffi_node_is(pid.node, grains->node->id)) {
+    /* Only activations of other silos get an entry: those of this silo are in the index. */
+    if (!e && method == TEFFI_METHOD_REGISTER && !teffi_node_equals(pid.node, grains->node->id)) {
         e = insert_entry(shard, ident, pid);
         if (!e)
             return TEFF_E_NOMEM;
@@ -108,7 +110,7 @@ static teff_err apply_locked(teffi_grains *grains, teffi_shard *shard, uint32_t 
 
 /* ---- parked requests ---- */
 
-bool teffi_partitions_park(teffi_shards *shards, teffi_msg *msg)
+bool teffi_partitions_park_request(teffi_shards *shards, teffi_msg *msg)
 {
     size_t bytes = sizeof *msg + TEFFI_MSG_INLINE + msg->raw_len + msg->key_len;
     pthread_mutex_lock(&shards->parked_lock);
@@ -122,7 +124,7 @@ bool teffi_partitions_park(teffi_shards *shards, teffi_msg *msg)
     return fits;
 }
 
-void teffi_partitions_deliver(teffi_grains *grains)
+void teffi_partitions_deliver_parked(teffi_grains *grains)
 {
     teffi_shards *shards = grains->shards;
     teffi_queue parked = {0};
@@ -146,16 +148,18 @@ void teffi_partitions_fini(teffi_shards *shards)
 
 /* ---- registrations ---- */
 
-teff_err teffi_partition_apply(teffi_grains *grains, uint32_t method, const teffi_ident *ident,
-                               teffi_pid pid, teffi_pid *holder, teffi_msg *msg)
+teff_err teffi_partition_execute_method(teffi_grains *grains, uint32_t method,
+                                        const teffi_ident *ident, teffi_pid pid, teffi_pid *holder,
+                                        teffi_msg *msg)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teff_err err = TEFF_E_UNAVAILABLE;
     pthread_mutex_lock(&shard->lock);
     if (shard->phase == TEFFI_SERVING)
-        err = apply_locked(grains, shard, method, ident, pid, holder);
+        err = execute_method_locked(grains, shard, method, ident, pid, holder);
     else if (shard->phase == TEFFI_LOCKED && msg) /* parked under the lock: see parked_lock */
-        err = teffi_partitions_park(grains->shards, msg) ? TEFF_E_CLOSED : TEFF_E_OVERLOADED;
+        err =
+            teffi_partitions_park_request(grains->shards, msg) ? TEFF_E_CLOSED : TEFF_E_OVERLOADED;
     pthread_mutex_unlock(&shard->lock);
     return err;
 }
@@ -191,9 +195,9 @@ static bool grain_is_free(teffi_grains *grains, const teffi_ident *ident)
            !find_or_drop_entry(grains, shard, TEFFI_METHOD_REGISTER, ident, (teffi_pid){0});
 }
 
-/* Finds this silo's activation of the grain. If there is none, chooses a silo for the grain, and
- * makes the activation if that is this silo. The shard's lock is held. out: as
- * teffi_partition_push_first(), without the push. */
+/* Finds this silo's activation of the grain. If there is none, chooses a silo for the grain; if
+ * the chosen silo is this one, makes the activation. The shard's lock is held. out: TEFF_OK: *act
+ * is the activation; msg is not pushed. Errors: as teffi_partition_push_or_place(). */
 static teff_err find_or_create_locked(teffi_grains *grains, const teffi_ident *ident,
                                       teffi_msg *msg, teffi_node_id *placed, teffi_activation **act)
 {
@@ -203,14 +207,14 @@ static teff_err find_or_create_locked(teffi_grains *grains, const teffi_ident *i
     if (!grain_is_free(grains, ident))
         return TEFF_E_UNAVAILABLE;
     *placed = teffi_place(grains, ident, msg->flags);
-    if (!teffi_node_is(*placed, grains->node->id))
+    if (!teffi_node_equals(*placed, grains->node->id))
         return TEFF_E_NOT_FOUND;
     msg->flags |= TEFFI_MSG_PLACED;
-    return teffi_shard_create(grains, ident, true, NULL, act);
+    return teffi_shard_create_activation(grains, ident, true, NULL, act);
 }
 
-teff_err teffi_partition_push_first(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                                    teffi_node_id *placed)
+teff_err teffi_partition_push_or_place(teffi_grains *grains, const teffi_ident *ident,
+                                       teffi_msg *msg, teffi_node_id *placed)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teffi_activation *act;
@@ -225,31 +229,32 @@ teff_err teffi_partition_push_first(teffi_grains *grains, const teffi_ident *ide
     return err;
 }
 
-teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_ident *ident)
+teffi_activation *teffi_partition_create_claimed(teffi_grains *grains, const teffi_ident *ident)
 {
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     teffi_activation *act = NULL;
     bool claimed = false;
-    if (!type || !teffi_type_is_bare(type))
+    if (!type || !teffi_type_activates_at_once(type))
         return NULL;
     pthread_mutex_t *lock = &teffi_shard_of(grains, ident->hash)->lock;
     pthread_mutex_lock(lock);
     if (!teffi_shard_find_locked(grains, ident) && grain_is_free(grains, ident) &&
-        teffi_node_is(teffi_place(grains, ident, teffi_placement_flags(type->info)),
-                      grains->node->id) &&
-        teffi_shard_create(grains, ident, true, &claimed, &act) != TEFF_OK)
+        teffi_node_equals(teffi_place(grains, ident, teffi_placement_flags(type->info)),
+                          grains->node->id) &&
+        teffi_shard_create_activation(grains, ident, true, &claimed, &act) != TEFF_OK)
         act = NULL;
     pthread_mutex_unlock(lock);
-    /* The claim fails if a late push for the previous grain of this memory has come first. Then the
-     * activation exists, and the caller must queue its request. */
+    /* The claim fails if a late push for the grain that used this memory before has come first. In
+     * that case the activation exists, but the caller must queue its request. */
     return claimed ? act : NULL;
 }
 
 /* ---- phases ---- */
 
-/* Changes a partition's phase for view version. in: mine: this silo is the owner in that view. If
- * this silo missed a view with another owner, it keeps its entries: that owner never served, as it
- * needed a response of this silo for that view. out: true: the partition is LOCKED. */
+/* Changes a partition's phase when a view is adopted. in: mine: this silo is the owner in the new
+ * view. version: of the new view. out: true: the partition is LOCKED.
+ * If another silo was the owner in a view that this silo missed, this silo's entries stay valid:
+ * the other silo cannot have served, because it needed this silo's response for that view. */
 static bool change_phase(teffi_shard *shard, bool mine, uint64_t version)
 {
     pthread_mutex_lock(&shard->lock);
@@ -271,19 +276,19 @@ bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now)
     teffi_shards *shards = grains->shards;
     bool locked = false;
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
-        bool mine = teffi_node_is(teffi_view_owner(now, i), grains->node->id);
+        bool mine = teffi_node_equals(teffi_view_owner(now, i), grains->node->id);
         locked |= change_phase(&shards->at[i], mine, now->version);
     }
-    /* release: pairs with park_if_behind() in server.c: a request that it lets through finds the
-     * phases of this view or a newer one */
+    /* release: pairs with park_if_behind() in server.c. A request that park_if_behind() does not
+     * park finds the phases of this view or of a newer one. */
     atomic_store_explicit(&shards->version, now->version, memory_order_release);
-    teffi_partitions_deliver(grains);
+    teffi_partitions_deliver_parked(grains);
     return locked;
 }
 
 /* ---- recovery ---- */
 
-bool teffi_partitions_list_locked(teffi_grains *grains, uint8_t *set)
+bool teffi_partitions_list_and_clear_locked(teffi_grains *grains, uint8_t *set)
 {
     bool any = false;
     if (set)
@@ -293,7 +298,7 @@ bool teffi_partitions_list_locked(teffi_grains *grains, uint8_t *set)
         pthread_mutex_lock(&shard->lock);
         bool locked = shard->phase == TEFFI_LOCKED;
         if (locked && set) {
-            drop_entries(shard); /* those of earlier rounds */
+            drop_entries(shard); /* earlier rounds of recovery have put them there */
             set[i / 8] |= (uint8_t)(1u << i % 8);
         }
         pthread_mutex_unlock(&shard->lock);
@@ -302,7 +307,7 @@ bool teffi_partitions_list_locked(teffi_grains *grains, uint8_t *set)
     return any;
 }
 
-/* Is a before b in the order of PIDs? All silos that compare two PIDs get the same result. */
+/* Is PID a lower than PID b? All silos that compare the same two PIDs get the same result. */
 static bool pid_is_lower(teffi_pid a, teffi_pid b)
 {
     uint64_t x = teffi_node_word(a.node), y = teffi_node_word(b.node);
@@ -311,9 +316,9 @@ static bool pid_is_lower(teffi_pid a, teffi_pid b)
     return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;
 }
 
-/* Makes pid the grain's holder if there is none, or if pid is lower than the present holder. A
- * registered activation of this silo that loses stays in the index, and pid's entry overrides it.
- * out: as teffi_partition_merge(). */
+/* Makes pid the grain's holder if the grain has no holder, or if pid is lower than the present
+ * holder. If that holder is an activation of this silo, it stays in the index, but the new entry
+ * of pid overrides it. The shard's lock is held. out: as teffi_partition_merge(). */
 static teff_err merge_locked(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
                              teffi_pid pid, teffi_pid *loser)
 {
@@ -326,7 +331,7 @@ static teff_err merge_locked(teffi_grains *grains, teffi_shard *shard, const tef
         e->pid = pid;
     else if (won && !insert_entry(shard, ident, pid))
         return TEFF_E_NOMEM;
-    return teffi_pid_is(holder, pid) ? TEFF_OK : TEFF_E_EXISTS;
+    return teffi_pid_equals(holder, pid) ? TEFF_OK : TEFF_E_EXISTS;
 }
 
 teff_err teffi_partition_merge(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid,
@@ -341,7 +346,7 @@ teff_err teffi_partition_merge(teffi_grains *grains, const teffi_ident *ident, t
     return err;
 }
 
-void teffi_partitions_unlock(teffi_grains *grains, const uint8_t *set, uint64_t version)
+void teffi_partitions_start_serving(teffi_grains *grains, const uint8_t *set, uint64_t version)
 {
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
         teffi_shard *shard = &grains->shards->at[i];
@@ -352,6 +357,6 @@ void teffi_partitions_unlock(teffi_grains *grains, const uint8_t *set, uint64_t 
             shard->phase = TEFFI_SERVING;
         pthread_mutex_unlock(&shard->lock);
     }
-    teffi_partitions_deliver(grains);
+    teffi_partitions_deliver_parked(grains);
     teffi_membership_note_change(grains->node->membership);
 }

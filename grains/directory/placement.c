@@ -13,11 +13,11 @@ typedef struct wanted {
 static bool can_host(const teffi_member *member, wanted want)
 {
     return member->status == TEFFI_ACTIVE &&
-           teffi_member_version(member, want.type) >= (int64_t)want.version;
+           teffi_member_type_version(member, want.type) >= (int64_t)want.version;
 }
 
-/* Chooses a silo in one pass, each with the same chance (reservoir sampling). out: zero: none can
- * host the type. */
+/* Chooses one of the silos that can host the type, all with the same chance. One pass suffices
+ * (reservoir sampling). out: zero: no silo can host the type. */
 static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, wanted want)
 {
     const teffi_platform *platform = grains->node->platform;
@@ -29,8 +29,9 @@ static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, w
     return chosen;
 }
 
-/* Chooses the silo with the highest hash of {grain, silo} (rendezvous hashing): if a silo joins or
- * leaves, only the grains of that silo get another place. out: zero: none can host the type. */
+/* Of the silos that can host the type, chooses the one with the highest hash of {grain, silo}
+ * (rendezvous hashing). So if a silo joins or leaves, the choice changes only for grains that are
+ * placed on that silo. out: zero: no silo can host the type. */
 static teffi_node_id pick_by_hash(const teffi_view *view, const teffi_ident *ident, wanted want)
 {
     uint64_t hash = teffi_key_cluster_hash(ident->type, ident->key, ident->key_len), best = 0;
@@ -72,7 +73,7 @@ int64_t teffi_newest_version(teffi_grains *grains, uint32_t type)
     int64_t newest = -1;
     for (size_t i = 0; view && i < view->n_members; i++) {
         int64_t version = view->members[i].status == TEFFI_ACTIVE
-                              ? teffi_member_version(&view->members[i], type)
+                              ? teffi_member_type_version(&view->members[i], type)
                               : -1;
         newest = version > newest ? version : newest;
     }

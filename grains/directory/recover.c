@@ -14,7 +14,8 @@
 
 enum {
     RECOVER_TIMEOUT_MS = 10000,
-    TRIES_BEFORE = 2, /* added to the tries of teffi_membership_wait(): first pause 4 to 8 ms */
+    TRIES_BEFORE =
+        2, /* added to the tries of teffi_membership_await_change(): first pause 4 to 8 ms */
     RESPONSE_BYTES = 256 * 1024,
     RESPONSE_ENTRIES = 4000
 };
@@ -29,9 +30,10 @@ typedef struct recovery {
 
 /* ---- asking ---- */
 
-/* Merges the activations of silo `from` that response lists. If a grain is held twice, asks the
- * loser's silo to end the loser, and waits for the response. errs: the partitions must stay LOCKED;
- * r->outdated: a newer view has changed one of them. */
+/* Merges the activations of silo `from`, as listed in `response`, into this silo's partitions. If
+ * two activations hold the same grain, asks the loser's silo to end the loser, and waits for the
+ * response of that silo. out: r->outdated: true if a newer view has changed the phase of one of the
+ * partitions. If an error is returned, the partitions must stay LOCKED. */
 static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
                                const Teff__Cluster__Recovered *response)
 {
@@ -47,16 +49,17 @@ static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
         r->outdated = err == TEFF_E_CLOSED;
         if (err == TEFF_E_EXISTS) {
             r->losers++;
-            err = teffi_directory_deactivate(ctx, &ident, loser, r->view->version,
-                                             RECOVER_TIMEOUT_MS);
+            err = teffi_directory_deactivate_loser(ctx, &ident, loser, r->view->version,
+                                                   RECOVER_TIMEOUT_MS);
         } else if (err)
             teff_fail(ctx, err, "an entry could not be merged: %s", teff_err_name(err));
     }
     return err;
 }
 
-/* A silo has responded for another view than r->view: adopts that view if it is newer. errs: always
- * one, as the round cannot succeed; r->outdated: that view or a newer one was adopted. */
+/* Called if a silo has responded for a view other than r->view. Adopts that silo's view if it is
+ * newer. in: view, the version of that silo's view. out: r->outdated: true if that view, or a newer
+ * view, was adopted. Always returns an error, because the round cannot succeed. */
 static teff_err adopt_newer_view(teff_ctx *ctx, recovery *r, uint64_t view)
 {
     if (view <= r->view->version)
@@ -67,8 +70,8 @@ static teff_err adopt_newer_view(teff_ctx *ctx, recovery *r, uint64_t view)
     return err ? err : TEFF_E_UNAVAILABLE;
 }
 
-/* Asks silo `from` for the next part of its activations. out: ask->cursor, for the next request; 0:
- * this was the last part. */
+/* Asks silo `from` for the next part of its activations, and merges them. out: ask->cursor: where
+ * the next part begins; 0 after the last part. */
 static teff_err recover_part(teff_ctx *ctx, recovery *r, teffi_node_id from,
                              Teff__Cluster__Recover *ask)
 {
@@ -86,7 +89,7 @@ static teff_err recover_part(teff_ctx *ctx, recovery *r, teffi_node_id from,
 
 /* Asks silo `from` for all its activations, in parts. Frees each response before the next request,
  * because all responses together could exceed message_bytes_max. */
-static teff_err recover_from(teff_ctx *ctx, recovery *r, teffi_node_id from)
+static teff_err recover_from_silo(teff_ctx *ctx, recovery *r, teffi_node_id from)
 {
     Teff__Cluster__Recover ask = TEFF__CLUSTER__RECOVER__INIT;
     teff_err err;
@@ -101,42 +104,44 @@ static teff_err recover_from(teff_ctx *ctx, recovery *r, teffi_node_id from)
     return err;
 }
 
-/* Asks all silos of the view except this one, whose activations are in its own index. */
-static teff_err recover_all(teff_ctx *ctx, recovery *r)
+/* Asks all other silos of r->view for their activations. This silo's own activations need no
+ * request: they are in its index. */
+static teff_err recover_from_other_silos(teff_ctx *ctx, recovery *r)
 {
     teff_err err = TEFF_OK;
     for (size_t i = 0; i < r->view->n_members && !err; i++) {
         teffi_node_id member = r->view->members[i].node;
-        if (!teffi_node_is(member, ctx->node->id))
-            err = recover_from(ctx, r, member);
+        if (!teffi_node_equals(member, ctx->node->id))
+            err = recover_from_silo(ctx, r, member);
     }
     return err;
 }
 
-/* Refreshes the view. out: true: there is a newer view, for which the next round will ask. A silo
- * that has left the cluster is not in it, so it is not asked again. */
+/* Refreshes the view. out: true if the view is now newer than r->view. The next round then asks the
+ * silos of the newer view, and no longer asks silos that have left the cluster. */
 static bool refresh_to_newer_view(teff_ctx *ctx, const recovery *r)
 {
     return teffi_membership_refresh(ctx, 0) == TEFF_OK &&
            teffi_membership_version(ctx->node) > r->view->version;
 }
 
-/* Asks all other silos once. If all responded, makes the partitions SERVING. If not, and if there
- * is no newer view, waits for a change, or for a pause that grows with each failure. */
+/* Asks all other silos once for their activations. If all have responded, makes the partitions of
+ * r->set SERVING. Otherwise, unless there is a newer view, waits until the membership changes or a
+ * pause has passed. The pause grows with each failed round. */
 static void recover_round(teff_ctx *ctx, recovery *r)
 {
     teffi_grains *grains = ctx->node->grains;
-    /* read first: a change during the round ends the wait below */
+    /* loaded before the round: if a change comes during the round, the wait below ends at once */
     uint64_t seen = grains->node->membership->follow.changes.count;
     r->outdated = false;
-    teff_err err = recover_all(ctx, r);
+    teff_err err = recover_from_other_silos(ctx, r);
     if (r->losers)
         teffi_logf(&grains->node->platform->log, TEFF_LOG_WARN,
                    "directory: %u grains were held twice; one activation of each was ended",
                    r->losers);
     r->losers = 0;
     if (!err)
-        teffi_partitions_unlock(grains, r->set, r->view->version);
+        teffi_partitions_start_serving(grains, r->set, r->view->version);
     char why[TEFF_TEXT_MAX];
     snprintf(why, sizeof why, "%s", teff_error(ctx)); /* the refresh may replace ctx's text */
     if (!err || r->outdated || refresh_to_newer_view(ctx, r)) {
@@ -147,32 +152,33 @@ static void recover_round(teff_ctx *ctx, recovery *r)
         teffi_logf(&grains->node->platform->log, TEFF_LOG_WARN,
                    "directory: recovery for view %llu is tried again: %s",
                    (unsigned long long)r->view->version, why);
-    teffi_membership_wait(ctx, seen, r->failed + TRIES_BEFORE);
+    teffi_membership_await_change(ctx, seen, r->failed + TRIES_BEFORE);
     r->failed++;
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* Are there partitions to recover? A silo that is closing, or whose lease is over, serves none:
- * then the result is false. in: set, as in teffi_partitions_list_locked(). */
+/* Are there LOCKED partitions that this silo should recover? Not if the silo is closing or its
+ * lease is over, because it will not serve them. in: set, for
+ * teffi_partitions_list_and_clear_locked(). */
 static bool recovery_is_wanted(teffi_grains *grains, uint8_t *set)
 {
     return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&
-           teffi_partitions_list_locked(grains, set);
+           teffi_partitions_list_and_clear_locked(grains, set);
 }
 
 /* Clears `recovering`, at the end of the task or when the timer fires. Starts the task again if
  * partitions are LOCKED. */
-static void end_recovering(teffi_grains *grains)
+static void end_or_restart_recovery(teffi_grains *grains)
 {
     grains->shards->recovering = false;
-    /* A view that was adopted after the last round may have locked more; teffi_recover_start() did
-     * nothing then, as `recovering` was set. */
+    /* A view that was adopted after the last round may have locked more partitions. At that time
+     * teffi_recover_start() did nothing for them, because `recovering` was set. */
     if (recovery_is_wanted(grains, NULL))
         teffi_recover_start(grains);
 }
 
-/* The task: makes rounds until no partition is LOCKED. */
-static void recover_task(teff_ctx *ctx, void *arg)
+/* The recovery task: repeats rounds as long as recovery_is_wanted(). */
+static void run_recovery_rounds(teff_ctx *ctx, void *arg)
 {
     teffi_grains *grains = arg;
     recovery r = {0};
@@ -184,17 +190,17 @@ static void recover_task(teff_ctx *ctx, void *arg)
             recover_round(ctx, &r);
         teffi_view_unref(r.view);
     } while (wanted);
-    end_recovering(grains);
+    end_or_restart_recovery(grains);
 }
 
 static void on_recover_timer(teffi_timer *timer)
 {
     teffi_shards *shards = teffi_container(timer, teffi_shards, recover_timer);
-    end_recovering(shards->grains);
+    end_or_restart_recovery(shards->grains);
 }
 
-/* Sets a timer that starts the task again. Without it, only a new view would do so, and might never
- * come. out: false: not set, because the silo is closing. */
+/* Sets a timer that starts the recovery task. Otherwise only a new view would start the task, and
+ * a new view may never come. out: false if the timer was not set, because the silo is closing. */
 static bool start_recovery_later(teffi_grains *grains)
 {
     enum { PAUSE_MS = 100 };
@@ -214,18 +220,20 @@ void teffi_recover_start(teffi_grains *grains)
 {
     if (atomic_exchange(&grains->shards->recovering, true))
         return;
-    if (!teffi_task_start(&grains->node->home, recover_task, grains, "directory: recover", true))
+    if (!teffi_task_start(&grains->node->home, run_recovery_rounds, grains, "directory: recover",
+                          true))
         return;
     teffi_logf(&grains->node->platform->log, TEFF_LOG_ERROR, "directory: out of memory to recover");
     if (!start_recovery_later(grains))
         grains->shards->recovering = false;
 }
 
-void teffi_recover_stop(teffi_grains *grains)
+void teffi_recover_cancel_timer(teffi_grains *grains)
 {
     teffi_shards *shards = grains->shards;
     teffi_exec *exec = grains->node->home.exec;
-    /* start_recovery_later() reads `closed` under this lock: after this it sets no timer */
+    /* start_recovery_later() holds the same lock when it loads `closed` and sets the timer. So it
+     * sets no timer after the cancel below. */
     pthread_mutex_lock(&shards->parked_lock);
     exec->ops->timer_cancel(exec, &shards->recover_timer);
     pthread_mutex_unlock(&shards->parked_lock);
@@ -240,8 +248,8 @@ typedef struct listing {
     bool failed;
 } listing;
 
-/* Lists act if it is registered. out: false, which ends the walk: the response is full, or there is
- * no memory (failed is set). */
+/* Adds act to the response if act is registered. out: false, which ends the walk, if the response
+ * is full, or if no memory is left (l->failed is set). */
 static bool list_activation(void *arg, teffi_activation *act)
 {
     listing *l = arg;
@@ -270,7 +278,7 @@ void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
     Teff__Cluster__Recovered response = TEFF__CLUSTER__RECOVERED__INIT;
     listing l = {.msg = msg};
     response.view = grains->shards->version;
-    if (response.view != ask->view) { /* the sender compares: adopt_newer_view() */
+    if (response.view != ask->view) { /* the sender compares the views, too: recover_part() */
         teffi_node_respond_with(grains->node, msg, &response.base);
         return;
     }

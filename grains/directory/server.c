@@ -7,8 +7,9 @@
 #include "directory/client.h"
 #include "node/deliver.h"
 
-/* Responds with a result of teffi_partition_apply(). TEFF_OK: HELD, by holder. TEFF_E_NOT_FOUND:
- * ABSENT. TEFF_E_UNAVAILABLE: REFRESH; the sender then refreshes its view and asks again. */
+/* Responds to msg with err, a result of teffi_partition_execute_method(). TEFF_OK becomes HELD, and
+ * the response contains `holder`. TEFF_E_NOT_FOUND becomes ABSENT. TEFF_E_UNAVAILABLE becomes
+ * REFRESH: the sender refreshes its view and asks again. */
 static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi_pid holder)
 {
     Teff__Cluster__DirectoryResponse a = TEFF__CLUSTER__DIRECTORY_RESPONSE__INIT;
@@ -28,9 +29,9 @@ static void refuse_to_park(teffi_node *node, teffi_msg *msg)
                        "too many requests wait for the silo's part of the directory");
 }
 
-/* The task: adopts the newest view. Clears catching_up before the refresh, so that a request that
+/* A task that adopts the newest view. Clears catching_up before the refresh, so that a request that
  * comes during the refresh starts another task. If the refresh fails, the parked requests stay
- * until a later view is adopted or partitions are unlocked. */
+ * parked until a later view is adopted or partitions are unlocked. */
 static void adopt_newest_view(teff_ctx *ctx, void *arg)
 {
     teffi_shards *shards = arg;
@@ -38,8 +39,9 @@ static void adopt_newest_view(teff_ctx *ctx, void *arg)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* Starts the task that adopts the newest view, unless it is queued. One task serves all requests,
- * because system tasks have few stacks. Without memory for the task, does nothing. */
+/* Starts a task that adopts the newest view, unless such a task is queued already. One task serves
+ * all parked requests, because there are few stacks for system tasks. If there is no memory for the
+ * task, does nothing. */
 static void start_catching_up(teffi_node *node)
 {
     teffi_shards *shards = node->grains->shards;
@@ -49,8 +51,9 @@ static void start_catching_up(teffi_node *node)
         shards->catching_up = false;
 }
 
-/* Refuses msg if its sender is a stranger: in this silo's view it is no member and no silo that has
- * left. in: this silo's view is not older than the sender's. out: true: refused. */
+/* Refuses msg if its sender is a stranger: a silo that is neither a member in this silo's view nor
+ * known to have left the cluster. in: this silo's view is not older than the sender's. out: true if
+ * msg was refused. */
 static bool refuse_stranger(teffi_node *node, teffi_msg *msg)
 {
     if (!teffi_outsiders_have_stranger(node->membership, msg->src))
@@ -61,7 +64,7 @@ static bool refuse_stranger(teffi_node *node, teffi_msg *msg)
 }
 
 /* Parks msg if its sender has seen a view that this silo has not adopted yet. in: view, the version
- * of the sender's view. out: true: msg was parked until a view is adopted, or was refused. */
+ * of the sender's view. out: true: msg was parked, or was refused because too many are parked. */
 static bool park_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
 {
     teffi_shards *shards = node->grains->shards;
@@ -69,10 +72,10 @@ static bool park_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
     if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
         return false;
     start_catching_up(node);
-    if (!teffi_partitions_park(shards, msg))
+    if (!teffi_partitions_park_request(shards, msg))
         refuse_to_park(node, msg);
     else if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
-        teffi_partitions_deliver(node->grains); /* adopted before msg was parked */
+        teffi_partitions_deliver_parked(node->grains); /* adopted before msg was parked */
     return true;
 }
 
@@ -86,8 +89,8 @@ static void handle_ask(teffi_node *node, teffi_msg *msg)
     const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
     teffi_pid holder = {0};
     teffi_ident ident = make_ident(node, ask->type, ask->key);
-    teff_err err = teffi_partition_apply(node->grains, msg->method_id, &ident,
-                                         teffi_pid_unpack(ask->pid), &holder, msg);
+    teff_err err = teffi_partition_execute_method(node->grains, msg->method_id, &ident,
+                                                  teffi_pid_unpack(ask->pid), &holder, msg);
     if (err == TEFF_E_NOMEM)
         teffi_node_respond(node, msg, err, "directory: out of memory");
     else if (err == TEFF_E_OVERLOADED)
@@ -98,8 +101,9 @@ static void handle_ask(teffi_node *node, teffi_msg *msg)
 
 enum { END_WAIT_MS = 5000, END_PAUSE_MAX_MS = 50 };
 
-/* The task of a DEACTIVATE: asks the activation that lost the grain to end, waits for its end, and
- * responds. Waits at most END_WAIT_MS, because the sender's partitions are LOCKED meanwhile. */
+/* The task that handles a DEACTIVATE request: asks the activation that lost the grain to end, waits
+ * until it has ended, and responds. Waits at most END_WAIT_MS, because the sender's partitions are
+ * LOCKED meanwhile. */
 static void end_loser(teff_ctx *ctx, void *arg)
 {
     teffi_msg *msg = arg;
@@ -122,7 +126,8 @@ static void handle_deactivate(teffi_node *node, teffi_msg *msg)
         teffi_node_respond(node, msg, TEFF_E_NOMEM, "directory: out of memory");
 }
 
-/* Drops the cached location of a grain that is not on the sender's silo. */
+/* Handles a MOVED message, which says that a grain is not on the sender's silo: drops the grain's
+ * cached location if it is that silo. */
 static void handle_moved(teffi_node *node, teffi_msg *msg)
 {
     const Teff__Cluster__Moved *moved = (const Teff__Cluster__Moved *)msg->body;
@@ -132,8 +137,8 @@ static void handle_moved(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* out: version of the sender's view; 0: the message has none. */
-static uint64_t read_view(const teffi_msg *msg)
+/* out: the version of the sender's view; 0 if msg does not contain it. */
+static uint64_t read_view_version(const teffi_msg *msg)
 {
     return msg->method_id == TEFFI_METHOD_MOVED ? 0
            : msg->method_id == TEFFI_METHOD_RECOVER
@@ -150,7 +155,7 @@ void teffi_directory_handle(teffi_node *node, teffi_msg *msg)
     teff_err err = teffi_msg_unpack(msg, desc);
     if (err)
         teffi_node_respond(node, msg, err, "directory: the request does not decode");
-    else if (park_if_behind(node, msg, read_view(msg)) || refuse_stranger(node, msg))
+    else if (park_if_behind(node, msg, read_view_version(msg)) || refuse_stranger(node, msg))
         return;
     else if (msg->method_id == TEFFI_METHOD_MOVED)
         handle_moved(node, msg);

@@ -2,9 +2,9 @@
  * that this silo newly owns: ask each other silo of the view for its activations (recover.c).
  * Way:     node's system target -> [server] -> partition, recover, location cache
  *          partition (LOCKED) -> [recover] -> each silo's shards -> partition (SERVING)
- * Threads: on the system target's group; teffi_recover_start, teffi_recover_stop: any. A request
- *          whose sender has seen a newer view is parked until this silo has adopted that view. One
- *          task at a time recovers.
+ * Threads: on the system target's group; teffi_recover_start, teffi_recover_cancel_timer: any. A
+ *          request whose sender has seen a newer view is parked until this silo has adopted that
+ *          view. One task at a time recovers.
  * Source:  Orleans' src/Orleans.Runtime/GrainDirectory/GrainDirectoryPartition.cs: recovery */
 #pragma once
 
@@ -15,9 +15,9 @@ void teffi_directory_handle(teffi_node *node, teffi_msg *msg);
 
 /* teffi_recover_start - start the task that recovers all LOCKED partitions, unless it runs. If no
  * memory is left, a timer tries again, unless the silo is closing.
- * teffi_recover_stop - cancel that timer for good. in: grains->closed is set. */
+ * teffi_recover_cancel_timer - cancel that timer for good. in: grains->closed is set. */
 void teffi_recover_start(teffi_grains *grains);
-void teffi_recover_stop(teffi_grains *grains);
+void teffi_recover_cancel_timer(teffi_grains *grains);
 
 /* teffi_recover_respond - respond to a RECOVER with the next part of this silo's registered
  * activations in the partitions that it names. in: msg, unpacked, owned. */

@@ -48,7 +48,7 @@ bool teffi_activation_slab_init(teffi_slab *memory, teffi_grains *grains)
 
 static void discard_entry(void *entry)
 {
-    teffi_turns_discard(entry);
+    teffi_activation_discard_contents(entry);
 }
 
 bool teffi_shards_init(teffi_shards *shards, teffi_grains *grains)
@@ -70,7 +70,7 @@ void teffi_shards_fini(teffi_shards *shards)
     pthread_mutex_destroy(&shards->parked_lock);
 }
 
-void teffi_shard_reclaim(teffi_activation *act)
+void teffi_shard_reclaim_activation(teffi_activation *act)
 {
     teffi_shards *shards = act->grains->shards;
     teffi_slab_put(&shards->memory, act); /* may be reused for another grain from here on */
@@ -125,7 +125,7 @@ teffi_activation *teffi_shard_find_pid(teffi_grains *grains, const teffi_ident *
                                        teffi_pid pid)
 {
     teffi_activation *act = teffi_shard_find_locked(grains, ident);
-    return act && teffi_pid_is(teffi_activation_pid(act), pid) ? act : NULL;
+    return act && teffi_pid_equals(teffi_activation_pid(act), pid) ? act : NULL;
 }
 
 bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi_pid *pid)
@@ -159,15 +159,15 @@ static teff_err make_activation(teffi_grains *grains, const teff_grain_type *typ
     return err;
 }
 
-teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool registered,
-                            bool *claimed, teffi_activation **out)
+teff_err teffi_shard_create_activation(teffi_grains *grains, const teffi_ident *ident,
+                                       bool registered, bool *claimed, teffi_activation **out)
 {
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     if (!type)
         return TEFF_E_NOT_FOUND;
-    /* seq_cst: pairs with teffi_grains_leave(), which clears `accepting` and afterwards loads this
-     * counter. Either its load includes this activation, or the load of `accepting` below returns
-     * false, and no activation is made. */
+    /* seq_cst: pairs with teffi_grains_end_all(), which clears `accepting` and afterwards loads
+     * this counter. Either its load includes this activation, or the load of `accepting` below
+     * returns false, and no activation is made. */
     atomic_fetch_add_explicit(&grains->shards->activations, 1, memory_order_seq_cst);
     teff_err err = atomic_load_explicit(&grains->accepting, memory_order_seq_cst)
                        ? make_activation(grains, type, ident, out)
@@ -197,7 +197,8 @@ static teff_err push_under_lock(teffi_grains *grains, const teffi_ident *ident, 
     pthread_mutex_lock(&shard->lock);
     *act = teffi_shard_find_locked(grains, ident);
     if (!*act)
-        err = may_create ? teffi_shard_create(grains, ident, false, NULL, act) : TEFF_E_NOT_FOUND;
+        err = may_create ? teffi_shard_create_activation(grains, ident, false, NULL, act)
+                         : TEFF_E_NOT_FOUND;
     if (!err)
         err = teffi_activation_push(*act, teffi_type_find(grains, ident->type), msg, deep);
     pthread_mutex_unlock(&shard->lock);
@@ -223,7 +224,7 @@ teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident, teffi_
     return err;
 }
 
-void teffi_shard_remove(teffi_activation *act)
+void teffi_shard_remove_activation(teffi_activation *act)
 {
     uint64_t hash = teffi_activation_ident(act).hash;
     teffi_shard *shard = teffi_shard_of(act->grains, hash);

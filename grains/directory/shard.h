@@ -45,7 +45,8 @@ typedef struct teffi_shards {
      * without a lock. */
     _Atomic uint32_t looking[TEFFI_LOOKING];
     /* Guards the rest. A request to a LOCKED partition is parked under the shard's lock, too. So it
-     * is parked before teffi_partitions_unlock() delivers, or it finds the partition SERVING. */
+     * is parked before teffi_partitions_start_serving() delivers, or it finds the partition
+     * SERVING. */
     pthread_mutex_t parked_lock;
     teffi_timer recover_timer; /* set if the recovery task could not start: starts it later */
     teffi_queue parked; /* other silos' requests that wait for a partition or a view: partition.h */
@@ -76,8 +77,8 @@ static inline teffi_shard *teffi_shard_of(const teffi_grains *grains, uint64_t h
  * and its group COMPLETE. errs: false: out of memory. */
 bool teffi_activation_slab_init(teffi_slab *memory, teffi_grains *grains);
 
-/* teffi_activation_at - the activation whose act->slot is slot: the slab's number of the entry plus
- * TEFFI_SLOT_SYSTEM_END, since lower slots are those of system targets. */
+/* teffi_activation_at - the activation with this slot. An activation's slot is the number of its
+ * entry in the slab, plus TEFFI_SLOT_SYSTEM_END, because system targets have the lower slots. */
 static inline teffi_activation *teffi_activation_at(teffi_slab *memory, uint32_t slot)
 {
     return teffi_slab_at(memory, slot - TEFFI_SLOT_SYSTEM_END);
@@ -90,14 +91,15 @@ static inline teffi_activation *teffi_activation_at(teffi_slab *memory, uint32_t
 TEFF_MUST_USE teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident,
                                         teffi_msg *msg, bool may_create);
 
-/* teffi_shard_create - make the grain's activation, under the shard's lock.
+/* teffi_shard_create_activation - make the grain's activation, under the shard's lock.
  * in:   ident, of a grain without an activation here. registered, the value of act->registered.
  *       claimed, NULL: do not claim the group.
  * out:  *act. *claimed: true: *act is VALID and its group claimed; false: a late push for the
  *       previous grain of this memory came before the claim.
  * errs: TEFF_E_NOT_FOUND: not hosted here, or the silo leaves; TEFF_E_NOMEM, TEFF_E_INVALID. */
-TEFF_MUST_USE teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident,
-                                          bool registered, bool *claimed, teffi_activation **act);
+TEFF_MUST_USE teff_err teffi_shard_create_activation(teffi_grains *grains, const teffi_ident *ident,
+                                                     bool registered, bool *claimed,
+                                                     teffi_activation **act);
 
 /* teffi_shard_find - find the grain's activation without a lock. Its memory may have been reused
  * for another grain since: only push to it, or claim its group and then compare the identity.
@@ -118,13 +120,13 @@ bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi
  * activations are found by identity only. */
 void teffi_shard_note_collision(teffi_grains *grains, uint64_t hash);
 
-/* teffi_shard_remove - take act out of the index, so that later pushes make another activation, and
- * clear `registered`. On its group. */
-void teffi_shard_remove(teffi_activation *act);
+/* teffi_shard_remove_activation - take act out of the index, so that later pushes make another
+ * activation, and clear `registered`. On its group. */
+void teffi_shard_remove_activation(teffi_activation *act);
 
-/* teffi_shard_reclaim - return act to the slab. in: act is FREE; its group is COMPLETE and has no
- * items. */
-void teffi_shard_reclaim(teffi_activation *act);
+/* teffi_shard_reclaim_activation - return act to the slab. in: act is FREE; its group is COMPLETE
+ * and has no items. */
+void teffi_shard_reclaim_activation(teffi_activation *act);
 
 /* teffi_shard_end_duplicate - clear `registered` of activation pid and ask it to end, because
  * another one holds the grain.

@@ -24,7 +24,7 @@ enum { STARTS_MAX = 64 };
 /* Ends a queued request with an error. Owns msg. */
 static void refuse_queued(teffi_activation *act, teffi_msg *msg, teff_err err, const char *text)
 {
-    teffi_activation_unqueue(act, msg);
+    teffi_activation_uncount_queued(act, msg);
     teffi_node_respond(act->grains->node, msg, err, text);
 }
 
@@ -33,7 +33,7 @@ static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
 {
     if (!teffi_node_forget_cancel(act->grains->node, msg))
         return false;
-    teffi_activation_unqueue(act, msg);
+    teffi_activation_uncount_queued(act, msg);
     teffi_msg_free(msg);
     return true;
 }
@@ -46,59 +46,59 @@ static bool end_if_unwanted(teffi_activation *act, teffi_msg *msg)
     if (msg->item.kind != TEFFI_MSG_REQUEST)
         return false;
     if (!teffi_is_late(node->home.exec, msg->deadline_ns))
-        return teffi_cancel_any(&node->home) && drop_if_cancelled(act, msg);
+        return teffi_cancel_is_any_kept(&node->home) && drop_if_cancelled(act, msg);
     refuse_queued(act, msg, TEFF_E_TIMEOUT, "expired while it waited for the grain");
     return true;
 }
 
-/* Ends msg if this silo's lease is over, by the coarse clock. out: true: msg was ended. */
-static bool end_without_lease(teffi_activation *act, teffi_msg *msg)
+/* Ends msg if the coarse clock shows that this silo's lease is over. out: true: msg was ended. */
+static bool end_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
 {
-    if (teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec))
+    if (teffi_lease_holds_coarse(&act->grains->node->home.lease, act->group.exec))
         return false;
     refuse_queued(act, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
     return true;
 }
 
-/* Keeps msg in pending until start_set_aside() starts or ends it, or end_activation() hands it
- * back. Without memory for act->more, ends msg. */
+/* Puts msg into act->more->pending, until start_requests_set_aside() starts or ends msg, or
+ * end_activation() hands msg back. If there is no memory for act->more, ends msg instead. */
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
 {
-    teffi_more *more = teffi_activation_ensure_more(act);
+    teffi_more *more = teffi_activation_ensure_rare_fields(act);
     if (!more) {
         refuse_queued(act, msg, TEFF_E_NOMEM, "out of memory to queue the request");
         return;
     }
     teffi_queue_push(&more->pending, &msg->link);
     more->pending_of[class]++;
-    teffi_lock_count_waiting(act, msg, true);
+    teffi_lock_update_pending_of_owner(act, msg, true);
 }
 
 /* Starts the turn of a request that may start now. */
 static void start_request(teffi_activation *act, teffi_msg *msg, const teff_method *method)
 {
-    teffi_activation_unqueue(act, msg);
+    teffi_activation_uncount_queued(act, msg);
     teffi_activation_stamp_use(act);
     teffi_exec_check_delay(&act->group, &msg->item);
     teffi_turn_start(act, msg, method);
 }
 
-/* Is the request for another grain? It is if this memory was reused for another grain after the
- * sender had found it, or if two grains have the same hash. */
+/* Is msg for another grain than act's? This happens if act's memory was reused for another grain
+ * after the sender had found act, or if two grains have the same hash. */
 static bool request_is_misdirected(const teffi_activation *act, const teffi_msg *msg)
 {
     return act->type->info->id != msg->type_id || act->key_len != msg->key_len ||
-           !teffi_key_same(teffi_activation_key_bytes(act), msg->key, msg->key_len);
+           !teffi_key_bytes_equal(teffi_activation_key_bytes(act), msg->key, msg->key_len);
 }
 
 /* Routes a misdirected request again. If it has this activation's hash, two grains have the same
  * hash: from now on the shard finds activations by identity. */
 static void redirect_request(teffi_activation *act, teffi_msg *msg)
 {
-    uint64_t hash = teffi_ident_msg(&act->grains->secret, msg).hash;
+    uint64_t hash = teffi_ident_of_request(&act->grains->secret, msg).hash;
     if (atomic_load_explicit(&act->hash, memory_order_relaxed) == hash)
         teffi_shard_note_collision(act->grains, hash);
-    teffi_activation_unqueue(act, msg);
+    teffi_activation_uncount_queued(act, msg);
     teffi_route_again(act->grains, msg);
 }
 
@@ -108,16 +108,17 @@ static bool is_of_newer_caller(const teffi_activation *act, const teffi_msg *msg
     return teffi_version_of(msg->flags) > act->type->info->version;
 }
 
-/* Gives back a request that the ended activation did not start. If the activation has failed, msg
- * ends with that error, unless msg is of a newer caller, which needs another silo. Else msg is
- * routed to the winner's silo or, without a winner, anew. If the activation has ended for a newer
- * caller, all its requests from now on ask for that version: else a request of an old caller could
- * activate the grain on a silo that is too old for the newer one. */
+/* Hands back a request that the ended activation did not start. If act has received requests
+ * of newer callers, msg from now on asks for the newest of their versions: otherwise the request of
+ * an older caller could activate the grain on a silo that is too old for the newer callers. If act
+ * has failed, msg ends with the error in act->failed, unless msg asks for a newer version than this
+ * silo has. Otherwise msg is routed to the silo of the winner, which is the activation that holds
+ * the grain, or, if no winner is known, msg is routed as a new request. */
 static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
     teffi_node_id winner = act->more ? act->more->winner.node : (teffi_node_id){0};
-    teffi_activation_unqueue(act, msg);
+    teffi_activation_uncount_queued(act, msg);
     if (act->more)
         msg->flags = teffi_version_raise(msg->flags, act->more->version);
     bool failed = act->failed && !is_of_newer_caller(act, msg);
@@ -126,14 +127,14 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
     else if (failed)
         teffi_node_respond(grains->node, msg, act->failed,
                            act->more ? act->more->failed_text : NULL);
-    else if (!teffi_node_none(winner) && msg->hops < TEFFI_HOPS_MAX)
+    else if (!teffi_node_is_none(winner) && msg->hops < TEFFI_HOPS_MAX)
         teffi_route_to_winner(grains, msg, winner);
     else
         teffi_route_again(grains, msg);
 }
 
-/* Does act's lock belong to the transaction that msg carries? Then msg must start or end: it must
- * not wait for the lock, as the transaction waits for msg. */
+/* Does act's lock belong to the transaction that msg carries? If so, msg must start or end: it
+ * must not wait for the lock, because the transaction waits for msg. */
 static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
 {
     const teffi_lock *lock = teffi_lock_of(act);
@@ -147,9 +148,10 @@ static void refuse_plain_call(teffi_activation *act, teffi_msg *msg)
                   "transactional");
 }
 
-/* For msg, whose caller has a newer version of the type than this silo: deactivates act and sets
- * msg aside, so that msg is handed back, and placed on a silo that has that version. Ends msg if no
- * silo has it, or if msg's transaction has locked the grain: then the transaction begins again. */
+/* Called if msg's caller has a newer version of the type than this silo. Makes act deactivate, and
+ * sets msg aside; when act has ended, msg is handed back and goes to a silo with that version. Ends
+ * msg at once if no silo has that version. Also ends msg if msg's transaction has locked the grain:
+ * TEFF_E_ABORTED makes the transaction begin again. */
 __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, teffi_msg *msg)
 {
     uint32_t version = teffi_version_of(msg->flags);
@@ -157,7 +159,7 @@ __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, tef
     if (end_if_unwanted(act, msg))
         return;
     if (newest < (int64_t)version) {
-        teffi_activation_unqueue(act, msg);
+        teffi_activation_uncount_queued(act, msg);
         teffi_place_fail(act->grains, msg, newest < 0 ? act->type->info->version : newest);
         return;
     }
@@ -172,7 +174,8 @@ __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, tef
     act->reason = act->reason ? act->reason : TEFF_REASON_VERSION;
 }
 
-/* Ends a request that must not run. in: transaction, that of msg; NULL: it does not decode. */
+/* Ends a request that must not run. in: transaction: the one that msg carries; NULL if that does
+ * not decode. */
 static void refuse_in_transaction(teffi_activation *act, teffi_msg *msg,
                                   const teffi_transaction *transaction)
 {
@@ -184,8 +187,8 @@ static void refuse_in_transaction(teffi_activation *act, teffi_msg *msg,
                                         : "its transaction does not decode");
 }
 
-/* Starts a request of a transaction, sets it aside, or ends it. in: is_new, msg was not set aside
- * before. out: false: msg must stay set aside; the caller owns it. */
+/* Starts a request of a transaction, sets it aside, or ends it. in: is_new: false if msg was set
+ * aside before. out: false: msg must stay set aside, and the caller owns msg. */
 static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_method *method,
                                  bool is_new)
 {
@@ -211,12 +214,13 @@ static void handle_transaction_end(teffi_activation *act, teffi_msg *msg)
     teffi_transaction end;
     if (teffi_transaction_read(msg, &end))
         teffi_lock_handle_end(act, &end);
-    teffi_activation_unqueue(act, msg);
+    teffi_activation_uncount_queued(act, msg);
     teffi_msg_free(msg);
 }
 
-/* Handles a request of a transactional method, or one that was made in a transaction. Not inlined,
- * since it is rare. out: false: msg joins no transaction, and is handled like others. */
+/* Handles a request that calls a transactional method or was made in a transaction. Not inlined,
+ * because such requests are rare. out: false: nothing was done; the caller must handle msg as a
+ * request without a transaction. */
 __attribute__((noinline)) static bool handle_in_transaction(teffi_activation *act, teffi_msg *msg,
                                                             const teff_method *method)
 {
@@ -244,12 +248,12 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
         refuse_queued(act, msg, TEFF_E_NOT_FOUND, "the grain type has no such method here");
         return;
     }
-    if (end_if_unwanted(act, msg) || end_without_lease(act, msg))
+    if (end_if_unwanted(act, msg) || end_if_lease_is_over(act, msg))
         return;
     if ((msg->transaction || (method->flags & TEFF_METHOD_TRANSACTIONAL)) &&
         handle_in_transaction(act, msg, method))
         return;
-    teffi_class class = teffi_class_of(act->type->info, method);
+    teffi_class class = teffi_class_of_method(act->type->info, method);
     /* A request does not overtake one of its own class. */
     if (teffi_activation_admits(act, class) && !teffi_activation_has_pending(act, class))
         start_request(act, msg, method);
@@ -273,7 +277,8 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 /* ---- requests set aside ---- */
 
 /* May msg start or end now? If not, it stays set aside. Requests of newer callers stay until the
- * activation ends. in: method, NULL: this silo has no such method: msg is of a newer caller. */
+ * activation ends. in: method: msg's method; NULL if this silo does not have that method, which
+ * happens only if msg is of a newer caller. */
 static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
                               const teff_method *method)
 {
@@ -281,21 +286,22 @@ static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
     if (is_of_newer_caller(act, msg))
         return false;
     if (!msg->transaction || !(method->flags & TEFF_METHOD_TRANSACTIONAL))
-        return teffi_activation_admits(act, teffi_class_of(act->type->info, method)) ||
+        return teffi_activation_admits(act, teffi_class_of_method(act->type->info, method)) ||
                is_of_lock_owner(act, msg);
     return !teffi_transaction_read(msg, &transaction) ||
            teffi_lock_judge(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
 
-/* Starts or ends the requests set aside that need not wait any more, in order of arrival; the
- * others keep their positions. Stops after STARTS_MAX requests; the next nudge continues. */
-static void start_set_aside(teffi_activation *act)
+/* Goes through the requests set aside, in order of arrival: starts or ends each request that need
+ * not wait any more, and leaves the others in their order. Stops after STARTS_MAX requests have
+ * started or ended; the next nudge continues. */
+static void start_requests_set_aside(teffi_activation *act)
 {
-    teffi_more *more = act->more; /* not freed below: turns only add to pending */
+    teffi_more *more = act->more; /* turns do not free it: they only add to pending */
     teffi_queue skipped = {0};
     unsigned starts = 0; /* those skipped do not count: the next nudge would only skip them again */
     while (more && more->pending.count && starts < STARTS_MAX &&
-           teffi_activation_any_may_start(act) && !teffi_group_yielded(&act->group)) {
+           teffi_activation_any_pending_may_start(act) && !teffi_group_yielded(&act->group)) {
         teffi_msg *msg = teffi_container(teffi_queue_pop(&more->pending), teffi_msg, link);
         const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
         if (!may_leave_pending(act, msg, method)) {
@@ -303,9 +309,9 @@ static void start_set_aside(teffi_activation *act)
             continue;
         }
         starts++;
-        more->pending_of[teffi_class_of(act->type->info, method)]--;
-        teffi_lock_count_waiting(act, msg, false);
-        if (end_if_unwanted(act, msg) || end_without_lease(act, msg))
+        more->pending_of[teffi_class_of_method(act->type->info, method)]--;
+        teffi_lock_update_pending_of_owner(act, msg, false);
+        if (end_if_unwanted(act, msg) || end_if_lease_is_over(act, msg))
             continue;
         if (msg->transaction && (method->flags & TEFF_METHOD_TRANSACTIONAL))
             (void)admit_in_transaction(act, msg, method, false);
@@ -319,8 +325,8 @@ static void start_set_aside(teffi_activation *act)
     teffi_queue_move(&skipped, &more->pending);
     more->pending = skipped;
     if (!more->pending.count && !more->lock)
-        teffi_activation_drop_more(act);
-    else if (teffi_activation_any_may_start(act))
+        teffi_activation_free_rare_fields(act);
+    else if (teffi_activation_any_pending_may_start(act))
         teffi_activation_nudge(act);
 }
 
@@ -333,19 +339,19 @@ static void end_activation(teffi_activation *act)
     teffi_qnode *n;
     act->phase = TEFFI_ENDED;
     teffi_state_end_pause(act);
-    teffi_shard_remove(act);
+    teffi_shard_remove_activation(act);
     teffi_group_complete(&act->group);
     while (act->more && (n = teffi_queue_pop(&act->more->pending)))
         hand_back_request(act, teffi_container(n, teffi_msg, link));
 }
 
 /* The group's `ended`: frees the activation after the group has handled its last item. */
-static void end_group(teffi_group *group)
+static void free_ended_activation(teffi_group *group)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);
     teffi_state_free(act);
     teffi_activation_clear(act);
-    teffi_shard_reclaim(act);
+    teffi_shard_reclaim_activation(act);
 }
 
 /* ---- after each item ---- */
@@ -367,13 +373,14 @@ __attribute__((noinline)) static void settle_lock(teffi_activation *act)
     if (!teffi_lock_end_if_due(act))
         return;
     teffi_life_resolve_lock(act);
-    if (!(act->busy & TEFFI_BUSY_LIFE)) /* no life turn goes on: it has ended, or did not start */
+    if (!(act->busy & TEFFI_BUSY_LIFE)) /* the life turn has ended already, or did not start */
         (void)teffi_lock_end_if_due(act);
 }
 
-/* Does what phase and reason require: activates, compacts, starts requests, deactivates, ends. Each
- * step may change phase and reason for the next step. Not inlined: after most items there is
- * nothing to do. */
+/* Does what act->phase, act->reason and act->busy require: finishes activating act, settles the
+ * lock, compacts the state, starts requests set aside, deactivates act, and ends act. Each of these
+ * may change the three fields for the next one. Not inlined: after most items there is nothing to
+ * do. */
 __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
 {
     if (act->busy & TEFFI_BUSY_LIFE)
@@ -385,10 +392,11 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
     if (act->busy & TEFFI_BUSY_LIFE)
         return;
     if (act->phase == TEFFI_VALID)
-        teffi_state_compact(act);
-    /* deactivation waits for the lock, and the lock for the requests of its transaction */
+        teffi_state_compact_if_due(act);
+    /* If act must end but is locked, the requests of the lock's transaction must still start: the
+     * lock ends only after them, and act is deactivated only after the lock has ended. */
     if (act->phase == TEFFI_VALID && (!act->reason || teffi_lock_of(act)))
-        start_set_aside(act);
+        start_requests_set_aside(act);
     if (act->phase == TEFFI_VALID && act->reason && act->running == 0 &&
         !(act->busy & TEFFI_BUSY_LOCKED)) {
         act->phase = TEFFI_DEACTIVATING;
@@ -398,6 +406,7 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
         end_activation(act);
 }
 
+/* Called after each item: calls settle_slow_path() if there may be something to do. */
 static inline void settle_activation(teffi_activation *act)
 {
     if (act->phase != TEFFI_VALID || act->reason || act->more || act->stored)
@@ -450,7 +459,7 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
         break;
     case TEFFI_ITEM_WAIT:
         teffi_turn_note_resume(act, item);
-        (void)teffi_wait_arrived(item, &ctx);
+        (void)teffi_wait_handle_signal(item, &ctx);
         break;
     case TEFFI_ITEM_CLOSURE:
         teffi_closure_run(item);
@@ -501,7 +510,7 @@ static void describe_activation(teffi_group *group, char *text, size_t size)
 }
 
 const teffi_group_ops teffi_activation_ops = {.handle = handle_activation_item,
-                                              .ended = end_group,
+                                              .ended = free_ended_activation,
                                               .resume = resume_turn,
                                               .evict = evict_request,
                                               .describe = describe_activation};

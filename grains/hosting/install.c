@@ -163,8 +163,8 @@ static void set_collect_timer(hosted *all, uint32_t ms)
     pthread_mutex_unlock(&all->collect_lock);
 }
 
-/* The timer's function: does one slice; sets the timer for the next slice or, at the end of the
- * round, for the next round. */
+/* The timer's function: asks the idle activations of one slice to end. Then sets the timer for the
+ * next slice or, if the round has ended, for the next round. */
 static void collect_slice(teffi_timer *timer)
 {
     hosted *all = teffi_container(timer, hosted, collect_timer);
@@ -174,8 +174,8 @@ static void collect_slice(teffi_timer *timer)
     set_collect_timer(all, whole ? all->collect_ms : SLICE_MS);
 }
 
-/* Sets the first timer. The pause between two rounds is a quarter of the shortest idle time, within
- * PERIOD_MIN_MS and PERIOD_MAX_MS. */
+/* Sets the collector's timer for the first round. The pause between two rounds is a quarter of the
+ * shortest idle time of all types, but at least PERIOD_MIN_MS and at most PERIOD_MAX_MS. */
 static void start_collector(hosted *all)
 {
     const teffi_grains *grains = &all->grains;
@@ -198,7 +198,8 @@ void teffi_grains_start(teffi_node *node)
 
 static uint64_t count_activations(const teffi_grains *grains)
 {
-    /* seq_cst: pairs with teffi_shard_create(); acquire: with teffi_shard_reclaim() */
+    /* seq_cst pairs with teffi_shard_create_activation(); the acquire that seq_cst includes pairs
+     * with teffi_shard_reclaim_activation(). */
     return atomic_load_explicit(&grains->shards->activations, memory_order_seq_cst);
 }
 
@@ -215,8 +216,9 @@ static bool ask_activation_to_end(void *arg, teffi_activation *act)
 }
 
 /* Asks all activations again and again, because a walk may miss an activation that is just being
- * made, and because a TEFF_REASON_IDLE that is not handled yet hides this reason. */
-teff_err teffi_grains_leave(teff_ctx *ctx, uint64_t deadline_ns)
+ * made, and because teffi_activation_ask_to_end() does not store TEFF_REASON_STOPPING while an
+ * earlier TEFF_REASON_IDLE is not handled. */
+teff_err teffi_grains_end_all(teff_ctx *ctx, uint64_t deadline_ns)
 {
     teffi_grains *grains = ctx->node->grains;
     uint64_t cursor = 0;
@@ -240,9 +242,10 @@ void teffi_grains_stop(teffi_node *node)
     teffi_exec *exec = node->home.exec;
     node->grains->accepting = false;
     node->grains->closed = true;
-    teffi_membership_note_change(node->membership); /* look-ups that wait see closed, and fail */
-    pthread_mutex_lock(&all->collect_lock);         /* after closed: set_collect_timer() reads it */
+    teffi_membership_note_change(node->membership); /* wakes waiting look-ups, which then fail */
+    /* `closed` was set before this: set_collect_timer() reads `closed` under the same lock. */
+    pthread_mutex_lock(&all->collect_lock);
     exec->ops->timer_cancel(exec, &all->collect_timer);
     pthread_mutex_unlock(&all->collect_lock);
-    teffi_recover_stop(node->grains);
+    teffi_recover_cancel_timer(node->grains);
 }

@@ -11,13 +11,15 @@
 #include "directory/client.h"
 #include "directory/partition.h"
 
-/* Stores the error and the text that the requests of a failed activation get. A second failure, in
- * unregister_activation(), replaces both. Without memory for a copy, there is no text.
+/* Stores the error and the text that the requests of a failed activation get. If a second
+ * failure follows, in unregister_activation(), its error and text replace the first ones. If there
+ * is no memory for a copy of the text, the requests get only the error.
  * in: text: "" if there is none. named: true if the text comes from the application or already
  * names the grain; then nobody puts the grain's name before it. */
-static void record_activation_failure(teffi_activation *act, teff_err err, const char *text, bool named)
+static void record_activation_failure(teffi_activation *act, teff_err err, const char *text,
+                                      bool named)
 {
-    teffi_more *more = text[0] ? teffi_activation_ensure_more(act) : NULL;
+    teffi_more *more = text[0] ? teffi_activation_ensure_rare_fields(act) : NULL;
     act->failed = err;
     if (!more)
         return;
@@ -72,7 +74,7 @@ static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
 static bool note_registration(teffi_activation *act, teff_err err, teffi_pid holder,
                               const char *text)
 {
-    if (err == TEFF_E_EXISTS && teffi_activation_ensure_more(act))
+    if (err == TEFF_E_EXISTS && teffi_activation_ensure_rare_fields(act))
         act->more->winner = holder;
     else if (err)
         record_activation_failure(act, err, text, false);
@@ -89,7 +91,8 @@ static void register_and_activate(teff_ctx *ctx, teffi_activation *act)
         load_and_activate(ctx, act);
 }
 
-/* Starts fn as the life turn that activates act. Without a stack for it, act has failed. */
+/* Starts fn as the life turn that activates act. If there is no stack for the turn, records that
+ * act has failed. */
 static void start_activating(teffi_activation *act,
                              void (*fn)(teff_ctx *ctx, teffi_activation *act))
 {
@@ -98,22 +101,24 @@ static void start_activating(teffi_activation *act,
         record_activation_failure(act, err, "out of stacks to activate the grain", false);
 }
 
-/* Registers or unregisters act (method), if this silo serves its partition. errs:
- * TEFF_E_UNAVAILABLE: it does not; TEFF_E_EXISTS: *holder is another activation; TEFF_E_NOT_FOUND:
- * unregistered, no activation holds the grain; TEFF_E_NOMEM. */
+/* If this silo serves act's partition, registers act or unregisters it, as method says.
+ * errs: TEFF_E_UNAVAILABLE: this silo does not serve the partition. TEFF_E_EXISTS: another
+ *       activation, *holder, holds the grain. TEFF_E_NOT_FOUND, after UNREGISTER: no activation
+ *       holds the grain. TEFF_E_NOMEM. */
 static teff_err apply_registration_here(teffi_activation *act, uint32_t method, teffi_pid *holder)
 {
     teffi_ident ident = teffi_activation_ident(act);
     teffi_pid pid = teffi_activation_pid(act);
-    teff_err err = teffi_partition_apply(act->grains, method, &ident, pid, holder, NULL);
-    return !err && !teffi_pid_is(*holder, pid) ? TEFF_E_EXISTS : err;
+    teff_err err = teffi_partition_execute_method(act->grains, method, &ident, pid, holder, NULL);
+    return !err && !teffi_pid_equals(*holder, pid) ? TEFF_E_EXISTS : err;
 }
 
-/* Starts a fiber only if a step may block or runs user code. */
+/* Starts a fiber only if act must be registered at another silo, or if act has a state to load or
+ * an on_activate to run. */
 void teffi_life_begin(teffi_activation *act)
 {
     teffi_pid holder = {0};
-    if (!teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec)) {
+    if (!teffi_lease_holds_coarse(&act->grains->node->home.lease, act->group.exec)) {
         record_activation_failure(act, TEFF_E_UNAVAILABLE, teffi_lease_over_text, false);
         return;
     }
@@ -122,7 +127,7 @@ void teffi_life_begin(teffi_activation *act)
                        : apply_registration_here(act, TEFFI_METHOD_REGISTER, &holder);
     if (err == TEFF_E_UNAVAILABLE)
         start_activating(act, register_and_activate);
-    else if (note_registration(act, err, holder, "") && !teffi_type_is_bare(act->type))
+    else if (note_registration(act, err, holder, "") && !teffi_type_activates_at_once(act->type))
         start_activating(act, load_and_activate);
 }
 
@@ -181,7 +186,7 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
         teffi_turn_exit(turn, err);
         return;
     }
-    (void)teffi_error_prefix_turn(ctx, err);
+    (void)teffi_error_add_turn_prefix(ctx, err);
     if (act->phase == TEFFI_DEACTIVATING)
         log_deactivate_failure(ctx, act, err);
     else if (act->phase != TEFFI_VALID)

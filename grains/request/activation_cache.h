@@ -5,7 +5,7 @@
  *
  *     63          48 47                     0
  *     | top 16 bits |  activation's address  |   at the index of the low 17 bits of mark
- *     | of mark     |                        |   (teffi_activation_mark) */
+ *     | of mark     |                        |   (teffi_activation_cache_hash) */
 #pragma once
 
 #include <stdatomic.h>
@@ -24,23 +24,23 @@ typedef struct teffi_activation_cache {
     _Atomic uint64_t slots[TEFFI_ACTIVATION_CACHE_SLOTS]; /* zeroed memory is an empty cache */
 } teffi_activation_cache;
 
-/* teffi_activation_mark - a hash of the identity for this cache. For keys of 8 bytes it is cheaper
- * than teffi_key_hash, and consecutive numbers rarely collide. */
-static inline uint64_t teffi_activation_mark(const teffi_ident *ident)
+/* teffi_activation_cache_hash - a hash of the identity for this cache. For keys of 8 bytes it is
+ * cheaper than teffi_key_hash, and consecutive numbers rarely collide. */
+static inline uint64_t teffi_activation_cache_hash(const teffi_ident *ident)
 {
     uint64_t number;
     if (ident->key_len != sizeof number)
         return teffi_hash64(ident->key, ident->key_len, ident->type);
     memcpy(&number, ident->key, sizeof number);
     number = (number ^ (uint64_t)ident->type << 32) * 0x94d049bb133111ebu;
-    /* The top bits, mixed best, become the index. The multiplier is one of splitmix64's. Of 2^16
-     * keys that are 2^k apart (measured for k up to 25), at most a quarter share a slot; with the
-     * multiplier of the golden ratio, 88 % at k = 16. */
+    /* The top bits, which are mixed best, become the index. The multiplier is one of splitmix64's.
+     * Measured with 2^16 keys that are 2^k apart, for k up to 25: at most a quarter of the keys
+     * share a slot. With the multiplier of the golden ratio, 88 % of them share one at k = 16. */
     return number << TEFFI_ACTIVATION_CACHE_BITS | number >> (64 - TEFFI_ACTIVATION_CACHE_BITS);
 }
 
-/* teffi_activation_cache_get - mark's activation, which may have ended or be of another grain now:
- * claim it, then compare the identity. NULL: no entry. */
+/* teffi_activation_cache_get - mark's activation; NULL: no entry. The activation may have ended or
+ * may be of another grain now: the caller must claim it, then compare its identity. */
 static inline teffi_activation *teffi_activation_cache_get(const teffi_activation_cache *cache,
                                                            uint64_t mark)
 {

@@ -20,22 +20,23 @@ typedef struct teffi_ask { /* checked arguments of teff_ask, teff_ask_async or t
     uint8_t bytes[TEFFI_KEY_BYTES_MAX];
 } teffi_ask;
 
-/* teffi_ask_prefix_error - prefix ctx's error text with the call's method and key. out: err.
+/* teffi_ask_add_error_prefix - prefix ctx's error text with the call's method and key. out: err.
  * teffi_ask_fail - the same, after setting ctx's error to text. */
-teff_err teffi_ask_prefix_error(const teffi_ask *ask, teff_err err);
+teff_err teffi_ask_add_error_prefix(const teffi_ask *ask, teff_err err);
 teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text);
 
 /* teffi_ask_send_error_text - the text for an error of a client's request that could not be sent;
  * TEFF_E_UNAVAILABLE: no gateway can be reached. */
 const char *teffi_ask_send_error_text(const teffi_node *node, teff_err err);
 
-/* teffi_ask_keep - store method, key and response type in a pending call, for its error texts.
- * Call it before the request is sent or, after a call in place, before the callee is released. */
-void teffi_ask_keep(teffi_call *call, const teffi_ask *ask);
+/* teffi_ask_store_in_call - store method, key and response type in a pending call, for its error
+ * texts. Call it before the request is sent or, after a call in place, before the callee is
+ * released. */
+void teffi_ask_store_in_call(teffi_call *call, const teffi_ask *ask);
 
-/* teffi_ask_prefix_error_kept - as teffi_ask_prefix_error, with what teffi_ask_keep stored in call,
- * if anything. */
-teff_err teffi_ask_prefix_error_kept(teff_ctx *ctx, const teffi_call *call, teff_err err);
+/* teffi_ask_add_stored_error_prefix - as teffi_ask_add_error_prefix, with the method and key that
+ * teffi_ask_store_in_call stored in call, if any. */
+teff_err teffi_ask_add_stored_error_prefix(teff_ctx *ctx, const teffi_call *call, teff_err err);
 
 /* teffi_timeout_ms - the timeout of a call of method from ctx. The deadline of the turn's own
  * caller may come first: see teffi_ask_deadline. */
@@ -59,9 +60,9 @@ static inline uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method
  * out:  false: the method did not run: send a message; ask->elsewhere and location may be set.
  *       true: if *call is NULL the call has ended with *err, the text in ctx; else the method waits
  *       or has yielded: await *call.
- * teffi_direct_start - the same for an asynchronous call; *call may have ended already.
+ * teffi_direct_ask_async - the same for an asynchronous call; *call may have ended already.
  * teffi_direct_send - the same for a one-way message. out: true: the method has returned, waits or
  * has yielded; nobody awaits it. */
 bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call, teff_err *err);
-bool teffi_direct_start(teffi_ask *ask, teffi_call **call);
+bool teffi_direct_ask_async(teffi_ask *ask, teffi_call **call);
 bool teffi_direct_send(teffi_ask *ask);

@@ -21,9 +21,9 @@
 
 enum { LONG_MS = 5, STRIKES_MAX = 8, SKIPS = 64 };
 
-/* May this call run in place? If calls of the method are to be queued (low 16 bits of *slow: their
- * number), no, and this call counts as one of them. relaxed, here and below: a lost update only
- * changes how many calls are queued. */
+/* May this call run in place? It may if the low 16 bits of *slow, the number of calls of the method
+ * that are still to be queued, are 0. Otherwise that number is decremented, and the caller queues
+ * the call. relaxed, here and below: a lost update only changes how many calls are queued. */
 static bool may_run_or_count_down(_Atomic uint32_t *slow)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
@@ -33,19 +33,21 @@ static bool may_run_or_count_down(_Atomic uint32_t *slow)
     return false;
 }
 
-/* A long call adds a strike, a short one resets all. From the second strike on, the next calls are
- * queued. *slow: strikes << 16 | number of calls to queue. */
+/* A long call adds a strike, a short call removes all strikes. From the second strike on, the next
+ * calls are queued. *slow: strikes << 16 | number of calls to queue. */
 static void update_strikes(_Atomic uint32_t *slow, bool is_long)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
     uint32_t strikes = is_long ? (word >> 16) + 1 : 0;
     if (strikes > STRIKES_MAX)
         strikes = STRIKES_MAX;
-    uint32_t skips = strikes > 1 ? (uint32_t)SKIPS << strikes : 0; /* one may be a preemption */
+    /* a single long call may be due to a preemption by the OS: it queues no calls */
+    uint32_t skips = strikes > 1 ? (uint32_t)SKIPS << strikes : 0;
     atomic_store_explicit(slow, strikes << 16 | skips, memory_order_relaxed);
 }
 
-/* Updates slow after a call of ms. Stores nothing in the common case: short, and no strikes. */
+/* Updates *slow after a call that took ms. Stores nothing in the common case: a short call, and no
+ * strikes. */
 static inline void note_duration(_Atomic uint32_t *slow, uint32_t ms)
 {
     if (atomic_load_explicit(slow, memory_order_relaxed) || ms >= LONG_MS)
@@ -65,18 +67,18 @@ typedef struct stopwatch {
     uint32_t timeout_ms; /* by the coarse clock */
 } stopwatch;
 
-/* Starts watch by the exact clock. out: false: the caller's deadline has passed; *due_ms, the
- * call's deadline. */
+/* Starts watch by the exact clock. out: *due_ms: the call's deadline. false: the caller's deadline
+ * has passed. */
 __attribute__((noinline)) static bool start_exact_watch(stopwatch *watch, const teffi_ask *ask,
                                                         uint32_t *due_ms)
 {
     watch->due_ns = teffi_ask_deadline(ask->ctx, ask->method);
-    *due_ms = teffi_due(watch->due_ns);
+    *due_ms = teffi_due_ms_of(watch->due_ns);
     return watch->due_ns != 0;
 }
 
-/* Starts watch, with the call's timeout or the time left until the caller's deadline, if that is
- * shorter. out: false: the caller's deadline has passed; *due_ms, the call's deadline. */
+/* Starts watch with the call's timeout or, if it is shorter, the time left until the caller's
+ * deadline. out: *due_ms: the call's deadline. false: the caller's deadline has passed. */
 static inline bool start_watch(stopwatch *watch, const teffi_ask *ask, uint32_t *due_ms)
 {
     uint32_t now_ms = teffi_coarse_ms(ask->ctx->node->home.exec);
@@ -107,7 +109,7 @@ static uint64_t get_watch_deadline(const stopwatch *watch, teffi_exec *exec)
         return watch->due_ns;
     uint32_t passed = get_passed_ms(watch, exec), slack = watch->timeout_ms / COARSE_SLACK;
     uint32_t left_ms = watch->timeout_ms - (passed > slack ? passed - slack : 0);
-    /* over timeout_ms: wrapped, no time is left */
+    /* left_ms over timeout_ms: the subtraction wrapped, because no time is left */
     return teffi_now(exec->platform) + (left_ms > watch->timeout_ms ? 0 : left_ms) * 1000000ull;
 }
 
@@ -141,13 +143,13 @@ static inline teffi_activation *claim_if_same(teffi_activation *act, const teffi
     return NULL;
 }
 
-/* out: the grain's activation in the cache, claimed; NULL: none, not idle, or requests may wait for
- * a look-up of the grain. Does not compute the grain's hash: uses that of the cached activation,
- * whose identity is compared after the claim. */
+/* out: the grain's activation in the cache, claimed. NULL: there is none, it is not idle, or
+ * requests may wait for a look-up of the grain. To save computing the grain's hash, uses the hash
+ * of the cached activation, whose identity is compared after the claim. */
 static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_activation *act =
-        teffi_activation_cache_get(grains->activation_cache, teffi_activation_mark(ident));
+        teffi_activation_cache_get(grains->activation_cache, teffi_activation_cache_hash(ident));
     if (!act)
         return NULL;
     uint64_t hash = atomic_load_explicit(&act->hash, memory_order_relaxed);
@@ -161,57 +163,59 @@ static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_i
 }
 
 /* Claims the grain's activation in the shard, or a new one if this silo may make it at once. Not
- * inlined, since most calls hit the cache. out: NULL: queue the call; if then this silo certainly
- * has no activation of the grain, ask->elsewhere and ask->location are set. */
+ * inlined, since most calls hit the cache. out: NULL: queue the call. If it is also certain that
+ * this silo has no activation of the grain, ask->elsewhere and ask->location are set. */
 __attribute__((noinline)) static teffi_activation *claim_in_shard(teffi_grains *grains,
                                                                   teffi_ask *ask)
 {
     teffi_ident *ident = &ask->ident;
     bool certain;
     ident->hash = teffi_key_hash(&grains->secret, ident->type, ident->key, ident->key_len);
-    if (teffi_lookup_may_exist(grains, ident->hash) && teffi_lookup_waits(grains, ident))
+    if (teffi_lookup_may_exist(grains, ident->hash) && teffi_lookup_exists(grains, ident))
         return NULL;
     teffi_activation *act = teffi_shard_find(grains, ident, &certain);
     act = act       ? claim_if_same(act, ident)
-          : certain ? teffi_partition_claim_new(grains, ident)
+          : certain ? teffi_partition_create_claimed(grains, ident)
                     : NULL;
     if (act)
-        teffi_activation_cache_put(grains->activation_cache, teffi_activation_mark(ident), act);
+        teffi_activation_cache_put(grains->activation_cache, teffi_activation_cache_hash(ident),
+                                   act);
     ask->elsewhere = !act && certain;
     if (ask->elsewhere)
         ask->location = teffi_location_get(grains->location_cache, ident->hash);
     return act;
 }
 
-/* out: NULL: not found, or transactional in the callee's version: never run in place. */
-static const teff_method *find_plain_method(const teff_type_info *info, uint32_t id)
+/* out: info's method with this id. NULL: there is none, or it is transactional in the callee's
+ * version; such a method never runs in place. */
+static const teff_method *find_nontransactional_method(const teff_type_info *info, uint32_t id)
 {
     const teff_method *method = teffi_method_find(info, id);
     return method && !(method->flags & TEFF_METHOD_TRANSACTIONAL) ? method : NULL;
 }
 
-/* out: the callee's own method for the caller's method; NULL: none that may run in place, or the
- * callee's version is too old. Both methods are the same object, unless caller and callee have
- * different versions of the generated type: then finds the callee's by id. */
-static const teff_method *find_own_method(const teff_type_info *info, const teffi_ask *ask)
+/* Finds the callee's method for the caller's. Both are the same object, unless caller and callee
+ * have different versions of the generated type: in that case, finds the callee's method by its id.
+ * out: NULL: the callee has no such method that may run in place, or its version is too old. */
+static const teff_method *find_callee_method(const teff_type_info *info, const teffi_ask *ask)
 {
     const teff_method *method = ask->method;
     size_t at = (uintptr_t)method - (uintptr_t)info->methods;
     return at < info->n_methods * sizeof *method ? method
            : ask->type->version > info->version  ? NULL
-                                                 : find_plain_method(info, method->id);
+                                                 : find_nontransactional_method(info, method->id);
 }
 
-/* Fills v->slow and v->place with the activation's own method. out: true: the method may start in
- * place now; false: queue the call. If only the method's strikes (long calls) prevent the start,
- * this call is subtracted from the calls to queue. */
+/* Finds the activation's own method, and stores it, its class and its `slow` counter in v. out:
+ * true: the method may start in place now. false: queue the call. If only the method's strikes
+ * (long calls) prevent the start, the number of calls to queue is decremented. */
 static inline bool prepare_method(const teffi_activation *act, in_place_call *v)
 {
     const teff_type_info *info = act->type->info;
-    const teff_method *method = find_own_method(info, v->ask);
+    const teff_method *method = find_callee_method(info, v->ask);
     if (!method)
         return false;
-    teffi_class class = teffi_class_of(info, method);
+    teffi_class class = teffi_class_of_method(info, method);
     int32_t queued = (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed);
     v->slow = &act->type->slow[method - info->methods];
     v->place.method = method;
@@ -240,8 +244,9 @@ static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *as
 /* ---- the call ---- */
 
 /* Makes a pending call for a method that waits or has yielded. Must precede leave_callee(), which
- * releases the group: else a response could precede the call. out: NULL: as teffi_call_new(). */
-static teffi_call *make_pending(in_place_call *v)
+ * releases the group: otherwise a response could arrive before the call exists. out: NULL: as
+ * teffi_call_new(). */
+static teffi_call *make_pending_call(in_place_call *v)
 {
     const teffi_ask *ask = v->ask;
     uint64_t deadline = get_watch_deadline(&v->watch, ask->ctx->node->home.exec);
@@ -249,9 +254,9 @@ static teffi_call *make_pending(in_place_call *v)
     if (!call)
         return NULL;
     if (v->async)
-        teffi_ask_keep(call, ask);
+        teffi_ask_store_in_call(call, ask);
     else
-        teffi_call_expect(call, v->place.method->out ? v->place.method->out->desc : NULL, 0);
+        teffi_call_expect_body(call, v->place.method->out ? v->place.method->out->desc : NULL, 0);
     teffi_turn_set_call(&v->place, call, deadline);
     return call;
 }
@@ -272,7 +277,7 @@ static inline void leave_callee(in_place_call *v)
     teffi_activation *act = v->place.act;
     if (!teffi_group_yielded(&act->group)) /* after a yield, resume_turn() looks for work */
         teffi_state_nudge_if_due(act);
-    teffi_direct_done(v->ask->ctx->node->home.exec, &act->group);
+    teffi_direct_end_claim(v->ask->ctx->node->home.exec, &act->group);
 }
 
 /* Runs the method. out: TEFFI_TURN_NOT_STARTED: the callee was released; else the caller must call
@@ -291,7 +296,7 @@ static inline teffi_turn_end run_in_place(in_place_call *v)
     return how;
 }
 
-/* Starts the watch and claims the callee. in: async, the caller does not await the call at once.
+/* Starts the watch and claims the callee. in: async: the caller does not await the call at once.
  * out: false: queue the call. */
 static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *v, teffi_ask *ask,
                                                                  uint32_t kind, bool async)
@@ -304,8 +309,10 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
     v->place.caller = ask->ctx;
     v->place.in = ask->in;
     v->place.kind = kind;
+    /* If the caller's deadline has passed, start_call() makes the error with its text; a one-way is
+     * sent without a deadline. */
     if (!start_watch(&v->watch, ask, &v->place.due_ms))
-        return false; /* start_call() fails with the text; a one-way is sent without a deadline */
+        return false;
     if (kind == TEFFI_MSG_ONEWAY)
         v->place.due_ms = 0;
     v->place.err = TEFF_OK;
@@ -313,9 +320,10 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
     return v->place.act != NULL;
 }
 
-/* Runs a call in place if possible. in: kind, TEFFI_MSG_REQUEST or TEFFI_MSG_ONEWAY; async, the
- * caller does not await the call at once. out: false: queue the call. true: *call is pending; or it
- * is NULL, and the call has ended with *err. After a one-way, *call is NULL and *err is not set. */
+/* Runs a call in place if possible. in: kind: TEFFI_MSG_REQUEST or TEFFI_MSG_ONEWAY. async: the
+ * caller does not await the call at once. out: false: queue the call. true: *call is pending, or
+ * *call is NULL and the call has ended with *err. After a one-way, *call is NULL and *err is not
+ * set. */
 static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uint32_t kind,
                                                              bool async, ProtobufCMessage **out,
                                                              teffi_call **call, teff_err *err)
@@ -330,7 +338,7 @@ static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uin
         return false;
     if (how == TEFFI_TURN_WAITS) {
         teffi_turn_detach(&v.place);
-        if (kind == TEFFI_MSG_REQUEST && !(*call = make_pending(&v)))
+        if (kind == TEFFI_MSG_REQUEST && !(*call = make_pending_call(&v)))
             *err = teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for a call; it may have run");
     } else if (kind == TEFFI_MSG_REQUEST) {
         *err = get_result(&v);
@@ -360,13 +368,13 @@ static teffi_call *make_ended_call(teff_ctx *ctx, teff_err err, ProtobufCMessage
     return call;
 }
 
-bool teffi_direct_start(teffi_ask *ask, teffi_call **call)
+bool teffi_direct_ask_async(teffi_ask *ask, teffi_call **call)
 {
     ProtobufCMessage *body = NULL;
     teff_err err = TEFF_OK;
     if (!run_direct(ask, TEFFI_MSG_REQUEST, true, &body, call, &err))
         return false;
-    if (!*call) /* only now, after leave_callee(): if its allocation fails, this turn ends */
+    if (!*call) /* not before leave_callee(): if the allocation fails, this turn ends at once */
         *call = make_ended_call(ask->ctx, err, body);
     return true;
 }

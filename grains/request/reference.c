@@ -18,7 +18,7 @@ enum { RETRY_MS = 20, FEW = 8 };
 enum { BORROWED_FIELDS_MAX = 64 }; /* request_is_flat() reads them in each call */
 
 /* Is the request of the method's type, with few fields, and without unknown fields and nested
- * messages? Then it can be packed from the caller's memory; other requests are copied first. */
+ * messages? Such a request can be packed from the caller's memory; others are copied first. */
 static bool request_is_flat(const teffi_ask *ask)
 {
     const ProtobufCMessageDescriptor *desc = ask->method->in->desc;
@@ -35,7 +35,7 @@ static bool request_is_flat(const teffi_ask *ask)
  * is not copied, because it is packed before the caller continues. */
 static bool may_borrow_request(const teffi_ask *ask)
 {
-    bool leaves = ask->ctx->node->role == TEFFI_ROLE_CLIENT || !teffi_node_none(ask->location);
+    bool leaves = ask->ctx->node->role == TEFFI_ROLE_CLIENT || !teffi_node_is_none(ask->location);
     return leaves && (!ask->method->in || request_is_flat(ask));
 }
 
@@ -51,13 +51,14 @@ __attribute__((noinline)) static teff_err borrow_request(teffi_msg *msg, const t
         return TEFF_OK;
     teff_err err = teffi_rules_check(ask->ctx, ask->type, method->in, ask->in, "request", &packed);
     if (err)
-        return teffi_ask_prefix_error(ask, err);
+        return teffi_ask_add_error_prefix(ask, err);
     msg->body = (ProtobufCMessage *)(uintptr_t)ask->in; /* read only */
     msg->packed_len = (uint32_t)packed;
     return TEFF_OK;
 }
 
-/* Copies key and request into msg's arena, and checks the limits. */
+/* Copies key and request into msg's arena. Fails if there is no memory, or if the request is too
+ * large or malformed. */
 static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
 {
     const teff_method *method = ask->method;
@@ -67,16 +68,16 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
         return teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
     if (!method->in)
         return TEFF_OK;
-    msg->body = teffi_rules_copy(ask->type, teffi_rules_sure_bytes(ask->type), method->in,
-                                 &msg->arena, ask->in);
+    msg->body = teffi_message_copy_and_check(ask->type, teffi_rules_unchecked_bytes_max(ask->type),
+                                             method->in, &msg->arena, ask->in);
     if (msg->body)
         return TEFF_OK;
-    return teffi_ask_prefix_error(
+    return teffi_ask_add_error_prefix(
         ask, teffi_rules_find_error(ask->ctx, ask->type, method->in, ask->in, "request"));
 }
 
-/* Makes *out, the message of the call `ask`, without its members call and deadline_ns. On an error
- * *out is unchanged. */
+/* Makes a request or a one-way message. Does not set msg->call and msg->deadline_ns. out:
+ * *out: the message; unchanged on an error. */
 static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **out)
 {
     teffi_msg *msg = teffi_msg_new(kind);
@@ -128,7 +129,7 @@ static teff_err dispatch_request(const teffi_ask *ask, teffi_msg *msg)
 
 const char *teffi_ask_send_error_text(const teffi_node *node, teff_err err)
 {
-    if (err == TEFF_E_OVERLOADED && teffi_budget_is_over(node->budget))
+    if (err == TEFF_E_OVERLOADED && teffi_budget_is_exceeded(node->budget))
         return "the messages here take more memory than message_bytes_max allows";
     return err == TEFF_E_TOO_LARGE ? "the request is larger than a frame may be"
            : err == TEFF_E_OVERLOADED
@@ -137,18 +138,18 @@ const char *teffi_ask_send_error_text(const teffi_node *node, teff_err err)
                                        : "the request could not be sent";
 }
 
-/* Makes the pending call and sends msg; if msg cannot be sent, the call has ended with that error.
- * A call that is not awaited at once stores its method and key, for error texts. out: NULL: as
- * teffi_call_new(); the caller still owns msg. */
+/* Makes a pending call and sends msg. If msg cannot be sent, ends the call with the error. A call
+ * that is not awaited at once stores its method and key, for error texts. out: the call; msg is
+ * taken over. NULL if no call can be made (see teffi_call_new()); the caller still owns msg. */
 static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline)
 {
     teffi_call *call = teffi_ctx_call_new(ask->ctx, deadline);
     if (!call)
         return NULL;
     if (msg->awaited)
-        teffi_call_expect(call, ask->method->out ? ask->method->out->desc : NULL, 0);
+        teffi_call_expect_body(call, ask->method->out ? ask->method->out->desc : NULL, 0);
     else
-        teffi_ask_keep(call, ask);
+        teffi_ask_store_in_call(call, ask);
     msg->call = (teffi_origin){call->slot, call->generation, 0};
     msg->deadline_ns = deadline;
     teff_err err = dispatch_request(ask, msg);
@@ -159,18 +160,19 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     return call;
 }
 
-/* If err is set, the call could not begin: makes the caller's transaction fail. out: err. */
-__attribute__((noinline)) static teff_err note_not_begun(teff_ctx *ctx, const teff_method *method,
-                                                         teff_err err)
+/* If err is not TEFF_OK, a call could not begin. If its method is transactional, makes the caller's
+ * transaction fail with err. out: err. */
+__attribute__((noinline)) static teff_err
+note_call_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err)
 {
     if (err && ctx->transaction)
-        teffi_transaction_note_not_begun(ctx, method, err);
+        teffi_transaction_note_call_not_begun(ctx, method, err);
     return err;
 }
 
-/* Starts a call by a message. Not inlined, like the slow paths below: most calls end in place. in:
- * awaited, the caller awaits the call at once. once, an idempotency key or NULL. out: call->impl;
- * NULL on an error. */
+/* Starts a call by sending a message. Not inlined, like the slow paths below, because most calls
+ * run in place. in: awaited: true if the caller awaits the call at once; `once`: an idempotency key
+ * or NULL. out: call->impl: NULL on an error. */
 __attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, bool awaited,
                                                      const teff_uuid *once, teff_call *call)
 {
@@ -198,30 +200,32 @@ teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
     if (!call.impl)
         return teff_fail(ctx, TEFF_E_INVALID, "the call was not started");
     teff_err err = teffi_ctx_await_call(ctx, call.impl, out);
-    if (ctx->transaction && teffi_call_asked(call.impl))
-        teffi_transaction_collect_call(ctx, teffi_call_asked(call.impl)->method, call.impl);
+    if (ctx->transaction && teffi_call_get_asked(call.impl))
+        teffi_transaction_collect_call(ctx, teffi_call_get_asked(call.impl)->method, call.impl);
     return err && teffi_call_text_lacks_method(call.impl)
-               ? teffi_ask_prefix_error_kept(ctx, call.impl, err)
+               ? teffi_ask_add_stored_error_prefix(ctx, call.impl, err)
                : err;
 }
 
-/* Sets ctx's error to why, with method and key before it. out: err. */
-__attribute__((noinline)) static teff_err fail_named(teff_ctx *ctx, const teff_method *method,
-                                                     const teff_key *key, teff_err err,
-                                                     const char *why)
+/* Sets ctx's error to err, and its text to method, key and the text `why`. out: err. */
+__attribute__((noinline)) static teff_err fail_with_method_and_key(teff_ctx *ctx,
+                                                                   const teff_method *method,
+                                                                   const teff_key *key,
+                                                                   teff_err err, const char *why)
 {
     (void)teff_fail(ctx, err, "%s", why);
-    return teffi_error_prefix_key(ctx, method, key, err);
+    return teffi_error_add_call_prefix(ctx, method, key, err);
 }
 
-/* Clears elsewhere and location, which direct.c may set at the next try. */
+/* Clears ask->elsewhere and ask->location. direct.c may set them at the next try. */
 static inline void clear_location(teffi_ask *ask)
 {
     ask->elsewhere = false;
     ask->location = (teffi_node_id){0};
 }
 
-/* Checks the arguments and fills ask, member by member, as clearing its 1 KiB of key is slow. */
+/* Checks the arguments and fills ask. Sets each member by itself, because an initializer of the
+ * whole struct would also clear the 1 KiB of ask->bytes, which is slow. */
 static inline teff_err prepare_ask(teffi_ask *ask, teff_ctx *ctx, const teff_type_info *type,
                                    const teff_key *key, const teff_method *method,
                                    const ProtobufCMessage *in)
@@ -235,12 +239,13 @@ static inline teff_err prepare_ask(teffi_ask *ask, teff_ctx *ctx, const teff_typ
     uint32_t len = teffi_key_encode(type->key_kind, key, ask->bytes, &why);
     ask->ident = (teffi_ident){type->id, len, ask->bytes, 0};
     if (!len)
-        return fail_named(ctx, method, key, TEFF_E_INVALID, why);
+        return fail_with_method_and_key(ctx, method, key, TEFF_E_INVALID, why);
     return in || !method->in ? TEFF_OK : teffi_ask_fail(ask, TEFF_E_INVALID, "the request is NULL");
 }
 
-/* Awaits the response of a call, and notes the result in the caller's transaction. After success
- * without a response body, the call is released at once, not with ctx. */
+/* Awaits the response of a call, and notes the result in the caller's transaction. If the call
+ * succeeded and its method returns no message, releases the call at once; ctx releases other
+ * calls later. */
 __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, teffi_call *call,
                                                          ProtobufCMessage **out)
 {
@@ -248,7 +253,7 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
     if (ask->ctx->transaction)
         teffi_transaction_collect_call(ask->ctx, ask->method, call);
     if (err && teffi_call_text_lacks_method(call))
-        return teffi_ask_prefix_error(ask, err);
+        return teffi_ask_add_error_prefix(ask, err);
     if (!err && !ask->method->out) {
         LIST_REMOVE(call, in_ctx);
         teffi_call_release(call);
@@ -256,8 +261,8 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
     return err;
 }
 
-/* Runs the call in place if possible, for which ctx must be a turn's (ctx->owner); else sends a
- * message and awaits the response. */
+/* In a turn (ctx->owner is set), runs the call in place if possible. Otherwise sends a message and
+ * awaits the response. */
 static inline __attribute__((always_inline)) teff_err ask_once(teffi_ask *ask,
                                                                ProtobufCMessage **out)
 {
@@ -268,9 +273,9 @@ static inline __attribute__((always_inline)) teff_err ask_once(teffi_ask *ask,
     return err || !call.impl ? err : await_response(ask, call.impl, out);
 }
 
-/* Asks, and tries again while the call ends with TEFF_E_UNREACHABLE; for idempotent methods. All
- * tries share one deadline. If it has passed already, deadline is 0, and ask_once() fails with
- * TEFF_E_TIMEOUT. */
+/* Calls an idempotent method, and repeats the call while it ends with TEFF_E_UNREACHABLE. All tries
+ * share one deadline. If the deadline has passed already, `deadline` is 0, and ask_once() fails
+ * with TEFF_E_TIMEOUT. */
 __attribute__((noinline)) static teff_err ask_with_retries(teffi_ask *ask, ProtobufCMessage **out)
 {
     const uint64_t pause_ns = RETRY_MS * 1000000ull;
@@ -278,7 +283,7 @@ __attribute__((noinline)) static teff_err ask_with_retries(teffi_ask *ask, Proto
     uint64_t deadline = teffi_ask_deadline(ctx, ask->method);
     uint32_t due_ms = ctx->due_ms;
     if (deadline)
-        ctx->due_ms = teffi_due(deadline);
+        ctx->due_ms = teffi_due_ms_of(deadline);
     teff_err err = ask_once(ask, out);
     while (err == TEFF_E_UNREACHABLE && teffi_now(ctx->node->platform) + pause_ns < deadline) {
         teffi_ctx_sleep(ctx, RETRY_MS);
@@ -299,7 +304,7 @@ __attribute__((noinline)) static teff_err ask_idempotent_or_transactional(teffi_
         return ask_with_retries(ask, out);
     teff_err err = start_call(ask, true, NULL, &call);
     return call.impl ? await_response(ask, call.impl, out)
-                     : note_not_begun(ask->ctx, ask->method, err);
+                     : note_call_not_begun(ask->ctx, ask->method, err);
 }
 
 static inline __attribute__((always_inline)) teff_err
@@ -309,7 +314,7 @@ ask_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const 
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
     if (err)
-        return note_not_begun(ctx, method, err);
+        return note_call_not_begun(ctx, method, err);
     const uint32_t special = TEFF_METHOD_IDEMPOTENT | TEFF_METHOD_TRANSACTIONAL;
     return method->flags & special ? ask_idempotent_or_transactional(&this, out)
                                    : ask_once(&this, out);
@@ -322,7 +327,7 @@ __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
     teff_err err = make_request(ask, TEFFI_MSG_ONEWAY, &msg);
     if (!msg)
         return err;
-    if (ask->ctx->node->role == TEFFI_ROLE_CLIENT) /* send_to_gateway() tries until then */
+    if (ask->ctx->node->role == TEFFI_ROLE_CLIENT) /* deadline of send_to_gateway()'s retries */
         msg->deadline_ns = teffi_ask_deadline(ask->ctx, ask->method);
     err = dispatch_request(ask, msg);
     if (err) {
@@ -332,8 +337,9 @@ __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
     return TEFF_OK;
 }
 
-/* Lists the waits of those calls that were started. in: *n, the number of calls; few, an array of
- * FEW. out: the list, in few if it has room for *n, else in ctx's memory; *n, the list's length. */
+/* Lists the waits of those calls that were started. in: *n: the number of calls; `few`: an array
+ * of FEW elements. out: the list, stored in `few` if there are at most FEW calls, otherwise in
+ * ctx's memory; *n: the length of the list. */
 static teffi_wait **list_waits(teff_ctx *ctx, const teff_call *calls, size_t *n, teffi_wait **few)
 {
     teffi_wait **waits = *n <= FEW ? few : teff_alloc(ctx, *n * sizeof *waits);
@@ -374,18 +380,20 @@ teff_err teff_await_any(teff_ctx *ctx, const teff_call *calls, size_t n, size_t 
 
 /* ---- the public calls ---- */
 
-static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_method *method)
+static teff_err fail_on_closed_context(teff_ctx *ctx, const teff_key *key,
+                                       const teff_method *method)
 {
-    teff_err err =
-        fail_named(ctx, method, key, TEFF_E_CLOSED, "the silo or client of this context is closed");
-    return note_not_begun(ctx, method, err);
+    teff_err err = fail_with_method_and_key(ctx, method, key, TEFF_E_CLOSED,
+                                            "the silo or client of this context is closed");
+    return note_call_not_begun(ctx, method, err);
 }
 
-/* Starts a call that must not run in place: it has a cancel or an idempotency key (once), or its
- * method is transactional. A call with a cancel must be pending from the start; the others wait for
- * the store. in: cancel and once may be NULL. */
-static teff_err start_call_by_message(const teffi_ask *ask, teff_cancel *cancel,
-                                      const teff_uuid *once, teff_call *call)
+/* Starts a call that must not run in place. If it has a teff_cancel, it must be pending from the
+ * start. If it has an idempotency key or its method is transactional, the callee's turn waits for
+ * the store.
+ * in: cancel: may be NULL; `once`: an idempotency key or NULL. */
+static teff_err start_call_not_in_place(const teffi_ask *ask, teff_cancel *cancel,
+                                        const teff_uuid *once, teff_call *call)
 {
     if (once && ask->ctx->transaction && (ask->method->flags & TEFF_METHOD_TRANSACTIONAL))
         return teffi_ask_fail(ask, TEFF_E_INVALID,
@@ -412,12 +420,12 @@ start_grain_call(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
     if (!err && (cancel || once || (method->flags & TEFF_METHOD_TRANSACTIONAL)))
-        err = start_call_by_message(&this, cancel, once, call);
+        err = start_call_not_in_place(&this, cancel, once, call);
     else if (!err)
-        return ctx->owner && teffi_direct_start(&this, &call->impl)
+        return ctx->owner && teffi_direct_ask_async(&this, &call->impl)
                    ? TEFF_OK
                    : start_call(&this, false, NULL, call);
-    return note_not_begun(ctx, method, err);
+    return note_call_not_begun(ctx, method, err);
 }
 
 static inline __attribute__((always_inline)) teff_err
@@ -440,7 +448,7 @@ static teff_err start_call_with_options(teff_ctx *ctx, const teff_type_info *typ
 {
     char text[TEFF_TEXT_MAX];
     teff_call_options opt;
-    if (!teffi_options_take(&opt, sizeof opt, options, "teff_call_options", text))
+    if (!teffi_options_copy_checked(&opt, sizeof opt, options, "teff_call_options", text))
         return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
     uint32_t timeout_ms = ctx->timeout_ms;
     ctx->timeout_ms = opt.timeout_ms ? opt.timeout_ms : timeout_ms;
@@ -455,7 +463,7 @@ teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_ke
 {
     call->impl = NULL;
     if (!teffi_ctx_enter(ctx))
-        return fail_closed(ctx, key, method);
+        return fail_on_closed_context(ctx, key, method);
     return teffi_ctx_leave(
         ctx, options ? start_call_with_options(ctx, type, key, method, in, options, call)
                      : start_grain_call(ctx, type, key, method, in, NULL, NULL, call));
@@ -465,19 +473,19 @@ teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key
                   const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
 {
     return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, ask_grain(ctx, type, key, method, in, out))
-                                : fail_closed(ctx, key, method);
+                                : fail_on_closed_context(ctx, key, method);
 }
 
 teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                    const teff_method *method, const ProtobufCMessage *in)
 {
     return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_to_grain(ctx, type, key, method, in))
-                                : fail_closed(ctx, key, method);
+                                : fail_on_closed_context(ctx, key, method);
 }
 
 void teff_deactivate(teff_ctx *ctx)
 {
-    teffi_activation *act = teffi_activation_of_turn(ctx);
+    teffi_activation *act = teffi_activation_of_ctx(ctx);
     if (act && !act->reason)
         act->reason = TEFF_REASON_REQUESTED;
 }

@@ -19,19 +19,19 @@ static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_m
 
 /* ---- to an activation here, or to another silo ---- */
 
-/* Ends msg with an error of a queue or of the transport. in: full, the text for TEFF_E_OVERLOADED
- * if the silo's message budget is not the reason. */
+/* Ends msg with err, the error of a push to a queue or of the transport. in: full: the text for
+ * TEFF_E_OVERLOADED if the silo's message budget is not the reason. */
 static void refuse_routed(teffi_grains *grains, teffi_msg *msg, teff_err err, const char *full)
 {
     static const char *const large = "the request is larger than a frame may be";
-    if (teffi_budget_is_over(grains->node->budget))
+    if (teffi_budget_is_exceeded(grains->node->budget))
         full = "the silo's messages take more memory than message_bytes_max allows";
     const char *text = err == TEFF_E_OVERLOADED ? full : err == TEFF_E_TOO_LARGE ? large : NULL;
     teffi_node_respond(grains->node, msg, err, text);
 }
 
-/* Copies what msg borrows from its caller, which may end first. out: false: no memory, msg
- * ended. */
+/* Copies into msg the memory that it borrows from its caller, because msg may be used longer than
+ * that memory is valid. out: false: the copy failed, and msg was ended with TEFF_E_NOMEM. */
 static bool copy_borrowed(teffi_grains *grains, teffi_msg *msg)
 {
     if (teffi_msg_own(msg))
@@ -44,16 +44,18 @@ static bool copy_borrowed(teffi_grains *grains, teffi_msg *msg)
  * so are up to a second apart: then no silo has taken the message for about half a minute. */
 enum { TRIES_MAX = 50 };
 
-/* Is it too late to deliver msg? A one-way message has no deadline: without a limit, a silo that
- * has left, and to which others have said goodbye, would try to pass it on for ever. */
+/* Is it too late to deliver msg? A one-way message has no deadline, so its tries are limited:
+ * otherwise, a silo that has left the cluster and cannot connect to any other silo would try to
+ * forward the message for ever. */
 static bool request_is_expired(const teffi_grains *grains, const teffi_msg *msg)
 {
     return msg->deadline_ns ? teffi_now(grains->node->platform) >= msg->deadline_ns
                             : msg->tries >= TRIES_MAX;
 }
 
-/* Pushes msg to the grain's activation here, or ends it with an error. in: create, make an
- * activation if there is none. out: false: none here, and none was made; the caller owns msg. */
+/* Pushes msg to the grain's activation here, or ends msg with an error. in: create: make an
+ * activation if there is none. out: false: there is no activation here, and none was made; the
+ * caller still owns msg. */
 static bool push_here(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg, bool create)
 {
     teff_err err = teffi_shard_push(grains, ident, msg, create);
@@ -95,7 +97,8 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
         return;
     }
     msg->to = (teffi_pid){.node = to};
-    if (msg->item.kind == TEFFI_MSG_REQUEST && !teffi_cancel_sign(&node->home, msg, to)) {
+    if (msg->item.kind == TEFFI_MSG_REQUEST &&
+        !teffi_call_sign_unless_cancelled(&node->home, msg, to)) {
         teffi_msg_free(msg); /* cancelled meanwhile: no response is needed */
         return;
     }
@@ -112,7 +115,7 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
 static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                           teffi_node_id to, bool create)
 {
-    if (!teffi_node_is(to, grains->node->id)) {
+    if (!teffi_node_equals(to, grains->node->id)) {
         /* Cached, so that later requests go there too instead of being placed again. */
         teffi_location_put(grains->location_cache, ident->hash, to);
         send_to_silo(grains, ident, msg, to);
@@ -126,9 +129,9 @@ static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_
 static void send_to_placed_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                                 teffi_node_id *placed)
 {
-    if (teffi_node_none(*placed))
+    if (teffi_node_is_none(*placed))
         *placed = teffi_place(grains, ident, msg->flags);
-    if (teffi_node_none(*placed)) {
+    if (teffi_node_is_none(*placed)) {
         teffi_place_fail(grains, msg, teffi_newest_version(grains, ident->type));
         return;
     }
@@ -164,13 +167,14 @@ void teffi_lookups_fini(teffi_grains *grains)
         teffi_table *table = &grains->shards->at[i].lookups;
         size_t at = 0;
         teffi_tnode *next = NULL, *node;
-        while ((node = teffi_table_each(table, &at, &next)))
+        while ((node = teffi_table_iterate(table, &at, &next)))
             free_lookup(teffi_container(node, lookup, node));
         teffi_table_fini(table);
     }
 }
 
-/* Adds more to the counter for hash: 1, or (uint32_t)-1 to subtract 1. The shard's lock is held. */
+/* Changes the look-up counter of hash. in: more: 1, or (uint32_t)-1 to subtract 1. The shard's lock
+ * is held. */
 static void change_lookup_count(teffi_grains *grains, uint64_t hash, uint32_t more)
 {
     /* release: pairs with teffi_lookup_may_exist() */
@@ -180,8 +184,8 @@ static void change_lookup_count(teffi_grains *grains, uint64_t hash, uint32_t mo
 /* The shard's lock is held. */
 static lookup *find_lookup(teffi_shard *shard, const teffi_ident *ident)
 {
-    teffi_tnode *node = teffi_table_first(&shard->lookups, ident->hash);
-    for (; node; node = teffi_table_next(node)) {
+    teffi_tnode *node = teffi_table_find_first(&shard->lookups, ident->hash);
+    for (; node; node = teffi_table_find_next(node)) {
         lookup *entry = teffi_container(node, lookup, node);
         if (teffi_ident_equals(&entry->ident, ident))
             return entry;
@@ -189,7 +193,7 @@ static lookup *find_lookup(teffi_shard *shard, const teffi_ident *ident)
     return NULL;
 }
 
-bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident)
+bool teffi_lookup_exists(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     pthread_mutex_lock(&shard->lock);
@@ -198,19 +202,21 @@ bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident)
     return waits;
 }
 
-bool teffi_lookups_any(const teffi_grains *grains)
+bool teffi_lookups_are_pending(const teffi_grains *grains)
 {
     for (uint64_t i = 0; i < TEFFI_LOOKING; i++)
-        if (teffi_lookup_may_exist(grains, i << 8)) /* a hash with counter i */
+        if (teffi_lookup_may_exist(grains, i << 8)) /* a hash of the i-th counter */
             return true;
     return false;
 }
 
-/* Moves the waiting requests to *waiting if the look-up's outcome holds for them: the directory was
- * asked, and since then no request was located again (*tries is 0). Else they stay until it is
- * asked again. out: *tries, the old entry->tries, which is set to 0; false: no request waits, and
- * entry was removed from the table. */
-static bool take_waiting(lookup *entry, bool asked, teffi_queue *waiting, unsigned *tries)
+/* Takes the waiting requests if the look-up's outcome is valid for all of them: the directory was
+ * asked, and no request that had failed to reach its grain has joined since (entry->tries is 0).
+ * Otherwise they wait until the directory is asked again. Sets entry->tries to 0.
+ * out:  *waiting: the requests that were taken are added. *tries: the previous entry->tries.
+ *       false: no request waits; the look-up was removed from the table. */
+static bool take_waiting_or_end_lookup(lookup *entry, bool asked, teffi_queue *waiting,
+                                       unsigned *tries)
 {
     teffi_shard *shard = teffi_shard_of(entry->grains, entry->ident.hash);
     pthread_mutex_lock(&shard->lock);
@@ -234,8 +240,9 @@ typedef struct outcome { /* of a look-up, for all its requests */
     teffi_node_id silo;
 } outcome;
 
-/* Looks up the grain. If the directory names this silo but no activation is here, the holder has
- * ended and its unregistration was lost in a change of owner: unregisters the holder. */
+/* Looks up the grain in the directory. If the directory names this silo but the grain has no
+ * activation here, the registered activation has ended, and its unregistration was lost when the
+ * directory's partition changed its owner: unregisters it, and the outcome is TEFF_E_NOT_FOUND. */
 static outcome ask_directory(teff_ctx *ctx, lookup *entry)
 {
     teffi_grains *grains = entry->grains;
@@ -244,7 +251,7 @@ static outcome ask_directory(teff_ctx *ctx, lookup *entry)
         return (outcome){
             .err = teff_fail(ctx, TEFF_E_UNAVAILABLE, "the silo is closing; the call did not run")};
     teff_err err = teffi_directory_lookup(ctx, &entry->ident, &entry->until_ns, &holder);
-    if (!err && teffi_node_is(holder.node, ctx->node->id) &&
+    if (!err && teffi_node_equals(holder.node, ctx->node->id) &&
         !teffi_shard_has(grains, &entry->ident, NULL)) {
         err = teffi_directory_unregister(ctx, &entry->ident, holder);
         err = err ? err : TEFF_E_NOT_FOUND;
@@ -252,7 +259,7 @@ static outcome ask_directory(teff_ctx *ctx, lookup *entry)
     return (outcome){.err = err, .silo = err ? (teffi_node_id){0} : holder.node};
 }
 
-/* Sends msg on by the outcome of the look-up, or ends it. */
+/* Forwards msg according to the outcome of the look-up, or ends msg with an error. */
 static void send_located(teff_ctx *ctx, lookup *entry, teffi_msg *msg, outcome *o)
 {
     teffi_grains *grains = entry->grains;
@@ -269,9 +276,10 @@ static void send_located(teff_ctx *ctx, lookup *entry, teffi_msg *msg, outcome *
         teffi_node_respond(ctx->node, msg, o->err, teff_error(ctx));
 }
 
-/* The task of a look-up: asks the directory, then sends on the requests that wait, also those that
- * join meanwhile, until no request waits. If some of them were located again (tries is over 0),
- * first waits for a change of the cluster or for a pause, then asks the directory again. */
+/* The task of a look-up: asks the directory, and forwards the waiting requests, including those
+ * that join later, until no request waits. If a request joins that had failed to reach its grain
+ * (tries is not 0), the task waits for a change of the cluster or until the back-off has passed,
+ * and asks the directory again. */
 static void look_up(teff_ctx *ctx, void *arg)
 {
     lookup *entry = arg;
@@ -281,13 +289,14 @@ static void look_up(teff_ctx *ctx, void *arg)
     teffi_qnode *n;
     outcome o = {.err = TEFF_OK};
     unsigned tries;
-    for (bool asked = false; take_waiting(entry, asked, &waiting, &tries); asked = true) {
+    for (bool asked = false; take_waiting_or_end_lookup(entry, asked, &waiting, &tries);
+         asked = true) {
         while ((n = teffi_queue_pop(&waiting)))
             send_located(ctx, entry, teffi_container(n, teffi_msg, link), &o);
         if (asked && !tries)
-            continue; /* sent on; now those that have joined meanwhile */
+            continue; /* next: the requests that have joined meanwhile */
         if (tries)
-            teffi_membership_wait(ctx, seen, tries + 1);
+            teffi_membership_await_change(ctx, seen, tries + 1);
         seen = membership->follow.changes.count;
         o = ask_directory(ctx, entry);
     }
@@ -313,7 +322,7 @@ static teff_err add_waiting(lookup *entry, teffi_msg *msg)
     uint64_t until_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
     teffi_msg_charge(msg, entry->grains->node->budget);
     if (entry->waiting.count >= TEFFI_QUEUE_DEFAULT ||
-        teffi_budget_is_over(entry->grains->node->budget))
+        teffi_budget_is_exceeded(entry->grains->node->budget))
         return TEFF_E_OVERLOADED;
     teffi_queue_push(&entry->waiting, &msg->link);
     if (entry->tries < msg->tries)
@@ -365,8 +374,8 @@ static bool join_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_ms
 }
 
 /* Looks up the grain of msg again, after a change of the cluster or after a pause that grows with
- * each try (teffi_membership_wait), whichever is first. An error ends msg, and so does the end of
- * the lease: this silo then learns of no change. */
+ * each try (teffi_membership_await_change), whichever is first. An error ends msg. If this silo's
+ * lease is over, msg is ended, too: without a lease, the silo learns of no change. */
 static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     if (teffi_lease_is_over(&grains->node->home.lease)) {
@@ -380,8 +389,8 @@ static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_m
 
 /* ---- the next step ---- */
 
-/* Passes msg, the end of a transaction, to the grain's activation here, which the transaction has
- * locked. Without an activation here the lock has ended: frees msg. */
+/* Passes msg, which ends a transaction, to the grain's activation here, which the transaction has
+ * locked. If the activation no longer exists, neither does the lock: frees msg. */
 static void route_transaction_end(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     if (!push_here(grains, ident, msg, false))
@@ -390,9 +399,9 @@ static void route_transaction_end(teffi_grains *grains, const teffi_ident *ident
 
 void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
 {
-    teffi_ident ident = teffi_ident_msg(&grains->secret, msg);
+    teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);
     if (teffi_msg_ends_transaction(msg))
-        teffi_msg_free(msg); /* the end of a transaction: the silo has lost the lock, too */
+        teffi_msg_free(msg); /* if the silo still holds the lock, the lock's watch resolves it */
     else if (grains->closed)
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE,
                            "the silo is closing; the call did not run");
@@ -402,38 +411,39 @@ void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
 
 void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner)
 {
-    teffi_ident ident = teffi_ident_msg(&grains->secret, msg);
+    teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);
     route_to_silo(grains, &ident, msg, winner, false);
 }
 
-/* Routes msg by this silo's directory if it serves the grain's partition; else by a look-up. in:
- * msg, which borrows no memory. */
+/* If this silo serves the grain's partition of the directory, routes msg at once; otherwise begins
+ * or joins a look-up. in: msg: borrows no memory. */
 static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_pid holder;
     teffi_node_id placed = {0};
-    teff_err err = teffi_partition_push_first(grains, ident, msg, &placed);
+    teff_err err = teffi_partition_push_or_place(grains, ident, msg, &placed);
     if (err == TEFF_OK) /* activated here, and msg was pushed */
         return;
     if (err == TEFF_E_UNAVAILABLE)
-        err = teffi_partition_apply(grains, TEFFI_METHOD_LOOKUP, ident, (teffi_pid){0}, &holder,
-                                    NULL);
+        err = teffi_partition_execute_method(grains, TEFFI_METHOD_LOOKUP, ident, (teffi_pid){0},
+                                             &holder, NULL);
     if (err == TEFF_E_NOT_FOUND)
         send_to_placed_silo(grains, ident, msg, &placed);
-    else if (err == TEFF_OK && !teffi_node_is(holder.node, grains->node->id))
+    else if (err == TEFF_OK && !teffi_node_equals(holder.node, grains->node->id))
         route_to_silo(grains, ident, msg, holder.node, false);
-    else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE) /* OK: see ask_directory() */
+    else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE) /* ask_directory() handles the OK case */
         (void)join_lookup(grains, ident, msg, true);
     else
         refuse_routed(grains, msg, err, "the grain's queue is full");
 }
 
-/* Routes msg, whose grain is not here. in: location, zero or a silo of the view: a silo that has
- * left the view must get no requests, though its last connections may still accept messages. */
+/* Routes msg, whose grain is not here. in: location: zero, or a silo that belongs to the current
+ * view. A silo that has left the view must get no requests, even if its connections are still
+ * open. */
 static void send_elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                            teffi_node_id location)
 {
-    if (!teffi_node_none(location))
+    if (!teffi_node_is_none(location))
         send_to_silo(grains, ident, msg, location);
     else if (copy_borrowed(grains, msg))
         route_by_directory(grains, ident, msg);
@@ -441,7 +451,7 @@ static void send_elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi
 
 void teffi_route(teffi_grains *grains, teffi_msg *msg)
 {
-    teffi_ident ident = teffi_ident_msg(&grains->secret, msg);
+    teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);
     bool placed = msg->flags & TEFFI_MSG_PLACED;
     /* Not checked on the first two hops: a fresh request has hardly expired, and the activation
      * checks again before the turn. */
@@ -475,7 +485,7 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
 /* If the grain was activated here meanwhile, the directory or silo `location` routes msg back. */
 void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id location)
 {
-    teffi_ident ident = teffi_ident_msg(&grains->secret, msg);
+    teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);
     send_elsewhere(grains, &ident, msg, location);
 }
 

@@ -36,20 +36,21 @@ static inline _Atomic uint32_t *teffi_lookup_count(const teffi_grains *grains, u
 }
 
 /* teffi_lookup_may_exist - may a look-up for a grain of this hash be under way? If false, all
- * requests that waited for one have been sent on (acquire: pairs with change_lookup_count()). A
- * turn sees the look-ups that it began. It may miss one that another thread began, which is
- * harmless: the order of the two threads' requests is not defined. */
+ * requests that waited for such a look-up have been forwarded (acquire: pairs with
+ * change_lookup_count()). Always true while a look-up that the calling turn has begun is under way.
+ * May be false if another thread has just begun a look-up, which is harmless: the order of the two
+ * threads' requests is not defined. */
 static inline bool teffi_lookup_may_exist(const teffi_grains *grains, uint64_t hash)
 {
     return atomic_load_explicit(teffi_lookup_count(grains, hash), memory_order_acquire) != 0;
 }
 
-/* teffi_lookup_waits - is a look-up for this grain under way, so that earlier requests may wait?
+/* teffi_lookup_exists - is a look-up for this grain under way, so that earlier requests may wait?
  * Exact; takes the shard's lock: call teffi_lookup_may_exist first. */
-bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident);
+bool teffi_lookup_exists(teffi_grains *grains, const teffi_ident *ident);
 
-/* teffi_lookups_any - is any grain being looked up? */
-bool teffi_lookups_any(const teffi_grains *grains);
+/* teffi_lookups_are_pending - is any grain being looked up? */
+bool teffi_lookups_are_pending(const teffi_grains *grains);
 
 /* teffi_lookups_fini - free the look-ups and the requests that wait for them. Call it after the
  * executor has stopped: no task of a look-up runs any more. */

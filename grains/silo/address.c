@@ -9,7 +9,7 @@
 #include "silo/silo.h"
 #include "stream/stream.h"
 
-static bool address_starts(const char *address, const char *with)
+static bool address_starts_with(const char *address, const char *with)
 {
     return strncmp(address, with, strlen(with)) == 0;
 }
@@ -18,16 +18,16 @@ bool teffi_address_is_loopback(const char *address)
 {
     size_t ip_len = strspn(address, "0123456789.");
     return teffi_address_path(address) ||
-           (address_starts(address, "127.") && address[ip_len] == ':') ||
-           address_starts(address, "[::1]:") || address_starts(address, "localhost:");
+           (address_starts_with(address, "127.") && address[ip_len] == ':') ||
+           address_starts_with(address, "[::1]:") || address_starts_with(address, "localhost:");
 }
 
-bool teffi_address_is_any(const char *address)
+bool teffi_address_is_wildcard(const char *address)
 {
-    return address_starts(address, "0.0.0.0:") || address_starts(address, "[::]:");
+    return address_starts_with(address, "0.0.0.0:") || address_starts_with(address, "[::]:");
 }
 
-bool teffi_cluster_ok(const char *cluster)
+bool teffi_cluster_id_is_valid(const char *cluster)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -43,7 +43,7 @@ teff_err teffi_option_refuse(char *text, const char *option, const char *value,
 
 teff_err teffi_option_check_address(char *text, const char *option, const char *address, bool tls)
 {
-    if (!teffi_address_ok(address))
+    if (!teffi_address_is_valid(address))
         return teffi_option_refuse(text, option, address, TEFFI_ADDRESS_EXPECTED);
     if (tls && teffi_address_path(address))
         return teffi_option_refuse(text, option, address, "no unix:/path, with TLS");
@@ -54,7 +54,7 @@ teff_err teffi_options_check(const char *cluster, const char *name, const char *
                              teff_transport transport, const char *tls_cert, const char *tls_ca,
                              uint64_t connection_bytes_max, char *text)
 {
-    if (!teffi_cluster_ok(cluster))
+    if (!teffi_cluster_id_is_valid(cluster))
         return teffi_option_refuse(text, "cluster", cluster, "1 to 64 of A-Z a-z 0-9 . _ -");
     teff_err err = TEFF_OK;
     for (int i = 0; !err && i < TEFF_SEEDS_MAX && addresses[i]; i++)

@@ -10,11 +10,11 @@
 /* teffi_address_is_loopback - can only this machine reach address: loopback or a unix path? */
 bool teffi_address_is_loopback(const char *address);
 
-/* teffi_address_is_any - does address mean all interfaces ("0.0.0.0", "[::]")? */
-bool teffi_address_is_any(const char *address);
+/* teffi_address_is_wildcard - does address mean all interfaces ("0.0.0.0", "[::]")? */
+bool teffi_address_is_wildcard(const char *address);
 
-/* teffi_cluster_ok - is cluster a valid id, 1..64 of [A-Za-z0-9._-]? */
-bool teffi_cluster_ok(const char *cluster);
+/* teffi_cluster_id_is_valid - is cluster a valid id, 1..64 of [A-Za-z0-9._-]? */
+bool teffi_cluster_id_is_valid(const char *cluster);
 
 /* teffi_option_refuse - write "option: 'value'; expected ..." to text, TEFF_TEXT_MAX bytes or NULL.
  * out: TEFF_E_INVALID. */

@@ -134,8 +134,9 @@ static bool take_number(const silo_option *option, void *member, const char *val
     return true;
 }
 
-/* Stores the number of the name that value has in option->value: "single|multilevel|priority". out:
- * false: no such name; the error was printed. */
+/* Finds value in option->value, a list of names such as "single|multilevel|priority", and stores
+ * the number of the name in member; the first name has the number option->min. out: false: value is
+ * not in the list; the error was printed. */
 static bool take_choice(const silo_option *option, void *member, const char *value)
 {
     unsigned chosen = option->min;
@@ -163,7 +164,8 @@ static bool take_seed(const char **seeds, const char *seed)
     return false;
 }
 
-/* out: false: invalid; the error was printed. */
+/* Stores value in the option's member of args. out: false: value is invalid; the error was
+ * printed. */
 static bool take_option(teffi_silo_args *args, const silo_option *option, const char *value)
 {
     void *member = (char *)args + option->at;
@@ -182,9 +184,8 @@ static bool take_option(teffi_silo_args *args, const silo_option *option, const 
 
 _Static_assert(N_OPTIONS <= 64, "refuse_if_repeated");
 
-/* Marks option `which` in *seen. Each of teff's options may be given once, only --seed several
- * times; the first --seed replaces the program's seeds. out: true: refused; the error was
- * printed. */
+/* Marks option `which` as seen in *seen. Of teff's options, only --seed may be given several times;
+ * the first --seed removes the program's seeds. out: true: refused; the error was printed. */
 static bool refuse_if_repeated(teffi_silo_args *args, uint64_t *seen, int which)
 {
     bool before = *seen & 1ull << which, is_seed = options[which].take == SEED;
@@ -225,7 +226,7 @@ static struct option *merge_options(const teff_silo_program *program)
 }
 
 /* out: false: an option of the program has the name of one of teff's; the error was printed. */
-static bool program_names_differ(const teff_silo_program *program)
+static bool check_program_option_names(const teff_silo_program *program)
 {
     for (size_t i = 0; i < count_program_options(program); i++)
         for (int k = 0; k < N_OPTIONS; k++)
@@ -254,7 +255,8 @@ static void print_usage(const char *name, const teff_silo_program *program)
          "SIGUSR1: write its current state to standard error.");
 }
 
-/* out: false: invalid; the error was printed. */
+/* Passes value to the function that the program has set for the option. out: false: value is
+ * invalid; the error was printed. */
 static bool parse_program_option(const teff_silo_program *program, const teff_silo_option *option,
                                  const char *value)
 {
@@ -297,14 +299,15 @@ static int parse_options(int argc, char **argv, const teff_silo_program *program
     return -1;
 }
 
-/* out: false: the program's options cannot be used; the error was printed. */
-static bool take_program_options(const teff_silo_program *program, teffi_silo_args *args)
+/* Copies to args the silo and scheduler options that the program has set; the command line can
+ * override them. out: false: they cannot be used; the error was printed. */
+static bool copy_program_defaults(const teff_silo_program *program, teffi_silo_args *args)
 {
     char text[TEFF_TEXT_MAX];
-    bool taken = teffi_options_take(&args->silo, sizeof args->silo, program->silo,
-                                    "teff_silo_options", text) &&
-                 teffi_options_take(&args->sched, sizeof args->sched, args->silo.sched,
-                                    "teff_sched_options", text);
+    bool taken = teffi_options_copy_checked(&args->silo, sizeof args->silo, program->silo,
+                                            "teff_silo_options", text) &&
+                 teffi_options_copy_checked(&args->sched, sizeof args->sched, args->silo.sched,
+                                            "teff_sched_options", text);
     args->silo.sched = &args->sched;
     if (!taken)
         fprintf(stderr, "%s\n", text);
@@ -313,7 +316,7 @@ static bool take_program_options(const teff_silo_program *program, teffi_silo_ar
 
 int teffi_args_parse(int argc, char **argv, const teff_silo_program *program, teffi_silo_args *args)
 {
-    if (!take_program_options(program, args) || !program_names_differ(program))
+    if (!copy_program_defaults(program, args) || !check_program_option_names(program))
         return 2;
     struct option *all = merge_options(program);
     if (!all) {

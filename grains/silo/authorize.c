@@ -8,8 +8,8 @@
 #include "activation/type.h"
 #include "silo/silo.h"
 
-/* Decodes the key of msg. in: copy, memory of TEFFI_KEY_BYTES_MAX + 1 bytes, to which a text key
- * points. out: false: the key is not of the kind that the type has on this silo. */
+/* Decodes the key of msg. in: copy: a buffer of TEFFI_KEY_BYTES_MAX + 1 bytes, into which *key may
+ * point. out: false: the key is not of the kind that the type has on this silo. */
 static bool read_key(const teff_type_info *info, const teffi_msg *msg, uint8_t *copy, teff_key *key)
 {
     if (msg->key_len > TEFFI_KEY_BYTES_MAX)
@@ -20,8 +20,8 @@ static bool read_key(const teff_type_info *info, const teffi_msg *msg, uint8_t *
     return teffi_key_decode(info->key_kind, copy, msg->key_len, key);
 }
 
-/* Adds the names and the key to call if this silo knows the type. out: false: the key is not of the
- * type's kind. */
+/* If this silo knows the grain's type, sets call->type, call->method and call->key. in: copy: as
+ * for read_key(). key: receives the decoded key. out: false: the key is not of the type's kind. */
 static bool describe_target_grain(const teffi_node *node, const teffi_msg *msg, uint8_t *copy,
                                   teff_key *key, teff_client_call *call)
 {
@@ -36,7 +36,7 @@ static bool describe_target_grain(const teffi_node *node, const teffi_msg *msg, 
 }
 
 /* The node's `authorize`: asks the program's function. out: true: the call may be delivered. */
-static bool ask_program(teffi_node *node, const teffi_msg *msg)
+static bool program_allows_call(teffi_node *node, const teffi_msg *msg)
 {
     const teff_silo_options *opt = &teffi_container(node, teff_silo, node)->opt;
     uint8_t copy[TEFFI_KEY_BYTES_MAX + 1];
@@ -57,5 +57,5 @@ static bool ask_program(teffi_node *node, const teffi_msg *msg)
 
 void teffi_silo_set_authorize(teff_silo *silo)
 {
-    silo->node.authorize = silo->opt.authorize ? ask_program : NULL;
+    silo->node.authorize = silo->opt.authorize ? program_allows_call : NULL;
 }

@@ -19,8 +19,9 @@ enum { WORKERS = 1, UNSENT_MAX = 10000, RESEND_MS = 20 };
 
 /* ---- requests that were not sent ---- */
 
-/* out: the first unsent request. NULL: none is left, and resending was set to false under the same
- * lock: the task must end, and the next unsent request starts another task. */
+/* out: the first unsent request, or NULL if there is none. In the latter case client->resending is
+ * set to false under the same lock: resend_all() must end, and the next unsent request starts it
+ * again. */
 static teffi_msg *take_unsent(teff_client *client)
 {
     pthread_mutex_lock(&client->node.lock);
@@ -61,9 +62,9 @@ static void resend_all(teff_ctx *ctx, void *arg)
         resend_request(ctx, client, msg);
 }
 
-/* The node's upcall for a msg that did not reach its gateway: queues msg for the task that sends it
- * again; ends it with an error if the queue or the memory for messages is full, or if the client
- * closes. */
+/* The node's upcall for a msg that did not reach its gateway. Queues msg for resend_all(), which
+ * sends it again. Ends msg with an error if the queue or the memory for messages is full, if the
+ * client closes, or if resend_all() cannot be started. */
 static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg)
 {
     teff_client *client = teffi_container(node, teff_client, node);
@@ -71,7 +72,7 @@ static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg
     teffi_msg_charge(msg, node->budget);
     pthread_mutex_lock(&node->lock);
     bool room = !client->closing && client->unsent.count < UNSENT_MAX &&
-                !teffi_budget_is_over(node->budget);
+                !teffi_budget_is_exceeded(node->budget);
     bool start = room && !client->resending;
     if (room)
         teffi_queue_push(&client->unsent, &msg->link);
@@ -89,7 +90,7 @@ static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg
 static teff_err take_client_options(teff_client_options *opt, const teff_client_options *given,
                                     char *text)
 {
-    if (!teffi_options_take(opt, sizeof *opt, given, "teff_client_options", text))
+    if (!teffi_options_copy_checked(opt, sizeof *opt, given, "teff_client_options", text))
         return TEFF_E_INVALID;
     opt->cluster = opt->cluster ? opt->cluster : "dev";
     if (!opt->gateways[0])
@@ -155,7 +156,7 @@ teff_err teff_client_connect(const teff_client_options *opt, teff_client **out, 
     teffi_platform platform;
     char scratch[TEFF_TEXT_MAX] = "";
     text = text ? text : scratch;
-    teffi_silo_platform(&platform, TEFF_LOG_WARN);
+    teffi_silo_init_platform(&platform, TEFF_LOG_WARN);
     teff_err err = teffi_client_open(&platform, opt, out, text);
     if (err)
         return err;
@@ -190,7 +191,7 @@ void teff_client_free(teff_client *client)
             (void)!client->node.home.net->ops->shutdown(client->node.home.net, GOODBYE_MS);
         teffi_silo_wait_for_tasks(&client->node);
         teffi_node_stop(&client->node);
-        teffi_node_free_exec(&client->node);
+        teffi_node_free_exec_and_tasks(&client->node);
     }
     teffi_node_fini(&client->node);
     teffi_gateways_fini(client);

@@ -65,8 +65,8 @@ static void fill_entry(top_entry *e, teffi_activation *act, uint32_t queued,
                      .type = act->type->info->name,
                      .doing = doing ? doing : "nothing yet"};
     teff_key key;
-    teffi_activation_key(act, &key);
-    teffi_key_text(&key, e->key);
+    teffi_activation_get_key(act, &key);
+    teffi_key_format(&key, e->key);
 }
 
 /* Inserts act into top by the length of its queue. Entries with shorter queues move back by one; if
@@ -87,7 +87,7 @@ static bool survey_activation(void *arg, teffi_activation *act)
 {
     survey *s = arg;
     uint32_t queued = atomic_load_explicit(&act->queued, memory_order_relaxed);
-    queued = (int32_t)queued < 0 ? 0 : queued; /* below 0 for a moment, see activation.h */
+    queued = (int32_t)queued < 0 ? 0 : queued; /* may be below 0: see activation.h */
     teffi_group_state state = teffi_group_state_of(&act->group);
     s->n++;
     s->queued += queued;
@@ -109,7 +109,7 @@ static void print_grains(teffi_node *node, const teffi_lines *to)
         (unsigned long long)s.n, (unsigned long long)s.in_state[TEFFI_GROUP_IDLE],
         (unsigned long long)s.in_state[TEFFI_GROUP_READY],
         (unsigned long long)s.in_state[TEFFI_GROUP_RUNNING], (unsigned long long)s.queued,
-        teffi_lookups_any(node->grains) ? "yes" : "no");
+        teffi_lookups_are_pending(node->grains) ? "yes" : "no");
     teffi_load_limit *loads = node->grains->load_limit;
     pthread_mutex_lock(&loads->lock);
     uint32_t running = loads->running, limit = loads->limit, waiting = loads->n_waiting;
@@ -133,15 +133,15 @@ void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
         teffi_lines_print(&to, "silo: closed");
         return;
     }
-    /* Must follow teffi_home_enter(): a silo that serves here is not closed before
-     * teffi_home_exit(). */
+    /* silo->phase must be read after teffi_home_enter(): a silo that serves at that time is not
+     * closed before teffi_home_exit(). */
     if (silo->phase == TEFFI_SILO_SERVING) {
         print_silo(silo, &to);
         if (node->home.exec->ops->dump)
             node->home.exec->ops->dump(node->home.exec, fn, arg);
         print_targets(node, &to);
         print_grains(node, &to);
-        teffi_silo_print_processes(silo, &to);
+        teffi_silo_print_engines_and_processes(silo, &to);
     } else {
         teffi_lines_print(&to, "silo: not serving");
     }

@@ -36,7 +36,7 @@ static bool remove_gateway(teff_client *client, teffi_node_id id)
 {
     bool found = false;
     for (uint32_t i = 0; i < client->n_places; i++)
-        if (teffi_node_is(get_gateway(&client->places[i]), id)) {
+        if (teffi_node_equals(get_gateway(&client->places[i]), id)) {
             set_gateway(&client->places[i], (teffi_node_id){0});
             found = true;
         }
@@ -48,14 +48,14 @@ static bool is_leaving(const teff_client *client, teffi_node_id id)
 {
     bool found = false;
     for (int i = 0; i < TEFF_SEEDS_MAX; i++)
-        found |= teffi_node_is(client->leaving[i], id);
+        found |= teffi_node_equals(client->leaving[i], id);
     return found;
 }
 
 /* ---- connecting ---- */
 
-/* Puts gateway id, which was dialled just now, into its place. out: false: it is leaving, or its
- * connection may have broken already. */
+/* Puts gateway id, which was dialled just now, into its place, unless the gateway is leaving or its
+ * connection may have broken already. out: true: the gateway is in its place. */
 static bool fill_place(gateway_place *place, teffi_node_id id)
 {
     teff_client *client = place->client;
@@ -67,7 +67,7 @@ static bool fill_place(gateway_place *place, teffi_node_id id)
     return stays;
 }
 
-/* Dials the place's address once. errs: text in ctx. */
+/* Dials the place's address once, and puts the gateway into the place. errs: text in ctx. */
 static teff_err connect_place(teff_ctx *ctx, gateway_place *place)
 {
     teff_mark mark = teff_ctx_mark(ctx);
@@ -83,12 +83,12 @@ static teff_err connect_place(teff_ctx *ctx, gateway_place *place)
                      "%s: this gateway is leaving, or its connection broke", place->address);
 }
 
-/* out: true: connecting was set to false, and the task must end: its place has a gateway, or the
- * client closes. */
+/* Sets place->connecting to false if the place has a gateway or the client closes.
+ * out: true: it was set to false, so connect_place_task() must end. */
 static bool end_connecting_if_done(gateway_place *place)
 {
     pthread_mutex_lock(&place->client->node.lock);
-    place->connecting = !place->client->closing && teffi_node_none(get_gateway(place));
+    place->connecting = !place->client->closing && teffi_node_is_none(get_gateway(place));
     bool ends = !place->connecting;
     pthread_mutex_unlock(&place->client->node.lock);
     return ends;
@@ -110,19 +110,21 @@ static void connect_place_task(teff_ctx *ctx, void *arg)
     }
 }
 
-/* Starts a task for each empty place that has none. */
+/* Starts a connect_place_task() for each empty place that has no such task. */
 static void start_connecting(teff_client *client)
 {
     for (uint32_t i = 0; i < client->n_places; i++) {
         gateway_place *place = &client->places[i];
         pthread_mutex_lock(&client->node.lock);
-        bool start = !client->closing && !place->connecting && teffi_node_none(get_gateway(place));
+        bool start =
+            !client->closing && !place->connecting && teffi_node_is_none(get_gateway(place));
         place->connecting |= start;
         pthread_mutex_unlock(&client->node.lock);
         if (start && teffi_task_start(&client->node.home, connect_place_task, place,
                                       "client: connect to a gateway", false)) {
             pthread_mutex_lock(&client->node.lock);
-            place->connecting = false; /* no memory: the next event on a gateway tries again */
+            /* no memory: start_connecting() is called again when a gateway breaks or leaves */
+            place->connecting = false;
             pthread_mutex_unlock(&client->node.lock);
         }
     }
@@ -141,7 +143,7 @@ teff_err teffi_gateways_join(teff_ctx *ctx, teff_client *client)
 
 /* ---- a gateway breaks or leaves ---- */
 
-/* The node's net_down: empties the gateway's place, and starts to connect again. */
+/* The node's net_down callback: empties the gateway's place, and starts to connect again. */
 static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clean)
 {
     teff_client *client = teffi_container(node, teff_client, node);
@@ -150,7 +152,8 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
     node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     pthread_mutex_lock(&node->lock);
     bool known = remove_gateway(client, peer->node);
-    for (uint32_t i = 0; i < client->n_places; i++) /* perhaps its dial has not ended */
+    /* If no place has the gateway, a dial to it may be under way: fill_place() must reject it. */
+    for (uint32_t i = 0; i < client->n_places; i++)
         client->places[i].missed |= !known;
     pthread_mutex_unlock(&node->lock);
     if (known)
@@ -159,14 +162,14 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
 
 /* Reserves an entry for the task that leaves gateway `from`. out: NULL: that task runs already, or
  * TEFF_SEEDS_MAX such tasks run. */
-static teffi_node_id *begin_parting(teff_client *client, teffi_node_id from)
+static teffi_node_id *reserve_leave_entry(teff_client *client, teffi_node_id from)
 {
     teffi_node_id *empty = NULL;
     bool parts = false;
     pthread_mutex_lock(&client->node.lock);
     for (int i = 0; i < TEFF_SEEDS_MAX; i++) {
-        parts |= teffi_node_is(client->parting[i], from);
-        if (teffi_node_none(client->parting[i]))
+        parts |= teffi_node_equals(client->parting[i], from);
+        if (teffi_node_is_none(client->parting[i]))
             empty = &client->parting[i];
     }
     if (!parts && empty)
@@ -175,7 +178,7 @@ static teffi_node_id *begin_parting(teff_client *client, teffi_node_id from)
     return parts ? NULL : empty;
 }
 
-static void end_parting(teff_client *client, teffi_node_id *entry)
+static void free_leave_entry(teff_client *client, teffi_node_id *entry)
 {
     pthread_mutex_lock(&client->node.lock);
     *entry = (teffi_node_id){0};
@@ -183,28 +186,29 @@ static void end_parting(teff_client *client, teffi_node_id *entry)
 }
 
 /* The task that leaves a gateway: disconnects when all calls through it have ended, or the client
- * closes. The gateway waits for the disconnection. A thread may have chosen the gateway just before
- * its place was emptied: after peer_left() the net refuses that request, and the thread sends it to
- * another gateway. */
+ * closes. The gateway waits for the disconnection. A thread may have chosen the gateway for a
+ * request just before the gateway's place was emptied: after peer_left() the net refuses such a
+ * request, and the thread sends it to another gateway. */
 static void leave_gateway(teff_ctx *ctx, void *arg)
 {
     enum { POLL_MS = 2 };
     teff_client *client = teffi_container(ctx->node, teff_client, node);
-    teffi_node_id from = *(teffi_node_id *)arg; /* until end_parting() nothing changes the entry */
+    teffi_node_id from =
+        *(teffi_node_id *)arg; /* until free_leave_entry() nothing changes the entry */
     teffi_net *net = ctx->node->home.net;
     net->ops->peer_left(net, from);
     while (!client->closing && teffi_calls_any_sent_to(&ctx->node->home, from))
         teffi_ctx_sleep(ctx, POLL_MS);
     net->ops->peer_remove(net, from, true);
-    end_parting(client, arg);
+    free_leave_entry(client, arg);
 }
 
-static void start_parting(teff_client *client, teffi_node_id from)
+static void start_leaving_gateway(teff_client *client, teffi_node_id from)
 {
-    teffi_node_id *entry = begin_parting(client, from);
+    teffi_node_id *entry = reserve_leave_entry(client, from);
     if (entry && teffi_task_start(&client->node.home, leave_gateway, entry,
                                   "client: leave a gateway", false))
-        end_parting(client, entry);
+        free_leave_entry(client, entry);
 }
 
 /* Handles GO_AWAY from a gateway that leaves. From now on calls use other gateways, or wait until
@@ -219,7 +223,7 @@ static void on_go_away(teffi_node *node, teffi_msg *msg)
         (void)remove_gateway(client, msg->src);
         pthread_mutex_unlock(&node->lock);
         start_connecting(client);
-        start_parting(client, msg->src);
+        start_leaving_gateway(client, msg->src);
     }
     teffi_node_respond(node, msg, TEFF_OK, NULL);
 }

@@ -33,8 +33,8 @@ static teff_silo *get_silo(teffi_node *node)
 
 /* ---- connections up and down ---- */
 
-/* Sends GO_AWAY to a client. silo->lock is held. If there is no memory, or the net refuses it, the
- * client does not get it. */
+/* Sends GO_AWAY to a client. The caller holds silo->lock. The client gets no message if memory is
+ * out or the net refuses the message. */
 static void send_go_away(teffi_node *node, teffi_node_id client)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
@@ -47,8 +47,8 @@ static void send_go_away(teffi_node *node, teffi_node_id client)
         teffi_msg_free(msg);
 }
 
-/* Adds the client to the list to which a leaving silo sends GO_AWAY. If the list is full and cannot
- * grow, the client is not listed: memory is out, or TEFFI_CLIENTS_MAX is reached. */
+/* Adds the client to the list of clients to which a leaving silo sends GO_AWAY. If the list is
+ * full and cannot grow (memory is out or TEFFI_CLIENTS_MAX is reached), the client is not added. */
 static void add_client(teff_silo *silo, const teffi_hello *peer)
 {
     pthread_mutex_lock(&silo->lock);
@@ -71,20 +71,21 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
 {
     pthread_mutex_lock(&silo->lock);
     for (size_t i = 0; i < silo->n_clients; i++)
-        if (teffi_node_is(silo->clients[i], peer->node))
+        if (teffi_node_equals(silo->clients[i], peer->node))
             silo->clients[i--] = silo->clients[--silo->n_clients];
     pthread_mutex_unlock(&silo->lock);
 }
 
-/* Handles the new connection of a silo. A silo outside the view is added as a peer, so that it gets
- * responses: one that joins through this silo requests rows before it is in a view, and one that
- * left before this silo joined may forward requests. A silo that the view declares dead, perhaps
- * only since its hello was accepted, is disconnected. */
+/* Handles a new connection to another silo. A silo that is not in the view is added as a peer, so
+ * that it gets responses: a silo that joins through this silo requests rows before any view lists
+ * it, and a silo that left before this silo joined may forward requests. A silo that the view
+ * declares dead (perhaps only since its hello was accepted) is disconnected. */
 static void handle_silo_up(teffi_node *node, const teffi_hello *peer)
 {
     const teffi_net_ops *net = node->home.net->ops;
-    teffi_standing standing = node->membership ? teffi_outsiders_add(node->membership, peer->node)
-                                               : TEFFI_STANDING_STRANGER;
+    teffi_standing standing = node->membership
+                                  ? teffi_outsiders_add_connection(node->membership, peer->node)
+                                  : TEFFI_STANDING_STRANGER;
     if (standing == TEFFI_STANDING_DEAD)
         net->peer_remove(node->home.net, peer->node, false);
     else if (standing != TEFFI_STANDING_MEMBER)
@@ -93,7 +94,7 @@ static void handle_silo_up(teffi_node *node, const teffi_hello *peer)
     teffi_membership_note_change(node->membership);
 }
 
-/* The node's net_up: lists a client, or counts a silo's connection. */
+/* The node's callback net_up, for a client or another silo that has connected. */
 static void on_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     teff_silo *silo = get_silo(node);
@@ -105,7 +106,8 @@ static void on_connection_up(teffi_node *node, const teffi_hello *peer)
     handle_silo_up(node, peer);
 }
 
-/* The node's net_down. Only a connection that broke (not clean) is a sign that a member is dead. */
+/* The node's callback net_down. Only a connection that broke (`clean` is false) is reported to the
+ * membership as a sign that the member may be dead. */
 static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool clean)
 {
     teff_silo *silo = get_silo(node);
@@ -114,7 +116,7 @@ static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool c
         return;
     }
     if (node->membership)
-        teffi_outsiders_remove(node->membership, peer->node);
+        teffi_outsiders_remove_connection(node->membership, peer->node);
     if (!teffi_view_now_has(node, peer->node))
         node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     else if (!clean)
@@ -122,7 +124,7 @@ static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool c
     atomic_fetch_sub(&silo->links, 1);
 }
 
-/* The node's `lost`: calls the program's function, if there is one. */
+/* The node's callback `lost`: calls the program's callback, opt.lost, if it is set. */
 static void on_lease_lost(teffi_node *node, const char *why)
 {
     const teff_silo *silo = get_silo(node);
@@ -188,7 +190,7 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
         teffi_budget_init(silo->node.budget, silo->opt.message_bytes_max);
     if (silo->opt.grain_bytes_max)
         silo->node.grain_bytes_max = silo->opt.grain_bytes_max;
-    silo->node.home.lease.length_ms = teffi_or(silo->opt.lease_ms, TEFFI_LEASE_MS);
+    silo->node.home.lease.length_ms = teffi_or_default(silo->opt.lease_ms, TEFFI_LEASE_MS);
     silo->node.home.lease.outage_ms = silo->opt.outage_ms;
     silo->node.lost = on_lease_lost;
     teffi_silo_set_authorize(silo);
@@ -235,7 +237,7 @@ static teff_err open_own_store(teff_ctx *ctx, teff_silo *silo)
     return err ? teff_fail(ctx, err, "%s: %s", address, teff_error(ctx)) : TEFF_OK;
 }
 
-/* Dials the seeds in order until one accepts. out: *seed, its hello. */
+/* Dials the seeds in order until one accepts. out: *seed: the hello of the seed that accepted. */
 static teff_err dial_seeds(teff_ctx *ctx, teff_silo *silo, teffi_hello *seed)
 {
     teff_err err = TEFF_E_UNREACHABLE;
@@ -250,10 +252,10 @@ static void drop_store(teff_silo *silo)
     silo->store = silo->node.store = NULL;
 }
 
-/* Dials the seeds with node->id and address in the hello. The store of the seed that accepts
- * becomes this silo's store. out: *seed, the seed's hello. */
-static teff_err dial_seeds_as(teff_ctx *ctx, teff_silo *silo, const char *address,
-                              teffi_hello *seed)
+/* Dials the seeds; this silo's hello contains node->id and the given address. The store of the seed
+ * that accepts becomes this silo's store. out: *seed: the hello of that seed. */
+static teff_err dial_seeds_and_set_store(teff_ctx *ctx, teff_silo *silo, const char *address,
+                                         teffi_hello *seed)
 {
     teffi_node *node = &silo->node;
     node->home.net->ops->identify(node->home.net, node->id, address);
@@ -265,9 +267,9 @@ static teff_err dial_seeds_as(teff_ctx *ctx, teff_silo *silo, const char *addres
     return silo->store ? TEFF_OK : teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
 }
 
-/* Disconnects from the seed, and waits, at most WAIT_MS, until its connections are down: else their
- * events would be taken for events of the next connection. */
-static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
+/* Closes the remote store, disconnects from the seed, and waits at most WAIT_MS until the seed's
+ * connections are down. Otherwise their events would be taken for events of the next connection. */
+static void disconnect_from_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
 {
     enum { WAIT_MS = 5000 };
     teffi_node *node = &silo->node;
@@ -278,9 +280,10 @@ static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
         teffi_ctx_sleep(ctx, 1);
 }
 
-/* Connects to the seed twice. The hello needs this silo's identity, which is in the seed's table;
- * so the table is read first, on a connection with a random identity. It must not be an identity of
- * an earlier start: when the first connection ends, the seed ends its calls to that identity. */
+/* Connects to the seed twice. The hello needs this silo's identity, which is found by reading the
+ * seed's table. The table is read on the first connection, with a random identity in the hello. The
+ * random identity must differ from the silo's identities of earlier starts: when the first
+ * connection ends, the seed ends all calls that the seed has made to the random identity. */
 static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -291,17 +294,17 @@ static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
     node->id.incarnation = 1;
     node->home.net->ops->identify(node->home.net, node->id, get_own_address(silo));
     node->home.net->ops->accept(node->home.net);
-    teff_err err = dial_seeds_as(ctx, silo, get_own_address(silo), &seed);
+    teff_err err = dial_seeds_and_set_store(ctx, silo, get_own_address(silo), &seed);
     if (!err)
         err = teffi_membership_identify(ctx, get_own_address(silo));
     if (err)
         return err;
-    leave_seed(ctx, silo, seed.node);
-    return dial_seeds_as(ctx, silo, node->address, &seed);
+    disconnect_from_seed(ctx, silo, seed.node);
+    return dial_seeds_and_set_store(ctx, silo, node->address, &seed);
 }
 
-/* Leaves again if this silo is in the table already, as other silos place grains here then. Keeps
- * err's text. out: err. */
+/* Ends a join that has failed with err. If the table may list this silo already, this silo leaves
+ * the cluster, because other silos may place grains here. out: err; ctx still has its text. */
 static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
 {
     enum { ABORT_MS = 5000 };
@@ -313,8 +316,9 @@ static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
     return teff_fail(ctx, err, "%s", text);
 }
 
-/* Lets the node handle messages; all its parts exist now. Other silos do not know this one before
- * it has joined the membership. */
+/* Lets the node handle messages, because all its parts exist now. Also lets the net accept
+ * connections, unless open_seed_store() has done so. Other silos do not know this silo before it
+ * has joined the membership. */
 static void open_node(teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -358,9 +362,10 @@ static bool silo_is_quiet(teffi_node *node)
     pthread_mutex_lock(&silo->lock);
     bool alone = silo->n_clients == 0;
     pthread_mutex_unlock(&silo->lock);
-    return alone && !teffi_outsiders_hold_any(node->membership) &&
-           !teffi_transaction_retries_pending(node->grains) && !teffi_lookups_any(node->grains) &&
-           teffi_calls_relays(&node->home) == 0 && teffi_calls_pending(&node->home) == 0;
+    return alone && !teffi_outsiders_have_undelivered(node->membership) &&
+           !teffi_transaction_retries_pending(node->grains) &&
+           !teffi_lookups_are_pending(node->grains) && teffi_calls_relay_count(&node->home) == 0 &&
+           teffi_calls_pending(&node->home) == 0;
 }
 
 /* errs: TEFF_E_TIMEOUT; TEFF_E_UNAVAILABLE: the lease is over. */
@@ -381,8 +386,9 @@ static teff_err pick_first_error(teff_err a, teff_err b)
     return a ? a : b;
 }
 
-/* Repeats a step of leaving until it succeeds or the deadline has passed: other silos place grains
- * here until the table says that this silo leaves. out: TEFF_OK also if the lease is over. */
+/* Calls `step`, which changes this silo's status in the table, until the call succeeds or the
+ * deadline has passed. Retries matter because other silos place grains here until the table says
+ * that this silo is leaving. out: TEFF_OK also if the lease is over. */
 static teff_err retry_step(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx), uint64_t deadline_ns)
 {
     enum { PAUSE_MS = 50 };
@@ -401,26 +407,27 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
     teffi_node *node = &silo->node;
     teff_err err = retry_step(ctx, teffi_membership_begin_leaving, deadline_ns);
     send_clients_away(silo);
-    err = pick_first_error(err, teffi_grains_leave(ctx, deadline_ns));
+    err = pick_first_error(err, teffi_grains_end_all(ctx, deadline_ns));
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
     /* The heartbeat must go on until slow calls have ended. The second wait_until_quiet() waits
      * for the requests that the last heartbeat has made. */
-    teffi_heartbeat_stop(node->membership);
+    teffi_membership_stop_timers(node->membership);
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
     err = pick_first_error(err, retry_step(ctx, teffi_membership_leave, deadline_ns));
-    /* Requests that other silos sent before they adopted the view without this silo have arrived:
-     * wait until they are forwarded. */
+    /* The requests that other silos sent before they adopted the view without this silo have
+     * arrived by now. Wait until these requests are forwarded. */
     return pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
 }
 
 /* ---- close ---- */
 
-/* The wait ends, because tasks wait only for operations with a deadline. Without memory for a
- * context, there is no wait. */
+/* The wait ends, because tasks wait only for operations with a deadline. If there is no memory for
+ * a context, the function returns at once. */
 void teffi_silo_wait_for_tasks(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);
-    /* Both counts pair with the release of a task that ends: finish_task(), send_retry(). */
+    /* The loads of both counts acquire: they pair with the release in finish_task() and in
+     * send_retry(). */
     while (ctx && (teffi_tasks_running(&node->home) > 0 ||
                    (node->grains && teffi_transaction_retries_pending(node->grains))))
         teffi_ctx_sleep(ctx, 1);
@@ -435,7 +442,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
     if (!node->home.exec)
         return TEFF_OK;
     if (node->membership)
-        teffi_heartbeat_stop(node->membership);
+        teffi_membership_stop_timers(node->membership);
     if (node->grains)
         teffi_grains_stop(node);
     if (node->home.net && timeout_ms)
@@ -447,8 +454,8 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
     teffi_grains_free(node);
     teffi_membership_free(node->membership);
     node->membership = NULL;
-    teffi_node_free_exec(node);
-    teffi_silo_drop_processes(silo);
+    teffi_node_free_exec_and_tasks(node);
+    teffi_silo_drop_engines_and_processes(silo);
     drop_store(silo);
     return err;
 }

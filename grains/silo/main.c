@@ -14,7 +14,7 @@
 /* LOOK_MS: how often the lease is checked. AGAIN_MS: pause between two attempts to start again. */
 enum { LOOK_MS = 200, AGAIN_MS = 1000 };
 
-/* Waits up to ms for a signal. out: the signal; -1: none came. */
+/* Waits at most `ms` milliseconds for a signal. out: the signal; -1: none came. */
 static int take_signal(const sigset_t *signals, long ms)
 {
     struct timespec time = {ms / 1000, ms % 1000 * 1000000};
@@ -46,8 +46,8 @@ static bool start_program(teff_silo *silo, const teff_silo_program *program, cha
     return !err;
 }
 
-/* Prints "ready" and serves until a signal comes (out: true) or the lease is lost (out: false).
- * Then calls the program's `stop`. */
+/* Prints "ready" and serves until SIGTERM or SIGINT comes or the lease is lost. In both cases calls
+ * the program's `stop` before it returns. out: true: a signal came; false: the lease is lost. */
 static bool serve_once(teff_silo *silo, const teff_silo_program *program, const sigset_t *signals)
 {
     const char *gateway = teff_silo_gateway(silo);
@@ -60,8 +60,8 @@ static bool serve_once(teff_silo *silo, const teff_silo_program *program, const 
     return asked;
 }
 
-/* Starts the silo again after it has lost its lease, as a new incarnation. Repeats this until it
- * succeeds. out: false: SIGTERM or SIGINT came first. */
+/* Restarts a silo that has lost its lease, as a new incarnation. If the start fails, tries again
+ * once a second. out: true: the silo has started; false: SIGTERM or SIGINT came before that. */
 static bool restart_silo(teff_silo *silo, char *text, const sigset_t *signals)
 {
     while (teff_silo_start(silo, text)) {
@@ -73,8 +73,8 @@ static bool restart_silo(teff_silo *silo, char *text, const sigset_t *signals)
     return true;
 }
 
-/* Starts the silo and serves; starts it again when the lease is lost. out: the exit status; if it
- * is 1, the silo may still serve, and teff_silo_free() stops it. */
+/* Starts the silo and serves; starts the silo again when the lease is lost. out: the exit status.
+ * If the status is 1, the silo may still serve; the caller's teff_silo_free() stops it. */
 static int serve_until_signal(teff_silo *silo, const teff_silo_program *program, char *text,
                               const sigset_t *signals)
 {
@@ -93,8 +93,9 @@ static int serve_until_signal(teff_silo *silo, const teff_silo_program *program,
     return 0;
 }
 
-/* Gives the types to the silo until it refuses one. Owns all types: frees the refused one and those
- * after it, or all if silo is NULL. out: true: there is at least one type, and silo hosts all. */
+/* Gives the types to the silo until the silo refuses one. Takes ownership of all types: frees the
+ * refused type and the types after it, or all types if silo is NULL. out: true if there is at least
+ * one type and the silo hosts all of them. */
 static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
 {
     bool ok = type != NULL;
@@ -133,7 +134,8 @@ static int run_silo(int argc, char **argv, const teff_silo_program *given, teff_
     teffi_silo_args args;
     teff_silo *silo = NULL;
     sigset_t signals;
-    bool taken = teffi_options_take(&program, sizeof program, given, "teff_silo_program", text);
+    bool taken =
+        teffi_options_copy_checked(&program, sizeof program, given, "teff_silo_program", text);
     int status = taken ? teffi_args_parse(argc, argv, &program, &args) : 2;
     if (!taken || (status < 0 && teff_silo_new(&args.silo, &silo, text))) {
         fprintf(stderr, "%s\n", text);

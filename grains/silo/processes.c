@@ -8,8 +8,8 @@
 #include "process/process.h"
 #include "silo/silo.h"
 
-/* Under silo->lock. */
-static teff_err make_processes(teff_silo *silo, const teff_process_options *opt)
+/* Makes the silo's process system, silo->processes. The caller holds silo->lock. */
+static teff_err make_process_system(teff_silo *silo, const teff_process_options *opt)
 {
     if (silo->phase != TEFFI_SILO_SERVING || silo->refuses_processes)
         return TEFF_E_CLOSED;
@@ -17,7 +17,7 @@ static teff_err make_processes(teff_silo *silo, const teff_process_options *opt)
         return TEFF_E_EXISTS;
     teff_err err = teffi_process_system_new_on(silo->node.home.exec, opt, &silo->processes);
     if (!err)
-        teffi_pid_attach(&silo->node, silo->processes);
+        teffi_pid_attach_system(&silo->node, silo->processes);
     return err;
 }
 
@@ -25,7 +25,7 @@ teff_err teff_silo_processes(teff_silo *silo, const teff_process_options *opt,
                              teff_process_system **system)
 {
     pthread_mutex_lock(&silo->lock);
-    teff_err err = make_processes(silo, opt);
+    teff_err err = make_process_system(silo, opt);
     *system = err ? NULL : silo->processes;
     pthread_mutex_unlock(&silo->lock);
     return err;
@@ -33,7 +33,7 @@ teff_err teff_silo_processes(teff_silo *silo, const teff_process_options *opt,
 
 /* ---- engines ---- */
 
-static void list_engine(teff_silo *silo, teff_engine *engine)
+static void add_engine_to_list(teff_silo *silo, teff_engine *engine)
 {
     pthread_mutex_lock(&silo->lock);
     engine->next = silo->engines;
@@ -48,8 +48,8 @@ teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt, teff_
     if (silo->phase != TEFFI_SILO_SERVING)
         return TEFF_E_CLOSED;
     teff_err err = teffi_engine_new_on(silo->node.home.exec, &calls, opt, engine);
-    if (*engine)
-        list_engine(silo, *engine); /* also after an error, as it is freed after the executor */
+    if (*engine) /* also after an error: the engine must be freed later than the executor */
+        add_engine_to_list(silo, *engine);
     if (!err)
         return TEFF_OK;
     if (*engine)
@@ -60,7 +60,7 @@ teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt, teff_
 
 /* ---- dump ---- */
 
-void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to)
+void teffi_silo_print_engines_and_processes(teff_silo *silo, const teffi_lines *to)
 {
     pthread_mutex_lock(&silo->lock);
     teff_process_system *processes = silo->processes;
@@ -74,7 +74,8 @@ void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to)
 
 /* ---- stop ---- */
 
-/* Logs if processes or components were forced to end. out: TEFF_E_TIMEOUT if any was. */
+/* Logs a warning if processes or components (`what` says which) were forced to end. out:
+ * TEFF_E_TIMEOUT if at least one was forced. */
 static teff_err log_forced(teff_silo *silo, const char *what, const teff_stop_report *report)
 {
     if (!report->forced)
@@ -93,7 +94,8 @@ static void set_refuses_processes(teff_silo *silo, bool refuses)
     pthread_mutex_unlock(&silo->lock);
 }
 
-/* out: at least 1, since 0 stands for a default. */
+/* out: the milliseconds until until_ns, at least 1, because a timeout of 0 would select the default
+ * of teff_engine_stop(). */
 static uint32_t get_left_ms(const teff_silo *silo, uint64_t until_ns)
 {
     uint64_t now = teffi_now(&silo->platform);
@@ -107,8 +109,9 @@ teff_err teffi_silo_stop_engines_and_processes(teff_silo *silo, uint32_t timeout
     teff_err err = TEFF_OK;
     uint64_t until_ns = teffi_now(&silo->platform) + timeout_ms * 1000000ull;
     set_refuses_processes(silo, true);
+    /* Ask all engines to end before waiting for any: timeout_ms is the limit for all together. */
     for (teff_engine *engine = silo->engines; engine; engine = engine->next)
-        teff_engine_end(engine); /* end all before waiting for one: they share the time limit */
+        teff_engine_end(engine);
     for (teff_engine *engine = silo->engines; engine; engine = engine->next)
         if (teff_engine_stop(engine, get_left_ms(silo, until_ns), &report))
             err = log_forced(silo, "components", &report);
@@ -117,7 +120,7 @@ teff_err teffi_silo_stop_engines_and_processes(teff_silo *silo, uint32_t timeout
     return err;
 }
 
-void teffi_silo_drop_processes(teff_silo *silo)
+void teffi_silo_drop_engines_and_processes(teff_silo *silo)
 {
     while (silo->engines) {
         teff_engine *engine = silo->engines;

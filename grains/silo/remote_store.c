@@ -35,8 +35,8 @@ typedef struct served {
     teffi_msg *msg;
 } served;
 
-/* Makes the rows of a message; they point into rows. in: values, false: without their values. out:
- * NULL: no memory. */
+/* Makes the rows of a message. Their tables, keys and values point into rows. in: values: true if
+ * the message includes the values. out: NULL if memory is exhausted. */
 static Teff__Cluster__StoreRow **pack_rows(teff_arena *arena, const teffi_row *rows, size_t n,
                                            bool values)
 {
@@ -129,14 +129,15 @@ typedef struct remote_store {
     teffi_node *node; /* its seed has the rows */
 } remote_store;
 
-/* out: false: no memory. */
+/* out: false if memory is exhausted. */
 static bool copy_bytes(teff_arena *arena, const void *data, size_t len, teffi_bytes *to)
 {
     *to = (teffi_bytes){teff_arena_copy(arena, data, len), len};
     return to->data != NULL;
 }
 
-/* out: false: no memory. */
+/* Copies into *to what the response to op returns in a row: the etag, the value unless op writes,
+ * and for a scan also the table and the key. out: false if memory is exhausted. */
 static bool copy_row(const teffi_store_op *op, const Teff__Cluster__StoreRow *from, teffi_row *to)
 {
     teffi_bytes table = {to->table, 0};
@@ -153,8 +154,9 @@ static bool copy_row(const teffi_store_op *op, const Teff__Cluster__StoreRow *fr
     return true;
 }
 
-/* Copies the rows of a response to op: for a scan all of them, else the etags and, for a read, the
- * values. errs: TEFF_E_MALFORMED, TEFF_E_NOMEM; then op is as it was submitted. */
+/* Copies the result from a response into op: for a scan, the rows that were found; for a read, the
+ * etag and the value; for a write, the etags of its rows. After an error op is as it was submitted.
+ * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
 static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse *response)
 {
     bool scans = op->kind == TEFFI_STORE_SCAN;
@@ -170,7 +172,8 @@ static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse
     return rows ? TEFF_OK : TEFF_E_NOMEM;
 }
 
-/* Fills in the request for op, whose bytes it borrows. out: ask->rows, NULL: no memory. */
+/* Fills in ask, the request for op. Its tables, keys and values point into op. out: ask->rows is
+ * NULL if memory is exhausted. */
 static void fill_ask(teff_ctx *ctx, const teffi_store_op *op, Teff__Cluster__StoreAsk *ask)
 {
     ask->kind = (uint32_t)op->kind;
@@ -209,8 +212,8 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
     return err;
 }
 
-/* Sends a read to the seed once. out: true: the seed's store ran it. A store with a full queue
- * (TEFF_E_OVERLOADED) refuses the read, and may still have an earlier write in that queue. */
+/* Sends a read to the seed once. out: true if the seed's store ran the read. It is not run if the
+ * store's queue is full (TEFF_E_OVERLOADED); an earlier write may still be in that queue. */
 static bool try_read(teff_ctx *ctx, const teffi_store_op *look)
 {
     const Teff__Cluster__StoreResponse *response = NULL;
@@ -218,10 +221,11 @@ static bool try_read(teff_ctx *ctx, const teffi_store_op *look)
     return err == TEFF_OK && response->err != TEFF_E_OVERLOADED;
 }
 
-/* Waits until a write without a response is no longer in flight: reads its row until a read has run
- * or ASK_TIMEOUT_MS have passed. One read suffices: the seed drops requests of an old connection,
- * and in its store no read overtakes a write. Does not wait for a write that compares no etags: its
- * caller repeats it. */
+/* Waits until op, a write that got no response, can no longer run: sends a read of the same row
+ * again and again until the seed's store has run one such read, or ASK_TIMEOUT_MS have passed. The
+ * write cannot run after that read, because the seed drops requests of an old connection and its
+ * store runs an earlier write of the row first. Does not wait if op compares no etags, because the
+ * caller repeats such a write. */
 static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
 {
     uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;
@@ -244,7 +248,7 @@ static void ask_seed_task(teff_ctx *ctx, void *arg)
         snprintf(op->text, sizeof op->text, "rows of over %d bytes, to the seed's store",
                  TEFFI_FRAME_ROW_MAX);
     } else if (err) {
-        /* without memory the seed may have lost the response to a write that it has done */
+        /* TEFF_E_NOMEM: the seed may have run the write, and had no memory for the response */
         bool unknown = teff_err_unknown(err) || err == TEFF_E_NOMEM;
         op->err = unknown && op_writes(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
         snprintf(op->text, sizeof op->text, "the seed's store: %s", teff_error(ctx));
@@ -256,7 +260,7 @@ static void ask_seed_task(teff_ctx *ctx, void *arg)
         if (!op->err)
             op->err = copy_rows(op, response);
         if (op->err && !response->err && op_writes(op))
-            op->err = TEFF_E_UNKNOWN; /* it was written; its etags are not known */
+            op->err = TEFF_E_UNKNOWN; /* the write has run; the new etags are unknown */
     }
     op->done(op);
 }

@@ -18,14 +18,14 @@ enum { STOP_DEFAULT_MS = 30000, GOODBYE_MS = 5000, LOST_MS = 1000 };
 
 static teff_err check_sched(const teff_silo_options *opt, char *text)
 {
-    const char *wrong = teffi_sched_check(opt->sched, opt->workers);
+    const char *wrong = teffi_sched_options_check(opt->sched, opt->workers);
     return wrong ? teffi_fail(text, TEFF_E_INVALID, "sched.%s", wrong) : TEFF_OK;
 }
 
 /* Refuses an address that other machines can reach, unless TLS protects the traffic or the option
  * insecure is set. */
-static teff_err check_reach(const teff_silo_options *opt, const char *option, const char *address,
-                            char *text)
+static teff_err check_address_is_protected(const teff_silo_options *opt, const char *option,
+                                           const char *address, char *text)
 {
     if (teffi_address_is_loopback(address) || opt->tls_cert || opt->insecure)
         return TEFF_OK;
@@ -34,8 +34,8 @@ static teff_err check_reach(const teff_silo_options *opt, const char *option, co
         "a loopback address, or TLS (tls_cert, tls_ca), or the option insecure");
 }
 
-/* Checks tls_client_ca: it is needed for a gateway with TLS, and only there. It must not be tls_ca:
- * else a client's certificate would be accepted as a silo's. */
+/* Checks tls_client_ca: it must be set if there is a gateway with TLS, and only then. It must not
+ * be tls_ca; otherwise a client's certificate would be accepted as that of a silo. */
 static teff_err check_client_ca(const teff_silo_options *opt, char *text)
 {
     const char *ca = opt->tls_client_ca;
@@ -50,7 +50,8 @@ static teff_err check_client_ca(const teff_silo_options *opt, char *text)
     return TEFF_OK;
 }
 
-/* Refuses a secret for clients only: then a silo could connect without any secret. */
+/* Refuses client_secret_file if secret_file is not set; otherwise silos could connect without any
+ * secret. */
 static teff_err check_secrets(const teff_silo_options *opt, char *text)
 {
     if (opt->client_secret_file && !opt->secret_file)
@@ -65,7 +66,7 @@ static teff_err check_gateway(const teff_silo_options *opt, char *text)
     if (err || !opt->gateway)
         return err;
     err = teffi_option_check_address(text, "gateway", opt->gateway, opt->tls_cert);
-    return err ? err : check_reach(opt, "gateway", opt->gateway, text);
+    return err ? err : check_address_is_protected(opt, "gateway", opt->gateway, text);
 }
 
 static teff_err check_listen(const teff_silo_options *opt, char *text)
@@ -76,11 +77,11 @@ static teff_err check_listen(const teff_silo_options *opt, char *text)
         err = teffi_option_check_address(text, "advertise", opt->advertise, opt->tls_cert);
     if (err)
         return err;
-    if (!opt->advertise && teffi_address_is_any(listen))
+    if (!opt->advertise && teffi_address_is_wildcard(listen))
         return teffi_option_refuse(
             text, "listen", listen,
             "the option advertise beside it: how do others reach this silo?");
-    return check_reach(opt, "listen", listen, text);
+    return check_address_is_protected(opt, "listen", listen, text);
 }
 
 static teff_err check_silo_options(const teff_silo_options *opt, char *text)
@@ -89,7 +90,7 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
                                        opt->tls_cert, opt->tls_ca, opt->connection_bytes_max, text);
     if (err)
         return err;
-    const char *expected = opt->store ? teffi_store_check(opt->store) : NULL;
+    const char *expected = opt->store ? teffi_store_check_address(opt->store) : NULL;
     if (expected)
         return teffi_option_refuse(text, "store", opt->store, expected);
     if (opt->store && opt->seeds[0])
@@ -113,8 +114,9 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
     return err ? err : check_gateway(opt, text);
 }
 
-/* Replaces *option by a copy. out: false: no memory, and *option is NULL: the caller must fail, as
- * the silo would run without that option, perhaps without TLS. */
+/* Replaces *option by a copy in silo's arena. out: false if memory is exhausted; *option is NULL
+ * in this case, and the caller must fail; otherwise the silo would run without that option, perhaps
+ * without TLS. */
 static bool copy_option(teff_silo *silo, const char **option)
 {
     const char *copy = *option ? teff_arena_copy(&silo->arena, *option, strlen(*option)) : NULL;
@@ -123,8 +125,8 @@ static bool copy_option(teff_silo *silo, const char **option)
     return copied;
 }
 
-/* Copies the strings of all options: the caller's need not outlive teff_silo_new(). out: false: no
- * memory. */
+/* Copies the strings of all options, because the program may free its own after teff_silo_new().
+ * out: false if memory is exhausted. */
 static bool copy_option_strings(teff_silo *silo)
 {
     teff_silo_options *opt = &silo->opt;
@@ -144,8 +146,8 @@ static bool copy_option_strings(teff_silo *silo)
 static teff_err take_silo_options(teff_silo *silo, const teff_silo_options *given, char *text)
 {
     teff_silo_options *opt = &silo->opt;
-    if (!teffi_options_take(opt, sizeof *opt, given, "teff_silo_options", text) ||
-        !teffi_sched_take(&silo->sched, &silo->hooks, opt->sched, text))
+    if (!teffi_options_copy_checked(opt, sizeof *opt, given, "teff_silo_options", text) ||
+        !teffi_sched_options_copy_checked(&silo->sched, &silo->hooks, opt->sched, text))
         return TEFF_E_INVALID;
     opt->sched = &silo->sched;
     opt->cluster = opt->cluster ? opt->cluster : "dev";
@@ -185,9 +187,9 @@ static teff_err open_store(const teffi_platform *platform, const char *address,
     return teffi_store_open(address, store, text);
 }
 
-void teffi_silo_platform(teffi_platform *platform, teff_log_level log_level)
+void teffi_silo_init_platform(teffi_platform *platform, teff_log_level log_level)
 {
-    teffi_platform_real(platform, log_level);
+    teffi_platform_init_real(platform, log_level);
     platform->exec_new = teffi_exec_real_new;
     platform->net_new = teffi_net_link_new;
     platform->store_open = open_store;
@@ -196,7 +198,7 @@ void teffi_silo_platform(teffi_platform *platform, teff_log_level log_level)
 teff_err teff_silo_new(const teff_silo_options *opt, teff_silo **silo, char *text)
 {
     teffi_platform platform;
-    teffi_silo_platform(&platform, TEFF_LOG_INFO);
+    teffi_silo_init_platform(&platform, TEFF_LOG_INFO);
     return teffi_silo_new_on(&platform, opt, silo, text);
 }
 
@@ -247,7 +249,7 @@ teff_err teff_silo_host(teff_silo *silo, teff_grain_type *type)
 
 /* ---- start and stop ---- */
 
-static teff_err join_on_thread(teff_silo *silo, char *text)
+static teff_err join_cluster_on_thread(teff_silo *silo, char *text)
 {
     teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
     if (!ctx)
@@ -260,7 +262,7 @@ static teff_err join_on_thread(teff_silo *silo, char *text)
 }
 
 /* Sets *option to the address that the last start has bound, because other silos and clients know
- * that address. out: false: no memory; *option is as it was. */
+ * that address. out: false if memory is exhausted; *option is as it was. */
 static bool keep_address(teff_silo *silo, const char **option, const char *bound)
 {
     if (!bound[0] || strcmp(bound, *option) == 0)
@@ -272,7 +274,8 @@ static bool keep_address(teff_silo *silo, const char **option, const char *bound
     return true;
 }
 
-/* Clears the node of a stopped silo. out: false: no memory, and the node is as it was. */
+/* Clears the node of a stopped silo, which will listen on the same addresses at its next start.
+ * out: false if memory is exhausted; the node is as it was. */
 static bool prepare_next_incarnation(teff_silo *silo)
 {
     if (!keep_address(silo, &silo->opt.listen, silo->bound) ||
@@ -294,16 +297,17 @@ teff_err teff_silo_start(teff_silo *silo, char *text)
     silo->phase = TEFFI_SILO_STARTED;
     teff_err err = teffi_silo_open(silo, text);
     if (!err)
-        err = join_on_thread(silo, text);
+        err = join_cluster_on_thread(silo, text);
     if (err) {
-        /* If it was listed in the table, other silos may be connected: they get a goodbye. */
+        /* If this silo was listed in the table of silos, others may be connected to it and must get
+         * a goodbye. */
         const teffi_membership *m = silo->node.membership;
         (void)teffi_silo_close(silo, m && m->listed ? GOODBYE_MS : 0);
     }
     return err;
 }
 
-static teff_err leave_on_thread(teff_silo *silo, uint32_t timeout_ms)
+static teff_err leave_cluster_on_thread(teff_silo *silo, uint32_t timeout_ms)
 {
     teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
     uint64_t deadline = teffi_now(&silo->platform) + timeout_ms * 1000000ull;
@@ -320,13 +324,13 @@ teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms)
     uint32_t ms = timeout_ms ? timeout_ms : STOP_DEFAULT_MS;
     if (silo->phase != TEFFI_SILO_SERVING)
         return TEFF_OK;
-    teffi_exec_must_be_outside(silo->node.home.exec, "teff_silo_stop");
+    teffi_exec_abort_if_in_turn(silo->node.home.exec, "teff_silo_stop");
     bool lost = teffi_lease_is_over(&silo->node.home.lease);
     if (lost && ms > LOST_MS)
         ms = LOST_MS;
     teff_err forced = teffi_silo_stop_engines_and_processes(silo, ms / 2 + 1);
-    teff_err left = lost ? TEFF_E_UNAVAILABLE : leave_on_thread(silo, ms);
-    lost = teffi_lease_is_over(&silo->node.home.lease); /* it may have ended since */
+    teff_err left = lost ? TEFF_E_UNAVAILABLE : leave_cluster_on_thread(silo, ms);
+    lost = teffi_lease_is_over(&silo->node.home.lease); /* the lease may have ended meanwhile */
     teff_err closed = teffi_silo_close(silo, lost ? 0 : ms);
     return left || forced ? TEFF_E_TIMEOUT : closed;
 }

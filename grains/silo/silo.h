@@ -43,9 +43,9 @@ struct teff_silo {
     _Atomic uint32_t links; /* connections to silos that are up; exact until the first goodbye */
 };
 
-/* teffi_silo_platform - the platform of a silo or client on this machine: teffi_platform_real with
- * worker threads, nng links, store engines. */
-void teffi_silo_platform(teffi_platform *platform, teff_log_level log_level);
+/* teffi_silo_init_platform - the platform of a silo or client on this machine:
+ * teffi_platform_init_real with worker threads, nng links, store engines. */
+void teffi_silo_init_platform(teffi_platform *platform, teff_log_level log_level);
 
 /* teffi_silo_new_on - as teff_silo_new, on the given platform, which is copied. */
 TEFF_MUST_USE teff_err teffi_silo_new_on(const teffi_platform *platform,
@@ -71,21 +71,21 @@ TEFF_MUST_USE teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t
 /* teffi_silo_host - as teff_silo_host, but an error's text goes to text, of TEFF_TEXT_MAX bytes. */
 TEFF_MUST_USE teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, char *text);
 
-/* teffi_silo_stop_engines_and_processes - stop engines and the process system, before the silo leaves. Blocks;
- * not on a worker.
+/* teffi_silo_stop_engines_and_processes - stop engines and the process system, before the silo
+ * leaves. Blocks; not on a worker.
  * in:   timeout_ms, not 0: for all engines together, and again for the process system. After that
  *       each scheduler of an engine, and the process system, may take a second to end by force.
  * errs: TEFF_E_TIMEOUT: some components or processes were forced to end; the log names the first of
  *       each engine and of the process system. */
 teff_err teffi_silo_stop_engines_and_processes(teff_silo *silo, uint32_t timeout_ms);
 
-/* teffi_silo_print_processes - report processes, engines and their components as lines.
+/* teffi_silo_print_engines_and_processes - report processes, engines and their components as lines.
  * runs: any thread between teffi_home_enter and _exit. */
-void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to);
+void teffi_silo_print_engines_and_processes(teff_silo *silo, const teffi_lines *to);
 
-/* teffi_silo_drop_processes - free engines and the process system. Call it after they were stopped
- * and the executor was freed. */
-void teffi_silo_drop_processes(teff_silo *silo);
+/* teffi_silo_drop_engines_and_processes - free engines and the process system. Call it after they
+ * were stopped and the executor was freed. */
+void teffi_silo_drop_engines_and_processes(teff_silo *silo);
 
 /* teffi_silo_close - send goodbye, stop every part, free the executor. Not on a worker. in:
  * timeout_ms, for the goodbye; 0: none is sent. errs: of the goodbye. */

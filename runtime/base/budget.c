@@ -9,9 +9,9 @@ void teffi_budget_init(teffi_budget *budget, size_t max_bytes)
         atomic_init(&budget->cells[i].bytes, 0);
 }
 
-/* Adds n to the cell of this thread, which has this index. If the cell reaches TEFFI_BUDGET_STEP,
- * or minus that, its bytes are moved to the total. If the index has no cell, n goes to the total.
- * relaxed: counters, they order nothing; only this thread writes its cell. */
+/* Adds n to the cell of this thread, whose index is given. If the sum reaches TEFFI_BUDGET_STEP or
+ * -TEFFI_BUDGET_STEP, moves it to the total. If the index has no cell, adds n to the total.
+ * relaxed: the counters order no other memory, and only this thread writes its cell. */
 static inline void add_in_cell(teffi_budget *budget, unsigned index, int64_t n)
 {
     if (index < TEFFI_THREAD_INDEXES) {
@@ -25,11 +25,11 @@ static inline void add_in_cell(teffi_budget *budget, unsigned index, int64_t n)
     atomic_fetch_add_explicit(&budget->total, n, memory_order_relaxed);
 }
 
-/* For a thread that has no index yet: takes one, then adds n. Not inlined, so that the usual path
- * saves no registers. */
-__attribute__((noinline)) static void add_with_first_index(teffi_budget *budget, int64_t n)
+/* Takes an index for this thread, which has none yet, and adds n. Not inlined, so that
+ * teffi_budget_add() need not save registers for this rare call. */
+__attribute__((noinline)) static void take_index_and_add(teffi_budget *budget, int64_t n)
 {
-    add_in_cell(budget, teffi_thread_index_first(), n);
+    add_in_cell(budget, teffi_thread_index_take(), n);
 }
 
 void teffi_budget_add(teffi_budget *budget, int64_t n)
@@ -39,5 +39,5 @@ void teffi_budget_add(teffi_budget *budget, int64_t n)
     if (teffi_own_thread_index)
         add_in_cell(budget, teffi_own_thread_index - 1, n);
     else
-        add_with_first_index(budget, n);
+        take_index_and_add(budget, n);
 }

@@ -26,9 +26,10 @@ void teffi_budget_init(teffi_budget *budget, size_t max_bytes);
 /* teffi_budget_add - count n more bytes in use; n may be negative. in: budget may be NULL. */
 void teffi_budget_add(teffi_budget *budget, int64_t n);
 
-/* teffi_budget_is_over - is the total over max_bytes? Bytes that are still in the threads' cells
- * are not counted. in: budget, NULL: false. relaxed: it orders nothing. */
-static inline bool teffi_budget_is_over(const teffi_budget *budget)
+/* teffi_budget_is_exceeded - is the total over max_bytes? Bytes that are still in the threads'
+ * cells are not counted. out: false if budget is NULL. relaxed: this load orders no other
+ * memory. */
+static inline bool teffi_budget_is_exceeded(const teffi_budget *budget)
 {
     return budget && atomic_load_explicit(&budget->total, memory_order_relaxed) > budget->max_bytes;
 }

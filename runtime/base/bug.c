@@ -10,7 +10,7 @@ void teffi_bug(const char *file, int line, const char *what)
     abort();
 }
 
-void teffi_fatal_in(const char *who, const char *rule)
+void teffi_abort_for_broken_rule(const char *who, const char *rule)
 {
     fprintf(stderr, "teff: %s: %s\n", who, rule);
     abort();

@@ -8,7 +8,8 @@
 /* teffi_hash64 - a hash of n bytes and a seed; each of its bits depends on all of them. */
 uint64_t teffi_hash64(const void *data, size_t n, uint64_t seed);
 
-/* teffi_mix64 - a bijection that spreads near numbers (the finaliser of splitmix64). */
+/* teffi_mix64 - a bijection that maps similar numbers to dissimilar ones (the finaliser of
+ * splitmix64). */
 static inline uint64_t teffi_mix64(uint64_t x)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

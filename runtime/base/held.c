@@ -9,7 +9,7 @@ static TEFFI_LOCAL int held;
 __attribute__((noinline)) void teffi_held_add(int locks)
 {
     held += locks;
-    teffi_bug_if(held < 0); /* unlocked a lock of another thread */
+    teffi_bug_if(held < 0); /* this thread released a lock that another thread took */
 }
 
 __attribute__((noinline)) void teffi_held_check_none(const char *file, int line)

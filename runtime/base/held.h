@@ -13,14 +13,14 @@ void teffi_held_add(int locks);
 /* teffi_held_check_none - abort if this thread holds a lock. */
 void teffi_held_check_none(const char *file, int line);
 
-static inline int teffi_held_lock(pthread_mutex_t *mutex)
+static inline int teffi_lock_and_count(pthread_mutex_t *mutex)
 {
     int err = pthread_mutex_lock(mutex);
     teffi_held_add(1);
     return err;
 }
 
-static inline int teffi_held_trylock(pthread_mutex_t *mutex)
+static inline int teffi_trylock_and_count(pthread_mutex_t *mutex)
 {
     int err = pthread_mutex_trylock(mutex);
     if (!err)
@@ -28,15 +28,15 @@ static inline int teffi_held_trylock(pthread_mutex_t *mutex)
     return err;
 }
 
-static inline int teffi_held_unlock(pthread_mutex_t *mutex)
+static inline int teffi_unlock_and_uncount(pthread_mutex_t *mutex)
 {
     teffi_held_add(-1);
     return pthread_mutex_unlock(mutex);
 }
 
-#define pthread_mutex_lock(mutex) teffi_held_lock(mutex)
-#define pthread_mutex_trylock(mutex) teffi_held_trylock(mutex)
-#define pthread_mutex_unlock(mutex) teffi_held_unlock(mutex)
+#define pthread_mutex_lock(mutex) teffi_lock_and_count(mutex)
+#define pthread_mutex_trylock(mutex) teffi_trylock_and_count(mutex)
+#define pthread_mutex_unlock(mutex) teffi_unlock_and_uncount(mutex)
 #define teffi_may_suspend() teffi_held_check_none(__FILE__, __LINE__)
 #elif !defined(teffi_may_suspend) /* tests/explore has its own */
 

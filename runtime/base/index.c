@@ -111,8 +111,8 @@ static void insert_cell(const teffi_cells *cells, uint64_t cell)
     store_cell(cells, at, cell);
 }
 
-/* out: the size of an array for count numbers. Sizes grow by a factor of 1.5, so about a third
- * to a half of a new array is in use (less in the smallest one, CELLS_MIN). */
+/* out: the size of an array that is to hold `count` numbers. Sizes grow by a factor of 1.5, so
+ * about a third to a half of a new array is in use (less in the smallest one, CELLS_MIN). */
 static uint32_t choose_array_size(uint32_t count)
 {
     uint32_t n = CELLS_MIN;
@@ -121,7 +121,7 @@ static uint32_t choose_array_size(uint32_t count)
     return n;
 }
 
-/* Moves all numbers to an array sized for count of them. out: false: out of memory.
+/* Moves all numbers to another array, sized for `count` numbers. out: false: out of memory.
  * `moves` becomes odd before the old array is emptied, and gets a new even value afterwards. So a
  * reader that loads the same even value before and after its search has searched a whole array. */
 static bool rebuild_cells(teffi_index *index, uint32_t count)
@@ -194,7 +194,7 @@ void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number)
     clear_cell(index, cells, at);
     index->count--;
     if (cells->n > 4 * CELLS_MIN && index->count < cells->n / 8)
-        (void)rebuild_cells(index, index->count); /* without memory the array stays large */
+        (void)rebuild_cells(index, index->count); /* if it fails, the array stays large */
 }
 
 uint32_t teffi_index_next_number(const teffi_index *index, uint32_t *at)

@@ -2,8 +2,8 @@
  * Way:     the catalog (a grain's activation) -> [index] -> a slot
  * States:  a cell: EMPTY -add-> number -del-> TAKEN_OUT or EMPTY; TAKEN_OUT -add-> number;
  *          TAKEN_OUT -next cell gets EMPTY-> EMPTY; a rebuild empties all cells of the old array
- * Threads: reserve, add, del, each: under the owner's lock. first, next, certain: any thread, at
- *          any time before fini.
+ * Threads: reserve, add, del, next_number: under the owner's lock. first, next, certain: any
+ *          thread, at any time before fini.
  * Model:   tests/model/index.pml */
 #pragma once
 
@@ -58,8 +58,8 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
 {
     while (probe->left > 0) {
         probe->left--;
-        /* acquire: pairs with store_cell(): the slot that the number names is set up, and if a
-         * rebuild has emptied this cell, teffi_index_is_certain() sees that `moves` has changed. */
+        /* acquire: pairs with store_cell(). If the cell holds a number, the slot of this number is
+         * set up. If a rebuild has emptied the cell, teffi_index_is_certain() will return false. */
         uint64_t cell = atomic_load_explicit(&probe->cells->cell[probe->at], memory_order_acquire);
         probe->at = probe->at + 1 == probe->cells->n ? 0 : probe->at + 1;
         if (cell == 0) /* EMPTY: the search ends */
@@ -90,7 +90,8 @@ static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *
  * search again under the owner's lock. */
 static inline bool teffi_index_is_certain(const teffi_probe *probe)
 {
-    /* acquire: ordered after the loads of cells, which are acquire themselves */
+    /* acquire: pairs with rebuild_cells(). The loads of cells are acquire, too, so this load cannot
+     * move before them. */
     return !(probe->moves & 1) &&
            atomic_load_explicit(&probe->index->moves, memory_order_acquire) == probe->moves;
 }
@@ -105,9 +106,9 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number);
 /* teffi_index_del - remove a pair that is in the index. */
 void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number);
 
-/* teffi_index_next_number - iterate over the numbers. in: *at, 0 at first. out: 0: no more. Numbers may be
- * added and removed between calls: while `moves` is unchanged, each number that stays in the index
- * is returned once. */
+/* teffi_index_next_number - iterate over the numbers. in: *at, 0 at first. out: 0: no more. Numbers
+ * may be added and removed between calls: while `moves` is unchanged, each number that stays in the
+ * index is returned once. */
 uint32_t teffi_index_next_number(const teffi_index *index, uint32_t *at);
 
 /* teffi_index_fini - free all arrays, also the old ones. in: no thread searches any more. */

@@ -14,12 +14,13 @@ static bool bytes_are_zero(const char *bytes, size_t n)
     return true;
 }
 
-bool teffi_options_take(void *to, size_t size, const void *from, const char *name, char *text)
+bool teffi_options_copy_checked(void *to, size_t size, const void *from, const char *name,
+                                char *text)
 {
     size_t given = size;
     memset(to, 0, size);
     if (from)
-        memcpy(&given, from, sizeof given); /* the first member of each options struct */
+        memcpy(&given, from, sizeof given); /* size is the first member of each struct */
     if (given < sizeof given || given > SIZE_LIMIT) {
         (void)teffi_fail(text, TEFF_E_INVALID, "%s.size is %zu: set it to sizeof(%s)", name, given,
                          name);

@@ -10,7 +10,7 @@ uint64_t teffi_siphash(const teffi_sipkey *key, const void *data, size_t n)
     teffi_sipstate s = teffi_siphash_begin(key);
     for (; left >= 8; p += 8, left -= 8)
         teffi_siphash_block(&s, teffi_load64(p));
-    /* the last block: the remaining bytes, and the low byte of the length on top */
+    /* The last block holds the remaining bytes; its top byte is the low byte of the length. */
     teffi_siphash_block(&s, (uint64_t)n << 56 | teffi_load_bytes(p, left));
     return teffi_siphash_end(&s);
 }

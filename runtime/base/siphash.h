@@ -59,7 +59,7 @@ static inline uint64_t teffi_siphash_end(teffi_sipstate *s)
 /* teffi_siphash - SipHash-1-3 of n bytes. */
 uint64_t teffi_siphash(const teffi_sipkey *key, const void *data, size_t n);
 
-/* teffi_siphash_word - teffi_siphash of eight bytes, little-endian, inlined. */
+/* teffi_siphash_word - teffi_siphash of the eight bytes of a word, as an inline function. */
 static inline uint64_t teffi_siphash_word(const teffi_sipkey *key, uint64_t word)
 {
     teffi_sipstate s = teffi_siphash_begin(key);

@@ -6,7 +6,7 @@
 
 enum { SLOTS_MIN = 8 };
 
-/* Doubles the slots; without memory the table stays as it is. */
+/* Doubles the number of slots. If out of memory, the table stays as it is. */
 static void grow_table(teffi_table *table)
 {
     size_t n = table->n_slots ? table->n_slots * 2 : SLOTS_MIN;
@@ -27,7 +27,8 @@ static void grow_table(teffi_table *table)
 
 bool teffi_table_add(teffi_table *table, teffi_tnode *node, uint64_t hash)
 {
-    /* A failed doubling only makes chains longer; the first allocation is needed. */
+    /* If a doubling fails, the chains only get longer. If the first allocation fails, there are no
+     * slots. */
     if (table->count >= table->n_slots)
         grow_table(table);
     if (!table->n_slots)
@@ -50,7 +51,7 @@ void teffi_table_del(teffi_table *table, teffi_tnode *node)
     table->count--;
 }
 
-/* out: the first node with this hash, from node on in its chain; NULL: none. */
+/* out: the first node with this hash in the chain that begins at `node`; NULL: there is none. */
 static teffi_tnode *skip_to_hash(teffi_tnode *node, uint64_t hash)
 {
     while (node && node->hash != hash)
@@ -58,17 +59,17 @@ static teffi_tnode *skip_to_hash(teffi_tnode *node, uint64_t hash)
     return node;
 }
 
-teffi_tnode *teffi_table_first(const teffi_table *table, uint64_t hash)
+teffi_tnode *teffi_table_find_first(const teffi_table *table, uint64_t hash)
 {
     return table->n_slots ? skip_to_hash(table->slots[hash & (table->n_slots - 1)], hash) : NULL;
 }
 
-teffi_tnode *teffi_table_next(const teffi_tnode *node)
+teffi_tnode *teffi_table_find_next(const teffi_tnode *node)
 {
     return skip_to_hash(node->next, node->hash);
 }
 
-teffi_tnode *teffi_table_each(const teffi_table *table, size_t *at, teffi_tnode **next)
+teffi_tnode *teffi_table_iterate(const teffi_table *table, size_t *at, teffi_tnode **next)
 {
     teffi_tnode *node = *next;
     while (!node && *at < table->n_slots)

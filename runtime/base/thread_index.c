@@ -46,9 +46,10 @@ static unsigned take_lowest_index(void)
     return n;
 }
 
-/* Takes an index for this thread. out: TEFFI_THREAD_INDEXES: none. If `key` cannot be set for the
- * thread, the index is freed at once, since no destructor would free it later. */
-__attribute__((cold)) unsigned teffi_thread_index_first(void)
+/* Takes an index for this thread. out: the index; TEFFI_THREAD_INDEXES: the thread has none. If
+ * `key` cannot be set for the thread, the index is freed at once, since no destructor would free it
+ * later. */
+__attribute__((cold)) unsigned teffi_thread_index_take(void)
 {
     (void)pthread_once(&once, create_thread_key);
     unsigned n = has_key ? take_lowest_index() : TEFFI_THREAD_INDEXES;

@@ -30,8 +30,9 @@ static size_t sequence_length(const uint8_t *p, size_t left)
     return n;
 }
 
-/* Tests 8 bytes at a time; the last 8 end at the last byte and may overlap those before. Of 4 to 7
- * bytes, the first 4 and the last 4 are tested; of 1 to 3, the first, the middle and the last. */
+/* Tests 8 bytes at a time: first the last 8, then the others from the beginning. Bytes may be
+ * tested twice. If there are 4 to 7 bytes, the first 4 and the last 4 are tested; if there are 1 to
+ * 3, the first, the middle and the last byte. */
 static inline bool is_ascii(const uint8_t *p, size_t n)
 {
     static const uint64_t tops = 0x8080808080808080u;

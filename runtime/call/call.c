@@ -35,11 +35,12 @@ static bool take_word(teffi_call *call, uint64_t *word)
                                                  memory_order_acquire);
 }
 
-/* out: the word before; 0: the call of this generation is not pending. */
+/* Clears PENDING if the call of this generation is pending. out: the word that was replaced; 0: the
+ * call of this generation is not pending. */
 uint64_t teffi_call_take(teffi_call *call, uint32_t generation)
 {
     uint64_t word = teffi_call_word(call);
-    while (teffi_word_is_pending_use(word, generation)) {
+    while (teffi_word_is_of_pending_call(word, generation)) {
         uint64_t pending = word;
         if (take_word(call, &word))
             return pending;
@@ -54,8 +55,9 @@ static teffi_call *call_at(teffi_home *home, uint32_t slot)
     return teffi_slab_at(&home->calls.slab, slot);
 }
 
-/* The slab's begin(): initializes a free entry. in: generation, of its last use; 0: never used. A
- * late reader may load the word meanwhile: it finds 0 or the new word, and neither is pending. */
+/* The slab's begin(): initializes a free entry. in: generation: the entry's uses continue from it;
+ * 0: never used. A thread that knows the slot from an earlier use may load the word meanwhile: it
+ * reads 0 or the new word, and neither is pending. */
 static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teffi_call *call = entry;
@@ -90,7 +92,7 @@ void teffi_call_discard(void *entry)
 
 /* ---- matches ---- */
 
-teffi_call_match teffi_call_match_sent(teffi_node_id to)
+teffi_call_match teffi_call_make_sent_match(teffi_node_id to)
 {
     return (teffi_call_match){.mask = TEFFI_CALL_PENDING | TEFFI_CALL_SENT,
                               .bits = TEFFI_CALL_PENDING | sent_bits_of(to),
@@ -98,8 +100,8 @@ teffi_call_match teffi_call_match_sent(teffi_node_id to)
 }
 
 /* Does the call match? in: word, the call's word, just read. The deadline and the origin node (in a
- * relay's `out`) are loaded after it, and may belong to the entry's next use. Then the word has
- * changed, too, so take_word fails. */
+ * relay's `out`) are loaded after the word, and may belong to the entry's next use. In that case
+ * the word has changed, too, so take_word fails. */
 static bool word_matches(const teffi_call *call, uint64_t word, const teffi_call_match *match)
 {
     if (((uint32_t)word & match->mask) != match->bits)
@@ -133,7 +135,7 @@ void teffi_call_free_relay(teffi_call *call)
     _Atomic uint32_t *count = call->is_cancel ? &calls->cancels : &calls->relays;
     atomic_fetch_sub_explicit(call->share, 1, memory_order_relaxed);
     teffi_call_release(call);
-    /* release: pairs with teffi_calls_relays */
+    /* release: pairs with teffi_calls_relay_count */
     atomic_fetch_sub_explicit(count, 1, memory_order_release);
 }
 
@@ -201,7 +203,7 @@ bool teffi_call_fail(teffi_call *call, teff_err err, const char *text)
 bool teffi_call_is_pending(teffi_home *home, uint32_t slot, uint32_t generation)
 {
     teffi_call *call = call_at(home, slot);
-    return call && teffi_word_is_pending_use(teffi_call_word(call), generation);
+    return call && teffi_word_is_of_pending_call(teffi_call_word(call), generation);
 }
 
 void teffi_call_end_taken(teffi_call *call, teff_err err, const char *text)
@@ -230,14 +232,14 @@ uint64_t teffi_call_cookie(const teffi_home *home, uint32_t slot, uint32_t gener
     return teffi_siphash_word(&home->calls.key, (uint64_t)slot << 32 | generation);
 }
 
-/* Is there a pending call with the slot, generation and cookie of the response, whose request was
- * sent to `from`? */
-bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_node_id from)
+/* Does the response belong to a pending call (are slot, generation and cookie those of the call),
+ * and was the call's request sent to `from`? */
+bool teffi_call_is_valid_response(teffi_home *home, const teffi_msg *response, teffi_node_id from)
 {
     uint32_t slot = response->call.slot, generation = response->call.generation;
     teffi_call *call = call_at(home, slot);
     uint64_t word = call ? teffi_call_word(call) : 0;
-    return teffi_word_is_pending_use(word, generation) &&
+    return teffi_word_is_of_pending_call(word, generation) &&
            ((uint32_t)word & TEFFI_CALL_SENT) == sent_bits_of(from) &&
            response->call.cookie == teffi_call_cookie(home, slot, generation);
 }
@@ -290,7 +292,7 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
     if (!call)
         return NULL;
     teffi_wait_init(&call->wait, ctx, handle_call_end);
-    teffi_call_expect(call, NULL, 0);
+    teffi_call_expect_body(call, NULL, 0);
     /* seq_cst: pairs with take_word, and with the sweep, see deadline.h */
     atomic_store_explicit(&call->word, teffi_word_make_pending(call->generation, 0),
                           memory_order_seq_cst);
@@ -301,9 +303,10 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
 void teffi_call_set_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to)
 {
     teffi_call *call = call_at(home, slot);
-    /* relaxed: the net's lock orders this store before teffi_calls_lose, and before the response */
+    /* relaxed: the net's lock orders this store before teffi_calls_end_sent_to, and before the
+     * response */
     uint64_t word = call ? atomic_load_explicit(&call->word, memory_order_relaxed) : 0;
-    while (teffi_word_is_pending_use(word, generation)) {
+    while (teffi_word_is_of_pending_call(word, generation)) {
         uint64_t marked = (word & ~(uint64_t)TEFFI_CALL_SENT) | sent_bits_of(to);
         if (atomic_compare_exchange_weak_explicit(&call->word, &word, marked, memory_order_relaxed,
                                                   memory_order_relaxed))
@@ -326,8 +329,9 @@ void teffi_call_release(teffi_call *call)
     teffi_slab_put(&call->home->calls.slab, call);
 }
 
-/* Has the context handled the signal that the call has ended? Then in a turn wait->done is set, and
- * a thread has cleared wait->arrive (call_arrive() in wait.c). */
+/* Has the context handled the signal that the call has ended? If it has, and it is a turn,
+ * wait->done is set; if it is a thread, wait->arrive is NULL (see run_arrive_callbacks() in
+ * wait.c). */
 static bool end_was_seen(const teffi_wait *wait)
 {
     return wait->group ? wait->done : !wait->arrive;

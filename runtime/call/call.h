@@ -76,26 +76,28 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
         };
     };
     /* The node that the request was sent to, or is about to be sent to; 0: none yet. Only of relays
-     * and of calls with TEFFI_CALL_HAS_ASKED. seq_cst: teffi_cancel_sign stores it, then loads
-     * word; teffi_cancel_call takes word, then loads sent_to. A store of a late teffi_cancel_sign
-     * may hit the entry's next use; then a cancel goes to a node that does not know the call. */
+     * and of calls with TEFFI_CALL_HAS_ASKED. seq_cst: teffi_call_sign_unless_cancelled stores it,
+     * then loads word; teffi_cancel_call takes word, then loads sent_to. A store of a late
+     * teffi_call_sign_unless_cancelled may hit the entry's next use; then a cancel goes to a node
+     * that does not know the call. */
     _Atomic uint64_t sent_to;
 };
 
 _Static_assert(offsetof(teffi_call, asked) == 128 && sizeof(teffi_call) == 192,
                "three cache lines; a block of 64 calls is whole pages");
 
-/* teffi_call_expect - set the type of the response's body (NULL: no body).
- * in:   asked: 0; TEFFI_CALL_HAS_ASKED: the caller has filled in call->asked.
+/* teffi_call_expect_body - set the type of the body that the call's response will have.
+ * in:   desc: the type; NULL: the response has no body. asked: TEFFI_CALL_HAS_ASKED if the caller
+ *       has filled in call->asked, otherwise 0.
  * runs: on the caller's thread, before the request is sent. */
-static inline void teffi_call_expect(teffi_call *call, const ProtobufCMessageDescriptor *desc,
-                                     unsigned asked)
+static inline void teffi_call_expect_body(teffi_call *call, const ProtobufCMessageDescriptor *desc,
+                                          unsigned asked)
 {
     atomic_store_explicit(&call->out, (uintptr_t)desc | asked, memory_order_relaxed);
 }
 
-/* teffi_call_asked - the call's method and key; NULL: not recorded. */
-static inline const teffi_asked *teffi_call_asked(const teffi_call *call)
+/* teffi_call_get_asked - the call's method and key; NULL if they were not recorded. */
+static inline const teffi_asked *teffi_call_get_asked(const teffi_call *call)
 {
     uint64_t out = atomic_load_explicit(&call->out, memory_order_relaxed);
     return out & TEFFI_CALL_HAS_ASKED ? &call->asked : NULL;
@@ -117,13 +119,14 @@ extern const char teffi_call_late_text[];
 teffi_call *teffi_call_new(teffi_home *home, struct teff_ctx *ctx, uint64_t deadline_ns);
 
 /* teffi_call_set_sent_to - record the node that the request was sent to: of the responses of other
- * nodes, only one from there ends the call; teffi_calls_lose ends it when the link there breaks.
+ * nodes, only one from there ends the call; teffi_calls_end_sent_to ends it when the link there
+ * breaks.
  * runs: in the net's sent event, so that it comes before that link's down event.
  * in:   generation: an entry of another generation is left unchanged. */
 void teffi_call_set_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to);
 
 /* teffi_call_sign - set the cookie of a request, which its response must carry. For a request to a
- * grain, call teffi_cancel_sign instead. */
+ * grain, call teffi_call_sign_unless_cancelled instead. */
 void teffi_call_sign(teffi_home *home, teffi_msg *request);
 
 /* teffi_call_cookie - the cookie of the call {slot, generation}. */
@@ -132,12 +135,13 @@ uint64_t teffi_call_cookie(const teffi_home *home, uint32_t slot, uint32_t gener
 /* teffi_call_due_ns - the call's deadline; UINT64_MAX: none, or the call is not pending. */
 uint64_t teffi_call_due_ns(const teffi_call *call);
 
-/* teffi_call_is_response - is this, from node from, the valid response of a pending call?
+/* teffi_call_is_valid_response - is this, sent by the node `from`, the valid response of a pending
+ * call?
  * in:   response, borrowed; its slot, generation, sender and cookie are compared. */
-bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_node_id from);
+bool teffi_call_is_valid_response(teffi_home *home, const teffi_msg *response, teffi_node_id from);
 
 /* teffi_call_end_by_response - end a call with its response, which comes from this node or has
- * passed teffi_call_is_response. Owns response; frees it if the call has ended already.
+ * passed teffi_call_is_valid_response. Owns response; frees it if the call has ended already.
  * out:  the relay that the response belongs to, as teffi_call_end_if's *relays; NULL: no relay. */
 TEFF_MUST_USE teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response);
 
@@ -159,13 +163,14 @@ typedef struct teffi_call_match {
 /* teffi_call_matches - does the call match? A hint: it may end, and be reused, meanwhile. */
 bool teffi_call_matches(const teffi_call *call, const teffi_call_match *match);
 
-/* teffi_call_match_sent - a match for the pending calls whose request was sent to a node. */
-teffi_call_match teffi_call_match_sent(teffi_node_id to);
+/* teffi_call_make_sent_match - a match for the pending calls whose request was sent to a node. */
+teffi_call_match teffi_call_make_sent_match(teffi_node_id to);
 
 /* teffi_call_end_if - end a call with err if it matches. text is static or NULL.
  * out:  true: this function ended it. A relay whose outcome must be sent on is prepended to
- *       *relays, with err, text and response, for teffi_node_pass_relays. relays may be NULL if err
- *       is TEFF_E_TIMEOUT: the origin has its own deadline, so a timeout is not sent on. */
+ *       *relays, with err, text and response, for teffi_node_pass_relay_outcomes. relays may be
+ *       NULL if err is TEFF_E_TIMEOUT: the origin has its own deadline, so a timeout is not sent
+ *       on. */
 bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err err,
                        const char *text, teffi_call **relays);
 
@@ -185,7 +190,8 @@ bool teffi_call_abandon(teffi_call *call);
 /* teffi_call_take_entry - take an entry from the slab for its next use; it is not pending yet.
  *       out: as teffi_call_new.
  * teffi_call_take - clear PENDING: from then on only the caller may end the call, and must, with
- *       teffi_call_end_taken. out: the word before; 0: that use is not pending.
+ *       teffi_call_end_taken. out: the word that was replaced; 0: the call of this
+ *       generation is not pending.
  * teffi_call_end_taken - end a call that was taken. A relay's err must be TEFF_E_TIMEOUT: it ends
  *       without an outcome. */
 teffi_call *teffi_call_take_entry(teffi_home *home, uint64_t deadline_ns);
@@ -193,7 +199,7 @@ uint64_t teffi_call_take(teffi_call *call, uint32_t generation);
 void teffi_call_end_taken(teffi_call *call, teff_err err, const char *text);
 
 /* teffi_call_release_relay - release a relay or kept cancel that has ended. A relay is released
- *       after its outcome was sent on, since teffi_calls_relays counts it until then.
+ *       after its outcome was sent on, since teffi_calls_relay_count counts it until then.
  * teffi_call_free_relay - release a relay or kept cancel that is not in the table of origins: it
  *       was not added, or is removed. */
 void teffi_call_release_relay(teffi_call *call);
@@ -203,8 +209,8 @@ enum { TEFFI_CALL_GENERATION = 32 }; /* where the word's generation begins */
 
 static inline uint64_t teffi_call_word(const teffi_call *call)
 {
-    /* seq_cst: the sweep (see deadline.h) and teffi_cancel_sign need it; other callers need
-     * acquire */
+    /* seq_cst: the sweep (see deadline.h) and teffi_call_sign_unless_cancelled need it; other
+     * callers need acquire */
     return atomic_load_explicit(&call->word, memory_order_seq_cst);
 }
 
@@ -213,8 +219,9 @@ static inline uint32_t teffi_word_generation(uint64_t word)
     return (uint32_t)(word >> TEFFI_CALL_GENERATION);
 }
 
-/* Entries are reused, each time with a new generation. Is the call of this generation pending? */
-static inline bool teffi_word_is_pending_use(uint64_t word, uint32_t generation)
+/* An entry is reused for other calls, each time with a new generation. Does word, the entry's state
+ * word, say that the call with this generation is pending? */
+static inline bool teffi_word_is_of_pending_call(uint64_t word, uint32_t generation)
 {
     return (word & TEFFI_CALL_PENDING) && teffi_word_generation(word) == generation;
 }

@@ -25,7 +25,7 @@ static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns)
         uint64_t deadline_ns = teffi_call_due_ns(&calls[i]);
         if (deadline_ns > now_ns)
             least = deadline_ns < least ? deadline_ns : least;
-        else /* false: another thread has ended the call meanwhile */
+        else /* does nothing if another thread has ended the call meanwhile */
             (void)teffi_call_end_if(&calls[i], &late, TEFF_E_TIMEOUT, teffi_call_late_text, NULL);
     }
     return least;
@@ -35,7 +35,7 @@ static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns)
  * deadline of the others. out: that deadline; calls begun meanwhile are not included. */
 static uint64_t sweep_block(teffi_slab *slab, uint32_t block, uint64_t now_ns)
 {
-    _Atomic uint64_t *mark = teffi_slab_mark(slab, block);
+    _Atomic uint64_t *mark = teffi_slab_get_block_mark(slab, block);
     /* seq_cst: see deadline.h */
     atomic_store_explicit(mark, UINT64_MAX, memory_order_seq_cst);
     uint64_t least = sweep_entries(calls_of_block(slab, block), now_ns);
@@ -43,18 +43,19 @@ static uint64_t sweep_block(teffi_slab *slab, uint32_t block, uint64_t now_ns)
     return least;
 }
 
-/* Sweeps due blocks from deadlines->at on, for at most SLICE_US. out: true: no block is left. */
+/* Sweeps the blocks that are due, beginning with block number deadlines->at. After SLICE_US it
+ * stops before the next block that is due. out: true: the sweep has visited all blocks. */
 static bool sweep_slice(teffi_home *home)
 {
     const teffi_platform *platform = home->exec->platform;
     teffi_deadlines *deadlines = &home->calls.deadlines;
     uint64_t from = teffi_now(platform), now = from;
     teffi_slab *slab = &home->calls.slab;
-    uint32_t n = teffi_slab_blocks(slab);
+    uint32_t n = teffi_slab_block_count(slab);
     for (; deadlines->at < n; deadlines->at++) {
         /* seq_cst: see deadline.h */
-        uint64_t least =
-            atomic_load_explicit(teffi_slab_mark(slab, deadlines->at), memory_order_seq_cst);
+        uint64_t least = atomic_load_explicit(teffi_slab_get_block_mark(slab, deadlines->at),
+                                              memory_order_seq_cst);
         if (least <= now) {
             now = teffi_now(platform);
             if (now - from >= SLICE_US * 1000u)
@@ -99,13 +100,14 @@ typedef struct ending {
     teffi_call *relays;
 } ending;
 
-/* Counts the calls that match, at most max, and ends them if e is not NULL. out: how many. */
-static uint64_t visit_matching(teffi_home *home, const teffi_call_match *match, ending *e,
-                               uint64_t max)
+/* Counts the calls that match and, if e is not NULL, ends each of them with e->err and e->text.
+ * Stops after max calls. out: the number of calls counted. */
+static uint64_t count_or_end_matching(teffi_home *home, const teffi_call_match *match, ending *e,
+                                      uint64_t max)
 {
     teffi_slab *slab = &home->calls.slab;
     uint64_t n = 0;
-    uint32_t blocks = teffi_slab_blocks(slab);
+    uint32_t blocks = teffi_slab_block_count(slab);
     for (uint32_t b = 0; (b = teffi_slab_next_committed(slab, b)) < blocks && n < max; b++) {
         teffi_call *calls = calls_of_block(slab, b);
         for (int i = 0; i < TEFFI_SLAB_BLOCK && n < max; i++)
@@ -121,10 +123,10 @@ uint64_t teffi_calls_pending(teffi_home *home)
     const teffi_call_match calls = {.mask = TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL,
                                     .bits = TEFFI_CALL_PENDING,
                                     .late_at_ns = UINT64_MAX};
-    return visit_matching(home, &calls, NULL, UINT64_MAX);
+    return count_or_end_matching(home, &calls, NULL, UINT64_MAX);
 }
 
-uint32_t teffi_calls_relays(teffi_home *home)
+uint32_t teffi_calls_relay_count(teffi_home *home)
 {
     /* acquire: pairs with teffi_call_free_relay */
     return atomic_load_explicit(&home->calls.relays, memory_order_acquire);
@@ -132,23 +134,23 @@ uint32_t teffi_calls_relays(teffi_home *home)
 
 bool teffi_calls_any_sent_to(teffi_home *home, teffi_node_id to)
 {
-    teffi_call_match match = teffi_call_match_sent(to);
-    return visit_matching(home, &match, NULL, 1) > 0;
+    teffi_call_match match = teffi_call_make_sent_match(to);
+    return count_or_end_matching(home, &match, NULL, 1) > 0;
 }
 
-/* Ends the calls that match, at most max. out: those that are relays whose outcomes must be sent
- * on. */
+/* Ends the calls that match, but no more than max. out: a list of the ended relays whose outcomes
+ * must be sent on. */
 static teffi_call *end_matching(teffi_home *home, teffi_call_match match, teff_err err,
                                 const char *text, uint64_t max)
 {
     ending e = {err, text, NULL};
-    (void)visit_matching(home, &match, &e, max);
+    (void)count_or_end_matching(home, &match, &e, max);
     return e.relays;
 }
 
-teffi_call *teffi_calls_lose(teffi_home *home, teffi_node_id peer)
+teffi_call *teffi_calls_end_sent_to(teffi_home *home, teffi_node_id peer)
 {
-    return end_matching(home, teffi_call_match_sent(peer), TEFF_E_UNREACHABLE,
+    return end_matching(home, teffi_call_make_sent_match(peer), TEFF_E_UNREACHABLE,
                         "the link broke; the call may have run", UINT64_MAX);
 }
 
@@ -162,13 +164,13 @@ void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node)
 {
     uint64_t origin = teffi_node_word(origin_node);
     uint32_t bits = TEFFI_CALL_PENDING | TEFFI_CALL_RELAY;
-    /* A silo's kept cancels stay, since requests that it has passed on may be queued or running
-     * here: for a silo, CANCEL must be 0 in a word that matches. */
+    /* A client's kept cancels are ended, too. A silo's are not, since requests that the silo has
+     * passed on may be queued or running here: for a silo, CANCEL must be 0 in a matching word. */
     uint32_t keeps = origin_node.silo & TEFFI_CLIENT_BIT ? 0 : TEFFI_CALL_CANCEL;
     /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
     uint32_t most = atomic_load_explicit(teffi_relay_count_of(home, origin), memory_order_relaxed);
     const teffi_call_match match = {
         .mask = bits | keeps, .bits = bits, .origin_node = origin, .late_at_ns = UINT64_MAX};
-    if (most) /* with TEFF_E_TIMEOUT, so that nothing is sent on and no relay is returned */
+    if (most) /* a relay that ends with TEFF_E_TIMEOUT is not returned: no outcome is sent on */
         (void)end_matching(home, match, TEFF_E_TIMEOUT, NULL, most);
 }

@@ -16,15 +16,16 @@ void teffi_calls_fini(teffi_home *home);
  * entry: for reports, and for a silo that leaves. */
 uint64_t teffi_calls_pending(teffi_home *home);
 
-/* teffi_calls_relays - the number of relays whose outcome was not sent on yet, pending or not. */
-uint32_t teffi_calls_relays(teffi_home *home);
+/* teffi_calls_relay_count - the number of relays, pending or not, whose outcome was not sent on
+ * yet. */
+uint32_t teffi_calls_relay_count(teffi_home *home);
 
 /* teffi_calls_any_sent_to - is there a pending call whose request was sent to that node? */
 bool teffi_calls_any_sent_to(teffi_home *home, teffi_node_id to);
 
-/* teffi_calls_lose - the link to a node ended, cleanly or not: end the calls whose request was sent
- * there as TEFF_E_UNREACHABLE. out: relays, as teffi_call_end_if's *relays. */
-TEFF_MUST_USE teffi_call *teffi_calls_lose(teffi_home *home, teffi_node_id peer);
+/* teffi_calls_end_sent_to - the link to peer ended, cleanly or not: end the calls whose request was
+ * sent to peer, with TEFF_E_UNREACHABLE. out: relays, as teffi_call_end_if's *relays. */
+TEFF_MUST_USE teffi_call *teffi_calls_end_sent_to(teffi_home *home, teffi_node_id peer);
 
 /* teffi_calls_forget_relays - end the relays of a node that is gone; nothing is sent on. A client's
  * kept cancels end, too. A silo's stay: the requests that it has passed on may be queued or running
@@ -42,6 +43,6 @@ TEFF_MUST_USE teff_err teffi_cancel_reserve(teff_cancel *cancel);
 
 /* teffi_cancel_add - register a call that teff_cancel_fire will end, in the reserved room. Calls
  * that have ended are removed when the array is full.
- * in:   call, just begun; it ends as TEFF_E_CANCELLED if cancel has fired meanwhile. NULL: it did
- *       not begin; gives the room back. */
+ * in:   call, just begun; it ends as TEFF_E_CANCELLED if cancel has fired meanwhile. NULL if it
+ *       could not begin; in that case only the reserved room is given back. */
 void teffi_cancel_add(teff_cancel *cancel, teffi_call *call);

@@ -46,9 +46,9 @@ static void remove_ended_calls(teff_cancel *cancel)
     cancel->n = kept;
 }
 
-/* Makes room for one more call. If the array is full, removes the calls that have ended. If it is
- * then still at least half full, doubles it, so that a call costs O(1) on average. out: false: no
- * memory, and the array is full. */
+/* Makes room for one more call. If the array is full, removes the calls that have ended. If the
+ * other calls still fill at least half of the array, doubles its size, so that adding a call costs
+ * O(1) on average. out: false: the array is full, and there is no memory for a larger one. */
 static bool make_room(teff_cancel *cancel)
 {
     if (cancel->n + cancel->reserved < cancel->room)
@@ -79,7 +79,7 @@ teff_err teffi_cancel_reserve(teff_cancel *cancel)
     return err;
 }
 
-/* in: call, NULL: it did not begin, and only the reservation ends. */
+/* in: call: NULL if it could not begin; in that case only the reserved room is given back. */
 void teffi_cancel_add(teff_cancel *cancel, teffi_call *call)
 {
     pthread_mutex_lock(&cancel->lock);
@@ -87,7 +87,7 @@ void teffi_cancel_add(teff_cancel *cancel, teffi_call *call)
     cancel->reserved--;
     if (call && !fired)
         cancel->calls[cancel->n++] = (watched){call->home, call->slot, call->generation};
-    pthread_mutex_unlock(&cancel->lock); /* first: teffi_cancel_call runs without a lock */
+    pthread_mutex_unlock(&cancel->lock); /* teffi_cancel_call must be called without a lock */
     if (call && fired)
         teffi_cancel_call(call->home, call->slot, call->generation);
 }

@@ -57,16 +57,17 @@ teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
 /* Aborts the OS process, with the label of the context's fiber and the context's error text. */
 static _Noreturn void abort_os_process(const teff_ctx *ctx)
 {
-    const char *doing = ctx->fiber ? teffi_fiber_doing(ctx->fiber) : "a thread's context";
-    teffi_fatal_in(doing, teff_error(ctx));
+    const char *doing = ctx->fiber ? teffi_fiber_get_label(ctx->fiber) : "a thread's context";
+    teffi_abort_for_broken_rule(doing, teff_error(ctx));
 }
 
-void teffi_ctx_refuse_part(void)
+void teffi_ctx_abort_in_forked_part(void)
 {
     const teffi_fiber *fiber = teffi_fiber_current();
-    teffi_fatal_in(fiber ? teffi_fiber_doing(fiber) : "a forked part",
-                   "only the turn itself, not a part that it forked, may call or wait through its "
-                   "context (teff/fork.h)");
+    teffi_abort_for_broken_rule(
+        fiber ? teffi_fiber_get_label(fiber) : "a forked part",
+        "only the turn itself, not a part that it forked, may call or wait through its "
+        "context (teff/fork.h)");
 }
 
 void teffi_ctx_exit(teff_ctx *ctx, teff_err err)
@@ -80,9 +81,10 @@ void teffi_ctx_exit(teff_ctx *ctx, teff_err err)
     teffi_fiber_exit();
 }
 
-/* Ends a grain's turn, since grain code does not check teff_alloc for NULL; with another context,
- * aborts. in: n, bytes asked for. */
-__attribute__((noinline)) static _Noreturn void exit_over_arena(teff_ctx *ctx, size_t n)
+/* Ends a grain's turn with TEFF_E_NOMEM, since grain code does not check whether teff_alloc returns
+ * NULL. If ctx is not the context of a grain's turn, aborts the OS process. in: n: the number of
+ * bytes that could not be allocated. */
+__attribute__((noinline)) static _Noreturn void exit_turn_out_of_memory(teff_ctx *ctx, size_t n)
 {
     size_t used = ctx->arena.used_bytes, max = ctx->arena.budget_bytes;
     if (n <= max - used)
@@ -93,10 +95,11 @@ __attribute__((noinline)) static _Noreturn void exit_over_arena(teff_ctx *ctx, s
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
-/* Called when n bytes could not be allocated. Ends a grain's turn. A thread, a process or a task of
- * the runtime has no turn to end, so it tries again for TRIES * PAUSE_NS, then aborts: a silo that
- * joins, serves or leaves should not abort because memory was out for a moment. It blocks its
- * thread meanwhile, as the caller may not expect to be suspended. out: n bytes. */
+/* Called when n bytes could not be allocated. Ends a grain's turn at once. For any other context
+ * (of a thread, a process or a task of the runtime), tries again up to TRIES times, after pauses of
+ * PAUSE_NS: a silo should not abort because memory was out for a moment. The pauses block the
+ * thread, as the caller may not expect to be suspended. Aborts the OS process if no try succeeds,
+ * or if n exceeds the arena's limit. out: n bytes. */
 __attribute__((noinline)) static void *alloc_again(teff_ctx *ctx, size_t n)
 {
     enum { TRIES = 100, PAUSE_NS = 10000000 };
@@ -108,7 +111,7 @@ __attribute__((noinline)) static void *alloc_again(teff_ctx *ctx, size_t n)
         p = teff_arena_alloc(&ctx->arena, n);
     }
     if (!p)
-        exit_over_arena(ctx, n);
+        exit_turn_out_of_memory(ctx, n);
     return p;
 }
 

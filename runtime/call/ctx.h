@@ -41,8 +41,8 @@ struct teff_ctx {
     char text_buf[TEFF_TEXT_MAX];
 };
 
-/* teffi_ctx_init - initialize the context of a turn of group, or of a thread (group NULL). The
- * caller sets a turn's fiber when the turn starts. */
+/* teffi_ctx_init - initialize the context of a turn or of a thread. The caller sets a turn's fiber
+ * when the turn starts. in: group: the group that runs the turn; NULL: the context of a thread. */
 static inline void teffi_ctx_init(teff_ctx *ctx, teffi_home *home, teffi_group *group)
 {
     teffi_zero(ctx, offsetof(teff_ctx, text_buf)); /* text_buf, 0.5 KiB, is written before read */
@@ -65,9 +65,9 @@ static inline int32_t teffi_due_left(uint32_t due_ms, uint32_t now_ms)
     return due_ms ? (int32_t)(due_ms - now_ms) : INT32_MAX;
 }
 
-/* teffi_due - convert a deadline to due_ms: the low 32 bits of its milliseconds, rounded up.
+/* teffi_due_ms_of - convert a deadline to due_ms: the low 32 bits of its milliseconds, rounded up.
  * in: UINT64_MAX: no deadline. out: 0: no deadline. */
-static inline uint32_t teffi_due(uint64_t deadline_ns)
+static inline uint32_t teffi_due_ms_of(uint64_t deadline_ns)
 {
     return deadline_ns == UINT64_MAX ? 0 : (uint32_t)((deadline_ns + 999999) / 1000000);
 }
@@ -76,7 +76,7 @@ static inline uint32_t teffi_due(uint64_t deadline_ns)
  * clock only if the coarse clock is stopped or at most TEFFI_EXACT_BELOW_MS are left. */
 static inline bool teffi_is_late(teffi_exec *exec, uint64_t deadline_ns)
 {
-    uint32_t due_ms = teffi_due(deadline_ns), now_ms = teffi_coarse_ms(exec);
+    uint32_t due_ms = teffi_due_ms_of(deadline_ns), now_ms = teffi_coarse_ms(exec);
     if (!due_ms || (now_ms && teffi_due_left(due_ms, now_ms) > TEFFI_EXACT_BELOW_MS))
         return false;
     return teffi_now(exec->platform) >= deadline_ns;
@@ -91,20 +91,21 @@ enum { TEFFI_TIMEOUT_DEFAULT_MS = 30000 };
 uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t ms);
 extern const char teffi_ctx_late_text[];
 
-/* teffi_ctx_refuse_part - abort: a part that a turn has forked uses the turn's context. */
-_Noreturn void teffi_ctx_refuse_part(void);
+/* teffi_ctx_abort_in_forked_part - abort: a part that a turn has forked uses the turn's context. */
+_Noreturn void teffi_ctx_abort_in_forked_part(void);
 
-/* teffi_ctx_check_fiber - abort if this is not the turn's own fiber, but a part that it forked.
- * in:   a turn's context. */
+/* teffi_ctx_check_fiber - abort unless the caller runs on the turn's own fiber. A part that the
+ * turn has forked runs on another fiber, and must not use the turn's context.
+ * in:   ctx, of a turn. */
 static inline void teffi_ctx_check_fiber(const teff_ctx *ctx)
 {
     if (teffi_fiber_current() != ctx->fiber)
-        teffi_ctx_refuse_part();
+        teffi_ctx_abort_in_forked_part();
 }
 
-/* teffi_ctx_enter, teffi_ctx_leave - a public function that uses the node calls them when it begins
- * and ends. enter: a turn yields if its slice is over; a thread keeps the node open until leave.
- * out:  enter: false: the node is closed; do not call leave. leave: err. */
+/* teffi_ctx_enter - called at the beginning of a public function that uses the node. In a turn,
+ * yields if the turn's slice is over. On a thread, keeps the node open until teffi_ctx_leave.
+ * out:  false: the node is closed; do not call teffi_ctx_leave. */
 static inline bool teffi_ctx_enter(teff_ctx *ctx)
 {
     if (!ctx->group)
@@ -114,6 +115,8 @@ static inline bool teffi_ctx_enter(teff_ctx *ctx)
     return true;
 }
 
+/* teffi_ctx_leave - called at the end of a public function that has called teffi_ctx_enter.
+ * out:  err. */
 static inline teff_err teffi_ctx_leave(const teff_ctx *ctx, teff_err err)
 {
     if (!ctx->group)

@@ -23,22 +23,22 @@ __attribute__((noinline)) static void await_call(teff_ctx *ctx, teffi_call *call
 
 teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **response)
 {
-    if (ctx->group && call->wait.done) /* a turn that need not wait yields if its slice is over */
+    if (ctx->group && call->wait.done) /* in a turn, and the call has ended: no wait is needed */
         (void)teff_yield_if_due();
     else
         await_call(ctx, call);
     if (call->err)
         return teff_fail(ctx, call->err, "%s", call->text ? call->text : "");
-    if (response) /* a call that ran directly, and was never pending, has only a body */
+    if (response) /* a call that ran directly was never pending: it has a body but no response */
         *response = call->response ? call->response->body : call->body;
     return TEFF_OK;
 }
 
 /* ---- drop ---- */
 
-/* Abandons and releases a call that is in no list. If another thread has taken the call, its signal
- * is on the way: a turn's call is then released when the signal arrives, a thread's after this
- * function has waited for the signal. */
+/* Abandons and releases a call that is in no list. If another thread has taken the call, the call
+ * is released only after that thread's signal. In a turn, the call is made an orphan, which is
+ * released when the signal arrives. On a thread, this function waits for the signal. */
 static void drop_call(teff_ctx *ctx, teffi_call *call)
 {
     if (teffi_call_abandon(call)) {
@@ -109,12 +109,12 @@ int teff_ctx_fd(teff_ctx *ctx)
 bool teff_call_ended(const teff_ctx *ctx, teff_call call)
 {
     (void)ctx;
-    return !call.impl || teffi_wait_done(&call.impl->wait);
+    return !call.impl || teffi_wait_is_done(&call.impl->wait);
 }
 
 void teff_ctx_reset(teff_ctx *ctx)
 {
-    if (!ctx->group || ctx->suspend) /* else the end of the turn or task frees it */
+    if (!ctx->group || ctx->suspend) /* a thread or a process; a turn's or task's end frees all */
         teffi_ctx_fini(ctx);
 }
 
@@ -125,30 +125,32 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
         .at = {here.at, here.end, here.chunks}, .used = here.used_bytes, .n_calls = ctx->n_calls};
 }
 
-/* Is the call part of ctx's transaction, and not awaited yet? Such a call stays until the turn ends
- * and awaits it: the transaction needs the participants that its response names. */
+/* Must the call be kept until the turn ends? It must if it is part of ctx's transaction and has not
+ * been awaited: the end of the turn awaits it and collects the participants that its response
+ * names, which the transaction needs. */
 static bool must_stay(const teff_ctx *ctx, const teffi_call *call)
 {
-    const teffi_asked *asked = ctx->transaction ? teffi_call_asked(call) : NULL;
+    const teffi_asked *asked = ctx->transaction ? teffi_call_get_asked(call) : NULL;
     return asked && (asked->method->flags & TEFF_METHOD_TRANSACTIONAL) &&
            (!call->wait.done || (call->response && call->response->transaction));
 }
 
-/* Drops the calls that were begun since mark was taken, and frees what was allocated since then. */
+/* Drops the calls that were begun since mark was taken, except those that must stay, and frees what
+ * was allocated since then. */
 void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
 {
     teffi_call *next, *call = LIST_FIRST(&ctx->calls);
-    for (; call && (int32_t)(call->number - mark.n_calls) > 0; call = next) { /* wraps */
+    for (; call && (int32_t)(call->number - mark.n_calls) > 0; call = next) { /* numbers wrap */
         next = LIST_NEXT(call, in_ctx);
         if (must_stay(ctx, call))
             continue;
         LIST_REMOVE(call, in_ctx);
         drop_call(ctx, call);
     }
-    teffi_arena_back(&ctx->arena, (teffi_arena_mark){.at = mark.at[0],
-                                                     .end = mark.at[1],
-                                                     .chunks = mark.at[2],
-                                                     .used_bytes = mark.used});
+    teffi_arena_rewind(&ctx->arena, (teffi_arena_mark){.at = mark.at[0],
+                                                       .end = mark.at[1],
+                                                       .chunks = mark.at[2],
+                                                       .used_bytes = mark.used});
 }
 
 void teff_drop(teff_ctx *ctx, teff_call *call)
@@ -156,7 +158,7 @@ void teff_drop(teff_ctx *ctx, teff_call *call)
     teffi_call *impl = call->impl;
     call->impl = NULL;
     if (!impl || !impl->in_ctx.le_prev || must_stay(ctx, impl))
-        return; /* no call; or one that was never pending and is in no list; or one that stays */
+        return; /* there is no call, or it is in no list (it was never pending), or it must stay */
     LIST_REMOVE(impl, in_ctx);
     drop_call(ctx, impl);
 }

@@ -63,7 +63,8 @@ bool teffi_deadline_lower(_Atomic uint64_t *earliest, uint64_t to_ns)
 void teffi_deadline_watch(teffi_deadlines *deadlines, uint32_t slot, uint64_t deadline_ns)
 {
     teffi_slab *slab = &deadlines->home->calls.slab;
-    if (teffi_deadline_lower(teffi_slab_mark(slab, slot / TEFFI_SLAB_BLOCK), deadline_ns) &&
+    if (teffi_deadline_lower(teffi_slab_get_block_mark(slab, slot / TEFFI_SLAB_BLOCK),
+                             deadline_ns) &&
         deadline_ns < atomic_load_explicit(&deadlines->timer_ns, memory_order_seq_cst))
         request_sweep(deadlines, deadline_ns);
 }
@@ -85,7 +86,8 @@ void teffi_deadline_sweep_begin(teffi_deadlines *deadlines)
     pthread_mutex_unlock(&deadlines->lock);
 }
 
-/* Sets the timer after a slice of the sweep. in: over: it was the sweep's last slice. */
+/* Ends a slice of the sweep: sets the timer for the next slice or, after the last slice, for the
+ * next sweep. in: over: true: this slice was the sweep's last one. */
 void teffi_deadline_sweep_schedule(teffi_deadlines *deadlines, bool over)
 {
     pthread_mutex_lock(&deadlines->lock);

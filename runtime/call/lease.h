@@ -44,12 +44,12 @@ static inline void teffi_lease_begin(teffi_lease *lease, uint64_t since_ns)
                           memory_order_relaxed);
 }
 
-/* teffi_lease_extend - let the lease last until until_ns, if it held at since_ns and ends before
- * that. out: true: it has changed. */
+/* teffi_lease_extend - move the end of the lease to until_ns, if the lease held at since_ns and
+ * would end before until_ns. out: true: the end was moved. */
 static inline bool teffi_lease_extend(teffi_lease *lease, uint64_t since_ns, uint64_t until_ns)
 {
     uint64_t before = teffi_lease_read(lease);
-    /* before: 0: none; 1: over; up to since_ns: it had run out */
+    /* before: 0 if there is no lease, 1 if it is over, at most since_ns if it had run out */
     while (before > 1 && before > since_ns && before < until_ns)
         if (atomic_compare_exchange_weak_explicit(&lease->until_ns, &before, until_ns,
                                                   memory_order_relaxed, memory_order_relaxed))
@@ -58,7 +58,8 @@ static inline bool teffi_lease_extend(teffi_lease *lease, uint64_t since_ns, uin
 }
 
 /* teffi_lease_renew - extend the lease after a heartbeat was written. A lease that is over, or had
- * run out when the heartbeat was sent, is not extended. in: since_ns, as for teffi_lease_begin. */
+ * run out when the heartbeat was sent, is not extended. in: since_ns, the platform clock's time
+ * just before the heartbeat was sent. */
 static inline void teffi_lease_renew(teffi_lease *lease, uint64_t since_ns)
 {
     (void)teffi_lease_extend(lease, since_ns, since_ns + teffi_lease_length_ns(lease));
@@ -70,8 +71,8 @@ static inline bool teffi_lease_end(teffi_lease *lease)
     return atomic_exchange_explicit(&lease->until_ns, 1, memory_order_relaxed) != 1;
 }
 
-/* teffi_lease_release - the lease becomes "none", unless it is over. For a silo that has left and
- * holds no grains any more: it only passes messages on. */
+/* teffi_lease_release - set the lease to "none", unless it is over. Called when the silo has left
+ * and holds no grains any more: such a silo only passes messages on, and needs no lease. */
 static inline void teffi_lease_release(teffi_lease *lease)
 {
     uint64_t before = teffi_lease_read(lease);
@@ -81,24 +82,25 @@ static inline void teffi_lease_release(teffi_lease *lease)
         ;
 }
 
-/* teffi_lease_is_over - was the lease ended? A lease that has run out ends when its timer fires. */
+/* teffi_lease_is_over - was the lease ended by teffi_lease_end? A lease that has run out is not
+ * over until its timer fires and calls teffi_lease_end. */
 static inline bool teffi_lease_is_over(const teffi_lease *lease)
 {
     return teffi_lease_read(lease) == 1;
 }
 
-/* teffi_lease_holds - may this silo act now? Without a lease (clients, silos that have not joined
- * or have left) it may. in: now_ns, just read from the platform's clock. */
+/* teffi_lease_holds - may this node act now? A node without a lease (a client, or a silo that has
+ * not joined or has left) may always act. in: now_ns, just read from the platform's clock. */
 static inline bool teffi_lease_holds(const teffi_lease *lease, uint64_t now_ns)
 {
     uint64_t until_ns = teffi_lease_read(lease);
     return !until_ns || now_ns < until_ns;
 }
 
-/* teffi_lease_holds_about - as teffi_lease_holds, for frequent checks: reads the executor's coarse
+/* teffi_lease_holds_coarse - as teffi_lease_holds, for frequent checks: reads the executor's coarse
  * clock, which is late by up to a tick. While that clock is stopped (0), the lease holds unless it
  * was ended. */
-static inline bool teffi_lease_holds_about(const teffi_lease *lease, const teffi_exec *exec)
+static inline bool teffi_lease_holds_coarse(const teffi_lease *lease, const teffi_exec *exec)
 {
     uint64_t until_ns = teffi_lease_read(lease);
     uint32_t now_ms = teffi_coarse_ms(exec);

@@ -21,7 +21,7 @@ void teffi_origins_fini(teffi_home *home)
         pthread_mutex_destroy(&home->calls.locks[i]);
 }
 
-/* in: call, a relay or kept cancel: its `out` is the node that it comes from. */
+/* in: call: a relay or kept cancel; call->out holds the node that it comes from. */
 static key key_of(const teffi_call *call)
 {
     return (key){.node = atomic_load_explicit(&call->out, memory_order_relaxed),
@@ -38,7 +38,7 @@ static pthread_mutex_t *lock_of(teffi_home *home, uint32_t bucket)
     return &home->calls.locks[bucket % TEFFI_ORIGIN_LOCKS];
 }
 
-/* Does this entry belong to the call k? */
+/* Is call, a relay or kept cancel, an entry of the origin k? */
 static bool is_of_origin(const teffi_call *call, const key *k)
 {
     const key own = key_of(call);
@@ -46,8 +46,8 @@ static bool is_of_origin(const teffi_call *call, const key *k)
            own.origin.cookie == k->origin.cookie && own.node == k->node;
 }
 
-/* Finds an entry of the call k. The bucket's lock is held. in: bits: all are set in the word of the
- * entry. out: false: there is none. */
+/* Finds an entry of the origin k whose word has all of `bits` set. The bucket's lock is held.
+ * out: false: there is no such entry. */
 static bool find_entry(teffi_home *home, uint32_t bucket, const key *k, uint32_t bits,
                        teffi_slab_use *found)
 {
@@ -76,7 +76,7 @@ bool teffi_origin_find(teffi_home *home, uint64_t node, teffi_origin origin, uin
 
 /* Finds the entry that prevents the addition of call: for a cancel, any entry of its origin (its
  * relay or an earlier cancel); for a relay, a pending cancel. The bucket's lock is held. A cancel
- * is counted before it is added (relay.c), so with a count of 0 there is no cancel to find. */
+ * is counted before it is added (relay.c), so if the count is 0, there is no cancel to find. */
 static bool find_conflicting_entry(const teffi_call *call, const key *k, teffi_slab_use *found)
 {
     if (call->is_cancel)

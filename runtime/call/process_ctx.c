@@ -12,8 +12,8 @@ typedef struct process_ctx {
     teff_process *process;
 } process_ctx;
 
-/* teffi_waiting.ready of a process that awaits calls: have all signals arrived that it waits for?
- * With teffi_await_any() it waits for one signal. */
+/* teffi_waiting.ready of a process that awaits calls: have all the signals that the process waits
+ * for arrived? In teffi_await_any(), the process waits for only one signal. */
 static bool is_done_waiting(teff_process *p, teffi_waiting *w)
 {
     const teff_ctx *ctx = w->arg;
@@ -21,8 +21,8 @@ static bool is_done_waiting(teff_process *p, teffi_waiting *w)
     return ctx->waiting == 0;
 }
 
-/* Ends the context's pending calls as TEFF_E_CANCELLED. The signal of each end still has to arrive
- * as an item. */
+/* Ends the context's pending calls as TEFF_E_CANCELLED. The signal of each of these calls arrives
+ * later, as an item of the process's group. */
 static void fail_calls(teff_ctx *ctx)
 {
     for (teffi_call *call = LIST_FIRST(&ctx->calls); call; call = LIST_NEXT(call, in_ctx))
@@ -31,9 +31,9 @@ static void fail_calls(teff_ctx *ctx)
                                   "its process was ended by force; the call may have run");
 }
 
-/* teff_ctx.suspend of a process: suspends it until waiting is 0. A process that is forced to end is
- * resumed at each item of its group: it then ends its calls, and goes on waiting until their
- * signals have arrived. */
+/* teff_ctx.suspend of a process: suspends the process until ctx->waiting is 0. A process that is
+ * forced to end is resumed early, after any item of its group. It ends its calls and is suspended
+ * again, until the signals of these calls have arrived. */
 static void suspend_process(teff_ctx *ctx)
 {
     teff_process *p = teffi_container(ctx, process_ctx, ctx)->process;
@@ -80,7 +80,8 @@ static void handle_process_item(teffi_item *item)
     if (item->kind == TEFFI_ITEM_CLOSURE)
         teffi_closure_run(item);
     else
-        (void)teffi_wait_arrived(item, &ctx); /* always false: its own turn resumes a process */
+        (void)teffi_wait_handle_signal(item,
+                                       &ctx); /* always false: a process's own turn resumes it */
 }
 
 teffi_process_calls teffi_process_calls_of(teffi_home *home)

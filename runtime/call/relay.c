@@ -16,9 +16,9 @@ _Atomic uint32_t *teffi_relay_count_of(teffi_home *home, uint64_t origin_node)
     return &home->calls.relays_of[hash % TEFFI_RELAY_SHARES];
 }
 
-/* May a node have one more entry? It may have as many as are free. in: share, the count of its own
- * entries; count, of all nodes' entries; max, the limit of count. relaxed: threads that begin
- * entries at the same time may exceed the limit by a few. */
+/* May a node have one more entry? A node may have as many entries as are free. in: share: the
+ * number of the node's own entries; count: the number of all nodes' entries; max: the limit of
+ * count. relaxed: threads that begin entries at the same time may exceed the limit by a few. */
 static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *count, uint32_t max)
 {
     uint32_t own = atomic_load_explicit(share, memory_order_relaxed);
@@ -133,32 +133,34 @@ bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin
 
 /* ---- cancels that follow a request ---- */
 
-/* Must a cancel of this call be forwarded to the node that got its request? It must for a
- * relay, and for a call to a grain that is not awaited at once; only these have sent_to set. in:
- * word, the call's state word. */
+/* Must a cancel of this call be forwarded to the node that got its request? It must if the call is
+ * a relay, or a grain call that its caller does not await at once. call->sent_to is set only for
+ * these two kinds. in: word: the call's state word. */
 static bool must_forward_cancel(const teffi_call *call, uint64_t word)
 {
     return word & TEFFI_CALL_RELAY ||
            atomic_load_explicit(&call->out, memory_order_relaxed) & TEFFI_CALL_HAS_ASKED;
 }
 
-/* Stores the node to which the request is about to be sent, then loads the call's word again (see
- * teffi_call.sent_to). out: false: the call was cancelled: do not send its request; its cancel,
- * which was kept here, is removed. If the call has ended for another reason: true. */
-bool teffi_cancel_sign(teffi_home *home, teffi_msg *request, teffi_node_id to)
+/* Signs the request. If a cancel of its call must be forwarded, also stores the node that the
+ * request is about to be sent to, and after that loads the call's word again (see
+ * teffi_call.sent_to). out: false: the call was cancelled: do not send the request. The cancel,
+ * which was kept here, is removed. true: send the request: the call is pending, or it has ended
+ * and no cancel of it is kept here. */
+bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg *request, teffi_node_id to)
 {
     /* for a call of this node the cookie is 0 */
     const teffi_origin own = {.slot = request->call.slot, .generation = request->call.generation};
     teffi_call *call = teffi_slab_at(&home->calls.slab, own.slot);
     uint64_t word = call ? teffi_call_word(call) : 0;
     teffi_call_sign(home, request);
-    if (teffi_word_is_pending_use(word, own.generation)) {
+    if (teffi_word_is_of_pending_call(word, own.generation)) {
         if (!must_forward_cancel(call, word))
             return true;
         atomic_store_explicit(&call->sent_to, teffi_node_word(to), memory_order_seq_cst);
         word = teffi_call_word(call);
     }
-    return teffi_word_is_pending_use(word, own.generation) || !teffi_cancel_any(home) ||
+    return teffi_word_is_of_pending_call(word, own.generation) || !teffi_cancel_is_any_kept(home) ||
            !teffi_cancel_take(home, here, own);
 }
 
@@ -177,8 +179,8 @@ static teffi_msg *new_cancel_msg(teffi_node_id to, const teffi_origin *origin, u
     return NULL;
 }
 
-/* Sends a cancel of the call origin; if that fails, the cancel is lost. Enters the node, since the
- * thread that calls teff_cancel_fire need not be inside it. */
+/* Sends a cancel of the call `origin`; if the send fails, the cancel is lost. Enters the node,
+ * since the thread that calls teff_cancel_fire need not be inside it. */
 static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *origin,
                         uint64_t deadline_ns)
 {
@@ -190,27 +192,28 @@ static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *
     teffi_home_exit(home);
 }
 
-/* in: call, taken; word, its state word before that. out: the node that its request was sent to, or
- * is about to be sent to; none: there is no such node, or it is not known, because a late
- * teffi_cancel_sign of an earlier use has overwritten sent_to: its hash is not the one in word. */
+/* in: call: it has been taken; word: its state word before it was taken. out: the node that the
+ * call's request was sent to, or is about to be sent to. none: there is no such node, or sent_to
+ * was overwritten by a late teffi_call_sign_unless_cancelled of an earlier use of this entry (the
+ * hash in word is not that of sent_to). */
 static teffi_node_id get_sent_to(const teffi_call *call, uint64_t word)
 {
     const teffi_node_id none = {0};
     teffi_node_id to =
         teffi_node_of_word(atomic_load_explicit(&call->sent_to, memory_order_seq_cst));
     uint32_t sent = (uint32_t)word & TEFFI_CALL_SENT;
-    return !sent || sent == (teffi_call_match_sent(to).bits & TEFFI_CALL_SENT) ? to : none;
+    return !sent || sent == (teffi_call_make_sent_match(to).bits & TEFFI_CALL_SENT) ? to : none;
 }
 
-/* Ends a call that was taken because of a cancel. in: word, its state word before that; forwards:
- * send the cancel to the node that its request was sent to, if there is one. */
+/* Ends a call that was taken because of a cancel. in: word: the call's state word before it was
+ * taken; forwards: send the cancel to the node that the request was sent to, if there is one. */
 static void end_cancelled(teffi_home *home, teffi_call *call, uint64_t word, bool forwards,
                           uint64_t deadline_ns)
 {
     const teffi_origin own = {call->slot, call->generation,
                               teffi_call_cookie(home, call->slot, call->generation)};
     teffi_node_id to = forwards ? get_sent_to(call, word) : (teffi_node_id){0};
-    if (!teffi_node_none(to))
+    if (!teffi_node_is_none(to))
         send_cancel(home, to, &own, deadline_ns);
     if (word & TEFFI_CALL_RELAY)
         teffi_call_end_taken(call, TEFF_E_TIMEOUT, NULL); /* its origin has ended the call */
@@ -220,14 +223,15 @@ static void end_cancelled(teffi_home *home, teffi_call *call, uint64_t word, boo
 }
 
 /* If the request was not sent yet, this node first keeps the cancel, then ends the call. So
- * teffi_cancel_sign, which runs just before a send, finds either a pending call or the cancel, and
- * a cancelled request is not sent. in: slot, of a call or relay; a kept cancel is left as it is. */
+ * teffi_call_sign_unless_cancelled, which runs just before a send, finds either a pending call or
+ * the cancel, and a cancelled request is not sent. in: slot, of a call or relay; a kept cancel is
+ * left as it is. */
 void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)
 {
     const teffi_origin own = {.slot = slot, .generation = generation}; /* of this node: cookie 0 */
     teffi_call *call = teffi_slab_at(&home->calls.slab, slot);
     uint64_t word = call ? teffi_call_word(call) : 0;
-    if (!teffi_word_is_pending_use(word, generation) || word & TEFFI_CALL_CANCEL)
+    if (!teffi_word_is_of_pending_call(word, generation) || word & TEFFI_CALL_CANCEL)
         return;
     uint64_t deadline_ns = atomic_load_explicit(&call->deadline_ns, memory_order_relaxed);
     bool forwards = must_forward_cancel(call, word);

@@ -44,9 +44,11 @@ TEFF_MUST_USE teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_no
  * runs: without a lock. */
 void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation);
 
-/* teffi_cancel_sign - teffi_call_sign, for a request to a grain, just before it is sent to a node:
- * a cancel then follows it there. out: false: it was cancelled: free it, do not send it. */
-TEFF_MUST_USE bool teffi_cancel_sign(teffi_home *home, teffi_msg *request, teffi_node_id to);
+/* teffi_call_sign_unless_cancelled - teffi_call_sign, for a request to a grain, just before it is
+ * sent to a node: a cancel then follows it there. out: false: it was cancelled: free it, do not
+ * send it. */
+TEFF_MUST_USE bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg *request,
+                                                    teffi_node_id to);
 
 /* from, below: the node that sent the request; none: this node, and the origin's cookie is 0.
  *
@@ -59,9 +61,10 @@ void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origi
 bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin);
 bool teffi_cancel_is_kept(teffi_home *home, teffi_node_id from, teffi_origin origin);
 
-/* teffi_cancel_any - is any cancel kept? If not, teffi_cancel_take and _is_kept need not be called.
- * relaxed: a cancel that comes at this moment counts as late. */
-static inline bool teffi_cancel_any(const teffi_home *home)
+/* teffi_cancel_is_any_kept - is any cancel kept? If not, teffi_cancel_take and teffi_cancel_is_kept
+ * need not be called. relaxed: a cancel that arrives at the same moment may be missed, as if it
+ * came too late. */
+static inline bool teffi_cancel_is_any_kept(const teffi_home *home)
 {
     return atomic_load_explicit(&home->calls.cancels, memory_order_relaxed) != 0;
 }

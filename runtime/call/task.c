@@ -60,7 +60,7 @@ static void handle_task_item(teffi_group *group, teffi_item *item)
         teffi_closure_run(item);
         return;
     } else {
-        ended = teffi_wait_arrived(item, &ctx);
+        ended = teffi_wait_handle_signal(item, &ctx);
     }
     if (ended)
         finish_task(t);

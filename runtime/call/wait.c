@@ -42,8 +42,8 @@ static void signal_thread(teffi_wait *wait, teff_ctx *ctx)
 /* Signals a wait of a thread's context, and the context's notifier, for the thread's own event loop
  * (teff_ctx_fd). The context may be gone after signal_thread, so a reference to the notifier is
  * taken first. */
-__attribute__((noinline)) static void signal_notifier(teffi_wait *wait, teff_ctx *ctx,
-                                                      teffi_notifier *notifier)
+__attribute__((noinline)) static void signal_thread_and_notifier(teffi_wait *wait, teff_ctx *ctx,
+                                                                 teffi_notifier *notifier)
 {
     teffi_notifier_ref(notifier);
     signal_thread(wait, ctx);
@@ -62,13 +62,13 @@ void teffi_wait_signal(teffi_wait *wait)
     /* acquire: pairs with teff_ctx_fd, which may run while a call is pending */
     teffi_notifier *notifier = atomic_load_explicit(&ctx->notifier, memory_order_acquire);
     if (notifier)
-        signal_notifier(wait, ctx, notifier);
+        signal_thread_and_notifier(wait, ctx, notifier);
     else
         signal_thread(wait, ctx);
 }
 
 /* Handles the signal of a turn's wait. out: true: the fiber was resumed and has ended. */
-bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
+bool teffi_wait_handle_signal(teffi_item *item, teff_ctx **ctx_out)
 {
     teffi_wait *wait = teffi_container(item, teffi_wait, item);
     bool orphan = wait->orphan; /* read first: arrive() frees an orphan */
@@ -79,8 +79,8 @@ bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
         return false;
     teff_ctx *ctx = wait->ctx;
     wait->awaited = false;
-    /* A process is resumed later, by its own turn. Until then several waits of a
-     * teffi_await_any may arrive, for which waiting was only 1. */
+    /* A process is resumed later, by its own turn. Until it is resumed, several waits of one
+     * teffi_await_any may arrive, but ctx->waiting was set to 1 for all of them together. */
     if (ctx->suspend) {
         ctx->waiting -= ctx->waiting > 0;
         return false;
@@ -98,9 +98,9 @@ __attribute__((noinline)) static void exit_without_lease(teff_ctx *ctx)
     teffi_ctx_exit(ctx, TEFF_E_UNREACHABLE);
 }
 
-/* Suspends the turn until waiting is 0. Then ends it if it is doomed (memory was out), or if it is
- * a grain's turn and the silo has no lease any more. The silo's own tasks, which have no owner, go
- * on. */
+/* Suspends the turn until ctx->waiting is 0. Afterwards ends the turn if it is doomed (out of
+ * memory), or if it is a grain's turn and the silo has no lease any more. The silo's own tasks,
+ * whose ctx->owner is NULL, go on without a lease. */
 static void suspend_turn(teff_ctx *ctx)
 {
     teffi_ctx_check_fiber(ctx);
@@ -110,7 +110,7 @@ static void suspend_turn(teff_ctx *ctx)
         teffi_fiber_suspend(ctx->fiber);
     if (atomic_load_explicit(&ctx->doomed, memory_order_relaxed))
         teffi_ctx_exit(ctx, TEFF_E_NOMEM);
-    if (ctx->owner && !teffi_lease_holds_about(&ctx->home->lease, ctx->home->exec))
+    if (ctx->owner && !teffi_lease_holds_coarse(&ctx->home->lease, ctx->home->exec))
         exit_without_lease(ctx);
 }
 
@@ -131,9 +131,9 @@ static void await_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     suspend_turn(ctx);
 }
 
-/* Suspends the turn until one of the waits is done. The last loop clears awaited before another
- * wait of a grain's turn or a task can arrive, since the group runs one item at a time. For a
- * process more waits may arrive before that: teffi_wait_arrived allows it. */
+/* Suspends the turn until one of the waits is done. In a grain's turn or a task, the last loop
+ * clears `awaited` before another wait can arrive, since the group runs one item at a time. In a
+ * process, more waits may arrive before the loop; teffi_wait_handle_signal allows that. */
 static void await_any_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -144,11 +144,11 @@ static void await_any_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         waits[i]->awaited = false;
 }
 
-/* Writes what this thread has sent, then parks it. out: the tokens that unparked it. ops->wait
- * writes; on a client it also parks, inside the node (teffi_home_enter), and the thread may read
- * sockets. Otherwise the thread parks outside, since a closing node waits for the threads inside
- * it. */
-static uint32_t sleep_once(teff_ctx *ctx)
+/* Writes this thread's pending messages to the sockets, then parks the thread. out: the tokens that
+ * unparked it. ops->wait writes the messages. On a client, ops->wait also parks the thread inside
+ * the node (teffi_home_enter), and the thread may read sockets meanwhile. In all other cases the
+ * thread parks outside the node, since a closing node waits until no thread is inside. */
+static uint32_t flush_and_park(teff_ctx *ctx)
 {
     uint32_t tokens;
     bool slept = false;
@@ -157,24 +157,24 @@ static uint32_t sleep_once(teff_ctx *ctx)
         slept = net && net->ops->wait && net->ops->wait(net, &ctx->parker, &tokens);
         teffi_home_exit(ctx->home);
     }
-    return slept ? tokens : teffi_parker_take(&ctx->parker.parker, UINT64_MAX);
+    return slept ? tokens : teffi_parker_take_tokens(&ctx->parker.parker, UINT64_MAX);
 }
 
-/* Waits for the last signal's token. It does not wait for asleep_for == 0: after that the signaller
- * still uses the context, until it has left the token. */
+/* Sleeps until the last signaller has left its token. To wait for asleep_for == 0 would not be
+ * enough: the signaller that sets it to 0 still uses the context until it has left the token. */
 static void sleep_until_signalled(teff_ctx *ctx)
 {
     uint32_t tokens = 0;
     while (!(tokens & TEFFI_TOKEN)) {
         if (!ctx->runs)
-            tokens = sleep_once(ctx);
+            tokens = flush_and_park(ctx);
         else
-            ctx->runs->ops->park(ctx->runs); /* the simulator's: runs work */
-        tokens |= teffi_parker_take(&ctx->parker.parker, 0);
+            ctx->runs->ops->park(ctx->runs); /* in the simulator: runs work */
+        tokens |= teffi_parker_take_tokens(&ctx->parker.parker, 0);
     }
 }
 
-bool teffi_wait_done(const teffi_wait *wait)
+bool teffi_wait_is_done(const teffi_wait *wait)
 {
     /* acquire: pairs with signal_thread */
     return wait->group ? wait->done
@@ -185,7 +185,7 @@ static size_t count_done(teffi_wait *const *waits, size_t n)
 {
     size_t done = 0;
     for (size_t i = 0; i < n; i++)
-        done += teffi_wait_done(waits[i]);
+        done += teffi_wait_is_done(waits[i]);
     return done;
 }
 
@@ -244,13 +244,13 @@ static void sleep_for_first(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         sleep_until_signalled(ctx);
 }
 
-/* Calls arrive() of those of a thread's waits that are done, and clears the pointer, so that each
- * is called once; end_was_seen (call.c) tests the pointer. For a turn, teffi_wait_arrived does
- * this. */
-static void call_arrive(teffi_wait *const *waits, size_t n)
+/* For each of a thread's waits that is done: calls wait->arrive() and sets this pointer to NULL, so
+ * that it is called only once; end_was_seen (call.c) tests the pointer. In a turn,
+ * teffi_wait_handle_signal calls arrive(). */
+static void run_arrive_callbacks(teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!waits[i]->arrive || !teffi_wait_done(waits[i]))
+        if (!waits[i]->arrive || !teffi_wait_is_done(waits[i]))
             continue;
         waits[i]->arrive(waits[i]);
         waits[i]->arrive = NULL;
@@ -265,11 +265,11 @@ void teffi_await(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     }
     if (count_done(waits, n) < n)
         sleep_for_all(ctx, waits, n);
-    call_arrive(waits, n);
+    run_arrive_callbacks(waits, n);
 }
 
 /* In a turn, if a wait is done already, the turn is not suspended, but yields if its slice is over.
- * Only a thread calls arrive() itself; for a turn teffi_wait_arrived() does. */
+ * Only a thread calls arrive() itself; for a turn teffi_wait_handle_signal() does. */
 void teffi_await_any(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     bool found = count_done(waits, n) > 0;
@@ -282,7 +282,7 @@ void teffi_await_any(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     }
     if (!found)
         sleep_for_first(ctx, waits, n);
-    call_arrive(waits, n);
+    run_arrive_callbacks(waits, n);
 }
 
 typedef struct sleeper {
@@ -318,7 +318,7 @@ static void run_worker_call(teffi_wait *wait)
 }
 
 /* Signals a wait at once: its arrive() runs fn, on the stack of the worker or thread. */
-void teffi_ctx_on_worker(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
+void teffi_ctx_run_on_worker(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
 {
     worker_call w = {.fn = fn, .arg = arg};
     teffi_wait *wait = &w.wait;

@@ -6,14 +6,16 @@
 
 #include "group/group.h"
 
-enum { TEFFI_ITEM_WAIT = 100 }; /* item.kind: the group passes the item to teffi_wait_arrived */
+enum {
+    TEFFI_ITEM_WAIT = 100
+}; /* item.kind: the group passes the item to teffi_wait_handle_signal */
 
 typedef struct teffi_wait {
     teffi_item item;
     struct teff_ctx *ctx;
     teffi_group *group;    /* ctx->group, copied: an orphan's context is gone */
     _Atomic uint32_t word; /* thread: WAIT_NEW, WAIT_AWAITED or WAIT_DONE */
-    bool done;             /* turn: set by teffi_wait_arrived */
+    bool done;             /* turn: set by teffi_wait_handle_signal */
     bool orphan;           /* turn: the context ended before the signal */
     bool awaited;          /* its context is suspended, or sleeps in teffi_await_any, for this wait,
                             * maybe among others */
@@ -30,13 +32,13 @@ void teffi_wait_init(teffi_wait *wait, struct teff_ctx *ctx, void (*arrive)(teff
 /* teffi_wait_signal - the event has happened. The wait may be gone when this returns. */
 void teffi_wait_signal(teffi_wait *wait);
 
-/* teffi_wait_done - has the signal arrived? For the context that the wait belongs to. */
-bool teffi_wait_done(const teffi_wait *wait);
+/* teffi_wait_is_done - has the signal arrived? For the context that the wait belongs to. */
+bool teffi_wait_is_done(const teffi_wait *wait);
 
-/* teffi_wait_arrived - a group's handler calls it with a TEFFI_ITEM_WAIT item. Resumes the turn's
- * fiber if no other awaited wait is left.
+/* teffi_wait_handle_signal - a group's handler calls it with a TEFFI_ITEM_WAIT item. Resumes the
+ * turn's fiber if no other awaited wait is left.
  * out:  true: the fiber was resumed and has ended; *ctx is its context. */
-bool teffi_wait_arrived(teffi_item *item, struct teff_ctx **ctx);
+bool teffi_wait_handle_signal(teffi_item *item, struct teff_ctx **ctx);
 
 /* teffi_await - wait until all n are done. teffi_await_any - wait until at least one is; n >= 1.
  * in:   waits, all of ctx; one may be listed twice.
@@ -48,6 +50,7 @@ void teffi_await_any(struct teff_ctx *ctx, teffi_wait *const *waits, size_t n);
 /* teffi_ctx_sleep - wait for ms milliseconds. */
 void teffi_ctx_sleep(struct teff_ctx *ctx, uint32_t ms);
 
-/* teffi_ctx_on_worker - run fn(arg) on the worker's own stack (a thread's context: on the thread's)
- * and wait for it: for functions that need more stack than a fiber has, such as unpacking. */
-void teffi_ctx_on_worker(struct teff_ctx *ctx, void (*fn)(void *arg), void *arg);
+/* teffi_ctx_run_on_worker - run fn(arg) on the worker's own stack (a thread's context: on the
+ * thread's) and wait for it: for functions that need more stack than a fiber has, such as
+ * unpacking. */
+void teffi_ctx_run_on_worker(struct teff_ctx *ctx, void (*fn)(void *arg), void *arg);

@@ -1,12 +1,12 @@
 /* broken.c - the silos whose connections broke: their heartbeats are watched at once. */
 #include "cluster/membership.h"
 
-bool teffi_membership_is_broken(teffi_membership *m, teffi_node_id node)
+bool teffi_membership_is_connection_broken(teffi_membership *m, teffi_node_id node)
 {
     bool found = false;
     pthread_mutex_lock(&m->beat.lock);
     for (size_t i = 0; i < TEFFI_WATCHED_MAX && !found; i++)
-        found = teffi_node_is(m->beat.broken[i], node);
+        found = teffi_node_equals(m->beat.broken[i], node);
     pthread_mutex_unlock(&m->beat.lock);
     return found;
 }
@@ -15,7 +15,7 @@ void teffi_membership_forget_broken(teffi_membership *m, const teffi_view *view)
 {
     pthread_mutex_lock(&m->beat.lock);
     for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
-        if (!teffi_node_none(m->beat.broken[i]) && !teffi_view_find(view, m->beat.broken[i]))
+        if (!teffi_node_is_none(m->beat.broken[i]) && !teffi_view_find(view, m->beat.broken[i]))
             m->beat.broken[i] = (teffi_node_id){0};
     pthread_mutex_unlock(&m->beat.lock);
 }
@@ -27,12 +27,12 @@ void teffi_membership_note_connection(teffi_membership *m, teffi_node_id node, b
     teffi_exec *exec = m->node->home.exec;
     const teffi_node_id none = {0};
     pthread_mutex_lock(&m->beat.lock);
-    teffi_node_id *at = NULL; /* the silo's entry; else, if it broke, a free one */
+    teffi_node_id *at = NULL; /* the silo's entry; if it has none and !up: a free entry */
     for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
-        if (teffi_node_is(m->beat.broken[i], node) ||
-            (!up && !at && teffi_node_none(m->beat.broken[i])))
+        if (teffi_node_equals(m->beat.broken[i], node) ||
+            (!up && !at && teffi_node_is_none(m->beat.broken[i])))
             at = &m->beat.broken[i];
-    bool newly_broken = !up && at && teffi_node_none(*at);
+    bool newly_broken = !up && at && teffi_node_is_none(*at);
     if (at)
         *at = up ? none : node;
     /* Begin the next look now: the time for which the other silo's heartbeat may stand still counts

@@ -48,7 +48,7 @@ const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t si
 }
 
 /* For qsort: the silos that ended first come first. */
-static int by_end(const void *a, const void *b)
+static int compare_by_end(const void *a, const void *b)
 {
     const teffi_member_row *x = a, *y = b;
     uint32_t i = x->member.node.incarnation, j = y->member.node.incarnation;
@@ -67,7 +67,7 @@ size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_memb
             changed[n++] = rows->rows[i];
     if (n <= TEFFI_TOMBSTONES_MAX)
         return 0;
-    qsort(changed, n, sizeof *changed, by_end);
+    qsort(changed, n, sizeof *changed, compare_by_end);
     n -= TEFFI_TOMBSTONES_MAX;
     n = n < FORGET_MAX ? n : FORGET_MAX;
     for (size_t i = 0; i < n; i++)

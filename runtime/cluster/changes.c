@@ -50,7 +50,7 @@ static uint64_t draw_pause_ns(const teffi_platform *platform, unsigned tries)
     return half + platform->random(platform->arg) % half;
 }
 
-void teffi_membership_wait(teff_ctx *ctx, uint64_t seen, unsigned tries)
+void teffi_membership_await_change(teff_ctx *ctx, uint64_t seen, unsigned tries)
 {
     teffi_changes *changes = &ctx->node->membership->follow.changes;
     const teffi_platform *platform = ctx->node->platform;

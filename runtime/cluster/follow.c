@@ -6,18 +6,20 @@
 enum {
     DROP_MS = 10000,     /* time for a silo that left to forward requests and to say goodbye */
     LOOK_APART_MS = 100, /* between two refreshes for silos that were not reached */
-    READ_TRIES = 9       /* tries to pass to teffi_membership_wait(): the end of a read wakes it */
+    READ_TRIES =
+        9 /* tries to pass to teffi_membership_await_change(): the end of a read wakes it */
 };
 
-/* follow.lock held. Allows sends to the other members of `now` that `old` lacks. One that the net
- * does not take, because its address is invalid or the net is shut down, is passed over.
- * out:  false: no memory; `now` must not be adopted, since later views would not add the rest. */
+/* follow.lock held. Allows sends to the members of `now` that `old` lacks, except to this silo.
+ * Skips a member whose address is invalid, and every member if the net is shut down.
+ * out: false: no memory; the caller must not adopt `now`, because the next view would add only
+ * members that `now` lacks. */
 static bool add_peers(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
     bool added = true;
     for (size_t i = 0; i < now->n_members && added; i++) {
         const teffi_member *m = &now->members[i];
-        if (!teffi_node_is(m->node, node->id) && !(old && teffi_view_find(old, m->node)))
+        if (!teffi_node_equals(m->node, node->id) && !(old && teffi_view_find(old, m->node)))
             added =
                 node->home.net->ops->peer_add(node->home.net, m->node, m->address) != TEFF_E_NOMEM;
     }
@@ -38,8 +40,8 @@ static void drop_departed_before(teffi_membership *m, uint64_t since_ns)
     m->follow.n_departed = kept;
 }
 
-/* Is this member of the last view, which `now` lacks, dead? If `now` does not know it at all, its
- * row was removed: then it is dead if it was ACTIVE, and has left if it was LEAVING. */
+/* in: member: of the old view, missing in `now`. out: true: it is dead; false: it has left. If its
+ * row was removed from the table, its status in the old view decides: ACTIVE means dead. */
 static bool is_dead(const teffi_member *member, const teffi_view *now)
 {
     teffi_standing standing = teffi_view_standing(now, member->node);
@@ -47,8 +49,8 @@ static bool is_dead(const teffi_member *member, const teffi_view *now)
            (standing == TEFFI_STANDING_STRANGER && member->status == TEFFI_ACTIVE);
 }
 
-/* follow.lock held. Lists a silo that has left, to drop its connections later. If the list is full,
- * those of the oldest entries are dropped now. */
+/* follow.lock held. Adds a silo that has left to follow.departed; its connections are dropped
+ * later. If the list is full, the connections of the oldest entries are dropped now. */
 static void note_departed(teffi_membership *m, teffi_node_id silo)
 {
     if (m->follow.n_departed == TEFFI_DEPARTED_MAX)
@@ -57,10 +59,10 @@ static void note_departed(teffi_membership *m, teffi_node_id silo)
         (teffi_departed){silo, teffi_now(m->node->platform)};
 }
 
-/* follow.lock held. Requests for grains no longer go to the silos that `now` lacks. Dead ones are
- * disconnected, which also ends the calls sent to them. The connections of those that left stay for
- * DROP_MS: a silo that adopts this view has sent its last request to the leaving silo before it
- * responds, and the leaving silo says goodbye when all have responded. */
+/* follow.lock held. Stops sending requests for grains to the members of `old` that `now` lacks.
+ * Disconnects those that are dead, which also ends the calls sent to them. Keeps the connections of
+ * those that have left for DROP_MS: such a silo forwards the requests that arrive before the other
+ * silos have adopted this view, and says goodbye itself afterwards. */
 static void drop_old_members(teffi_membership *m, const teffi_view *old, const teffi_view *now)
 {
     teffi_net *net = m->node->home.net;
@@ -84,8 +86,9 @@ void teffi_membership_drop_departed(teffi_membership *m)
     pthread_mutex_unlock(&m->follow.lock);
 }
 
-/* follow.lock held. Stores a view that was just replaced, over the oldest stored one. Without an
- * outage time no promise needs it, and it is released. in: view: owned, or NULL. */
+/* follow.lock held. Stores a view that was just replaced, in place of the oldest stored view. If
+ * outage_ms is 0, no promise needs earlier views, and the view is released instead.
+ * in: view: owned, or NULL. */
 static void keep_view(teffi_membership *m, const teffi_view *view)
 {
     const teffi_view **at = &m->follow.before[m->follow.n_before % TEFFI_VIEWS_KEPT];
@@ -196,9 +199,10 @@ static void read_as_task(teff_ctx *ctx, void *arg)
     (void)!read_and_adopt(ctx);
 }
 
-/* Waits until a view of at least version is adopted, or one read that began after this call has
- * ended. One read serves all waiting contexts. One that arrives during a read may need rows that
- * this read misses, so it waits for the end of the next one. errs: of the last read; NOMEM. */
+/* Waits until a view of at least this version is adopted, or until a read of the table that began
+ * after this call has ended. All waiting contexts share one read. A context that arrives during a
+ * read waits for the next read, since the running read may miss rows that the context needs.
+ * errs: those of the last read; TEFF_E_NOMEM. */
 static teff_err read_shared(teff_ctx *ctx, uint64_t version)
 {
     teffi_membership *m = ctx->node->membership;
@@ -216,7 +220,7 @@ static teff_err read_shared(teff_ctx *ctx, uint64_t version)
                 return teff_fail(ctx, TEFF_E_NOMEM, "membership: out of memory to read");
             }
         }
-        teffi_membership_wait(ctx, seen, READ_TRIES);
+        teffi_membership_await_change(ctx, seen, READ_TRIES);
     }
     teff_err err = (teff_err)m->follow.read_err;
     return err ? teff_fail(ctx, err, "membership: the table cannot be read") : TEFF_OK;
@@ -234,9 +238,10 @@ teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
     return err;
 }
 
-/* The task of teffi_membership_refresh_soon. `looking` becomes false before the refresh begins, so
- * that a later call starts another refresh. An error is ignored: each look refreshes, too. */
-static void look_as_task(teff_ctx *ctx, void *arg)
+/* The task of teffi_membership_refresh_soon(). `looking` becomes false before the refresh begins,
+ * so that a later call starts another task. An error is ignored, since run_look() regularly
+ * refreshes the view, too. */
+static void refresh_as_task(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     uint64_t now = teffi_now(ctx->node->platform);
@@ -251,6 +256,6 @@ static void look_as_task(teff_ctx *ctx, void *arg)
 void teffi_membership_refresh_soon(teffi_membership *m)
 {
     if (!atomic_exchange(&m->follow.looking, true) &&
-        teffi_task_start(&m->node->home, look_as_task, m, "membership: look at the table", true))
+        teffi_task_start(&m->node->home, refresh_as_task, m, "membership: look at the table", true))
         m->follow.looking = false;
 }

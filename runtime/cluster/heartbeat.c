@@ -36,7 +36,7 @@ typedef struct silent_silos {
 static bool mark_if_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member_row *row)
 {
     for (size_t i = 0; i < silent->n; i++) {
-        if (!teffi_node_is(row->member.node, silent->of[i].node))
+        if (!teffi_node_equals(row->member.node, silent->of[i].node))
             continue;
         teffi_alive alive;
         bool dead =
@@ -67,7 +67,7 @@ static teffi_watched_silo *take_watched_entry(teffi_membership *m, teffi_node_id
 {
     teffi_watched_silo *oldest = &m->beat.watched[0];
     for (int i = 0; i < TEFFI_WATCHED_MAX; i++) {
-        if (teffi_node_is(m->beat.watched[i].node, node))
+        if (teffi_node_equals(m->beat.watched[i].node, node))
             return &m->beat.watched[i];
         if (m->beat.watched[i].looked_ns < oldest->looked_ns)
             oldest = &m->beat.watched[i];
@@ -76,15 +76,15 @@ static teffi_watched_silo *take_watched_entry(teffi_membership *m, teffi_node_id
     return oldest;
 }
 
-/* Reads the other silo's heartbeat, and measures by this silo's own clock for how long it has stood
- * still, so that a wrong clock elsewhere has no effect.
- * out: for how much longer it may stand still; 0: the silo is silent, and *silent is set. If the
- * store cannot be read, the silo is not silent. */
+/* Reads the other silo's heartbeat, and measures for how long the heartbeat has stood still. Uses
+ * only this silo's own clock, so that a wrong clock elsewhere has no effect.
+ * out: for how much longer the heartbeat may stand still; 0: the silo is silent, and *silent is
+ * set. If the store cannot be read, the silo does not count as silent. */
 static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, teffi_silent *silent)
 {
     teffi_membership *m = ctx->node->membership;
     teffi_alive alive;
-    bool broken = teffi_membership_is_broken(m, other->node);
+    bool broken = teffi_membership_is_connection_broken(m, other->node);
     uint64_t limit_ns = get_part_ns(other, broken ? BROKEN_PERCENT : SILENT_PERCENT);
     uint64_t outage_ns = other->outage_ms * UINT64_C(10000) * BROKEN_PERCENT;
     if (teffi_alive_read(ctx, other->node, &alive))
@@ -104,13 +104,15 @@ static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, teffi_silen
     return w->still_ns > limit_ns ? 0 : limit_ns - w->still_ns + 1;
 }
 
-/* Does this silo watch member `at` of the view, which is `ahead` places after it? */
+/* Does this silo watch the member with index `at`? in: ahead: the distance in the view from this
+ * silo's own index to `at`; after the last member comes the first. */
 static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead, size_t at)
 {
-    return ahead <= NEXT || teffi_membership_is_broken(m, view->members[at].node);
+    return ahead <= NEXT || teffi_membership_is_connection_broken(m, view->members[at].node);
 }
 
-/* If the list is full, one that needs no consent replaces one that does. */
+/* If the list is full, a silo that needs no consent replaces a listed silo that needs consent.
+ * Otherwise the new silo is left out. */
 static void add_silent(silent_silos *silent, const teffi_silent *one)
 {
     if (silent->n < TEFFI_SILENT_MAX) {
@@ -153,14 +155,15 @@ static void run_push(teff_ctx *ctx, void *arg)
 }
 
 /* Pushes the view in a task of its own: a silo that does not respond must not delay the next look.
- * Without memory for the task, the other silos read the table by themselves. */
+ * If there is no memory for the task, the other silos adopt the view at their next look. */
 static void push_view_soon(teffi_node *node)
 {
     (void)!teffi_task_start(&node->home, run_push, NULL, "membership: push a view", true);
 }
 
-/* Drops the silent silos whose leases may have been extended. */
-static void drop_extended(teff_ctx *ctx, const teffi_view *view, silent_silos *silent)
+/* Asks the members for consent to declare the silent silos dead, where that is needed. Removes the
+ * silos without enough consents from the list: their leases may have been extended. */
+static void drop_silos_without_consent(teff_ctx *ctx, const teffi_view *view, silent_silos *silent)
 {
     size_t kept = 0;
     bool any = false;
@@ -184,8 +187,8 @@ static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
         teffi_membership_forget_broken(ctx->node->membership, view);
         next_ns = watch_silos(ctx, view, next_ns, &silent);
         size_t n = silent.n;
-        drop_extended(ctx, view, &silent);
-        if (silent.n < n) /* they are still silent at the next look */
+        drop_silos_without_consent(ctx, view, &silent);
+        if (silent.n < n) /* next_ns is 0 because of the dropped silos: retry later, not at once */
             next_ns = teffi_lease_length_ns(&ctx->home->lease) / BEATS;
     }
     teff_err err = silent.n ? teffi_membership_change(ctx, change_rows_to_dead, &silent) : TEFF_OK;
@@ -227,11 +230,12 @@ static bool last_heartbeat_failed(teffi_membership *m)
 
 static void log_error(const teff_ctx *ctx, teff_err err)
 {
-    if (err && err != TEFF_E_CONFLICT) /* a conflict has no text; the lost lease is logged */
+    if (err && err != TEFF_E_CONFLICT) /* a conflict has no text and is logged as a lost lease */
         teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN, "membership: %s", teff_error(ctx));
 }
 
-/* The task of one look. */
+/* The task of one look: declares silent silos dead and refreshes the view, unless this silo could
+ * not write its own last heartbeat. */
 static void run_look(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
@@ -299,11 +303,11 @@ static void beat_when_due(teffi_timer *timer)
         set_beat_timer(m, true);
 }
 
-void teffi_heartbeat_stop(teffi_membership *m)
+void teffi_membership_stop_timers(teffi_membership *m)
 {
     const teffi_exec_ops *ops = m->node->home.exec->ops;
     pthread_mutex_lock(&m->beat.lock);
-    m->beat.stopped = true; /* a timer that is firing, and cannot be cancelled, sees this */
+    m->beat.stopped = true; /* checked by the callback of a timer that is firing already */
     ops->timer_cancel(m->node->home.exec, &m->beat.timer);
     ops->timer_cancel(m->node->home.exec, &m->beat.look);
     ops->timer_cancel(m->node->home.exec, &m->beat.expiry);
@@ -311,10 +315,10 @@ void teffi_heartbeat_stop(teffi_membership *m)
     pthread_mutex_unlock(&m->beat.lock);
 }
 
-void teffi_heartbeat_start(teffi_membership *m)
+void teffi_membership_start_timers(teffi_membership *m)
 {
     teffi_membership_watch_lease(m);
-    teffi_promise_watch(m);
+    teffi_promise_schedule_round(m);
     set_look_timer(m, teffi_lease_length_ns(&m->node->home.lease) / BEATS);
     set_beat_timer(m, false);
 }

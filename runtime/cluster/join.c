@@ -48,7 +48,7 @@ static teff_err check_own_row(teff_ctx *ctx, const teffi_member_row *before)
 /* Sets the node's address, its silo id (a hash of the address) and its incarnation: the seconds
  * since 2022; unchanged if the clock is before that. The caller raises the incarnation if the table
  * has had one that is not lower. in: address, of at most TEFFI_ADDRESS_MAX bytes. */
-static void set_first_id(teff_ctx *ctx, const char *address)
+static void set_address_and_id(teff_ctx *ctx, const char *address)
 {
     teffi_node *node = ctx->node;
     uint64_t now_s = node->platform->wall_ns(node->platform->arg) / 1000000000u;
@@ -66,7 +66,7 @@ teff_err teffi_membership_identify(teff_ctx *ctx, const char *address)
     teff_err err = teffi_membership_read(ctx, &rows);
     if (err)
         return err;
-    set_first_id(ctx, address);
+    set_address_and_id(ctx, address);
     const teffi_member_row *before = teffi_rows_find_silo(&rows, node->id.silo);
     err = check_own_row(ctx, before);
     if (err)
@@ -116,18 +116,19 @@ teff_err teffi_membership_join(teff_ctx *ctx)
     if (err)
         return err;
     m->joined = true;
-    teffi_heartbeat_start(m); /* first: the push may take longer than a short lease */
+    teffi_membership_start_timers(m); /* first: the push may take longer than a short lease */
     teffi_membership_push_view(ctx, false);
     return TEFF_OK;
 }
 
-/* A teffi_change_fn: changes the status in this silo's row, unless the table no longer lists the
- * silo. in: arg, NULL: the silo begins to leave: to LEAVING; else it has left: to dead. */
+/* A teffi_change_fn: changes this silo's row, unless the table no longer lists the silo as alive.
+ * in: arg: NULL: the silo begins to leave, and its status becomes LEAVING; not NULL: the silo has
+ * left, and its row becomes that of a dead silo. */
 static size_t change_own_row(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
                              const void *arg)
 {
     const teffi_member_row *mine = teffi_rows_find_silo(rows, ctx->node->id.silo);
-    if (!mine || mine->dead || !teffi_node_is(mine->member.node, ctx->node->id))
+    if (!mine || mine->dead || !teffi_node_equals(mine->member.node, ctx->node->id))
         return 0;
     changed[0] = *mine;
     changed[0].member.status = TEFFI_LEAVING;
@@ -147,11 +148,11 @@ teff_err teffi_membership_leave(teff_ctx *ctx)
 {
     teffi_membership *m = ctx->node->membership;
     m->left = true; /* first, so that a view without this silo does not count as a lost lease */
-    teff_err err = teffi_membership_change(ctx, change_own_row, m); /* m: not NULL: to dead */
+    teff_err err = teffi_membership_change(ctx, change_own_row, m); /* not NULL: it has left */
     if (err)
         return err;
     teffi_lease_release(&ctx->home->lease);
-    /* also to silos that left just before: they may forward requests to this one */
+    /* true: push it also to silos that left just before; they may forward requests to this silo */
     teffi_membership_push_view(ctx, true);
     return TEFF_OK;
 }

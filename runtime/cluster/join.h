@@ -29,16 +29,16 @@ TEFF_MUST_USE teff_err teffi_membership_join(teff_ctx *ctx);
 TEFF_MUST_USE teff_err teffi_membership_begin_leaving(teff_ctx *ctx);
 
 /* teffi_membership_leave - leave the view for good, and release the lease; the others, also silos
- * that left before, adopt that in the same way. in: teffi_heartbeat_stop() was called.
+ * that left before, adopt that in the same way. in: teffi_membership_stop_timers() was called.
  * errs: as teffi_membership_change(). */
 TEFF_MUST_USE teff_err teffi_membership_leave(teff_ctx *ctx);
 
-/* teffi_heartbeat_start - begin the heartbeats of a silo that has joined, its looks at the other
- *       silos, and the watch over its lease.
- * teffi_heartbeat_stop - end the watch, and start no more heartbeats and looks; one of each may
- *       still be running. */
-void teffi_heartbeat_start(teffi_membership *membership);
-void teffi_heartbeat_stop(teffi_membership *membership);
+/* teffi_membership_start_timers - begin the heartbeats of a silo that has joined, its looks at the
+ *       other silos, and the watch over its lease.
+ * teffi_membership_stop_timers - end the watch, and start no more heartbeats and looks; one of each
+ *       may still be running. */
+void teffi_membership_start_timers(teffi_membership *membership);
+void teffi_membership_stop_timers(teffi_membership *membership);
 
 /* teffi_membership_push_view - make the other silos adopt this silo's view, and wait for their
  * responses, 5 s at most. in: departed_too: also silos that left and may still forward requests;

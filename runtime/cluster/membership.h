@@ -63,7 +63,7 @@ typedef struct teffi_outsiders { /* outsiders.c's */
     teffi_outsider silo[TEFFI_OUTSIDERS_MAX];
     size_t n;
     teffi_queue held; /* kept messages, the oldest first */
-    bool served;      /* a task, or start_serving(), delivers them */
+    bool served;      /* a task, or start_delivering_held(), delivers them */
 } teffi_outsiders;
 
 typedef struct teffi_watched_silo { /* another silo's heartbeat, as last read */
@@ -141,11 +141,12 @@ void teffi_membership_refresh_soon(teffi_membership *membership);
 /* Changes are: a view is adopted, a read of the table has ended, a silo is connected, a part of the
  * directory is served, the lease is lost, this silo closes.
  * teffi_membership_note_change - report a change: wake all waiters. in: may be NULL.
- * teffi_membership_wait - wait until follow.changes.count differs from seen, which the caller read
- *       before its try, or until this try's back-off has passed: 2 ms, doubled with each try up to
+ * teffi_membership_await_change - wait until follow.changes.count differs from seen, which the
+ *       caller read before its try, or until this try's back-off has passed: 2 ms, doubled with
+ *       each try up to
  *       1 s, half of it random. */
 void teffi_membership_note_change(teffi_membership *membership);
-void teffi_membership_wait(teff_ctx *ctx, uint64_t seen, unsigned tries);
+void teffi_membership_await_change(teff_ctx *ctx, uint64_t seen, unsigned tries);
 
 /* teffi_membership_read - read the table's rows; logs how many are unreadable, if that number has
  * changed. errs: as teffi_rows_read(). */
@@ -166,15 +167,15 @@ uint64_t teffi_membership_version(teffi_node *node);
  * other messages are kept until the table has been read: it may have joined. A dead silo may not
  * connect at all.
  * teffi_outsiders_check - may a silo connect? out: NULL: yes; otherwise why not.
- * teffi_outsiders_add - one of its connections has come up. out: its standing; DEAD: it must be
- *       disconnected (also when TEFFI_OUTSIDERS_MAX others are connected).
- * teffi_outsiders_remove - one of its connections has ended.
+ * teffi_outsiders_add_connection - one of its connections has come up. out: its standing; DEAD: it
+ *       must be disconnected (also when TEFFI_OUTSIDERS_MAX others are connected).
+ * teffi_outsiders_remove_connection - one of its connections has ended.
  * teffi_outsiders_update - view was adopted: members are no outsiders any more, unless messages of
  *       them are kept; dead outsiders are disconnected. in: follow.lock held.
  * teffi_outsiders_list - list them. in: to, with room for TEFFI_OUTSIDERS_MAX. out: how many.
  * teffi_outsiders_have_stranger - is this silo an outsider, and a stranger? zero: is any outsider
  *       a stranger?
- * teffi_outsiders_hold_any - are messages kept that are not delivered yet?
+ * teffi_outsiders_have_undelivered - are messages kept that are not delivered yet?
  * teffi_outsiders_hold - keep the message of a stranger, or of a silo of which messages are kept.
  *       in: msg, owned by the callee on TEFF_OK only. out: *first, set on TEFF_OK only: true: the
  *       caller must see to it that the kept messages are delivered. errs: TEFF_E_NOT_FOUND: not
@@ -184,27 +185,28 @@ uint64_t teffi_membership_version(teffi_node *node);
  * teffi_outsiders_note_delivered - a kept message of this silo was delivered or refused. Call it
  *       once for each that was taken: until then later messages of the silo are kept, too. */
 const char *teffi_outsiders_check(teffi_membership *membership, teffi_node_id silo);
-teffi_standing teffi_outsiders_add(teffi_membership *membership, teffi_node_id silo);
-void teffi_outsiders_remove(teffi_membership *membership, teffi_node_id silo);
+teffi_standing teffi_outsiders_add_connection(teffi_membership *membership, teffi_node_id silo);
+void teffi_outsiders_remove_connection(teffi_membership *membership, teffi_node_id silo);
 void teffi_outsiders_update(teffi_membership *membership, const teffi_view *view);
 size_t teffi_outsiders_list(teffi_membership *membership, teffi_node_id *to);
 bool teffi_outsiders_have_stranger(teffi_membership *membership, teffi_node_id silo);
-bool teffi_outsiders_hold_any(teffi_membership *membership);
+bool teffi_outsiders_have_undelivered(teffi_membership *membership);
 TEFF_MUST_USE teff_err teffi_outsiders_hold(teffi_membership *membership, teffi_msg *msg,
                                             bool *first);
 teffi_queue teffi_outsiders_take_held(teffi_membership *membership);
 void teffi_outsiders_note_delivered(teffi_membership *membership, teffi_node_id silo);
 
-/* teffi_membership_hold - see node->hold. */
-bool teffi_membership_hold(teffi_node *node, teffi_msg *msg);
+/* teffi_membership_hold_stranger_msg - see node->hold. */
+bool teffi_membership_hold_stranger_msg(teffi_node *node, teffi_msg *msg);
 
 /* teffi_membership_note_connection - a connection with a silo has come up (up), or one has broken
  * or could not be made (!up): then the silo's heartbeat is watched at once, and may stand still for
  * a shorter time. in: membership may be NULL. */
 void teffi_membership_note_connection(teffi_membership *membership, teffi_node_id silo, bool up);
 
-/* teffi_membership_is_broken - has a connection with the silo broken, and none come up since? */
-bool teffi_membership_is_broken(teffi_membership *membership, teffi_node_id silo);
+/* teffi_membership_is_connection_broken - has a connection with the silo broken, and none come up
+ * since? */
+bool teffi_membership_is_connection_broken(teffi_membership *membership, teffi_node_id silo);
 
 /* teffi_membership_forget_broken - forget the broken connections of silos that view lacks. */
 void teffi_membership_forget_broken(teffi_membership *membership, const teffi_view *view);
@@ -233,18 +235,19 @@ const teffi_view *teffi_membership_find_view(teffi_membership *membership, uint6
 void teffi_promise_begin_beat(teffi_membership *membership, teffi_own_beat *beat);
 void teffi_promise_confirm_beat(teffi_membership *membership, const teffi_own_beat *beat);
 
-/* teffi_promise_watch - ask the other members for promises when half of the lease has passed
- * without a confirmed heartbeat, and again until it is over; not if lease.outage_ms is 0. */
-void teffi_promise_watch(teffi_membership *membership);
+/* teffi_promise_schedule_round - ask the other members for promises when half of the lease has
+ * passed without a confirmed heartbeat, and again until it is over; not if lease.outage_ms is 0. */
+void teffi_promise_schedule_round(teffi_membership *membership);
 
 /* teffi_promise_give - promise a silo, whose last confirmed heartbeat is `beat`, not to consent to
  * its death for the length of its lease. out: NULL: promised; otherwise why not. */
 const char *teffi_promise_give(teffi_membership *membership, teffi_node_id silo, uint64_t beat);
 
-/* teffi_promise_consent - consent to the death of silent silos, as far as no promise forbids it.
+/* teffi_membership_consent_to_deaths - consent to the death of silent silos, as far as no promise
+ * forbids it.
  * out: a bit for each that it consents to. */
-uint32_t teffi_promise_consent(teffi_membership *membership,
-                               const struct Teff__Cluster__Consent *ask);
+uint32_t teffi_membership_consent_to_deaths(teffi_membership *membership,
+                                            const struct Teff__Cluster__Consent *ask);
 
 /* teffi_promise_ask_consents - clear needs_consent of the silent silos that enough members of their
  * own views consent to declare dead. in: view, the present one; n, at most TEFFI_SILENT_MAX. */

@@ -7,7 +7,7 @@ enum { HELD_MAX = 1024 };
 static teffi_outsider *find_outsider(teffi_outsiders *o, teffi_node_id silo)
 {
     for (size_t i = 0; i < o->n; i++)
-        if (teffi_node_is(o->silo[i].node, silo))
+        if (teffi_node_equals(o->silo[i].node, silo))
             return &o->silo[i];
     return NULL;
 }
@@ -17,17 +17,17 @@ static bool is_outside(teffi_standing standing)
     return standing == TEFFI_STANDING_STRANGER || standing == TEFFI_STANDING_LEFT;
 }
 
-/* outsiders.lock held. Must messages of this silo be kept, not delivered at once? Yes if it is a
- * stranger. Also if it is one no longer, until its kept messages are delivered: messages keep their
- * order. */
-static bool must_hold(const teffi_outsider *outsider)
+/* outsiders.lock held. Must messages of this silo be kept, and not delivered at once? Yes if the
+ * silo is a stranger, or if earlier messages of it are not delivered yet: later messages must not
+ * overtake them. */
+static bool must_hold_messages(const teffi_outsider *outsider)
 {
     return outsider->standing == TEFFI_STANDING_STRANGER || outsider->held;
 }
 
-/* outsiders.lock held. Removes entries that are not needed any more, and publishes how many silos
- * must_hold(). relaxed: see node.h */
-static void update_entries(teffi_membership *m)
+/* outsiders.lock held. Removes entries that are not needed any more, and sets node->strangers to
+ * the number of silos whose messages must be kept. relaxed: see node.h */
+static void prune_entries_and_set_strangers(teffi_membership *m)
 {
     teffi_outsiders *o = &m->outsiders;
     uint32_t n = 0;
@@ -35,7 +35,7 @@ static void update_entries(teffi_membership *m)
         const teffi_outsider *outsider = &o->silo[i];
         bool connected = outsider->connections && is_outside(outsider->standing);
         if (connected || outsider->held)
-            n += must_hold(outsider);
+            n += must_hold_messages(outsider);
         else
             o->silo[i] = o->silo[--o->n];
     }
@@ -76,9 +76,10 @@ static teffi_outsider *find_or_make_outsider(teffi_outsiders *o, teffi_node_id s
     return &o->silo[o->n++];
 }
 
-/* The standing is read under the lock: so either this view is the newest, or the update by a newer
- * one finds the outsider. out: DEAD, too, if there is no room: the silo must be disconnected. */
-teffi_standing teffi_outsiders_add(teffi_membership *m, teffi_node_id silo)
+/* The standing is read under the lock. If a newer view is adopted meanwhile,
+ * teffi_outsiders_update() waits for the lock, and so it finds the new entry.
+ * out: DEAD if the silo is dead, or if there is no room for it: the silo must be disconnected. */
+teffi_standing teffi_outsiders_add_connection(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
     pthread_mutex_lock(&o->lock);
@@ -91,21 +92,22 @@ teffi_standing teffi_outsiders_add(teffi_membership *m, teffi_node_id silo)
         } else {
             standing = TEFFI_STANDING_DEAD;
         }
-        update_entries(m);
+        prune_entries_and_set_strangers(m);
     }
     pthread_mutex_unlock(&o->lock);
     return standing;
 }
 
-/* The silo's entry is removed after its last connection, or later if messages of it are kept. */
-void teffi_outsiders_remove(teffi_membership *m, teffi_node_id silo)
+/* The silo's entry is removed when its last connection ends, or later if messages of the silo are
+ * kept. */
+void teffi_outsiders_remove_connection(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
     pthread_mutex_lock(&o->lock);
     teffi_outsider *outsider = find_outsider(o, silo);
     if (outsider && outsider->connections) {
         outsider->connections--;
-        update_entries(m);
+        prune_entries_and_set_strangers(m);
     }
     pthread_mutex_unlock(&o->lock);
 }
@@ -121,7 +123,7 @@ void teffi_outsiders_update(teffi_membership *m, const teffi_view *view)
         if (o->silo[i].standing == TEFFI_STANDING_DEAD)
             dead[n_dead++] = o->silo[i].node;
     }
-    update_entries(m);
+    prune_entries_and_set_strangers(m);
     pthread_mutex_unlock(&o->lock);
     for (size_t i = 0; i < n_dead; i++)
         m->node->home.net->ops->peer_remove(m->node->home.net, dead[i], false);
@@ -138,6 +140,7 @@ size_t teffi_outsiders_list(teffi_membership *m, teffi_node_id *to)
     return n;
 }
 
+/* Is this silo an outsider, and a stranger? If silo is zero: is any outsider a stranger? */
 bool teffi_outsiders_have_stranger(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
@@ -145,12 +148,12 @@ bool teffi_outsiders_have_stranger(teffi_membership *m, teffi_node_id silo)
     bool found = false;
     for (size_t i = 0; i < o->n; i++)
         found |= o->silo[i].standing == TEFFI_STANDING_STRANGER &&
-                 (teffi_node_none(silo) || teffi_node_is(o->silo[i].node, silo));
+                 (teffi_node_is_none(silo) || teffi_node_equals(o->silo[i].node, silo));
     pthread_mutex_unlock(&o->lock);
     return found;
 }
 
-bool teffi_outsiders_hold_any(teffi_membership *m)
+bool teffi_outsiders_have_undelivered(teffi_membership *m)
 {
     teffi_outsiders *o = &m->outsiders;
     bool any = false;
@@ -169,7 +172,7 @@ teff_err teffi_outsiders_hold(teffi_membership *m, teffi_msg *msg, bool *first)
     teff_err err = TEFF_E_NOT_FOUND; /* need not be kept */
     pthread_mutex_lock(&o->lock);
     teffi_outsider *from = find_outsider(o, msg->src);
-    if (from && must_hold(from))
+    if (from && must_hold_messages(from))
         err = o->held.count < HELD_MAX ? TEFF_OK : TEFF_E_OVERLOADED;
     if (!err) {
         from->held++;
@@ -187,7 +190,7 @@ teffi_queue teffi_outsiders_take_held(teffi_membership *m)
     pthread_mutex_lock(&o->lock);
     teffi_queue held = o->held;
     o->held = (teffi_queue){0};
-    o->served = held.count > 0; /* with none left, the task that delivers them ends */
+    o->served = held.count > 0; /* the caller stops if no message was kept */
     pthread_mutex_unlock(&o->lock);
     return held;
 }
@@ -197,6 +200,6 @@ void teffi_outsiders_note_delivered(teffi_membership *m, teffi_node_id silo)
     teffi_outsiders *o = &m->outsiders;
     pthread_mutex_lock(&o->lock);
     find_outsider(o, silo)->held--; /* an entry stays while held > 0 */
-    update_entries(m);
+    prune_entries_and_set_strangers(m);
     pthread_mutex_unlock(&o->lock);
 }

@@ -54,7 +54,7 @@ void teffi_promise_confirm_beat(teffi_membership *m, const teffi_own_beat *beat)
     teffi_promises *p = &m->promises;
     pthread_mutex_lock(&p->lock);
     p->view_changed = p->confirmed.view != beat->view;
-    p->confirmed = *beat; /* the last one that was sent: one is written after the other */
+    p->confirmed = *beat; /* no later heartbeat was sent: they are written one at a time */
     bool extended = p->extended;
     p->extended = false;
     pthread_mutex_unlock(&p->lock);
@@ -64,23 +64,24 @@ void teffi_promise_confirm_beat(teffi_membership *m, const teffi_own_beat *beat)
 
 /* ---- promises and consents of this silo ---- */
 
-/* promises.lock held. Says the entry nothing any more? */
+/* promises.lock held. May the entry be reused? Yes if it records no consent and its promise is
+ * over, or if its silo is not in the view. */
 static bool is_unused(teffi_membership *m, const teffi_view *view, const teffi_promised *at)
 {
     return (at->until_ns <= teffi_now(m->node->platform) && !at->denied_beat) ||
            !teffi_view_find(view, at->silo);
 }
 
-/* promises.lock held. out: the entry of a member of view, perhaps a new one in an unused place.
- * NULL: the silo is no member, or all entries are used. */
-static teffi_promised *take_promised_entry(teffi_membership *m, const teffi_view *view,
-                                           teffi_node_id silo)
+/* promises.lock held. Finds the silo's entry, or makes it in an unused place. out: NULL if the silo
+ * is not in the view, or if all entries are in use. */
+static teffi_promised *find_or_make_promised_entry(teffi_membership *m, const teffi_view *view,
+                                                   teffi_node_id silo)
 {
     teffi_promised *unused = NULL;
     if (!teffi_view_find(view, silo))
         return NULL;
     for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
-        if (teffi_node_is(m->promises.of[i].silo, silo))
+        if (teffi_node_equals(m->promises.of[i].silo, silo))
             return &m->promises.of[i];
     for (size_t i = 0; i < TEFFI_WATCHED_MAX && !unused; i++)
         if (is_unused(m, view, &m->promises.of[i]))
@@ -94,13 +95,14 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
 {
     teffi_promises *p = &m->promises;
     pthread_mutex_lock(&p->lock);
-    const teffi_view *view = teffi_view_get(m->node); /* under the lock: later than the entries' */
+    /* read under the lock, so no entry was made with a later view */
+    const teffi_view *view = teffi_view_get(m->node);
     const teffi_member *member = view ? teffi_view_find(view, silo) : NULL;
     uint64_t held_ns = member ? member->lease_ms * UINT64_C(10000) * HELD_PERCENT : 0;
     uint64_t now = teffi_now(m->node->platform);
     bool away =
         p->confirmed.number && now - p->confirmed.sent_ns > get_lease_part_ns(m, AWAY_PERCENT);
-    teffi_promised *at = member && away ? take_promised_entry(m, view, silo) : NULL;
+    teffi_promised *at = member && away ? find_or_make_promised_entry(m, view, silo) : NULL;
     bool given = at && beat > at->denied_beat;
     if (given)
         at->until_ns = now + held_ns;
@@ -118,14 +120,14 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
 static bool give_consent(teffi_membership *m, const teffi_view *view, teffi_node_id silo,
                          uint64_t beat)
 {
-    teffi_promised *at = take_promised_entry(m, view, silo);
+    teffi_promised *at = find_or_make_promised_entry(m, view, silo);
     bool given = at && at->until_ns <= teffi_now(m->node->platform);
     if (given && at->denied_beat < beat)
         at->denied_beat = beat;
     return given;
 }
 
-uint32_t teffi_promise_consent(teffi_membership *m, const Teff__Cluster__Consent *ask)
+uint32_t teffi_membership_consent_to_deaths(teffi_membership *m, const Teff__Cluster__Consent *ask)
 {
     uint32_t given = 0;
     pthread_mutex_lock(&m->promises.lock);
@@ -142,8 +144,8 @@ uint32_t teffi_promise_consent(teffi_membership *m, const Teff__Cluster__Consent
 
 /* ---- asking the other members ---- */
 
-/* Sends a request to each member of the view but this silo. out: calls, one for each
- * member, NULL: none was sent. */
+/* Sends a request to each member of the view but this silo. out: an array with a call for each
+ * member. The call is NULL for this silo, and for each member whose call could not be started. */
 static teffi_call **ask_members(teff_ctx *ctx, const teffi_view *view, uint32_t method,
                                 const ProtobufCMessage *ask,
                                 const ProtobufCMessageDescriptor *response)
@@ -151,7 +153,7 @@ static teffi_call **ask_members(teff_ctx *ctx, const teffi_view *view, uint32_t 
     teffi_call **calls = teff_alloc(ctx, view->n_members * sizeof *calls);
     uint32_t timeout_ms = 1 + ctx->home->lease.length_ms / 5;
     for (size_t i = 0; i < view->n_members; i++)
-        calls[i] = teffi_node_is(view->members[i].node, ctx->node->id)
+        calls[i] = teffi_node_equals(view->members[i].node, ctx->node->id)
                        ? NULL
                        : teffi_ctx_rpc_start(ctx, view->members[i].node, TEFFI_SLOT_MEMBERSHIP,
                                              method, ask, timeout_ms, response);
@@ -159,7 +161,7 @@ static teffi_call **ask_members(teff_ctx *ctx, const teffi_view *view, uint32_t 
 }
 
 /* Asks for promises. out: how many other members have given one. */
-static size_t count_promises(teff_ctx *ctx, const teffi_view *view, uint64_t beat)
+static size_t ask_and_count_promises(teff_ctx *ctx, const teffi_view *view, uint64_t beat)
 {
     Teff__Cluster__Promise ask = TEFF__CLUSTER__PROMISE__INIT;
     size_t given = 0;
@@ -171,14 +173,17 @@ static size_t count_promises(teff_ctx *ctx, const teffi_view *view, uint64_t bea
     return given;
 }
 
-/* in: confirmed, the last heartbeat that was confirmed; view, its; since_ns, when no heartbeat had
- * been sent with another view. */
+/* Asks the other members for promises, and extends the lease if enough of them promise.
+ * in: confirmed: the last confirmed heartbeat. view: the view with which it was sent. since_ns: the
+ * time when this round began. All heartbeats sent before since_ns, but after the confirmed one, had
+ * the same view. */
 static void extend_lease(teff_ctx *ctx, const teffi_own_beat *confirmed, const teffi_view *view,
                          uint64_t since_ns)
 {
     teffi_membership *m = ctx->node->membership;
     teffi_lease *lease = &ctx->home->lease;
-    size_t given = count_promises(ctx, view, confirmed->number), needed = view->n_members / 2;
+    size_t given = ask_and_count_promises(ctx, view, confirmed->number),
+           needed = view->n_members / 2;
     uint64_t lease_ns = teffi_lease_length_ns(lease), until_ns = since_ns + lease_ns;
     uint64_t last_ns = confirmed->sent_ns + lease_ns + lease->outage_ms * UINT64_C(1000000);
     if (given < needed ||
@@ -195,9 +200,9 @@ static void extend_lease(teff_ctx *ctx, const teffi_own_beat *confirmed, const t
                    given, view->n_members - 1, lease->outage_ms);
 }
 
-/* A member that does not extend its lease may be of a build that declares others dead without any
- * consent. */
-static bool all_extend(const teffi_view *view)
+/* Do all members extend their leases? A member that does not may run an older build, which declares
+ * silos dead without asking for consents. */
+static bool all_members_extend_leases(const teffi_view *view)
 {
     for (size_t i = 0; i < view->n_members; i++)
         if (!view->members[i].outage_ms)
@@ -205,23 +210,26 @@ static bool all_extend(const teffi_view *view)
     return true;
 }
 
-/* The task of one round. */
+/* The task of one round: asks for promises if the lease may be extended. At its end, it sets the
+ * timer for the next round. */
 static void run_round(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     pthread_mutex_lock(&m->promises.lock);
     teffi_own_beat confirmed = m->promises.confirmed;
     bool certain = confirmed.number && !m->promises.view_changed;
-    uint64_t since_ns = teffi_now(ctx->node->platform); /* before a heartbeat with another view */
+    /* read under the lock: a heartbeat with another view can only be sent later */
+    uint64_t since_ns = teffi_now(ctx->node->platform);
     pthread_mutex_unlock(&m->promises.lock);
     const teffi_view *view = certain ? teffi_membership_find_view(m, confirmed.view) : NULL;
-    if (view && all_extend(view))
+    if (view && all_members_extend_leases(view))
         extend_lease(ctx, &confirmed, view, since_ns);
     teffi_view_unref(view);
-    teffi_promise_watch(m);
+    teffi_promise_schedule_round(m);
 }
 
-/* Half of the lease is over, if no heartbeat was confirmed meanwhile. */
+/* The timer's callback: starts a round if less than half of the lease is left. Otherwise, or if the
+ * round could not be started, sets the timer again. */
 static void ask_when_due(teffi_timer *timer)
 {
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.promise);
@@ -233,10 +241,10 @@ static void ask_when_due(teffi_timer *timer)
         !teffi_task_start(&m->node->home, run_round, m, "membership: ask for promises", true);
     pthread_mutex_unlock(&m->beat.lock);
     if (!started)
-        teffi_promise_watch(m);
+        teffi_promise_schedule_round(m);
 }
 
-void teffi_promise_watch(teffi_membership *m)
+void teffi_promise_schedule_round(teffi_membership *m)
 {
     const teffi_lease *lease = &m->node->home.lease;
     if (!lease->outage_ms)
@@ -263,11 +271,11 @@ static void count_consents(const teffi_silent *silent, size_t n, teffi_node_id f
 {
     for (size_t i = 0; i < n; i++)
         of[i].given += given >> i & 1 && of[i].view && teffi_view_find(of[i].view, from) &&
-                       !teffi_node_is(silent[i].node, from);
+                       !teffi_node_equals(silent[i].node, from);
 }
 
-static void make_consent(teff_ctx *ctx, const teffi_silent *silent, size_t n,
-                         Teff__Cluster__Consent *ask)
+static void make_consent_request(teff_ctx *ctx, const teffi_silent *silent, size_t n,
+                                 Teff__Cluster__Consent *ask)
 {
     Teff__Cluster__Silent *list = teff_alloc(ctx, n * sizeof *list);
     Teff__Cluster__Node *nodes = teff_alloc(ctx, n * sizeof *nodes);
@@ -285,16 +293,16 @@ static void make_consent(teff_ctx *ctx, const teffi_silent *silent, size_t n,
     }
 }
 
-/* Asks this silo and the other members of its view. A member that is silent itself will not respond
- * in time. */
+/* Asks this silo and the other members of its view for consents, and counts these. Silent members
+ * are asked, too, but will not respond in time. */
 static void collect_consents(teff_ctx *ctx, const teffi_view *view, const teffi_silent *silent,
                              size_t n, consents *of)
 {
     Teff__Cluster__Consent ask;
     ProtobufCMessage *response;
-    make_consent(ctx, silent, n, &ask);
-    count_consents(silent, n, ctx->node->id, teffi_promise_consent(ctx->node->membership, &ask),
-                   of);
+    make_consent_request(ctx, silent, n, &ask);
+    count_consents(silent, n, ctx->node->id,
+                   teffi_membership_consent_to_deaths(ctx->node->membership, &ask), of);
     teffi_call **calls = ask_members(ctx, view, TEFFI_METHOD_CONSENT, &ask.base,
                                      &teff__cluster__consented__descriptor);
     for (size_t i = 0; i < view->n_members; i++)

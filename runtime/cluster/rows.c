@@ -16,8 +16,9 @@ static const char fence_table[] = TEFFI_TABLE_FENCE;
  * store. */
 enum { KEY_MAX = TEFFI_CLUSTER_MAX + 16, PAGE_ROWS = 200, READ_TRIES = 20 };
 
-/* The key "cluster\0v" is the version row's, "cluster\0m01234567" a silo's; "cluster\1" is after
- * all keys of the cluster. in: mark, 0 or 1. */
+/* Makes a key: "cluster\0v" of the version row, "cluster\0m01234567" of the row of a silo, or
+ * "cluster\1", which is greater than all keys of the cluster.
+ * in: mark: the byte after the cluster's name, 0 or 1. */
 static teffi_bytes make_row_key(teff_ctx *ctx, char mark, const char *rest)
 {
     char *key = teff_alloc(ctx, KEY_MAX);
@@ -35,10 +36,10 @@ static teffi_bytes make_silo_key(teff_ctx *ctx, uint32_t silo)
 static teff_err run_store_op(teff_ctx *ctx, teffi_store_kind kind, teffi_row *rows, size_t n)
 {
     teffi_store_op op = {.kind = kind, .rows = rows, .n_rows = n, .arena = &ctx->arena};
-    return teffi_ctx_store(ctx, &op);
+    return teffi_ctx_run_store_op(ctx, &op);
 }
 
-/* Converts a member as it is stored. out: false: the member is not valid. */
+/* Converts a member from its stored form. out: false if the member is not valid. */
 static bool convert_member(const Teff__Cluster__Member *from, uint64_t etag, teffi_member_row *row)
 {
     if (!from->node || (from->node->silo & TEFFI_CLIENT_BIT) || !from->node->incarnation ||
@@ -96,7 +97,7 @@ static teff_err read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo,
                : TEFF_E_MALFORMED;
 }
 
-/* Without memory, a readable row must not count as an unreadable one: the whole read fails. */
+/* If memory runs out, the whole read fails: a readable row must not count as an unreadable one. */
 static teff_err fail_without_memory(teff_ctx *ctx)
 {
     return teff_fail(ctx, TEFF_E_NOMEM, "store: out of memory to read table %s", members_table);
@@ -127,8 +128,8 @@ static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *ro
     return TEFF_OK;
 }
 
-/* Adds a row of the table to rows, which has room for one more. in: prefix, the length of
- * "cluster\0". errs: as read_version; an unreadable row of a silo is no error. */
+/* Reads one row of the table into *rows. in: rows->rows has room for one more row. prefix: the
+ * length of "cluster\0". errs: as read_version(); an unreadable row of a silo is no error. */
 static teff_err read_row(teff_ctx *ctx, const teffi_row *row, size_t prefix, teffi_rows *rows)
 {
     uint32_t silo = parse_silo_key(row, prefix);
@@ -152,7 +153,7 @@ static teff_err read_row(teff_ctx *ctx, const teffi_row *row, size_t prefix, tef
     return TEFF_OK;
 }
 
-/* Makes room for one more page in rows->rows. in: *max, the present room; out: the new one. */
+/* Makes room for one more page in rows->rows. in, out: *max: how many rows fit into rows->rows. */
 static void reserve_page(teff_ctx *ctx, teffi_rows *rows, size_t *max)
 {
     if (rows->n + PAGE_ROWS <= *max)
@@ -173,8 +174,8 @@ static teffi_bytes make_next_key(teff_ctx *ctx, const teffi_row *row)
     return (teffi_bytes){key, row->key.len + 1};
 }
 
-/* Reads all rows of the cluster, page by page. out: *paged: more than one operation was needed, so
- * the rows may be of different versions. */
+/* Reads all rows of the cluster, page by page. out: *paged: true if more than one operation was
+ * needed, so that the rows may be of different versions. */
 static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
 {
     size_t max = 0, found = PAGE_ROWS;
@@ -190,7 +191,7 @@ static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
                              .to = make_row_key(ctx, 1, ""),
                              .limit = PAGE_ROWS,
                              .arena = &ctx->arena};
-        err = teffi_ctx_store(ctx, &op);
+        err = teffi_ctx_run_store_op(ctx, &op);
         if (err)
             return err;
         reserve_page(ctx, rows, &max);
@@ -204,9 +205,9 @@ static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
     return err;
 }
 
-/* If a scan takes several operations, the table may change between them. Then its version is read
- * before the next scan, which reads it again at its end, since the version row has the last key: if
- * both are the same, all rows are of this version. */
+/* If a scan takes several operations, the table may change between them. In this case the scan is
+ * repeated, and the version is read before it. The scan itself reads the version row last, since
+ * that row has the greatest key. If both versions are equal, all rows are of this version. */
 teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
 {
     bool paged = false;
@@ -242,7 +243,7 @@ static teffi_bytes pack_message(teff_ctx *ctx, const ProtobufCMessage *msg)
     return (teffi_bytes){data, n};
 }
 
-/* in: version, the one that the row is written with. */
+/* in: version: the new version of the table, which is written in the same batch as the row. */
 static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row, uint64_t version)
 {
     Teff__Cluster__Node node = TEFF__CLUSTER__NODE__INIT;
@@ -279,8 +280,9 @@ static teffi_row make_member_row(teff_ctx *ctx, const teffi_member_row *changed,
     return row;
 }
 
-/* Makes the row that writes a heartbeat or a fence: its etag counts, and it has no value. It
- * replaces any row of the silo, also one that an earlier start has left. */
+/* Makes the row of a silo's heartbeat or fence, without a value: readers compare its etag. When it
+ * is written, it replaces any row of the silo in this table, also one that an earlier start of the
+ * silo has left. */
 static teffi_row make_marker_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
     return (teffi_row){.table = table, .key = make_silo_key(ctx, silo), .any = true};
@@ -293,7 +295,8 @@ static teffi_row make_removal_row(teff_ctx *ctx, const char *table, uint32_t sil
     return row;
 }
 
-/* Sets the rows that one changed member writes; the fence is the last. out: how many. */
+/* Makes the rows to write for one changed member. The last one is its fence if the silo joins,
+ * leaves or dies. out: how many rows: 1 or 3. */
 static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, uint64_t version,
                                teffi_row *rows)
 {
@@ -304,14 +307,15 @@ static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, u
         rows[2] = make_marker_row(ctx, fence_table, silo);
     } else if (changed->leaves || changed->dies) {
         rows[1] = make_removal_row(ctx, alive_table, silo);
-        rows[1].any = changed->leaves; /* one that dies: only with the etag that was seen */
+        rows[1].any = changed->leaves; /* if the silo dies, the etag must match */
         rows[1].etag = changed->alive_etag;
         rows[2] = make_removal_row(ctx, fence_table, silo);
     }
     return changed->joins || changed->leaves || changed->dies ? 3 : 1;
 }
 
-/* Begins the lease of this silo, which has joined. in: fence, its row of table fence, as stored. */
+/* Begins the lease of this silo, which has joined. in: fence: the silo's row of the table "fence",
+ * with the etag that the store has set. since_ns: a time before the row was sent to the store. */
 static void begin_lease(teff_ctx *ctx, const teffi_row *fence, uint64_t since_ns)
 {
     teffi_lease *lease = &ctx->home->lease;
@@ -359,19 +363,20 @@ teffi_view *teffi_rows_make_view(teff_ctx *ctx, const teffi_rows *rows)
     return teffi_view_new(rows->version, members, n);
 }
 
-teffi_row teffi_rows_make_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag)
+teffi_row teffi_rows_make_fence_check(teff_ctx *ctx, uint32_t silo, uint64_t etag)
 {
     return (teffi_row){
         .table = fence_table, .key = make_silo_key(ctx, silo), .etag = etag, .check = true};
 }
 
-teffi_row teffi_rows_make_own_fence(teff_ctx *ctx)
+teffi_row teffi_rows_make_own_fence_check(teff_ctx *ctx)
 {
     uint64_t etag = atomic_load_explicit(&ctx->home->lease.fence, memory_order_relaxed);
-    return teffi_rows_make_fence(ctx, ctx->node->id.silo, etag);
+    return teffi_rows_make_fence_check(ctx, ctx->node->id.silo, etag);
 }
 
-/* The value of this silo's heartbeat; none if no promises extend the lease. */
+/* Packs the value of this silo's heartbeat. It is empty if this silo never extends its lease by
+ * promises. */
 static teffi_bytes pack_heartbeat(teff_ctx *ctx, const teffi_own_beat *beat)
 {
     Teff__Cluster__Heartbeat msg = TEFF__CLUSTER__HEARTBEAT__INIT;
@@ -383,7 +388,7 @@ static teffi_bytes pack_heartbeat(teff_ctx *ctx, const teffi_own_beat *beat)
 teff_err teffi_alive_write(teff_ctx *ctx, const teffi_own_beat *beat)
 {
     teffi_row rows[] = {make_marker_row(ctx, alive_table, ctx->node->id.silo),
-                        teffi_rows_make_own_fence(ctx)};
+                        teffi_rows_make_own_fence_check(ctx)};
     rows[0].value = pack_heartbeat(ctx, beat);
     teff_err err = run_store_op(ctx, TEFFI_STORE_BATCH, rows, 2);
     if (!err)
@@ -391,7 +396,8 @@ teff_err teffi_alive_write(teff_ctx *ctx, const teffi_own_beat *beat)
     return err;
 }
 
-/* Reads number and view from a heartbeat's value. A value that is no heartbeat counts as none. */
+/* Sets alive->beat and alive->view from the row's value, or alive->plain if the row exists, but has
+ * no value. Sets none of them if the value cannot be unpacked. */
 static void read_heartbeat(teff_ctx *ctx, const teffi_row *row, teffi_alive *alive)
 {
     ProtobufCMessage *msg;

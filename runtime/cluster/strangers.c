@@ -32,9 +32,10 @@ static bool have_strangers(teffi_membership *m)
     return teffi_outsiders_have_stranger(m, (teffi_node_id){0});
 }
 
-/* The task that reads the table if there are strangers, and then delivers what was kept before.
- * Repeats this until nothing is kept. If the table cannot be read, the senders remain strangers. */
-static void serve_strangers(teff_ctx *ctx, void *arg)
+/* The task that delivers the kept messages. It takes them, reads the membership table if there are
+ * strangers, and then delivers or refuses each message. It repeats this until no message is kept.
+ * If the table cannot be read, the senders remain strangers, and their messages are refused. */
+static void refresh_and_deliver_held(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     for (teffi_queue held = teffi_outsiders_take_held(m); held.count;
@@ -47,11 +48,11 @@ static void serve_strangers(teff_ctx *ctx, void *arg)
     }
 }
 
-/* Starts the task that serves strangers. Without memory for it, what was kept is delivered at once,
- * by the present view. */
-static void start_serving(teffi_membership *m)
+/* Starts the task that delivers the kept messages. If there is no memory for the task, handles the
+ * messages here by the current view, without reading the table first. */
+static void start_delivering_held(teffi_membership *m)
 {
-    if (!teffi_task_start(&m->node->home, serve_strangers, m,
+    if (!teffi_task_start(&m->node->home, refresh_and_deliver_held, m,
                           "membership: messages of unknown silos", true))
         return;
     for (teffi_queue held = teffi_outsiders_take_held(m); held.count;
@@ -60,12 +61,12 @@ static void start_serving(teffi_membership *m)
 }
 
 /* out: true: the message was kept or refused; false: the caller delivers it. */
-bool teffi_membership_hold(teffi_node *node, teffi_msg *msg)
+bool teffi_membership_hold_stranger_msg(teffi_node *node, teffi_msg *msg)
 {
     bool first = false;
     teff_err err = teffi_outsiders_hold(node->membership, msg, &first);
     if (first)
-        start_serving(node->membership);
+        start_delivering_held(node->membership);
     if (err == TEFF_E_OVERLOADED)
         teffi_node_respond(node, msg, err, "too many messages of silos outside the view wait");
     return err != TEFF_E_NOT_FOUND;

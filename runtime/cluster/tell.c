@@ -12,20 +12,21 @@ enum { PUSH_TIMEOUT_MS = 5000 };
 static bool is_listed(const teffi_node_id *silos, size_t n, teffi_node_id silo)
 {
     for (size_t i = 0; i < n; i++)
-        if (teffi_node_is(silos[i], silo))
+        if (teffi_node_equals(silos[i], silo))
             return true;
     return false;
 }
 
-/* Lists silos that left and may still forward requests: departed ones, and all outsiders, since a
- * silo that left before this silo joined is known by its connection only. out: how many. */
-static size_t list_departed(teffi_membership *m, teffi_node_id *to)
+/* Lists the silos that may have left and still forward requests: those in follow.departed, and all
+ * outsiders, because a silo that left before this silo joined is known only as an outsider.
+ * out: how many. */
+static size_t list_departed_and_outsiders(teffi_membership *m, teffi_node_id *to)
 {
     teffi_node_id outsiders[TEFFI_OUTSIDERS_MAX];
     size_t n = 0, n_outsiders = teffi_outsiders_list(m, outsiders);
     pthread_mutex_lock(&m->follow.lock);
     for (size_t i = 0; i < m->follow.n_departed; i++)
-        if (!teffi_node_is(m->follow.departed[i].node, m->node->id))
+        if (!teffi_node_equals(m->follow.departed[i].node, m->node->id))
             to[n++] = m->follow.departed[i].node;
     pthread_mutex_unlock(&m->follow.lock);
     for (size_t i = 0; i < n_outsiders; i++)
@@ -41,16 +42,16 @@ static size_t list_others(teffi_membership *m, const teffi_view *view, bool depa
 {
     size_t n = 0;
     for (size_t i = 0; i < view->n_members; i++)
-        if (!teffi_node_is(view->members[i].node, m->node->id))
+        if (!teffi_node_equals(view->members[i].node, m->node->id))
             to[n++] = view->members[i].node;
-    return departed_too ? n + list_departed(m, to + n) : n;
+    return departed_too ? n + list_departed_and_outsiders(m, to + n) : n;
 }
 
 /* ---- tell ---- */
 
 /* Sends all requests before it waits for the responses. Logs only silos that do not respond in
- * time: an unreachable silo is leaving, or is declared dead when its heartbeat, which is watched
- * from now on, has stopped. */
+ * time. An unreachable silo is not logged: it leaves or has left, or its heartbeat is watched from
+ * now on, and the silo is declared dead if the heartbeat has stopped. */
 void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
 {
     teffi_node *node = ctx->node;
@@ -117,8 +118,8 @@ static teff_err handle_consent(teffi_node *node, teffi_msg *msg)
         err = TEFF_E_REFUSED;
     if (err)
         return err;
-    response.given =
-        teffi_promise_consent(node->membership, (const Teff__Cluster__Consent *)msg->body);
+    response.given = teffi_membership_consent_to_deaths(node->membership,
+                                                        (const Teff__Cluster__Consent *)msg->body);
     teffi_node_respond_with(node, msg, &response.base);
     return TEFF_OK;
 }

@@ -33,8 +33,9 @@ static int by_node(const void *a, const void *b)
            (x->node.incarnation < y->node.incarnation);
 }
 
-/* Sets the owner of each partition: the silo of the first point at or after its start; after the
- * last point comes the first. in: points, sorted. */
+/* Sets the owner of each partition to the member of the first point at or after the start of the
+ * partition. If there is no such point, the owner is the member of points[0].
+ * in: points, sorted. */
 static void assign_partitions(teffi_view *view, const point *points, size_t n)
 {
     size_t p = 0;
@@ -82,8 +83,8 @@ static bool copy_member(teffi_view *view, const teffi_member *member)
     return true;
 }
 
-/* Copies the members that are in the view, and notes those that have left or are dead. out: false:
- * no memory; teffi_view_unref frees what was copied. */
+/* Adds copies of the ACTIVE and LEAVING members to the view, and records in view->gone those that
+ * have left or are dead. out: false: no memory; teffi_view_unref frees what was copied. */
 static bool copy_members(teffi_view *view, const teffi_member *members, size_t n)
 {
     view->members = calloc(n + 1, sizeof *view->members);
@@ -123,7 +124,7 @@ const teffi_view *teffi_view_ref(const teffi_view *view)
 void teffi_view_unref(const teffi_view *view)
 {
     teffi_view *v = (teffi_view *)(uintptr_t)view;
-    /* acq_rel: the last holder sees what the others did before it frees */
+    /* acq_rel: all uses of the view by other holders happen before the last holder frees it */
     if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1)
         return;
     for (size_t i = 0; i < v->n_members; i++)
@@ -152,12 +153,13 @@ bool teffi_view_now_has(teffi_node *node, teffi_node_id silo)
 const teffi_member *teffi_view_find(const teffi_view *view, teffi_node_id node)
 {
     for (size_t i = 0; i < view->n_members; i++)
-        if (teffi_node_is(view->members[i].node, node))
+        if (teffi_node_equals(view->members[i].node, node))
             return &view->members[i];
     return NULL;
 }
 
-/* Each start of a silo has a higher incarnation. If the view has a later one, this one is dead. */
+/* Each start of a silo has a higher incarnation than the start before. If the view has a higher
+ * incarnation of the silo than `node` has, `node` is dead. */
 teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node)
 {
     for (size_t i = 0; view && i < view->n_members; i++) {
@@ -182,7 +184,7 @@ teffi_node_id teffi_view_owner(const teffi_view *view, unsigned partition)
     return owner < 0 ? (teffi_node_id){0} : view->members[owner].node;
 }
 
-int64_t teffi_member_version(const teffi_member *member, uint32_t type_id)
+int64_t teffi_member_type_version(const teffi_member *member, uint32_t type_id)
 {
     for (size_t i = 0; i < member->n_types; i++)
         if (member->types[i] == type_id)

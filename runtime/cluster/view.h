@@ -79,5 +79,6 @@ static inline unsigned teffi_partition(uint64_t grain_hash)
     return (unsigned)(grain_hash >> 56);
 }
 
-/* teffi_member_version - which version of the type does the silo host? out: -1: it does not. */
-int64_t teffi_member_version(const teffi_member *member, uint32_t type_id);
+/* teffi_member_type_version - which version of the type does the silo host? out: -1: it does
+ * not. */
+int64_t teffi_member_type_version(const teffi_member *member, uint32_t type_id);

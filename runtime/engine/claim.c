@@ -42,8 +42,9 @@ void teffi_sleepers_remove(teff_component *component)
 
 void teff_engine_notify(teff_engine *engine)
 {
-    /* Under the lock, as teffi_sleepers_add: a component is listed before it checks its condition.
-     * So either this call finds the component listed, or the check sees the caller's change. */
+    /* teffi_sleepers_add runs under this lock, too, and a component calls it before it checks its
+     * condition. Either this call finds the component in the list and pokes it, or the component
+     * checks its condition after the caller's change. */
     pthread_mutex_lock(&engine->lock);
     teffi_sleepers_poke(engine);
     pthread_mutex_unlock(&engine->lock);
@@ -68,8 +69,8 @@ static bool holds_conflict(const teffi_hold *a, const teffi_hold *b)
            (a->access == TEFF_WRITE || b->access == TEFF_WRITE);
 }
 
-/* Does another component hold data of the claim, so that the claim must wait? */
-static bool is_held_by_other(const teffi_claim *claim)
+/* Does another component hold data of the claim with a conflicting access (see holds_conflict)? */
+static bool conflicts_with_holder(const teffi_claim *claim)
 {
     teffi_hold *h;
     for (uint32_t i = 0; i < claim->n; i++)
@@ -93,7 +94,7 @@ static bool claims_conflict(const teffi_claim *a, const teffi_claim *b)
  * older claims. in: claim, in engine->waiters (oldest first), or new and in no list. */
 static bool may_grant(teff_engine *engine, const teffi_claim *claim)
 {
-    if (is_held_by_other(claim))
+    if (conflicts_with_holder(claim))
         return false;
     if (claim->component->n_granted)
         return true;
@@ -236,7 +237,7 @@ void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
                 teffi_component_poke(claim->component);
             }
     }
-    grant_waiters(engine); /* younger claims may have waited behind those */
+    grant_waiters(engine); /* younger claims may have waited behind the closed ones */
 }
 
 bool teffi_instance_is_held_by(teffi_instance *instance, teff_component *component,

@@ -32,7 +32,7 @@ teffi_instance *teffi_instance_new(teff_component *component, const teff_data_ty
     if (!owned)
         return instance;
     pthread_mutex_lock(&engine->lock);
-    /* published is false: an instance that is not published yet counts, too */
+    /* the last argument is false: an instance that is not published yet counts, too */
     bool taken = find_instance(component, type, false, false) != NULL;
     instance->listed = !taken;
     if (!taken)

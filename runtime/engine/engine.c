@@ -26,22 +26,24 @@ static void count_one(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* teffi_pid_route.respond: the process system calls it for a copy of a task that will not run,
- * because its component was evicted from the run queue (waiting_max) or has ended. Copies are sent
- * as requests, since the system responds only to requests. */
-static teff_err end_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
-                         size_t len)
+/* teffi_pid_route.respond: the process system calls this function if a copy of a task will not run
+ * because the component that got the copy has ended, or was evicted from the run queue
+ * (waiting_max). Copies are sent as requests, since the process system calls respond only for
+ * requests. */
+static teff_err report_unrun_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
+                                  size_t len)
 {
     teff_engine *engine = ((teffi_scheduler *)arg)->engine;
     (void)text;
     (void)len;
     if (err == TEFF_E_OVERLOADED)
         count_one(&engine->evicted);
-    teffi_task_call_over(engine, (teffi_task_msg *)(uintptr_t)copy->data, 0);
+    teffi_task_finish_and_notify(engine, (teffi_task_msg *)(uintptr_t)copy->data, 0);
     return TEFF_OK;
 }
 
-/* Send a copy of the task to each component that lists it, and count what becomes of the copies. */
+/* Send a copy of the task to each component that lists its type. Counts each copy as given or
+ * refused, or the task as dropped if no component lists its type. */
 static void send_to_components(teffi_scheduler *s, const teff_event *event)
 {
     const teffi_task_msg *task = event->data;
@@ -61,8 +63,9 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
         count_one(&s->engine->dropped);
 }
 
-/* The dispatcher's step: sends tasks to components. A cancel overtakes the queued tasks, so
- * after a cancel the dispatcher goes on until a step has no event: then no task is left. */
+/* The dispatcher's step: sends tasks to components. A cancel overtakes the queued tasks, so the
+ * dispatcher continues after a cancel until its queue is empty, that is, until a step has no
+ * event. */
 static teff_err dispatch_tasks(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teffi_scheduler *s = self;
@@ -91,9 +94,10 @@ static bool all_have_room(const target *to, size_t len)
     return true;
 }
 
-/* Send a task to all of the schedulers if each has room. broadcast_lock held: since tasks are sent
- * to dispatchers only here, the room stays. errs: TEFF_E_CLOSED, TEFF_E_OVERLOADED: none got it;
- * TEFF_E_NOMEM: some may have got it. */
+/* Send a task to all schedulers of the target if each has room for it. broadcast_lock must be held:
+ * dispatchers get tasks only from this function, so no other thread can use up the room after the
+ * check. errs: TEFF_E_CLOSED, TEFF_E_OVERLOADED: no scheduler got the task; TEFF_E_NOMEM: some
+ * schedulers may have got it. */
 static teff_err send_locked(teff_engine *engine, const target *to, const teff_event *event)
 {
     if (teff_engine_is_ending(engine))
@@ -173,7 +177,7 @@ static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t
         return err;
     s->system->calls = engine->calls;
     s->system->words = &component_words;
-    s->system->route = (teffi_pid_route){.respond = end_copy, .arg = s};
+    s->system->route = (teffi_pid_route){.respond = report_unrun_copy, .arg = s};
     pthread_mutex_init(&s->lock, NULL);
     return teff_process_spawn(s->system, &dispatcher_ops, s, NULL, NULL, 0, &s->dispatcher);
 }
@@ -182,7 +186,7 @@ void teffi_engine_drop(teff_engine *engine)
 {
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teffi_scheduler *s = &engine->schedulers[i];
-        if (engine->exec) /* the caller's, who has freed it already */
+        if (engine->exec) /* the executor is the caller's, and the caller has freed it already */
             teffi_process_system_drop(s->system);
         else
             teff_process_system_free(s->system);
@@ -190,7 +194,7 @@ void teffi_engine_drop(teff_engine *engine)
     }
     for (teffi_instance *i; (i = TAILQ_FIRST(&engine->instances));) {
         TAILQ_REMOVE(&engine->instances, i, link);
-        free(i); /* left by a component that was forced to end without a turn */
+        free(i); /* its component was stuck when the engine stopped, and has not dropped it */
     }
     while (engine->ops) {
         teffi_component_ops *next = engine->ops->next;
@@ -208,9 +212,9 @@ static teff_err take_engine_options(teff_engine_options *to, const teff_engine_o
 {
     char text[TEFF_TEXT_MAX];
     teffi_platform platform;
-    if (teffi_options_take(to, sizeof *to, from, "teff_engine_options", text))
+    if (teffi_options_copy_checked(to, sizeof *to, from, "teff_engine_options", text))
         return TEFF_OK;
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     teffi_logf(&platform.log, TEFF_LOG_ERROR, "%s", text);
     return TEFF_E_INVALID;
 }
@@ -222,9 +226,9 @@ teff_err teffi_engine_new_on(teffi_exec *exec, const teffi_process_calls *calls,
     *engine = NULL;
     if (take_engine_options(&filled, opt))
         return TEFF_E_INVALID;
-    filled.schedulers = teffi_or(filled.schedulers, 1);
-    filled.threads = teffi_or(filled.threads, 1);
-    filled.queue_max = teffi_or(filled.queue_max, QUEUE_MAX);
+    filled.schedulers = teffi_or_default(filled.schedulers, 1);
+    filled.threads = teffi_or_default(filled.threads, 1);
+    filled.queue_max = teffi_or_default(filled.queue_max, QUEUE_MAX);
     if (filled.schedulers > SCHEDULERS_MAX)
         return TEFF_E_INVALID;
     teff_engine *e = calloc(1, sizeof *e);
@@ -244,7 +248,7 @@ teff_err teffi_engine_new_on(teffi_exec *exec, const teffi_process_calls *calls,
         err = scheduler_init(s, e, e->n_schedulers);
         e->n_schedulers += s->system != NULL;
     }
-    if (err && !e->n_schedulers) { /* nothing runs yet; else the caller stops and drops it */
+    if (err && !e->n_schedulers) { /* no scheduler yet; otherwise the caller stops and drops e */
         teffi_engine_drop(e);
         return err;
     }
@@ -279,8 +283,8 @@ static bool may_join_scheduler(const teffi_scheduler *s, const teff_component_ty
     return !first || (!holds_its_thread(type) && !holds_its_thread(first->type));
 }
 
-/* Find the process operations of a component type; make them at its first use. out: NULL: memory is
- * out. */
+/* Find the process operations of a component type; make them at the type's first use. out: NULL if
+ * memory is out. */
 static const teff_process_ops *get_or_make_ops(teff_engine *engine, const teff_component_type *type)
 {
     pthread_mutex_lock(&engine->lock);
@@ -381,7 +385,7 @@ void teffi_engine_print(teff_engine *engine, const teffi_lines *to)
 }
 
 /* Cancel the listed components of all schedulers. Called before the first scheduler is stopped,
- * since a component may wait for one of another scheduler. out: how many were cancelled. */
+ * since a component may wait for a component of another scheduler. out: how many were cancelled. */
 static uint32_t cancel_components(teff_engine *engine)
 {
     uint32_t n = 0;
@@ -396,9 +400,9 @@ static uint32_t cancel_components(teff_engine *engine)
     return n;
 }
 
-/* Refuse tasks from now on. Under the lock, so that each task is refused, or was sent before the
- * dispatchers are cancelled. */
-static void refuse_tasks(teff_engine *engine)
+/* Refuse new tasks and components from now on. The lock makes sure that each task is either refused
+ * or sent before the caller cancels the dispatchers. */
+static void set_engine_ending(teff_engine *engine)
 {
     pthread_mutex_lock(&engine->broadcast_lock);
     atomic_store_explicit(&engine->ending, true, memory_order_relaxed);
@@ -407,7 +411,7 @@ static void refuse_tasks(teff_engine *engine)
 
 void teff_engine_end(teff_engine *engine)
 {
-    refuse_tasks(engine);
+    set_engine_ending(engine);
     (void)cancel_components(engine);
 }
 
@@ -429,7 +433,7 @@ teff_err teff_engine_stop(teff_engine *engine, uint32_t timeout_ms, teff_stop_re
     const teffi_platform *platform = engine->schedulers[0].system->exec->platform;
     uint64_t until = teffi_now(platform) + (timeout_ms ? timeout_ms : STOP_MS) * (uint64_t)1000000;
     teff_stop_report sum = {0};
-    refuse_tasks(engine);
+    set_engine_ending(engine);
     sum.cancelled = cancel_components(engine);
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teff_stop_report one;

@@ -147,10 +147,10 @@ typedef struct teffi_task_msg { /* the data of a broadcast message */
 } teffi_task_msg;
 
 /* teffi_engine_new_on - make an engine on the caller's executor (NULL: as teff_engine_new).
- * in:   calls, of its components; opt: with exec, threads and sched are ignored.
- * out:  *engine, also on an error that came after its parts had begun to run: the caller stops it,
- *       and drops it; NULL on other errors. errs: as teff_engine_new.
- * teffi_engine_drop - free a stopped engine, after the executor it was given. */
+ * in:   calls, for its components. opt, of which threads and sched are ignored if exec is given.
+ * out:  *engine: also set on an error if a scheduler was already made: the caller must stop and
+ *       drop the engine. NULL on other errors. errs: as teff_engine_new.
+ * teffi_engine_drop - free a stopped engine. An executor of the caller is freed before the call. */
 TEFF_MUST_USE teff_err teffi_engine_new_on(teffi_exec *exec, const teffi_process_calls *calls,
                                            const teff_engine_options *opt, teff_engine **engine);
 void teffi_engine_drop(teff_engine *engine);
@@ -169,15 +169,16 @@ extern const teff_process_ops teffi_component_step_ops, teffi_component_run_ops,
  * false: it waits for its data: call again after a poke. */
 bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task);
 
-/* teffi_task_call_over - call the task's over, then teff_engine_notify. runs: without locks, also
- * after the component has ended. */
-void teffi_task_call_over(teff_engine *engine, teffi_task_msg *task, int ran);
+/* teffi_task_finish_and_notify - call the task's over, then teff_engine_notify. runs: without
+ * locks, also after the component has ended. */
+void teffi_task_finish_and_notify(teff_engine *engine, teffi_task_msg *task, int ran);
 
 /* teffi_component_unlock_all - release all data locked by teff_component_lock. */
 void teffi_component_unlock_all(teff_component *component);
 
-/* teffi_component_wait_for_poke - wait for a poke. in: or_end: the wait also ends when the
- * component is ending. out: false: the component is ending (with or_end), or forced to end. */
+/* teffi_component_wait_for_poke - wait for a poke. in: or_end: if true, the wait also ends
+ * when the component is ending. out: false: the component is ending (only if or_end is true), or is
+ * forced to end. */
 bool teffi_component_wait_for_poke(teff_component *component, bool or_end);
 
 /* ---- instances of data (data.c). runs: the turn of the component, without engine.lock ---- */

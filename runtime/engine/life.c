@@ -22,15 +22,15 @@ static void call_hook(teff_component *component, hook *fn, teffi_instance *insta
 
 /* ---- set-up ---- */
 
-/* Create and initialise all data of a kind. If the scheduler has another owner of a type, or memory
- * is out, the component is ending. */
+/* Create and initialise all of the component's data of a kind. Sets component->ending if memory is
+ * out, or if the scheduler already has an owner of data of the same type. */
 static void make_data(teff_component *component, teff_data_kind kind)
 {
     for (size_t i = 0; i < component->type->n_data && !component->ending; i++) {
         if (get_data_use(component, i)->kind != kind)
             continue;
-        component->data[i] =
-            teffi_instance_new(component, get_data_use(component, i)->type, kind == TEFF_DATA_OWNER);
+        component->data[i] = teffi_instance_new(component, get_data_use(component, i)->type,
+                                                kind == TEFF_DATA_OWNER);
         if (component->data[i])
             call_hook(component, get_data_use(component, i)->type->init, component->data[i]);
         else
@@ -38,8 +38,8 @@ static void make_data(teff_component *component, teff_data_kind kind)
     }
 }
 
-/* Create and publish the component's owned data. All hooks run before any of it is published,
- * because other components may bind it from then on. */
+/* Create the component's owned data, call its hooks, and publish it. All hooks run before any data
+ * is published, because other components may bind data as soon as it is published. */
 static void set_up_owned(teff_component *component)
 {
     make_data(component, TEFF_DATA_OWNER);
@@ -51,8 +51,8 @@ static void set_up_owned(teff_component *component)
             teffi_instance_publish(component->engine, component->data[i]);
 }
 
-/* Bind all data of a kind, from component->at on. out: false: an instance is not published yet;
- * call again after a poke. */
+/* Bind all data of a kind, beginning at index component->at. out: false: an instance is not
+ * published yet; call again after a poke. */
 static bool bind_all(teff_component *component, teff_data_kind kind)
 {
     for (; component->at < component->type->n_data; component->at++) {
@@ -69,8 +69,8 @@ static bool bind_all(teff_component *component, teff_data_kind kind)
     return true;
 }
 
-/* Claim one instance for writing, then call fn; the caller ends the claim. If the claim fails, the
- * component is ending. out: false: the claim waits; call again after a poke. */
+/* Claim one instance for writing, then call fn; the caller ends the claim. If the claim fails, set
+ * component->ending and do not call fn. out: false: the claim waits; call again after a poke. */
 static bool call_while_holding(teff_component *component, hook *fn, teffi_instance *instance)
 {
     if (!component->claim.component) /* not started before */
@@ -85,9 +85,9 @@ static bool call_while_holding(teff_component *component, hook *fn, teffi_instan
     return true;
 }
 
-/* Call the hook setup for the component's data, from component->at on. Data that is not local is
- * claimed before the call. out: false: a claim waits; call again after a poke. */
-static bool set_up_data(teff_component *component)
+/* Call the setup hook of all the component's data, beginning at index component->at. Data that is
+ * not local is claimed before the call. out: false: a claim waits; call again after a poke. */
+static bool call_setup_hooks(teff_component *component)
 {
     for (; component->at < component->type->n_data && !component->ending; component->at++) {
         const teff_data_use *use = get_data_use(component, component->at);
@@ -109,7 +109,7 @@ static bool run_set_up_phase(teff_component *component)
     if (component->phase == TEFFI_PHASE_SHARE)
         return bind_all(component, TEFF_DATA_SHARE);
     if (component->phase == TEFFI_PHASE_SETUP)
-        return set_up_data(component);
+        return call_setup_hooks(component);
     set_up_owned(component); /* TEFFI_PHASE_OWN */
     make_data(component, TEFF_DATA_LOCAL);
     return true;
@@ -160,7 +160,8 @@ static bool fini_owned(teff_component *component)
     for (size_t i = component->type->n_data; i-- > 0;) {
         if (!component->data[i] || get_data_use(component, i)->kind != TEFF_DATA_OWNER)
             continue;
-        if (!call_while_holding(component, get_data_use(component, i)->type->fini, component->data[i]))
+        if (!call_while_holding(component, get_data_use(component, i)->type->fini,
+                                component->data[i]))
             return false;
         (void)teffi_instance_retire(component->engine, component->data[i]);
         teffi_claim_end(&component->claim);
@@ -180,12 +181,13 @@ static void unlist_component(teff_component *component)
 }
 
 /* Unlist the component first, so that no more tasks arrive, then discard its queued tasks. */
-static void clear_queue(teff_component *component)
+static void unlist_and_discard_tasks(teff_component *component)
 {
     teffi_event *event;
     unlist_component(component);
     while ((event = teffi_process_take_mail(component->me))) {
-        teffi_task_call_over(component->engine, (teffi_task_msg *)(uintptr_t)event->event.data, 0);
+        teffi_task_finish_and_notify(component->engine,
+                                     (teffi_task_msg *)(uintptr_t)event->event.data, 0);
         teffi_event_free(component->me, event);
     }
 }
@@ -198,14 +200,15 @@ static bool take_down_component(teff_component *component)
     component->phase = TEFFI_PHASE_TAKE_DOWN;
     if (!fini_owned(component))
         return false;
-    clear_queue(component);
+    unlist_and_discard_tasks(component);
     component->phase = TEFFI_PHASE_GONE;
     return true;
 }
 
-/* Take down a component that is forced to end, without waiting. Owned data that other components
- * hold gets no fini; the last reference frees it. Queued tasks end with the process (end_copy). */
-static void abandon_data(teff_component *component)
+/* Without waiting, take down a component that is forced to end. The fini hook is not called for
+ * owned data that other components hold; the data is freed with its last reference. The process
+ * system discards the queued tasks when it ends the process (teffi_pid_route.respond). */
+static void take_down_by_force(teff_component *component)
 {
     release_all_but_owned(component);
     for (size_t i = component->type->n_data; i-- > 0;) {
@@ -230,9 +233,9 @@ static teff_err init_component(void *self, teff_process *me, const char *method,
     return TEFF_OK;
 }
 
-/* The step of a component that has neither a run function nor a fiber. step_max is 1: n is 0 or 1.
- * A step that returns teffi_step_retry waits: the next step comes after a poke, with the same
- * event, if any, or with a cancel. */
+/* The step of a component that has neither a run function nor a fiber. step_max is 1, so n is 0 or
+ * 1. After teffi_step_retry, the next step waits for a poke or a cancel. After a poke it gets the
+ * same events again; after a cancel it gets only the cancel. */
 static teff_err step_component(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teff_component *component = self;
@@ -253,7 +256,7 @@ static teff_err step_component(void *self, const teff_event *events, size_t n, t
     if (!take_down_component(component))
         return teffi_step_retry(out);
     if (task)
-        teffi_task_call_over(component->engine, task, 0);
+        teffi_task_finish_and_notify(component->engine, task, 0);
     return teff_step_done(out);
 }
 
@@ -278,14 +281,14 @@ static teff_err run_component(void *self, teff_process *me)
     return TEFF_OK;
 }
 
-/* Free the component, taking it down first if that was not done: it was forced to end. The last
- * call for each component, also for one whose process never began (me is NULL). */
+/* Free the component. If it was forced to end and is not taken down yet, take it down first. This
+ * is the last call for each component, also if its process never began (me is NULL). */
 static void close_component(void *self)
 {
     teff_component *component = self;
     teff_engine *engine = component->engine;
     if (component->me && component->phase != TEFFI_PHASE_GONE)
-        abandon_data(component);
+        take_down_by_force(component);
     unlist_component(component);
     atomic_fetch_sub_explicit(&engine->components, 1, memory_order_relaxed);
     free(component);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include "process/turn.h"
 
-/* out: the component's instance of the type, and in *kind how the component uses it; NULL: it does
- * not use the type, or the instance is not made or bound now. */
+/* out: the component's instance of the type; NULL if the component does not use the type, or if the
+ * instance is not made or bound now. *kind: how the component uses the type, if it does. */
 static teffi_instance *find_data(teff_component *component, const teff_data_type *type,
                                  teff_data_kind *kind)
 {
@@ -33,8 +33,8 @@ static bool update_ending(teff_component *component)
     return component->ending;
 }
 
-/* Add the data of each need to the claim, unless it is local. out: false: there are too many needs,
- * or the component does not use one of the types. */
+/* Add the data of each need to the claim, unless the data is local. out: false: there are too many
+ * needs, or find_data() finds no instance for one of them. */
 static bool add_needs(teff_component *component, teffi_claim *claim, const teff_need *needs,
                       size_t n)
 {
@@ -59,7 +59,8 @@ static void unlock_newest(teff_component *component)
     free(lock);
 }
 
-/* Run a task whose data is held. Locks that the task has taken and not released end with it. */
+/* Run a task whose data is held. Afterwards release the locks that the task took and did not
+ * release. */
 static void run_task(teff_component *component, const teff_task_type *type, void *task)
 {
     void *data[TEFF_NEEDS_MAX];
@@ -73,7 +74,7 @@ static void run_task(teff_component *component, const teff_task_type *type, void
     component->outer = outer;
 }
 
-void teffi_task_call_over(teff_engine *engine, teffi_task_msg *task, int ran)
+void teffi_task_finish_and_notify(teff_engine *engine, teffi_task_msg *task, int ran)
 {
     if (task->type->over)
         task->type->over(task->bytes, ran);
@@ -85,7 +86,7 @@ bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task)
     teffi_claim *claim = &component->claim;
     if (!claim->component && !add_needs(component, claim, task->type->needs, task->type->n_needs)) {
         *claim = (teffi_claim){0}; /* the component does not use the task's data */
-        teffi_task_call_over(component->engine, task, 0);
+        teffi_task_finish_and_notify(component->engine, task, 0);
         return true;
     }
     teffi_claim_state state = teffi_claim_start(claim, component);
@@ -96,21 +97,21 @@ bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task)
         run_task(component, task->type, task->bytes);
     component->ending |= state == TEFFI_CLAIM_CLOSED; /* an owner of its data has ended */
     teffi_claim_end(claim);
-    teffi_task_call_over(component->engine, task, granted);
+    teffi_task_finish_and_notify(component->engine, task, granted);
     return true;
 }
 
 /* ---- waiting inside a task or a run function ---- */
 
-/* teffi_waiting.ready: is the wait for a poke over? in: waiting->arg: NULL: only a poke ends it;
- * otherwise the component: its cancel or end ends the wait, too. */
+/* teffi_waiting.ready of a wait for a poke: is the wait over? in: waiting->arg: NULL if only a poke
+ * ends the wait; otherwise the component, whose cancel or end also ends the wait. */
 static bool is_poked_or_ending(teff_process *p, teffi_waiting *waiting)
 {
     return p->poked || (waiting->arg && (p->cancel || ((teff_component *)waiting->arg)->ending));
 }
 
-/* in: or_end: the component's end also ends the wait. out: false: the component is ending (with
- * or_end), or is forced to end. */
+/* in: or_end: if true, the wait also ends when the component is ending. out: false: the component
+ * is ending (only if or_end is true), or is forced to end. */
 bool teffi_component_wait_for_poke(teff_component *component, bool or_end)
 {
     teffi_waiting waiting = {
@@ -120,8 +121,8 @@ bool teffi_component_wait_for_poke(teff_component *component, bool or_end)
     return !err && !(or_end && update_ending(component));
 }
 
-/* Is each need of the task covered: local data, data held already, or one of the n needs in
- * lock? */
+/* Is all data that the task needs local, held by the component already, or covered by one of the n
+ * needs in `lock`? */
 static bool needs_are_covered(teff_component *component, const teff_task_type *type,
                               const teff_need *lock, size_t n)
 {
@@ -160,7 +161,7 @@ teff_err teff_component_run(teff_component *component, const teff_task_type *typ
                             const teff_need *lock, size_t n)
 {
     teffi_claim claim = {0};
-    if (!lock && n) { /* no list, n is SIZE_MAX: lock all that the task needs */
+    if (!lock && n) { /* the caller passed NULL, SIZE_MAX: lock all data that the task needs */
         lock = type->needs;
         n = type->n_needs;
     }
@@ -195,7 +196,7 @@ teff_err teff_component_lock(teff_component *component, const teff_need *needs, 
 
 teff_err teff_component_unlock(teff_component *component)
 {
-    if (component->locks == component->outer) /* the others belong to functions further out */
+    if (component->locks == component->outer) /* older locks belong to the callers of this task */
         return TEFF_E_NOT_FOUND;
     unlock_newest(component);
     return TEFF_OK;
@@ -215,8 +216,8 @@ typedef struct condition {
     teffi_timer_event *timer; /* NULL: checked on teff_engine_notify only */
 } condition;
 
-/* Set the timer for the next check of the condition. Without poll_ms, or memory for a timer, the
- * condition is checked on notifications only. */
+/* Set the timer for the next check of the condition. If poll_ms is 0, or if there is no memory for
+ * a timer, the condition is checked on notifications only. */
 static void set_poll_timer(condition *c)
 {
     uint32_t ms = c->component->engine->opt.poll_ms;
@@ -229,7 +230,7 @@ static void set_poll_timer(condition *c)
  * component is ending. */
 static bool check_condition(teff_process *p, teffi_waiting *waiting)
 {
-    condition *c = (condition *)waiting; /* its first member */
+    condition *c = (condition *)waiting; /* waiting is its first member */
     if (waiting->arrived) {
         teffi_event_free(p, waiting->arrived);
         waiting->arrived = NULL;
@@ -263,7 +264,7 @@ static void run_until(teff_component *component, void *task, void *const *data)
     teff_until *u = task;
     (void)data;
     if (teff_component_wait(component, u->is_true, u->arg))
-        component->ending = true; /* the only reason for the wait to fail */
+        component->ending = true; /* the wait fails only if the component is ending */
 }
 
 const teff_task_type teff_task_until = {
@@ -283,13 +284,13 @@ static void run_task_event(teff_component *component, const teff_event *event)
     while (!teffi_task_run_queued(component, task))
         if (!teffi_component_wait_for_poke(component, true)) {
             teffi_claim_end(&component->claim);
-            teffi_task_call_over(component->engine, task, 0);
+            teffi_task_finish_and_notify(component->engine, task, 0);
             return;
         }
 }
 
-/* Runs the tasks in the queue. in: wait: first wait for one. errs: TEFF_E_CANCELLED: the component
- * is ending. */
+/* Runs the tasks in the queue. in: wait: if not 0, first waits until a task is queued. errs:
+ * TEFF_E_CANCELLED: the component is ending. */
 teff_err teff_component_drain(teff_component *component, int wait)
 {
     teff_event event;

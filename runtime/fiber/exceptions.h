@@ -1,7 +1,8 @@
 /* exceptions.h - saves and restores the C++ exception state at a switch of stacks. The state
  * (caught exceptions, number being thrown) belongs to a stack; the C++ library keeps it per thread.
  * Way:     fiber.c, sched/run.c -> [exceptions] -> the C++ runtime, if there is one
- * Threads: the calling one; enter and leave of a stack are called on the same thread.
+ * Threads: the calling one; for one stack, teffi_exceptions_swap_in and teffi_exceptions_swap_out
+ *          are called on the same thread.
  * Source:  Itanium C++ ABI: Exception Handling, 2.2.2 */
 #pragma once
 
@@ -17,10 +18,12 @@ typedef struct teffi_exceptions { /* the ABI's __cxa_eh_globals */
 extern teffi_exceptions *teffi_exceptions_own(void) __asm__("__cxa_get_globals")
     __attribute__((weak));
 
-/* teffi_exceptions_enter - before a switch to a stack: make its saved state the thread's state.
- * out:  the address of the thread's state, and *before, its old value; NULL: no C++ runtime. */
-static inline teffi_exceptions *teffi_exceptions_enter(const teffi_exceptions *stack,
-                                                       teffi_exceptions *before)
+/* teffi_exceptions_swap_in - before a switch to a stack: make *stack, the exception state saved
+ * for that stack, the thread's state.
+ * out:  the address of the thread's state, or NULL if there is no C++ runtime. *before: the
+ *       thread's old state. */
+static inline teffi_exceptions *teffi_exceptions_swap_in(const teffi_exceptions *stack,
+                                                         teffi_exceptions *before)
 {
     if (__builtin_expect(!teffi_exceptions_own, 1))
         return NULL;
@@ -30,11 +33,11 @@ static inline teffi_exceptions *teffi_exceptions_enter(const teffi_exceptions *s
     return own;
 }
 
-/* teffi_exceptions_leave - after the switch back: save the thread's state in *stack and restore
- * *before.
- * in:   own and before, from teffi_exceptions_enter. */
-static inline void teffi_exceptions_leave(teffi_exceptions *own, const teffi_exceptions *before,
-                                          teffi_exceptions *stack)
+/* teffi_exceptions_swap_out - after the switch back: save the thread's state in *stack, and
+ * restore the old state from *before.
+ * in:   own, before: what teffi_exceptions_swap_in returned and stored. */
+static inline void teffi_exceptions_swap_out(teffi_exceptions *own, const teffi_exceptions *before,
+                                             teffi_exceptions *stack)
 {
     *stack = *own;
     *own = *before;

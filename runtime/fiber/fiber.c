@@ -21,8 +21,8 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_current(void)
  * so that no signal suspends the fiber meanwhile. */
 __attribute__((noinline, cold)) static void abort_in_region(teffi_fiber *fiber, const char *rule)
 {
-    teffi_fiber_set_region(fiber, false);
-    teffi_fatal_in(teffi_fiber_doing(fiber), rule);
+    teffi_fiber_set_preemptible(fiber, false);
+    teffi_abort_for_broken_rule(teffi_fiber_get_label(fiber), rule);
 }
 
 void *teffi_fiber_main(void *top)
@@ -68,8 +68,8 @@ static inline teffi_fiber *prepare_fiber(teffi_fiber *fiber, void (*fn)(void *ar
     return fiber;
 }
 
-/* Makes a fiber on a stack of the pool's shared part, since this thread's cache has none. out:
- * NULL: as teffi_fiber_new. */
+/* Makes a fiber on a stack of the pool's shared part, since this thread's cache has none. out: NULL
+ * in the same cases as teffi_fiber_new. */
 __attribute__((noinline)) static teffi_fiber *new_fiber_slow(teffi_fiber_pool *pool,
                                                              void (*fn)(void *arg), void *arg)
 {
@@ -93,7 +93,7 @@ __attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
     teffi_bug_if(!sp); /* the fiber is running already */
     fiber->sp = NULL;
     current = fiber;
-    teffi_exceptions *exceptions = teffi_exceptions_enter(&fiber->exceptions, &before);
+    teffi_exceptions *exceptions = teffi_exceptions_swap_in(&fiber->exceptions, &before);
     teffi_san_before_enter(fiber);
     if (sp == fiber) /* it has not begun */
         teffi_switch_first(&fiber->back, fiber);
@@ -101,11 +101,11 @@ __attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
         teffi_switch(&fiber->back, sp);
     teffi_san_after_return(fiber);
     if (exceptions)
-        teffi_exceptions_leave(exceptions, &before, &fiber->exceptions);
+        teffi_exceptions_swap_out(exceptions, &before, &fiber->exceptions);
     current = outer;
     if (!fiber->ended)
         return false;
-    if (!teffi_stack_keep(fiber))
+    if (!teffi_stack_try_cache(fiber))
         teffi_stack_give(fiber);
     return true;
 }
@@ -123,9 +123,9 @@ void teffi_fiber_suspend(teffi_fiber *fiber)
 
 /* ---- preemptible regions ---- */
 
-/* relaxed: only the fiber itself, and a signal handler on its thread, read `region`. The fences
- * keep the compiler from moving the region's code out of it. */
-void teffi_fiber_set_region(teffi_fiber *fiber, bool on)
+/* relaxed: only the fiber itself, and a signal handler on its thread, read fiber->region. The
+ * fences keep the compiler from moving code out of the preemptible region. */
+void teffi_fiber_set_preemptible(teffi_fiber *fiber, bool on)
 {
     atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&fiber->region, on, memory_order_relaxed);
@@ -153,7 +153,7 @@ void teffi_fiber_set_label(teffi_fiber *fiber, const char *text)
     fiber->label = text;
 }
 
-const char *teffi_fiber_doing(const teffi_fiber *fiber)
+const char *teffi_fiber_get_label(const teffi_fiber *fiber)
 {
     return fiber->label ? fiber->label : "a turn";
 }

@@ -19,9 +19,9 @@ typedef struct teffi_fiber_pool teffi_fiber_pool;
 teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max);
 void teffi_fiber_pool_free(teffi_fiber_pool *pool);
 
-/* teffi_fiber_pool_reserve - allow this pool to use the TEFFI_GUARDS_RESERVED guards, which other
- * pools cannot use. Before its first stack is made. */
-void teffi_fiber_pool_reserve(teffi_fiber_pool *pool);
+/* teffi_fiber_pool_use_reserved_guards - allow this pool to use the TEFFI_GUARDS_RESERVED guards,
+ * which other pools cannot use. Call it before the pool's first stack is made. */
+void teffi_fiber_pool_use_reserved_guards(teffi_fiber_pool *pool);
 
 /* teffi_fiber_pool_reclaim - decommit a slice of the stacks that were not needed for 0.1 s. Call it
  * at each tick. out: true: more stacks are free than the pool keeps: call again soon. */
@@ -59,11 +59,11 @@ _Noreturn void teffi_fiber_exit(void);
  * inlined: compilers must not cache the result over a suspend. */
 teffi_fiber *teffi_fiber_current(void);
 
-/* teffi_fiber_set_region - begin (on) or end a preemptible region of the current fiber. In a region
- * a signal handler may suspend the fiber at any instruction, and the fiber may continue on another
- * thread. So its code must not suspend by itself or use thread-local variables: suspending, or
- * ending the fiber, aborts the process. */
-void teffi_fiber_set_region(teffi_fiber *fiber, bool on);
+/* teffi_fiber_set_preemptible - begin (on) or end a preemptible region of the current fiber. In
+ * a region a signal handler may suspend the fiber at any instruction, and the fiber may continue on
+ * another thread. So its code must not suspend by itself or use thread-local variables: suspending,
+ * or ending the fiber, aborts the process. */
+void teffi_fiber_set_preemptible(teffi_fiber *fiber, bool on);
 
 /* teffi_fiber_may_preempt - for a signal handler: is the current fiber in a region, and does the
  * handler run on that fiber's stack? in: frame, an address in the handler's frame. */
@@ -71,9 +71,9 @@ bool teffi_fiber_may_preempt(const teffi_fiber *fiber, const void *frame);
 
 /* teffi_fiber_set_label - set what the fiber is doing ("words.Word.Add"), for error reports; text
  * is borrowed until the next label or the fiber's end.
- * teffi_fiber_doing - that text; "a turn" if none was set. */
+ * teffi_fiber_get_label - that text; "a turn" if none was set. */
 void teffi_fiber_set_label(teffi_fiber *fiber, const char *text);
-const char *teffi_fiber_doing(const teffi_fiber *fiber);
+const char *teffi_fiber_get_label(const teffi_fiber *fiber);
 
 /* teffi_fiber_joins - the current fiber's pointer to its newest open join; NULL when the fiber
  * begins. Used by fork/fork.c only, on a fiber. */

@@ -43,8 +43,8 @@ static inline void teffi_san_register(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* Clears ASan's poison, which frames that never returned have left on the stack. low is NULL if the
- * stack is decommitted. */
+/* Clears the poison that ASan still has on the stack for frames that never returned. fiber->low is
+ * NULL if the stack is decommitted. */
 static inline void teffi_san_unpoison(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
@@ -66,9 +66,9 @@ static inline void teffi_san_unregister(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* Prepares a stack for a new fiber: clears ASan's poison and makes a new TSan context. On the old
- * one's shadow stack, frames that never returned have left entries, which would overflow it in
- * time. */
+/* Prepares a stack for a new fiber: clears ASan's poison and makes a new TSan context. The old
+ * context cannot be reused: its shadow stack still has entries of frames that never returned, and
+ * would overflow after many fibers. */
 static inline void teffi_san_reset(teffi_fiber *fiber)
 {
     teffi_san_unpoison(fiber);
@@ -103,7 +103,8 @@ TEFFI_SAN_INLINE void teffi_san_before_enter(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* Finishes a switch back from the fiber. Called on the resumer's stack, after the switch. */
+/* Tells ASan that a switch back from the fiber is complete. Called on the resumer's stack, after
+ * the switch. */
 static inline void teffi_san_after_return(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
@@ -112,7 +113,8 @@ static inline void teffi_san_after_return(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* Finishes a switch to the fiber. Called on its stack, right after the switch. */
+/* Tells ASan that a switch to the fiber is complete. Called on the fiber's stack, right after the
+ * switch. */
 static inline void teffi_san_after_enter(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS

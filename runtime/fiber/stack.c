@@ -79,7 +79,7 @@ teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max)
     return pool;
 }
 
-void teffi_fiber_pool_reserve(teffi_fiber_pool *pool)
+void teffi_fiber_pool_use_reserved_guards(teffi_fiber_pool *pool)
 {
     pool->reserved = true;
 }
@@ -112,7 +112,7 @@ static bool add_region(teffi_fiber_pool *pool)
         free(r);
         return false;
     }
-    /* A turn touches a page or two of its stack: a huge page for each would be 2 MiB. */
+    /* A turn touches only a page or two of its stack: huge pages of 2 MiB would waste memory. */
     (void)madvise(r->base, r->bytes, MADV_NOHUGEPAGE);
     r->next = pool->regions;
     pool->regions = r;
@@ -127,8 +127,9 @@ static char *low_of(const teffi_fiber_pool *pool, const region *r, size_t i)
     return r->base + i * stack_stride(pool) + TEFFI_GUARD_BYTES;
 }
 
-/* out: the place of the teffi_fiber of a stack, near its top. It depends on the stack (its colour),
- * so that the fibers do not all use the same sets of the cache. */
+/* in: low: the lowest byte of a stack. out: the place of the teffi_fiber near the stack's top. The
+ * place depends on the stack (its colour), so that the fibers do not all use the same sets of the
+ * CPU's cache. */
 static teffi_fiber *fiber_at(const teffi_fiber_pool *pool, char *low)
 {
     size_t colour = (uintptr_t)low / stack_stride(pool) % COLOURS;
@@ -149,8 +150,8 @@ static teffi_fiber *init_fiber_at(teffi_fiber_pool *pool, char *low)
     return fiber;
 }
 
-/* lock held. Makes a stack in the newest region, or in a new one if that is full. out: NULL: no
- * memory or guard, or the pool has its maximum. */
+/* lock held. Makes a stack in the newest region, or in a new region if the newest is full. out:
+ * NULL: memory or guards are used up, or the pool has its maximum number of stacks. */
 static teffi_fiber *new_stack(teffi_fiber_pool *pool)
 {
     if (pool->made == pool->max)
@@ -169,13 +170,13 @@ static teffi_fiber *new_stack(teffi_fiber_pool *pool)
     return fiber;
 }
 
-/* in: used, the stacks made in the region. */
+/* in: used: how many stacks were made in the region. */
 static void free_region(teffi_fiber_pool *pool, region *r, size_t used)
 {
     for (size_t i = 0; i < used; i++)
         teffi_san_unregister(fiber_at(pool, low_of(pool, r, i)));
     munmap(r->base, r->bytes);
-    teffi_guards_count_unmapped(r->mapped_guards);
+    teffi_guards_subtract_unmapped(r->mapped_guards);
     free(r);
 }
 
@@ -198,7 +199,7 @@ void teffi_fiber_pool_free(teffi_fiber_pool *pool)
 
 /* ---- take and give ---- */
 
-/* lock held. Sets n_free, and least if n is lower. */
+/* lock held. Sets pool->n_free to n, and lowers pool->least to n if least is greater. */
 static void set_free_count(teffi_fiber_pool *pool, size_t n)
 {
     atomic_store_explicit(&pool->n_free, n, memory_order_relaxed);
@@ -254,22 +255,22 @@ static void give_half(teffi_stacks *c)
 void teffi_stack_give(teffi_fiber *fiber)
 {
     teffi_stacks *c = own_stacks();
-    if (c->pool == fiber->pool) /* teffi_stack_keep refused it, so the cache is full */
+    if (c->pool == fiber->pool) /* teffi_stack_try_cache refused it, so the cache is full */
         give_half(c);
-    if (teffi_stack_keep(fiber))
+    if (teffi_stack_try_cache(fiber))
         return;
     fiber->next = NULL;
     give_list(fiber, 1);
 }
 
-void teffi_stacks_begin(teffi_fiber_pool *pool)
+void teffi_stacks_begin_cache(teffi_fiber_pool *pool)
 {
     teffi_stacks *c = own_stacks();
     teffi_bug_if(c->pool != NULL);
     c->pool = pool;
 }
 
-void teffi_stacks_end(void)
+void teffi_stacks_end_cache(void)
 {
     teffi_stacks *c = own_stacks();
     if (c->free)

@@ -48,8 +48,8 @@ TEFFI_LOCAL_EXTERN teffi_stacks teffi_own_stacks;
  * pool's stacks are used up. */
 teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool);
 
-/* teffi_stack_take_hot - take a stack of this thread's cache. out: NULL: the cache is empty, or
- * another pool's. Only functions that are never inlined may call it (see fiber.c). */
+/* teffi_stack_take_hot - take a stack from this thread's cache. out: NULL: the cache is empty, or
+ * belongs to another pool. Only functions that are never inlined may call it (see fiber.c). */
 static inline teffi_fiber *teffi_stack_take_hot(const teffi_fiber_pool *pool)
 {
     teffi_stacks *own = &teffi_own_stacks;
@@ -61,14 +61,15 @@ static inline teffi_fiber *teffi_stack_take_hot(const teffi_fiber_pool *pool)
     return fiber;
 }
 
-/* teffi_stack_give - after teffi_stack_keep has returned false: return a stack to its pool, or, if
- * this thread's cache is full, to the cache, half of which then goes to the pool. Not while running
- * on that stack. */
+/* teffi_stack_give - after teffi_stack_try_cache has returned false: return a stack to its pool. If
+ * this thread's cache for that pool is full, give half of the cache to the pool, and put the stack
+ * into the cache. Not while running on that stack. */
 void teffi_stack_give(teffi_fiber *fiber);
 
-/* teffi_stack_keep - return a stack to this thread's cache. out: false: the cache is full, or this
- * thread has none for the stack's pool. Only functions that are never inlined may call it. */
-static inline bool teffi_stack_keep(teffi_fiber *fiber)
+/* teffi_stack_try_cache - return a stack to this thread's cache. out: false: the cache is full, or
+ * this thread has no cache for the stack's pool. Only functions that are never inlined may call
+ * it. */
+static inline bool teffi_stack_try_cache(teffi_fiber *fiber)
 {
     teffi_stacks *own = &teffi_own_stacks;
     if (own->pool != fiber->pool || own->count == TEFFI_STACKS_MAX)
@@ -79,10 +80,10 @@ static inline bool teffi_stack_keep(teffi_fiber *fiber)
     return true;
 }
 
-/* teffi_stacks_begin - give this thread a cache for the pool. teffi_stacks_end - return the cached
- * stacks to the pool; the thread then has no cache. */
-void teffi_stacks_begin(teffi_fiber_pool *pool);
-void teffi_stacks_end(void);
+/* teffi_stacks_begin_cache - give this thread a cache for the pool.
+ * teffi_stacks_end_cache - return the cached stacks to the pool, and remove this thread's cache. */
+void teffi_stacks_begin_cache(teffi_fiber_pool *pool);
+void teffi_stacks_end_cache(void);
 
 /* ---- the switch, in assembly ---- */
 

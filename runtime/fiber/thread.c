@@ -20,7 +20,7 @@ static pthread_key_t stack_key; /* its destructor frees the signal stack of a th
 static bool has_stack_key;      /* without it that stack is leaked */
 static TEFFI_LOCAL bool has_entered; /* this thread has entered a pool before */
 
-/* One writev, so that lines of several threads do not mix. */
+/* Uses one writev, so that the lines of several threads do not mix. */
 static void write_report(const char *what, const char *where)
 {
     const char *part[] = {what, where, "\n"};
@@ -51,8 +51,8 @@ static void chain_handler(int signal, siginfo_t *info, void *context)
     bool sent = info->si_code <= 0; /* by kill() or the like; no instruction has faulted */
     if (sent && before.sa_handler == SIG_IGN)
         return;
-    /* The default action: the instruction faults again, which ends the process; a signal that was
-     * sent is sent again, and taken when this handler returns. */
+    /* Restore the default action. If an instruction has faulted, it faults again, which ends the
+     * process. A signal that was sent is raised again, and delivered when this handler returns. */
     struct sigaction dfl = {.sa_handler = SIG_DFL};
     sigaction(signal, &dfl, NULL);
     if (sent)
@@ -67,7 +67,7 @@ static void overflow_handler(int signal, siginfo_t *info, void *context)
         chain_handler(signal, info, context);
         return;
     }
-    write_report("teff: stack overflow in ", teffi_fiber_doing(fiber));
+    write_report("teff: stack overflow in ", teffi_fiber_get_label(fiber));
     abort();
 }
 
@@ -112,7 +112,7 @@ static void free_signal_stack(void *stack)
     munmap(stack, SIGNAL_STACK_BYTES);
 }
 
-static void prepare_process(void)
+static void set_up_overflow_handling(void)
 {
     install_overflow_handler();
     has_stack_key = !pthread_key_create(&stack_key, free_signal_stack);
@@ -120,8 +120,8 @@ static void prepare_process(void)
 
 bool teffi_fiber_thread_enter(teffi_fiber_pool *pool)
 {
-    pthread_once(&once, prepare_process);
-    teffi_stacks_begin(pool);
+    pthread_once(&once, set_up_overflow_handling);
+    teffi_stacks_begin_cache(pool);
     if (has_entered)
         return false;
     has_entered = true;
@@ -133,5 +133,5 @@ bool teffi_fiber_thread_enter(teffi_fiber_pool *pool)
 
 void teffi_fiber_thread_leave(void)
 {
-    teffi_stacks_end();
+    teffi_stacks_end_cache();
 }

@@ -61,7 +61,8 @@ static void resume_part(teffi_group *group, teffi_fiber *fiber)
         teffi_group_complete(group);
 }
 
-/* Start the part on a fiber of its own; without one, run it to its end on this stack. */
+/* Start the part on a fiber of its own. If no fiber is free, run the part to its end on this
+ * stack. */
 static void start_part(teffi_group *group, teffi_item *item)
 {
     part *p = teffi_container(group, part, group);
@@ -78,22 +79,23 @@ static void start_part(teffi_group *group, teffi_item *item)
 
 /* ops->ended of parts: add the part's run time to the join's, free the part, and count down. After
  * that the join may be gone, unless this thread brought the count to zero. group.c has already
- * charged the part's last run to group->used. relaxed: count_down orders it. */
+ * charged the part's last run to group->used. relaxed: count_down makes the added run time visible
+ * to the turn. */
 static void finish_part(teffi_group *group)
 {
     part *p = teffi_container(group, part, group);
     join *j = p->join;
     if (group->used != p->used)
-        atomic_fetch_add_explicit(&j->ran_ns, teffi_used_since(p->used, group->used),
+        atomic_fetch_add_explicit(&j->ran_ns, teffi_used_time_between(p->used, group->used),
                                   memory_order_relaxed);
     free(p);
     if (count_down(j))
-        teffi_group_go_on(j->turn);
+        teffi_group_make_ready(j->turn);
 }
 
-/* ops->evict of parts: an evicted part is not refused but runs at once, since its turn has
+/* ops->evict of parts: drop no item. An evicted part still runs, since the turn that forked it has
  * begun. */
-static bool refuse_nothing(teffi_group *group, teffi_item *item)
+static bool keep_evicted_part(teffi_group *group, teffi_item *item)
 {
     (void)group;
     (void)item;
@@ -104,7 +106,7 @@ static const teffi_group_ops part_ops = {
     .handle = start_part,
     .ended = finish_part,
     .resume = resume_part,
-    .evict = refuse_nothing, /* not NULL, so that parts have a priority: see policy/priority.h */
+    .evict = keep_evicted_part, /* not NULL, so that parts have a priority: see policy/priority.h */
 };
 
 /* Begin a join at its first fork: it becomes the turn's innermost open join. */
@@ -131,7 +133,7 @@ static void close_join(join *j)
         above->outer = j->outer;
 }
 
-/* Make a part of the turn that runs now, and count it in j; the first one opens j.
+/* Make a part of the turn that runs now, and count it in j; the first part opens j.
  * out:  NULL: memory is out. */
 static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg)
 {
@@ -140,10 +142,11 @@ static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg
         return NULL;
     teffi_group *turn = teffi_worker_group(w);
     *p = (part){.fn = fn, .arg = arg, .join = j, .used = turn->used};
-    p->doing = teffi_fiber_doing(teffi_fiber_current());
+    p->doing = teffi_fiber_get_label(teffi_fiber_current());
     teffi_group_init(&p->group, &w->sched->exec, &part_ops);
     p->group.used = turn->used;
-    p->group.shares = turn->shares; /* if set, runs are charged to the account, and used stays */
+    /* if shares is set, used is the number of an account, to which the part's runs are charged */
+    p->group.shares = turn->shares;
     atomic_init(&p->group.priority, atomic_load_explicit(&turn->priority, memory_order_relaxed));
     if (!j->forked)
         open_join(j);
@@ -156,7 +159,7 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
     teffi_worker *w = teffi_worker_self();
     bool can = w && teffi_turn_may_yield(w);
     part *p = can ? part_new(w, join_of(public), fn, arg) : NULL;
-    if (!p) { /* not in a turn that may yield, or memory is out: no parallel part, but a call */
+    if (!p) { /* this is no turn that may yield, or memory is out: just call fn */
         fn(arg);
         return;
     }
@@ -169,13 +172,14 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
     (void)teffi_turn_yield(w, false); /* does yield, since teffi_turn_may_yield was true */
 }
 
-/* Called as worker.after_yield when the fiber of a waiting turn is suspended. Subtract the one that
- * the turn itself has in the count. If no part is left then, the turn goes on. */
+/* Called as worker.after_yield when the fiber of a waiting turn is suspended. Subtract from
+ * the join's count the one that stands for the turn. If all parts have ended, make the turn's group
+ * READY. */
 static void count_turn_down(void *arg)
 {
     join *j = arg;
     if (count_down(j))
-        teffi_group_go_on(j->turn);
+        teffi_group_make_ready(j->turn);
 }
 
 /* Charge the turn for the run time of its parts, which have ended. */
@@ -186,7 +190,7 @@ static void charge_turn(join *j)
         return;
     teffi_worker *w = teffi_worker_self();
     teffi_group *turn = teffi_worker_group(w);
-    turn->used = teffi_used_add(turn->used, teffi_now(w->sched->exec.platform), ns);
+    turn->used = teffi_used_time_add(turn->used, teffi_now(w->sched->exec.platform), ns);
 }
 
 void teff_join_wait(teff_join *public)
@@ -194,7 +198,7 @@ void teff_join_wait(teff_join *public)
     join *j = join_of(public);
     if (!j->forked)
         return;
-    /* More than the turn's own one: parts are left. acquire: pairs with count_down of each part */
+    /* Is a part left? The turn itself counts as one. acquire: pairs with count_down of each part */
     if (atomic_load_explicit(&j->count, memory_order_acquire) > 1) {
         teffi_worker *w = teffi_worker_self();
         if (!teffi_turn_may_yield(w))
@@ -202,7 +206,8 @@ void teff_join_wait(teff_join *public)
         j->turn = teffi_worker_group(w);
         w->after_yield = count_turn_down;
         w->after_yield_arg = j;
-        (void)teffi_turn_yield(w, true); /* until the last count_down calls teffi_group_go_on */
+        (void)teffi_turn_yield(w,
+                               true); /* until the last count_down calls teffi_group_make_ready */
     }
     charge_turn(j);
     close_join(j);

@@ -40,7 +40,7 @@ void teffi_closure_drop(teffi_item *item)
 
 /* ---- the null group ---- */
 
-static void handle_null_item(teffi_group *group, teffi_item *item)
+static void handle_null_group_item(teffi_group *group, teffi_item *item)
 {
     (void)group;
     teffi_closure_run(item);
@@ -52,7 +52,7 @@ static void describe_null_group(teffi_group *group, char *text, size_t size)
     snprintf(text, size, "the null group");
 }
 
-static const teffi_group_ops null_group_ops = {.handle = handle_null_item,
+static const teffi_group_ops null_group_ops = {.handle = handle_null_group_item,
                                                .describe = describe_null_group};
 
 void teffi_null_group_init(teffi_exec *exec)

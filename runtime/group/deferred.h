@@ -34,7 +34,7 @@ static inline void teffi_deferred_run_all(teffi_deferred *_Atomic *list)
     /* acquire: pairs with teffi_deferred_push */
     teffi_deferred *at = atomic_exchange_explicit(list, NULL, memory_order_acquire);
     while (at) {
-        teffi_deferred *next = at->next; /* at may be pushed again when it runs */
+        teffi_deferred *next = at->next; /* read now: at->run may push the work again */
         at->run(at);
         at = next;
     }

@@ -1,7 +1,7 @@
 /* direct.h - turns in place: a turn of another group runs at once inside the turn that wants its
  * result, without queue, wake-up or other worker.
  * Way:     grains/request/direct -> [direct] -> the callee's fiber, resumed on the caller's
- * Threads: the worker of the calling turn, from may to done.
+ * Threads: the worker of the calling turn, from teffi_direct_may to teffi_direct_end_claim.
  * Source:  Liedtke 1993, Improving IPC by kernel design: direct process switch */
 #pragma once
 
@@ -14,11 +14,12 @@
  *         ... resume a fiber as a turn of group ...
  *         teffi_direct_leave(exec, outer);
  *         ... what the group's handle does after a turn, without running other items ...
- *         teffi_direct_done(exec, group);
+ *         teffi_direct_end_claim(exec, group);
  *     }
  *
- * The caller owns the claimed group until done: pushes to it only append. Meanwhile the inner group
- * is the current one (dumps, warnings, preemption, fork), between its own hooks before and after.
+ * The caller owns the claimed group until teffi_direct_end_claim: pushes to it only append.
+ * Meanwhile the inner group is the current one (dumps, warnings, preemption, fork), between its own
+ * hooks before and after.
  * The caller pays: by policy multilevel the time is charged to the outer group, and by policy
  * priority the inner turn runs at the outer group's priority.
  * When the slice is over, the inner turn yields at its next call, to the tail of the global queue.
@@ -33,7 +34,7 @@
 enum { TEFFI_DIRECT_DEPTH = 16, TEFFI_DIRECT_MAX = 256, TEFFI_DIRECT_ASYNC_MS = 5 };
 
 /* Called by the functions below, which say what may, enter and leave do. yielded ends the claim of
- * a group whose turn in place has yielded, and queues the group as teffi_direct_done says. */
+ * a group whose turn in place has yielded, and queues the group as teffi_direct_end_claim says. */
 typedef struct teffi_direct_ops {
     bool (*may)(teffi_exec *exec, bool async);
     teffi_group *(*enter)(teffi_exec *exec, teffi_group *group);
@@ -41,11 +42,11 @@ typedef struct teffi_direct_ops {
     void (*yielded)(teffi_exec *exec, teffi_group *group);
 } teffi_direct_ops;
 
-/* teffi_direct_may - may the turn that runs here run another one in place? This call may make the
- * turn yield, and resume on another thread.
- * in:   async: the outer turn does not await the result at once. Then this returns false if
- *       TEFFI_DIRECT_ASYNC_MS have passed since the first call in this run, so that long work is
- *       spread over the workers. */
+/* teffi_direct_may - may the turn that runs on this thread run another turn in place? This call may
+ * make the turn yield, and resume on another thread.
+ * in:   async: true: the turn does not await the other turn's result at once.
+ * out:  false also if async is true and TEFFI_DIRECT_ASYNC_MS have passed since the first call in
+ *       this run of the group, so that long work is spread over the workers. */
 static inline bool teffi_direct_may(teffi_exec *exec, bool async)
 {
     return exec->ops->direct && exec->ops->direct->may(exec, async);
@@ -65,11 +66,12 @@ static inline void teffi_direct_leave(teffi_exec *exec, teffi_group *outer)
     exec->ops->direct->leave(exec, outer);
 }
 
-/* teffi_direct_done - end the claim. If items were pushed meanwhile, the group is queued. If its
- * turn has yielded, the group is queued behind all others (in the deque if the turn has forked), or
- * stays RUNNING until teffi_group_go_on. When this returns, another worker may own the group, or,
- * if the group was COMPLETE, its memory may be freed. */
-static inline void teffi_direct_done(teffi_exec *exec, teffi_group *group)
+/* teffi_direct_end_claim - end the claim. If items were pushed meanwhile, the group is queued. If
+ * its turn has yielded, the group is queued as well: in the deque if the turn has forked, else
+ * behind all other groups. But if the turn waits for a join, the group stays RUNNING until
+ * teffi_group_make_ready. When this function returns, another worker may own the group, or, if the
+ * group was COMPLETE, its memory may be freed. */
+static inline void teffi_direct_end_claim(teffi_exec *exec, teffi_group *group)
 {
     if (teffi_group_yielded(group))
         exec->ops->direct->yielded(exec, group);

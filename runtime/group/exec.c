@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include "base/bug.h"
 
-void teffi_exec_must_be_outside(teffi_exec *exec, const char *function)
+void teffi_exec_abort_if_in_turn(teffi_exec *exec, const char *function)
 {
     char who[TEFFI_DESCRIBE_MAX], rule[160];
     teffi_group *group = exec->ops->current ? exec->ops->current(exec) : NULL;
@@ -13,7 +13,7 @@ void teffi_exec_must_be_outside(teffi_exec *exec, const char *function)
     teffi_group_describe(group, who);
     snprintf(rule, sizeof rule, "%s waits for the end of all turns; call it on a thread outside",
              function);
-    teffi_fatal_in(who, rule);
+    teffi_abort_for_broken_rule(who, rule);
 }
 
 teff_err teffi_exec_scale(teffi_exec *exec, uint32_t n)

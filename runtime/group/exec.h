@@ -121,8 +121,8 @@ static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
 }
 
 /* teffi_exec_check_delay - log if item, which is about to be handled, waited too long. The
- * comparison is signed, so that a clock that is behind at_ms causes no warning. Nor does a clock
- * that is not known (0), now or when the item was pushed. */
+ * comparison is signed, so that a clock that is behind at_ms causes no warning. Log nothing if the
+ * clock is not known (0) now, or was not known when the item was pushed. */
 static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *item)
 {
     teffi_exec *exec = group->exec;
@@ -131,9 +131,9 @@ static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *
         teffi_warn_late_item(group, waited_ms);
 }
 
-/* teffi_exec_must_be_outside - abort if a turn of exec calls this: function waits for the end of
+/* teffi_exec_abort_if_in_turn - abort if a turn of exec calls this: function waits for the end of
  * all turns, so the turn would wait for itself. runs: at the beginning of function. */
-void teffi_exec_must_be_outside(teffi_exec *exec, const char *function);
+void teffi_exec_abort_if_in_turn(teffi_exec *exec, const char *function);
 
 /* teffi_exec_scale - call ops->scale. errs: as ops->scale; TEFF_E_INVALID: ops->scale is NULL. */
 teff_err teffi_exec_scale(teffi_exec *exec, uint32_t n);

@@ -31,7 +31,7 @@ static teffi_item *word_items(uintptr_t word)
     return (teffi_item *)(word & ~(uintptr_t)STATE_MASK);
 }
 
-/* Is the group IDLE or BLOCKED? Then the word holds no items. */
+/* Is the group IDLE or BLOCKED? In these states the word holds no items. */
 static bool word_is_idle_or_blocked(uintptr_t word)
 {
     return word == IDLE || word == BLOCKED;
@@ -52,9 +52,10 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
 
 /* Try once to change the group's word from *word to want; for teffi_group_push. out: false: *word
  * is now the present word, and the caller tries again. release: the item's content; pairs with
- * group_take_all. acquire: a pusher that takes the group out of rest owns head; pairs with
- * group_rest. seq_cst: the pusher may next load a flag that says that the handler sleeps; the
- * handler sets the flag before teffi_group_take_item loads the word, so one sees the other. */
+ * group_take_all. acquire: a pusher that makes the group READY owns head; pairs with group_rest.
+ * seq_cst: after the push, the pusher may load a flag that says that the handler sleeps. The
+ * handler sets this flag before teffi_group_take_item loads the word. So either the handler finds
+ * the item, or the pusher finds the flag set. */
 static inline bool replace_word(teffi_group *group, uintptr_t *word, uintptr_t want)
 {
     return atomic_compare_exchange_weak_explicit(&group->word, word, want, memory_order_seq_cst,
@@ -112,7 +113,7 @@ static inline teffi_item *group_take_all(teffi_group *group, unsigned new_state)
         oldest = newest;
         newest = older;
     }
-    uint32_t warn = group->exec->warn.queue_warn; /* 0: warn was not initialized */
+    uint32_t warn = group->exec->warn.queue_warn; /* 0: exec->warn is not initialized */
     if (n > warn && warn)
         teffi_warn_long_queue(group, n);
     return oldest;
@@ -166,13 +167,14 @@ static inline bool group_stop_running(teffi_group *group)
     return true;
 }
 
-/* RUNNING -> IDLE or BLOCKED; head is empty, or the group is COMPLETE. out: false: the group is
- * still RUNNING, since an item was pushed, or it is COMPLETE. */
+/* Try to change RUNNING to IDLE, or to BLOCKED if group->blocked is set. in: head is empty, or the
+ * group is COMPLETE. out: false: the state has not changed, since an item was pushed meanwhile, or
+ * the group is COMPLETE. */
 static inline bool group_rest(teffi_group *group)
 {
     uintptr_t word = READY;
     uintptr_t rest = group->blocked ? BLOCKED : IDLE;
-    set_running(group, false); /* first: after the CAS another thread may own the group */
+    set_running(group, false); /* before the CAS; after it, another thread may own the group */
     /* release: this run's effects, pairs with the acquire of the next push or claim */
     if (atomic_compare_exchange_strong_explicit(&group->word, &word, rest, memory_order_release,
                                                 memory_order_relaxed))
@@ -205,9 +207,9 @@ static inline void group_charge(teffi_group *group, const group_run *run)
         run->meter->charge(run->meter, group);
 }
 
-/* Take the next batch, after group_rest has failed. out: false: the run ends, since the group is
- * COMPLETE and all items were handled (then ops->ended was called, and the group may be gone), or
- * the run has taken enough batches. */
+/* Take the next batch, after group_rest has failed. out: false: the run ends, for one of two
+ * reasons. The group is COMPLETE and all items were handled: ops->ended was called, and the group
+ * may be gone. Or the run has taken as many batches as it may: the group is READY. */
 static inline bool group_take_more(teffi_group *group, group_run *run)
 {
     if (is_complete(group)) {
@@ -223,18 +225,19 @@ static inline bool group_take_more(teffi_group *group, group_run *run)
     return true;
 }
 
-/* With head empty: let the group rest, or take the batch that was pushed meanwhile. out: false: the
- * run ends. */
+/* Called when head is empty: charge the run, then make the group IDLE or BLOCKED, or take the items
+ * that were pushed meanwhile. out: false: the run ends. */
 static inline bool group_refill(teffi_group *group, group_run *run)
 {
     group_charge(group, run);
     return !group_rest(group) && group_take_more(group, run);
 }
 
-/* Has the run used its items or its quantum? Reads the coarse clock only after 2, 4, 8, 16 items,
- * then every 16; the platform's clock (40 ns) only if the coarse one has advanced or is not known.
- * Between two checks the number of items at most doubles: so a run of equally long items, each
- * shorter than the quantum, takes about two quanta at most. */
+/* Has the run handled items_max items, or used its quantum? This function reads the coarse clock
+ * only after 2, 4, 8 and 16 items, and then after every 16 items. It reads the platform's clock,
+ * which takes 40 ns, only if the coarse clock has advanced or is not known. Between two checks the
+ * number of handled items at most doubles: so a run of equally long items, each shorter than the
+ * quantum, takes about two quanta at most. */
 static inline bool run_is_over_budget(teffi_group *group, group_run *run)
 {
     if (run->done >= run->items_max)
@@ -263,14 +266,14 @@ static inline void group_resume(teffi_group *group)
 }
 
 /* End a run or claim whose turn has yielded and is the group's first item. out: true: the group
- * is READY; false (`stays` is set): it stays RUNNING until teffi_group_go_on. */
+ * is READY; false (`stays` is set): it stays RUNNING until teffi_group_make_ready. */
 static inline bool end_yielded_run(teffi_group *group)
 {
     return !teffi_container(group->head, teffi_yielded_turn, item)->stays &&
            group_stop_running(group);
 }
 
-void teffi_group_go_on(teffi_group *group)
+void teffi_group_make_ready(teffi_group *group)
 {
     (void)group_stop_running(group); /* always true */
     group->exec->ops->ready(group->exec, group);
@@ -282,8 +285,9 @@ static inline void group_handle(teffi_group *group, teffi_item *item)
     group->ops->handle(group, item);
 }
 
-/* Handle the next item, or let ops->evict drop it. This function and group_drain_run are always
- * inlined, so that run_more, which sets neither meter nor evicted, has no code for them. */
+/* Handle the next item; in an evicted run, only if ops->evict does not drop it. This function and
+ * group_drain_run are always inlined, so that run_more, whose run has no meter and is not evicted,
+ * contains no code for these two cases. */
 static inline __attribute__((always_inline)) void group_handle_next(teffi_group *group,
                                                                     group_run *run)
 {
@@ -293,7 +297,7 @@ static inline __attribute__((always_inline)) void group_handle_next(teffi_group 
     run->done++;
 }
 
-/* Handle items until the group rests, the budget is used, or a turn yields. out: as
+/* Handle items until none is left, the budget is used, or a turn yields. out: as
  * teffi_group_run_counted. */
 static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_group *group,
                                                                       group_run *run)
@@ -312,7 +316,8 @@ static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_grou
     }
 }
 
-/* Do a whole run. If a turn has yielded, resume that first. out: as teffi_group_run_counted. */
+/* Do a whole run. If the group's turn has yielded, resume it first. out: as
+ * teffi_group_run_counted. */
 static __attribute__((noinline)) unsigned
 run_all(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter, bool evicted)
 {
@@ -329,8 +334,8 @@ run_all(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *
     return group_drain_run(group, &run);
 }
 
-/* Do the rest of a run without meter and eviction, after its first item. If head is empty, the
- * caller's group_rest has failed. out: as teffi_group_run_counted. */
+/* Do the rest of a run, after its first item. The run has no meter and is not evicted. in: if head
+ * is empty, group_rest has failed. out: as teffi_group_run_counted. */
 static __attribute__((noinline)) unsigned run_more(teffi_group *group, unsigned items_max,
                                                    uint64_t until_ns)
 {
@@ -345,8 +350,8 @@ static __attribute__((noinline)) unsigned run_more(teffi_group *group, unsigned 
 }
 
 /* out: twice the number of items handled, plus 1 if the group is still READY. Most runs handle one
- * item, then the group rests. All else is in functions that are not inlined, so that these runs
- * save few registers. */
+ * item, and then the group is IDLE or BLOCKED. The code for other runs is in functions that are not
+ * inlined, so that a run of one item saves few registers. */
 unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
     if (!group_start(group))
@@ -355,12 +360,12 @@ unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_
         return run_all(group, items_max, until_ns, NULL, false);
     group_handle(group, group_pop(group));
     if (!group->head && group_rest(group))
-        return 1 << 1; /* one item; the group rests */
+        return 1 << 1; /* one item; the group is not READY */
     return run_more(group, items_max, until_ns);
 }
 
-unsigned teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
-                              teffi_meter *meter, bool evicted)
+unsigned teffi_group_run_with_meter(teffi_group *group, unsigned items_max, uint64_t until_ns,
+                                    teffi_meter *meter, bool evicted)
 {
     return run_all(group, items_max, until_ns, meter, evicted);
 }
@@ -368,7 +373,7 @@ unsigned teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t u
 bool teffi_group_claim(teffi_group *group)
 {
     uintptr_t word = IDLE;
-    /* acquire: pairs with the release of the run or claim before */
+    /* acquire: pairs with the release of the previous run or claim */
     if (!atomic_compare_exchange_strong_explicit(&group->word, &word, READY, memory_order_acquire,
                                                  memory_order_relaxed))
         return false;
@@ -410,8 +415,8 @@ teffi_item *teffi_group_take_item(teffi_group *group)
     if (teffi_group_yielded(group)) /* drop it: the turn will not resume any more */
         (void)group_pop(group);
     if (!group->head) {
-        /* seq_cst: after the handler has set a flag that it sleeps (replace_word). The state cannot
-         * change: the caller owns the group. */
+        /* seq_cst: this load comes after the caller's store to a flag that says that the handler
+         * sleeps, see replace_word. The state cannot change, since the caller owns the group. */
         uintptr_t word = atomic_load_explicit(&group->word, memory_order_seq_cst);
         if (!word_items(word))
             return NULL;

@@ -83,8 +83,9 @@ typedef struct teffi_meter {
 /* teffi_group_init - IDLE and empty. in: ops, constant; exec, borrowed. */
 void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_group_ops *ops);
 
-/* teffi_group_set_system - after init, before the first push: this group's work keeps the silo in
- * its cluster. It runs on the executor's system thread, if there is one (exec ops->system). */
+/* teffi_group_set_system - mark the group as a system group: its work keeps the silo in its
+ * cluster, so it runs on the executor's system thread, if there is one (exec ops->system). Call
+ * this after init, before the first push. */
 static inline void teffi_group_set_system(teffi_group *group)
 {
     group->system = true;
@@ -110,7 +111,7 @@ bool teffi_group_push(teffi_group *group, teffi_item *item);
  * out:  twice the number of items that it handled, without a turn that it resumed, plus one if the
  *       group is still READY, or COMPLETE with items left: to be queued behind all others. Else do
  *       not touch it any more: it is at rest, COMPLETE (its memory may be freed), RUNNING until
- *       teffi_group_go_on, or has another owner.
+ *       teffi_group_make_ready, or has another owner.
  * runs: the group's owner, on its thread's own stack. */
 unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns);
 
@@ -120,18 +121,18 @@ static inline bool teffi_group_run(teffi_group *group, unsigned items_max, uint6
     return teffi_group_run_counted(group, items_max, until_ns) & 1;
 }
 
-/* teffi_group_run_with - as teffi_group_run_counted.
+/* teffi_group_run_with_meter - as teffi_group_run_counted.
  * in:   meter, charged at least at the end; may be NULL. evicted: each item is offered to
  *       ops->evict before it is handled. */
-unsigned teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
-                              teffi_meter *meter, bool evicted);
+unsigned teffi_group_run_with_meter(teffi_group *group, unsigned items_max, uint64_t until_ns,
+                                    teffi_meter *meter, bool evicted);
 
 /* A turn that yielded, as the first item of its group; it is on the fiber's stack. The group's own
  * kinds are below TEFFI_ITEM_YIELDED. */
 typedef struct teffi_yielded_turn {
     teffi_item item;
     struct teffi_fiber *fiber;
-    bool stays; /* the group stays RUNNING until teffi_group_go_on; else it is READY */
+    bool stays; /* the group stays RUNNING until teffi_group_make_ready; else it is READY */
 } teffi_yielded_turn;
 
 #define TEFFI_ITEM_YIELDED UINT32_MAX
@@ -146,9 +147,9 @@ static inline bool teffi_group_yielded(const teffi_group *group)
     return group->head && group->head->kind == TEFFI_ITEM_YIELDED;
 }
 
-/* teffi_group_go_on - let a turn that yielded with `stays` set go on: make its group READY. Once,
- * after the run or claim in which the turn yielded has ended. Any thread. */
-void teffi_group_go_on(teffi_group *group);
+/* teffi_group_make_ready - let a turn that yielded with `stays` set go on: make its group READY.
+ * Once, after the run or claim in which the turn yielded has ended. Any thread. */
+void teffi_group_make_ready(teffi_group *group);
 
 /* teffi_group_claim - IDLE and empty -> RUNNING, without a queue.
  * out:  true: the caller's worker owns the group until it calls teffi_group_release or, if the turn
@@ -162,7 +163,7 @@ void teffi_group_release(teffi_group *group);
 /* teffi_group_release_yielded - end a claim whose turn has yielded; call it instead of
  * teffi_group_release.
  * out:  true: the group is READY and the caller queues it; false: it stays RUNNING until
- *       teffi_group_go_on. */
+ *       teffi_group_make_ready. */
 bool teffi_group_release_yielded(teffi_group *group);
 
 /* teffi_group_complete - in handle, resume or a claim: refuse pushes from now on. Queued items are

@@ -11,9 +11,9 @@ enum {
     UNQUEUED_NS = 1000000000, /* after that wait: batches may hold system messages */
 };
 
-/* Called when a batch leaves the queue. If it has waited longer than OVERDUE_NS, its next
- * submissions are not queued for UNQUEUED_NS. */
-static void note_wait(teffi_inbound *batch, uint64_t now_ns)
+/* Called when a batch leaves the queue. If it has waited longer than OVERDUE_NS, it is not
+ * queued again until UNQUEUED_NS have passed. Until then, the submitting thread runs it. */
+static void stop_queueing_if_overdue(teffi_inbound *batch, uint64_t now_ns)
 {
     if (now_ns > batch->queued_ns && now_ns - batch->queued_ns > OVERDUE_NS)
         batch->unqueued_until_ns = now_ns + UNQUEUED_NS;
@@ -29,11 +29,12 @@ static void handle_queued(teffi_group *group, teffi_item *item)
         return;
     }
     teffi_inbound *batch = teffi_container(item, teffi_inbound, item);
-    /* acquire: the submitter's stores; release: the use of item, which may now be queued again */
+    /* acquire: the submitter's stores. release: this thread has finished with batch->item, which
+     * another thread may now queue again. */
     teffi_inbound_state was =
         atomic_exchange_explicit(&batch->state, TEFFI_INBOUND_IDLE, memory_order_acq_rel);
     if (was == TEFFI_INBOUND_QUEUED) {
-        note_wait(batch, teffi_now(group->exec->platform));
+        stop_queueing_if_overdue(batch, teffi_now(group->exec->platform));
         own->run(group->exec, batch);
     }
     batch->release(batch);
@@ -104,6 +105,6 @@ bool teffi_inbound_take_back(teffi_inbound *batch, uint64_t now_ns)
     if (!atomic_compare_exchange_strong_explicit(&batch->state, &queued, TEFFI_INBOUND_TAKEN_BACK,
                                                  memory_order_acquire, memory_order_relaxed))
         return false;
-    note_wait(batch, now_ns);
+    stop_queueing_if_overdue(batch, now_ns);
     return true;
 }

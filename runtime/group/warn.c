@@ -28,9 +28,9 @@ void teffi_running_describe(uintptr_t running, char *text)
 void teffi_warn_init(teffi_warn *warn, const teff_sched_options *opt)
 {
     memset(warn, 0, sizeof *warn);
-    warn->turn_warn_ms = teffi_or(opt->turn_warn_ms, TEFFI_TURN_WARN_MS);
-    warn->delay_warn_ms = teffi_or(opt->delay_warn_ms, TEFFI_DELAY_WARN_MS);
-    warn->queue_warn = teffi_or(opt->queue_warn, UINT32_MAX);
+    warn->turn_warn_ms = teffi_or_default(opt->turn_warn_ms, TEFFI_TURN_WARN_MS);
+    warn->delay_warn_ms = teffi_or_default(opt->delay_warn_ms, TEFFI_DELAY_WARN_MS);
+    warn->queue_warn = teffi_or_default(opt->queue_warn, UINT32_MAX);
 }
 
 bool teffi_warn_may_log(teffi_exec *exec, teffi_warn_limiter *limiter, char more[48])

@@ -43,19 +43,20 @@ enum { TEFFI_DESCRIBE_MAX = 160 }; /* bytes of a description */
  * in a turn of the group, or while its memory cannot be freed. */
 void teffi_group_describe(teffi_group *group, char *text);
 
-/* teffi_running_of - pack a running group into one word for other threads: its address. The low bit
- * is set if it has ops->describe: then its memory stays valid. 0 stands for no group. */
-static inline uintptr_t teffi_running_of(const teffi_group *group)
+/* teffi_running_pack - pack a running group into one word for other threads. out: the group's
+ * address, with the low bit set if the group has ops->describe: such a group's memory stays valid.
+ * The word 0 stands for no group. */
+static inline uintptr_t teffi_running_pack(const teffi_group *group)
 {
     return (uintptr_t)group | (group->ops->describe != NULL);
 }
 
-/* teffi_running_group - the group in a word that teffi_running_of packed; NULL: no group. */
+/* teffi_running_group - the group in a word that teffi_running_pack packed; NULL: no group. */
 static inline teffi_group *teffi_running_group(uintptr_t running)
 {
     return (teffi_group *)(running & ~(uintptr_t)1);
 }
 
-/* teffi_running_describe - as teffi_group_describe, for a word of teffi_running_of, not 0.
+/* teffi_running_describe - as teffi_group_describe, for a word of teffi_running_pack, not 0.
  * runs: any thread, until the executor has stopped. */
 void teffi_running_describe(uintptr_t running, char *text);

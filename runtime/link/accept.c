@@ -6,8 +6,8 @@
 
 enum { PENDING_MAX = 1024 }; /* with so many handshakes pending, an accept kills the oldest one */
 
-/* conns.lock held. If PENDING_MAX accepted connections are in their handshake, kills the oldest one
- * that was not given up before. The list begins with the newest. out: true: one was killed. */
+/* conns.lock held. If PENDING_MAX accepted connections are in their handshake, kills the oldest of
+ * those not given up yet; conns.all lists the newest first. out: true: a connection was killed. */
 static bool kill_oldest_pending(teffi_link *link)
 {
     teffi_conn *oldest = NULL;
@@ -23,8 +23,8 @@ static bool kill_oldest_pending(teffi_link *link)
     return oldest;
 }
 
-/* Makes a connection of an accepted stream, and begins to read. Frees the stream if there is no
- * memory, or the link is being freed. in: stream, taken over. */
+/* Creates a connection for an accepted stream, and begins to read from it. Frees the stream instead
+ * if there is no memory, or the link is being freed. in: stream, taken over. */
 static void begin_conn(const link_door *door, teffi_stream *stream)
 {
     teffi_link *link = door->link;
@@ -41,8 +41,8 @@ static void begin_conn(const link_door *door, teffi_stream *stream)
     pthread_mutex_unlock(&link->conns.lock);
     teffi_counters_add(&link->conns.counters, LINK_ACCEPTED, 1);
     if (crowded)
-        teffi_counters_note(&link->conns.counters, LINK_CROWDED,
-                            "%d connections wait for their hello", PENDING_MAX);
+        teffi_counters_add_one_and_log(&link->conns.counters, LINK_CROWDED,
+                                       "%d connections wait for their hello", PENDING_MAX);
     if (conn)
         teffi_driver_read(conn);
     else
@@ -55,7 +55,7 @@ static void accept_next(const link_door *door)
     transport->ops->accept(transport, door->door);
 }
 
-void teffi_accept_done(void *arg, const teffi_stream_result *result)
+void teffi_accept_handle_result(void *arg, const teffi_stream_result *result)
 {
     link_door *door = arg;
     teffi_link *link = door->link;

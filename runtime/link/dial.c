@@ -7,10 +7,10 @@ static void end_failed_dial(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool late = conn->liveness.given_up;
     teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, late ? "no response in time" : result->text);
-    /* CLOSED: this side cancelled it; if it was late, serve_need() has counted it */
+    /* CLOSED: this side cancelled the dial; serve_need() has counted a late dial already */
     if (result->end != TEFFI_STREAM_CLOSED)
-        teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.256s: %s",
-                            conn->target, conn->ending.why_text);
+        teffi_counters_add_one_and_log(&conn->conns->counters, LINK_DIAL_FAILURES,
+                                       "dial %.256s: %s", conn->target, conn->ending.why_text);
     teffi_driver_end(conn);
 }
 
@@ -29,7 +29,7 @@ static void on_dialled(void *arg, const teffi_stream_result *result)
     teffi_driver_read(conn);
 }
 
-/* conns.lock held. Makes a connection with a dial that is not started yet, and lists it.
+/* conns.lock held. Makes a connection with a dial that is not started yet, and registers it.
  * out:  NULL: no memory, or the link is being freed. */
 static teffi_conn *new_dial(teffi_link *link, const char *address)
 {
@@ -61,7 +61,7 @@ teffi_conn *teffi_dial_new(link_peer *peer)
     remote->role = TEFFI_ROLE_SILO;
     memcpy(remote->address, peer->address, sizeof remote->address);
     peer->out = conn;
-    conn->sender.peer_left = peer->left; /* conn->lock is not needed: nothing is sent on it yet */
+    conn->sender.peer_left = peer->left; /* conn->lock is not needed: nothing is sent on conn yet */
     peer->redial_ns = 0;
     return conn;
 }

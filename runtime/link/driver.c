@@ -7,7 +7,7 @@ static void drain_events(link_peer *peer);
 
 void teffi_driver_end(teffi_conn *conn)
 {
-    if (teffi_ending_begin(conn)) {
+    if (teffi_ending_try_end(conn)) {
         if (conn->peer)
             drain_events(conn->peer);
         teffi_conn_unref(conn); /* the list's reference */
@@ -61,11 +61,11 @@ static bool take_bye(teffi_conn *conn)
 }
 
 /* Handles a control frame of a connection that is UP. out: false: the connection is broken. */
-static bool take_control(teffi_conn *conn, const teffi_frame *frame)
+static bool take_control_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     const uint8_t *payload;
     size_t len;
-    if (!teffi_frame_payload(frame, &payload, &len) || len)
+    if (!teffi_frame_get_payload(frame, &payload, &len) || len)
         return teffi_receiver_reject_malformed(conn, "bad control frame");
     switch (frame->kind) {
     case TEFFI_FRAME_HEARTBEAT:
@@ -80,8 +80,9 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
     }
 }
 
-/* Handles a frame of the step RECEIVE_FRAME. The acceptor may refuse the ACK when the dialler is
- * already UP, so a dialler accepts REFUSE in UP. out: false: the connection is broken. */
+/* Handles a frame for which teffi_receiver_take_frames() has returned RECEIVE_FRAME. The acceptor
+ * may refuse the ACK when the dialler is already UP, so a dialler accepts REFUSE in UP.
+ * out:  false: the connection is broken. */
 static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     bool refusal = conn->dialled && frame->kind == TEFFI_FRAME_REFUSE;
@@ -89,19 +90,19 @@ static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
     if (conn->handshake.refused)
         return true;
     if (conn->state == CONN_UP && !refusal)
-        return take_control(conn, frame);
+        return take_control_frame(conn, frame);
     return teffi_handshake_take_frame(conn, frame);
 }
 
 /* Moves messages to the batch, and handles other frames. out: why it stopped; never
  * RECEIVE_FRAME, because those frames were handled. */
-static receive_step digest_frames(teffi_conn *conn)
+static receive_step handle_buffered_frames(teffi_conn *conn)
 {
     teffi_frame frame;
     receive_step step;
     while ((step = teffi_receiver_take_frames(conn, &frame)) == RECEIVE_FRAME) {
         bool goes_on = take_frame(conn, &frame);
-        teffi_receiver_skip(conn);
+        teffi_receiver_skip_frame(conn);
         if (!goes_on)
             return RECEIVE_BROKEN;
     }
@@ -131,7 +132,7 @@ static bool post_batch(teffi_conn *conn)
 static void continue_reading(teffi_conn *conn, receive_step step)
 {
     conn_receiver *r = &conn->receiver;
-    for (;; step = digest_frames(conn)) {
+    for (;; step = handle_buffered_frames(conn)) {
         if (r->batch.count || r->batch_acks) {
             r->batch_is_last = step == RECEIVE_BROKEN;
             if (post_batch(conn))
@@ -140,7 +141,7 @@ static void continue_reading(teffi_conn *conn, receive_step step)
             step = RECEIVE_BROKEN;
         }
         if (step == RECEIVE_WAITS) {
-            if (teffi_reserve_wait(conn))
+            if (teffi_reserve_or_enqueue(conn))
                 return; /* teffi_driver_resume_waiting() goes on */
         } else if (step == RECEIVE_BROKEN || !teffi_receiver_read_now(conn)) {
             break;
@@ -152,7 +153,7 @@ static void continue_reading(teffi_conn *conn, receive_step step)
 
 void teffi_driver_read(teffi_conn *conn)
 {
-    receive_step step = digest_frames(conn);
+    receive_step step = handle_buffered_frames(conn);
     link_peer *peer = conn->peer; /* continue_reading() gives up the reference to conn */
     if (peer)
         teffi_peer_ref(peer);
@@ -173,15 +174,16 @@ static void release_read(teffi_inbound *batch)
     teffi_conn_unref(teffi_container(batch, teffi_conn, receiver.inbound));
 }
 
-/* Lets the executor choose the thread that handles the received bytes; without an executor, this
- * thread does. The executor may run turns on this thread, within the callback of the stream, and
- * freeing an nng stream waits for its callback. So the executor holds a reference until those turns
- * have ended: otherwise the ticker, which frees connections, would wait for them. */
+/* Lets the executor choose the thread that handles the received bytes. If there is no executor,
+ * this thread handles them. The executor may run turns on this thread, within the callback of the
+ * stream, and freeing an nng stream waits for its callback. So the executor holds a reference until
+ * those turns have ended: otherwise the ticker, which frees connections, would wait for them. */
 static void submit_read(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
-    /* A polling thread that is no worker must not run turns, so it does not borrow a processor. */
-    bool here = conn->conns->polling.poller && !teffi_conns_on_worker(conn->conns);
+    /* A polling thread that is no worker must not run turns. So it handles the bytes itself: the
+     * executor would let it borrow a processor and run turns. */
+    bool here = conn->conns->polling.poller && !teffi_conns_thread_is_worker(conn->conns);
     if (!exec || !exec->ops->inbound || here) {
         teffi_driver_read(conn);
         return;
@@ -191,14 +193,15 @@ static void submit_read(teffi_conn *conn)
     exec->ops->inbound(exec, &conn->receiver.inbound);
 }
 
-/* Runs a deferred read. A worker or a waiting client thread reads at once, and may run the turns of
- * what it reads. Other threads must not run turns, so they begin an asynchronous receive: for
- * example the ticker, or the monitor, which runs the deferred work of a worker in a long turn. */
+/* Runs a deferred read. A worker or a waiting client thread reads at once, and may run the turns
+ * for the messages that it reads. Other threads must not run turns: for example the ticker, or the
+ * monitor, which runs the deferred work of a worker in a long turn. Such a thread only begins an
+ * asynchronous receive; so does a thread that finds no bytes to read. */
 static void run_deferred_read(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);
-    bool client = teffi_client_reader_thread_reads();
-    bool here = client || teffi_conns_on_worker(conn->conns);
+    bool client = teffi_client_reader_is_this_thread();
+    bool here = client || teffi_conns_thread_is_worker(conn->conns);
     if (!teffi_receiver_read_deferred(conn, here)) {
         if (!teffi_receiver_receive(conn))
             teffi_driver_end(conn);
@@ -231,7 +234,7 @@ static void on_received(void *arg, const teffi_stream_result *result)
 
 static void on_written(void *arg, const teffi_stream_result *result)
 {
-    if (teffi_sender_complete(arg, result))
+    if (teffi_sender_complete_write(arg, result))
         teffi_driver_end(arg);
 }
 
@@ -269,7 +272,7 @@ bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *toke
     if (!teffi_client_reader_begin(&link->conns, &reader))
         return false;
     do
-        *tokens = teffi_parker_take(&parker->parker, UINT64_MAX);
+        *tokens = teffi_parker_take_tokens(&parker->parker, UINT64_MAX);
     while (!*tokens); /* 0: it returned early, without a token */
     teffi_conn *given = teffi_client_reader_take(&link->conns, &reader, tokens);
     if (given)
@@ -301,9 +304,9 @@ static void report_batch(teffi_conn *conn)
 }
 
 /* Reports the end of a connection: by the done function of its dial if it was never UP, otherwise
- * by a down event. A clean end is an event only if no other connection of the peer is UP. Then
- * returns the unopened messages to the owner as unsent. If one is a response, kills the connection
- * that brought its request, so that the caller's call fails. */
+ * by a down event. A clean end is not reported while another connection of the peer is UP. After
+ * the report, returns the unopened messages to the owner as unsent. If an unopened message is a
+ * response, kills the connection that brought its request, so that the caller's call fails. */
 static void report_down(link_peer *peer, teffi_conn *conn)
 {
     teffi_link *link = peer->owner;
@@ -375,5 +378,5 @@ static void drain_events(link_peer *peer)
         report_all(peer);
     /* Write the frames that this thread keeps for coalescing, even if it reported no event: it may
      * never call wait, and while the link is freed no ticker writes them later. */
-    teffi_sender_write_own(conns);
+    teffi_sender_write_own_coalesced(conns);
 }

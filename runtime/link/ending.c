@@ -27,7 +27,7 @@ static void plan_redial(link_peer *peer, bool failed)
 static bool detach_conn(teffi_conn *conn, link_peer *peer)
 {
     bool was_up = conn->ending.was_up;
-    teffi_conn_carry(conn, 0);
+    teffi_conn_set_carried_node(conn, 0);
     if (peer->in == conn)
         peer->in = NULL;
     if (peer->out != conn)
@@ -52,10 +52,11 @@ static bool has_unsent(teffi_conn *conn)
     return teffi_sender_has_unsent(conn) && carries;
 }
 
-/* Kills conn, because the other connection of its pair has ended, or a response to a request on
- * conn could not be sent. Two silos have a connection in each direction, and the response to a
- * request on one comes on the other. So callers learn that their responses are lost. */
-void teffi_ending_kill_other(teffi_conn *conn)
+/* Kills conn because its pair is broken: the other connection of the pair has ended, or a response
+ * to a request that came on conn could not be sent. A pair is the two connections between two
+ * silos: if a request comes on one of them, its response goes on the other. If conn stayed UP, the
+ * callers would not learn that their responses are lost. */
+void teffi_ending_kill_for_broken_pair(teffi_conn *conn)
 {
     if (!conn || conn->state != CONN_UP)
         return;
@@ -77,7 +78,7 @@ static void post_down(teffi_conn *conn, link_peer *peer)
     teffi_peer_post(peer, &conn->down_event, EVENT_DOWN, conn);
 }
 
-void teffi_ending_end_goodbye(link_peer *peer)
+void teffi_ending_reset_after_goodbye(link_peer *peer)
 {
     teffi_conn *conn = peer->out;
     peer->bye_heard = false;
@@ -86,14 +87,14 @@ void teffi_ending_end_goodbye(link_peer *peer)
     conn->ending.cause = CONN_REPLACED;
     conn->ending.was_up = conn->state == CONN_UP;
     conn->ending.clean = conn->ending.was_up && !has_unsent(conn);
-    teffi_conn_carry(conn, 0);
+    teffi_conn_set_carried_node(conn, 0);
     peer->out = NULL;
     if (peer->known)
         plan_redial(peer, false);
     teffi_conn_kill(conn);
 }
 
-void teffi_ending_replace(teffi_conn *conn)
+void teffi_ending_kill_replaced(teffi_conn *conn)
 {
     conn->ending.cause = CONN_REPLACED;
     conn->ending.was_up = conn->state == CONN_UP;
@@ -106,7 +107,7 @@ void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
     pthread_mutex_lock(&link->conns.lock);
     link_peer *peer = teffi_peer_find(link, id);
     if (peer && peer->goodbye == GOODBYE_NOT_SAID && !peer->bye_heard)
-        teffi_ending_kill_other(peer->in);
+        teffi_ending_kill_for_broken_pair(peer->in);
     pthread_mutex_unlock(&link->conns.lock);
 }
 
@@ -123,7 +124,7 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
                         (peer->goodbye == GOODBYE_ACKNOWLEDGED || (peer->bye_heard && !unsent));
     bool acknowledged = detach_conn(conn, peer);
     if (ending->was_up && !ending->clean && ending->cause == CONN_OWN_CAUSE)
-        teffi_ending_kill_other(peer->in ? peer->in : peer->out);
+        teffi_ending_kill_for_broken_pair(peer->in ? peer->in : peer->out);
     if (!acknowledged && peer->goodbye == GOODBYE_SAID)
         teffi_goodbye_say(peer);
     post_down(conn, peer);
@@ -152,7 +153,7 @@ void teffi_ending_report_dial(const teffi_conn *conn)
         h->done(h->done_arg, h->not_needed ? TEFF_OK : err, &h->remote, ending->why_text);
 }
 
-bool teffi_ending_begin(teffi_conn *conn)
+bool teffi_ending_try_end(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
     if (teffi_sender_close(conn)) {

@@ -25,8 +25,8 @@ void teffi_goodbye_acknowledge(teffi_conn *conn)
  * in next_hop.c, which refuses them. */
 static void clear_routes_to(link_peer *peer)
 {
-    teffi_conn_carry(peer->in, 0);
-    teffi_conn_carry(peer->out, 0);
+    teffi_conn_set_carried_node(peer->in, 0);
+    teffi_conn_set_carried_node(peer->out, 0);
 }
 
 void teffi_goodbye_handle_bye(teffi_conn *conn)
@@ -90,14 +90,15 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
         gone = teffi_peer_remove_unused(peer);
     }
     pthread_mutex_unlock(&link->conns.lock);
-    teffi_sender_write_own(&link->conns);
+    teffi_sender_write_own_coalesced(&link->conns);
     if (gone)
         teffi_peer_unref(peer);
 }
 
-/* peer_left is set under the connection's lock, so messages keep their order: requests accepted
- * before this call are written before all messages that are accepted after it. */
-void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id)
+/* Makes later sends to this peer refuse requests and one-ways for grains. sender.peer_left is set
+ * under the connection's lock, so messages keep their order: a request that is still accepted is
+ * written before all messages that are sent after this call. */
+void teffi_goodbye_mark_peer_left(teffi_net *net, teffi_node_id id)
 {
     teffi_link *link = (teffi_link *)net;
     pthread_mutex_lock(&link->conns.lock);
@@ -121,17 +122,17 @@ static void begin_leaving(teffi_link *link)
     pthread_mutex_lock(&link->conns.lock);
     link->leaving = true;
     for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link)) {
-        teffi_conn_carry(c, 0);
+        teffi_conn_set_carried_node(c, 0);
         if (c->peer)
             begin_goodbye(c->peer);
         else if (c->dialled)
             teffi_conn_kill(c);
     }
     pthread_mutex_unlock(&link->conns.lock);
-    teffi_sender_write_own(&link->conns);
+    teffi_sender_write_own_coalesced(&link->conns);
 }
 
-/* conns.lock held. Is a connection to a peer, a dial or an unreported event left? */
+/* conns.lock held. Are there still dials, connections to peers, or unreported events? */
 static bool is_unfinished(const teffi_link *link)
 {
     for (const teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link))

@@ -6,7 +6,7 @@
 
 enum { SILOS_MAX = 4096 }; /* accepted and UP */
 
-/* out: a copy of the link's hello: identify_link() may change the original at any time. */
+/* Copies the link's hello, because set_own_identity() may change it at any time. */
 static teffi_hello copy_own_hello(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -36,33 +36,35 @@ static teffi_greeting make_own_greeting(teffi_conn *conn)
 static void send_greeting(teffi_conn *conn, const teffi_greeting *g)
 {
     uint8_t payload[TEFFI_HELLO_MAX];
-    teffi_sender_control(conn, TEFFI_FRAME_HELLO, payload, teffi_hello_pack(g, payload));
+    teffi_sender_send_control(conn, TEFFI_FRAME_HELLO, payload, teffi_hello_pack(g, payload));
 }
 
-/* If there is no memory for the digest, prove_to_acceptor() fails later. */
+/* If there is no memory for the digest, verify_acceptor_and_add_proof() fails later. */
 void teffi_handshake_begin(teffi_conn *conn)
 {
     teffi_greeting g = make_own_greeting(conn);
     g.secret = find_secret(conn, g.hello.role) != NULL;
     if (g.secret)
-        (void)!teffi_proof_digest(&g, conn->handshake.own_digest);
+        (void)!teffi_proof_digest_hello(&g, conn->handshake.own_digest);
     send_greeting(conn, &g);
 }
 
 /* Counts and logs the refusal, and records it as the cause of the connection's end. */
 static void note_refusal(teffi_conn *conn, link_counter which, const char *text)
 {
-    teffi_counters_note(&conn->conns->counters, which, "%s: refused: %s", conn->target, text);
+    teffi_counters_add_one_and_log(&conn->conns->counters, which, "%s: refused: %s", conn->target,
+                                   text);
     teffi_conn_note_cause(conn, TEFF_E_REFUSED, text);
 }
 
-/* Sends the reason. out: true, always: the connection ends once the reason is written. */
+/* Sends a refusal with the reason `text`. out: always true: conn ends only after the reason is
+ * written. */
 static bool send_refusal(teffi_conn *conn, const char *text)
 {
     uint8_t payload[TEFFI_HELLO_MAX];
     size_t len = teffi_refuse_pack(text, payload);
     conn->handshake.refused = true;
-    teffi_sender_control(conn, TEFFI_FRAME_REFUSE, payload, len);
+    teffi_sender_send_control(conn, TEFFI_FRAME_REFUSE, payload, len);
     teffi_sender_linger(conn);
     return true;
 }
@@ -93,28 +95,29 @@ static const link_counter refusals[] = {
 };
 
 /* conns.lock held. May this peer connect anew during the shutdown? Only if it is still connected
- * and has not sent BYE_ACK: its BYE_ACK then ends the new connection, too.
+ * and has not sent BYE_ACK. When it sends BYE_ACK, the new connection ends, too.
  * in:   peer; NULL: it is not known. */
-static bool is_for_goodbye(const link_peer *peer)
+static bool may_reconnect_for_goodbye(const link_peer *peer)
 {
     return peer && (peer->in || peer->out) && peer->goodbye != GOODBYE_ACKNOWLEDGED;
 }
 
-/* conns.lock held. Finds a reason to refuse a new connection of the node: a newer start of the
- * node, a newer connection, a shutdown, or too many connections. The last is not checked if the new
- * connection replaces one. out: the reason, and its counter *which. NULL: no reason; *which is
- * LINK_CROWDED, for the case that memory is out later. */
+/* conns.lock held. Finds a reason to refuse a new connection of the node: a newer start of the node
+ * was connected before, the node has a newer connection, this node is leaving, or too many nodes
+ * are connected. The number of nodes is not checked if the new connection replaces an older one.
+ * out:  the reason; *which is its counter. NULL: there is none; *which is LINK_CROWDED, which the
+ *       caller counts if it runs out of memory later. */
 static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uint64_t sequence,
                                  link_counter *which)
 {
     const link_peer *peer = teffi_peer_find(link, hello->node);
     bool silo = hello->role == TEFFI_ROLE_SILO;
     *which = LINK_REFUSED_IDENTITY;
-    if (silo && !teffi_peer_check_newest(link, hello->node, false))
+    if (silo && !teffi_peer_is_newest_incarnation(link, hello->node, false))
         return "a newer start of this silo has been here";
     if (peer && sequence <= peer->in_sequence)
         return "the same node is connected, by a newer connection";
-    if (link->leaving && !is_for_goodbye(peer))
+    if (link->leaving && !may_reconnect_for_goodbye(peer))
         return "this node is leaving";
     *which = LINK_CROWDED;
     if (peer && peer->in)
@@ -125,9 +128,9 @@ static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uin
 }
 
 /* Checks that the listener accepts the role in the peer's hello. A node could otherwise claim to be
- * a silo at the gateway, where a certificate of the clients' authority is enough. out: why it is
- * refused; NULL: it is not refused. */
-static const char *find_wrong_door(teffi_conn *conn, const teffi_hello *peer)
+ * a silo at the gateway, where a certificate of the clients' authority is enough.
+ * out:  the reason to refuse the peer; NULL: there is none. */
+static const char *check_role_at_door(teffi_conn *conn, const teffi_hello *peer)
 {
     const teffi_link *link = teffi_link_of(conn);
     bool client = peer->role == TEFFI_ROLE_CLIENT;
@@ -138,22 +141,23 @@ static const char *find_wrong_door(teffi_conn *conn, const teffi_hello *peer)
     return NULL;
 }
 
-/* Reports the hello event. out: false: the owner refuses the peer, with text. */
-static bool ask_owner(teffi_conn *conn, const teffi_hello *peer, char *text)
+/* Reports the hello event, by which the owner accepts or refuses the peer. out: false: the owner
+ * refuses the peer; text is the reason, or "" if it gives none. */
+static bool ask_owner_to_accept(teffi_conn *conn, const teffi_hello *peer, char *text)
 {
     teffi_link *link = teffi_link_of(conn);
     text[0] = '\0';
     return link->events.hello(link->arg, peer, text) == TEFF_OK;
 }
 
-/* Acceptor: adds a proof to `own`, its hello, and keeps the proof that the dialler's ACK must have.
- * in: peer, the dialler's hello. out: false: no memory. */
+/* Acceptor: adds its proof to its own hello, and stores in conn the proof that the dialler's ACK
+ * must have. in: peer: the dialler's hello. own: the acceptor's. out: false: no memory. */
 static bool prove_to_dialler(teffi_conn *conn, const teffi_secret *secret,
                              const teffi_greeting *peer, teffi_greeting *own)
 {
     uint8_t theirs[TEFFI_PROOF_BYTES], ours[TEFFI_PROOF_BYTES];
     own->secret = true;
-    return teffi_proof_digest(peer, theirs) && teffi_proof_digest(own, ours) &&
+    return teffi_proof_digest_hello(peer, theirs) && teffi_proof_digest_hello(own, ours) &&
            teffi_proof_make(secret, TEFFI_PROVER_ACCEPTOR, theirs, ours, own->proof) &&
            teffi_proof_make(secret, TEFFI_PROVER_DIALLER, theirs, ours, conn->handshake.expected);
 }
@@ -169,11 +173,11 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
     teffi_mismatch mismatch = teffi_hello_check(&own.hello, &peer->hello, text);
     if (mismatch)
         return refuse_peer(conn, refusals[mismatch], text);
-    const char *wrong_door = find_wrong_door(conn, &peer->hello);
+    const char *wrong_door = check_role_at_door(conn, &peer->hello);
     if (wrong_door)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, wrong_door);
     const teffi_secret *secret = find_secret(conn, peer->hello.role);
-    const char *missing = teffi_secrets_find_missing(peer->secret, secret);
+    const char *missing = teffi_secrets_explain_missing(peer->secret, secret);
     if (missing)
         return refuse_secret(conn, missing);
     pthread_mutex_lock(&link->conns.lock);
@@ -183,7 +187,7 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
         return refuse_peer(conn, which, conflict);
     if (secret && !prove_to_dialler(conn, secret, peer, &own))
         return refuse_peer(conn, LINK_CROWDED, "out of memory");
-    if (!ask_owner(conn, &peer->hello, text))
+    if (!ask_owner_to_accept(conn, &peer->hello, text))
         return refuse_peer(conn, LINK_REFUSED_PEER, text);
     conn->handshake.remote = peer->hello;
     conn->handshake.sequence = peer->sequence;
@@ -195,19 +199,20 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
     return true;
 }
 
-/* conns.lock held. Makes conn the peer's incoming connection. An older incoming one ends, and with
- * it the outgoing one. A goodbye that the peer said before it connected again no longer counts. */
+/* conns.lock held. Makes conn the peer's incoming connection. Kills the older incoming connection,
+ * if there is one, and the outgoing one. If the peer sent BYE before it connected again, resets its
+ * goodbye. */
 static void replace_incoming(link_peer *peer, teffi_conn *conn)
 {
     teffi_conn *old = peer->in;
     peer->in = conn;
     peer->in_sequence = conn->handshake.sequence;
     if (peer->bye_heard)
-        teffi_ending_end_goodbye(peer);
+        teffi_ending_reset_after_goodbye(peer);
     if (old) {
-        teffi_ending_replace(old);
-        teffi_conn_carry(old, 0);
-        teffi_ending_kill_other(peer->out);
+        teffi_ending_kill_replaced(old);
+        teffi_conn_set_carried_node(old, 0);
+        teffi_ending_kill_for_broken_pair(peer->out);
     }
 }
 
@@ -232,8 +237,8 @@ static void bring_conn_up(teffi_conn *conn, link_peer *peer)
 
 /* Acceptor: makes conn UP after a valid ACK, which proves that the hello was not a replay, and that
  * the dialler knows the secret, if there is one. Calls find_conflict() again, because two
- * connections of one node may be in their handshake at the same time. out: true, always: as
- * take_dialler_hello(). */
+ * connections of one node may be in their handshake at the same time. out: always true: after
+ * a refusal, conn ends only after the reason is written. */
 static bool accept_peer(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -244,7 +249,7 @@ static bool accept_peer(teffi_conn *conn)
     link_peer *peer = conflict ? NULL : teffi_peer_find_or_add(link, remote->node);
     if (peer) {
         if (remote->role == TEFFI_ROLE_SILO)
-            teffi_peer_check_newest(link, remote->node, true); /* true: remembers it */
+            teffi_peer_is_newest_incarnation(link, remote->node, true); /* true: remembers it */
         replace_incoming(peer, conn);
         link->conns.pending--;
         bring_conn_up(conn, peer);
@@ -282,11 +287,11 @@ static const char *get_redial_address(const teffi_conn *conn)
 /* conns.lock held. Dialler: makes conn the peer's outgoing connection. It takes over the messages
  * of the connection that it replaces, before any new message may be sent.
  * out:  false: the peer has an outgoing connection that is UP, so conn is not needed. */
-static bool become_outgoing(teffi_conn *conn, link_peer *peer)
+static bool replace_outgoing(teffi_conn *conn, link_peer *peer)
 {
     teffi_conn *old = peer->out;
     if (!conn->peer) /* a conn dialled for a peer must not make it known again after peer_remove */
-        teffi_peer_know(peer, peer->known ? peer->address : get_redial_address(conn));
+        teffi_peer_set_known(peer, peer->known ? peer->address : get_redial_address(conn));
     peer->dial_failed = false;
     peer->backoff_ms = 0;
     if (old && old != conn) {
@@ -314,29 +319,29 @@ static bool establish_conn(teffi_conn *conn, const teffi_ack *ack)
     if (!peer && !link->leaving)
         peer = teffi_peer_find_or_add(link, conn->handshake.remote.node);
     if (peer && !link->freeing && conn->ending.cause != CONN_REPLACED) {
-        up = become_outgoing(conn, peer);
+        up = replace_outgoing(conn, peer);
         if (up)
             bring_conn_up(conn, peer);
-        else /* its end must be reported after the events of the connection that is UP */
+        else /* conn's end must be reported after the events of the connection that is UP */
             set_peer(conn, peer);
         conn->handshake.not_needed = !up;
     }
     pthread_mutex_unlock(&link->conns.lock);
     if (!up)
         return false;
-    teffi_sender_control(conn, TEFFI_FRAME_ACK, payload, teffi_ack_pack(ack, payload));
+    teffi_sender_send_control(conn, TEFFI_FRAME_ACK, payload, teffi_ack_pack(ack, payload));
     teffi_sender_open(conn);
     return true;
 }
 
-/* Dialler: checks the acceptor's proof, and adds its own to the ack. out: false: the proof is
- * missing or wrong, or no memory. */
-static bool prove_to_acceptor(const teffi_conn *conn, const teffi_secret *secret,
-                              const teffi_greeting *peer, teffi_ack *ack)
+/* Dialler: checks the acceptor's proof, and adds the dialler's proof to the ack. out: false: the
+ * acceptor's proof is missing or wrong, or there is no memory. */
+static bool verify_acceptor_and_add_proof(const teffi_conn *conn, const teffi_secret *secret,
+                                          const teffi_greeting *peer, teffi_ack *ack)
 {
     const uint8_t *ours = conn->handshake.own_digest;
     uint8_t theirs[TEFFI_PROOF_BYTES], expected[TEFFI_PROOF_BYTES];
-    return teffi_proof_digest(peer, theirs) &&
+    return teffi_proof_digest_hello(peer, theirs) &&
            teffi_proof_make(secret, TEFFI_PROVER_ACCEPTOR, ours, theirs, expected) &&
            teffi_proof_equal(expected, peer->proof) &&
            teffi_proof_make(secret, TEFFI_PROVER_DIALLER, ours, theirs, ack->proof);
@@ -354,15 +359,15 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
         return refuse_peer(conn, refusals[mismatch], text);
     if (peer->hello.role != TEFFI_ROLE_SILO)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "only silos are dialled");
-    if (conn->peer && !teffi_node_is(conn->peer->id, peer->hello.node))
+    if (conn->peer && !teffi_node_equals(conn->peer->id, peer->hello.node))
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "another node listens at this address");
     const teffi_secret *secret = find_secret(conn, self.role);
     teffi_ack ack = {{0}, {0}};
     memcpy(ack.echo, peer->nonce, sizeof ack.echo);
-    const char *missing = teffi_secrets_find_missing(secret, peer->secret);
+    const char *missing = teffi_secrets_explain_missing(secret, peer->secret);
     if (missing)
         return refuse_secret(conn, missing);
-    if (secret && !prove_to_acceptor(conn, secret, peer, &ack))
+    if (secret && !verify_acceptor_and_add_proof(conn, secret, peer, &ack))
         return refuse_secret(conn, secrets_differ);
     conn->handshake.remote = peer->hello;
     return establish_conn(conn, &ack);
@@ -378,11 +383,11 @@ static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
         return teffi_receiver_reject_malformed(conn, "bad refusal");
     teffi_conn_note_cause(conn, TEFF_E_REFUSED, text);
     if (conn->dialled)
-        teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %.300s",
-                            conn->target, text);
+        teffi_counters_add_one_and_log(&conn->conns->counters, LINK_DIAL_FAILURES,
+                                       "dial %.128s: %.300s", conn->target, text);
     else
-        teffi_counters_note(&conn->conns->counters, LINK_REFUSED_SECRET,
-                            "%.128s: it refuses this silo: %.300s", conn->target, text);
+        teffi_counters_add_one_and_log(&conn->conns->counters, LINK_REFUSED_SECRET,
+                                       "%.128s: it refuses this silo: %.300s", conn->target, text);
     return false;
 }
 
@@ -391,7 +396,7 @@ bool teffi_handshake_take_frame(teffi_conn *conn, const teffi_frame *frame)
     const uint8_t *payload;
     size_t len;
     teffi_greeting peer;
-    if (!teffi_frame_payload(frame, &payload, &len))
+    if (!teffi_frame_get_payload(frame, &payload, &len))
         return teffi_receiver_reject_malformed(conn, "bad handshake");
     if (conn->state == CONN_GREETING && frame->kind == TEFFI_FRAME_HELLO) {
         if (teffi_hello_unpack(payload, len, &peer))
@@ -435,9 +440,10 @@ void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *r
     bool ours = result->end == TEFFI_STREAM_CLOSED; /* this side killed it and logged any failure */
     const char *why = get_break_text(conn, result);
     if (conn->dialled && !conn->ending.why && !ours)
-        teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %s",
-                            conn->target, why);
+        teffi_counters_add_one_and_log(&conn->conns->counters, LINK_DIAL_FAILURES,
+                                       "dial %.128s: %s", conn->target, why);
     else if (!conn->dialled && tls)
-        teffi_counters_note(&conn->conns->counters, LINK_REFUSED_TLS, "%s: %s", conn->target, why);
+        teffi_counters_add_one_and_log(&conn->conns->counters, LINK_REFUSED_TLS, "%s: %s",
+                                       conn->target, why);
     teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, why);
 }

@@ -13,7 +13,7 @@ enum {
     SCAN_MAX_MS = 250,
 };
 
-/* Is since_ns more than limit_ns before now_ns? Never if since_ns is 0, which means none. */
+/* Is since_ns more than limit_ns before now_ns? No if since_ns is 0: no time is set. */
 static bool is_older(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
 {
     return since_ns && now_ns > since_ns && now_ns - since_ns > limit_ns;
@@ -55,13 +55,14 @@ static void serve_need(teffi_conn *conn, conn_need need)
     switch (need) {
     case NEED_KILL_LATE:
         conn->liveness.given_up = true;
-        teffi_counters_note(counters, LINK_HELLO_TIMEOUTS, "%s: no handshake in %u ms, closed",
-                            conn->target, link->hello_timeout_ms);
+        teffi_counters_add_one_and_log(counters, LINK_HELLO_TIMEOUTS,
+                                       "%s: no handshake in %u ms, closed", conn->target,
+                                       link->hello_timeout_ms);
         teffi_conn_kill(conn);
         break;
     case NEED_KILL_SILENT:
         conn->liveness.given_up = true;
-        teffi_counters_note(
+        teffi_counters_add_one_and_log(
             counters, LINK_SILENT, "node %08x: silent for %u heartbeats of %u ms, closed",
             conn->handshake.remote.node.silo, SILENT_HEARTBEATS, link->heartbeat_ms);
         teffi_conn_kill(conn);
@@ -71,18 +72,18 @@ static void serve_need(teffi_conn *conn, conn_need need)
             teffi_driver_read(conn);
         break;
     case NEED_BEAT:
-        teffi_sender_control(conn, TEFFI_FRAME_HEARTBEAT, NULL, 0);
+        teffi_sender_send_control(conn, TEFFI_FRAME_HEARTBEAT, NULL, 0);
         break;
     case NEED_NONE:
         break;
     }
 }
 
-/* conns.lock held. May connections be killed as late or silent? Not for SILENT_HEARTBEATS after a
- * late scan: this process was held up, so bytes of its peers may be unread. Only the first of
- * several late scans in a row starts this time: if each did, a process whose scans are all late
- * would never kill a connection. */
-static bool may_judge(teffi_link *link, uint64_t now_ns)
+/* conns.lock held. Records the time of this scan. May late and silent connections be killed now?
+ * After a late scan, none is killed within the next SILENT_HEARTBEATS: this process was held up, so
+ * bytes of its peers may be unread. Of several late scans in a row, only the first starts such a
+ * period: otherwise a process whose scans are all late would never kill a connection. */
+static bool may_kill_unresponsive(teffi_link *link, uint64_t now_ns)
 {
     uint64_t beat_ns = link->heartbeat_ms * 1000000ull;
     bool held_up = is_older(link->scanned_ns, now_ns, HELD_UP_HEARTBEATS * beat_ns);
@@ -93,13 +94,13 @@ static bool may_judge(teffi_link *link, uint64_t now_ns)
     return now_ns >= link->judge_from_ns;
 }
 
-/* Serves each connection that needs something. Serving may end a connection, so it runs without
- * conns.lock. The need may have changed by then, so find_need() is called a second time. */
+/* Serves each connection that needs something, without conns.lock, because serve_need() may end a
+ * connection. Its need may have changed since it was listed, so find_need() is called again. */
 static void serve_due_conns(teffi_link *link, uint64_t now_ns)
 {
     teffi_conn *due = NULL;
     pthread_mutex_lock(&link->conns.lock);
-    bool judge = may_judge(link, now_ns);
+    bool judge = may_kill_unresponsive(link, now_ns);
     for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link)) {
         if (find_need(c, now_ns, judge) == NEED_NONE)
             continue;
@@ -139,8 +140,9 @@ static uint64_t clamp_ns(uint64_t value, uint64_t min, uint64_t max)
     return value < min ? min : value > max ? max : value;
 }
 
-/* conns.lock held. Scans run four times per heartbeat, within SCAN_MIN_MS .. SCAN_MAX_MS; every
- * SCAN_MIN_MS during a shutdown; earlier for a redial. out: ns until the next scan. */
+/* conns.lock held. A scan runs four times per heartbeat, but at intervals of SCAN_MIN_MS to
+ * SCAN_MAX_MS. During a shutdown the interval is SCAN_MIN_MS. If a redial is due before the next
+ * scan, the scan runs when the redial is due. out: ns until the next scan. */
 static uint64_t get_scan_delay_ns(const teffi_link *link, uint64_t redial_ns, uint64_t now_ns)
 {
     uint64_t ns = clamp_ns(link->heartbeat_ms / 4, SCAN_MIN_MS, SCAN_MAX_MS) * 1000000u;
@@ -168,7 +170,7 @@ static uint64_t scan_all(teffi_link *link)
     return ns;
 }
 
-/* Is there a request for delayed writes and reads? */
+/* Must run_delayed() be called soon? */
 static bool delayed_work_is_requested(const link_ticker *ticker)
 {
     return atomic_load_explicit(&ticker->asked_soon, memory_order_relaxed);
@@ -180,18 +182,18 @@ static void run_delayed(teffi_link *link)
 {
     link_ticker *ticker = &link->conns.ticker;
     /* seq_cst: work added before this store is found below; a thread that adds work after the store
-     * loads false in teffi_conns_ask_soon(), and requests again */
+     * loads false in teffi_conns_ask_delayed_run(), and requests again */
     atomic_store_explicit(&ticker->asked_soon, false, memory_order_seq_cst);
     teffi_sender_write_coalesced(&link->conns);
-    bool reads = teffi_client_reader_expire(&link->conns, false);
-    bool polls = teffi_polling_check(&link->conns);
+    bool reads = teffi_client_reader_run_overdue_reads(&link->conns, false);
+    bool polls = teffi_polling_move_to_ticker_if_idle(&link->conns);
     if (reads || polls)
         atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);
 }
 
-/* Sleeps until a scan is requested, at most ns, and may return early; meanwhile runs delayed writes
- * and reads. The thread sleeps on a parker or in the poller instead of using nng's timers, which
- * take up to a millisecond of CPU time at each expiry. */
+/* Sleeps until a scan is requested or `ns` nanoseconds have passed; may return earlier. Meanwhile
+ * runs delayed writes and reads. The thread sleeps on a parker or in the poller instead of using
+ * nng's timers, which take up to a millisecond of CPU time at each expiry. */
 static void sleep_until_asked(teffi_link *link, uint64_t ns)
 {
     link_ticker *ticker = &link->conns.ticker;

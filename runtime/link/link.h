@@ -12,7 +12,7 @@
 
 enum { LINK_ROUTES = 4096 };
 
-/* A listener of the link. Which roles may connect to it: find_wrong_door() in handshake.c. */
+/* A listener of the link. Which roles may connect to it: check_role_at_door() in handshake.c. */
 typedef struct link_door {
     struct teffi_link *link; /* immutable after init */
     teffi_door door;         /* the same */
@@ -65,15 +65,15 @@ void teffi_dial_address(teffi_net *net, const char *address,
 teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg);
 bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *tokens);
 void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean);
-void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id);
+void teffi_goodbye_mark_peer_left(teffi_net *net, teffi_node_id id);
 teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 
-/* teffi_accept_done - callback of the transport: take the accepted stream, and accept the next;
- * after a failure, teffi_accept_retry() accepts later. in: arg, a link_door.
+/* teffi_accept_handle_result - callback of the transport: take the accepted stream, and accept the
+ * next; after a failure, teffi_accept_retry() accepts later. in: arg, a link_door.
  * teffi_link_heartbeat_start - start the ticker thread, which uses the link at once. in: link, all
  * of it initialized; teffi_polling_start() may follow.
  * errs: TEFF_E_IO.
  * teffi_link_heartbeat_stop - end that thread, and wait for it. in: link->freeing is set. */
-void teffi_accept_done(void *arg, const teffi_stream_result *result);
+void teffi_accept_handle_result(void *arg, const teffi_stream_result *result);
 TEFF_MUST_USE teff_err teffi_link_heartbeat_start(teffi_link *link);
 void teffi_link_heartbeat_stop(teffi_link *link);

@@ -11,7 +11,7 @@
 
 enum { FRAME_MAX_DEFAULT = 1024 * 1024 + 4096, QUEUE_MAX_DEFAULT = 64 * 1024 * 1024 };
 
-static void identify_link(teffi_net *net, teffi_node_id self, const char *address)
+static void set_own_identity(teffi_net *net, teffi_node_id self, const char *address)
 {
     teffi_link *link = (teffi_link *)net;
     pthread_mutex_lock(&link->conns.lock);
@@ -23,13 +23,13 @@ static void identify_link(teffi_net *net, teffi_node_id self, const char *addres
 static teff_err add_peer(teffi_net *net, teffi_node_id id, const char *address)
 {
     teffi_link *link = (teffi_link *)net;
-    if (!id.silo || (id.silo & TEFFI_CLIENT_BIT) || !teffi_address_ok(address))
+    if (!id.silo || (id.silo & TEFFI_CLIENT_BIT) || !teffi_address_is_valid(address))
         return TEFF_E_INVALID;
     pthread_mutex_lock(&link->conns.lock);
     link_peer *peer = link->leaving ? NULL : teffi_peer_find_or_add(link, id);
     teff_err err = peer ? TEFF_OK : link->leaving ? TEFF_E_CLOSED : TEFF_E_NOMEM;
     if (peer)
-        teffi_peer_know(peer, address);
+        teffi_peer_set_known(peer, address);
     pthread_mutex_unlock(&link->conns.lock);
     return err;
 }
@@ -44,8 +44,8 @@ static void free_link_memory(teffi_link *link)
     free(link);
 }
 
-/* Kills all connections. Each then ends in a callback of its stream or dial, except those that wait
- * for memory: teffi_driver_resume_waiting() ends these. */
+/* Kills all connections. A killed connection ends in a callback of its stream or dial, unless it
+ * waits for memory: in that case teffi_driver_resume_waiting() ends it. */
 static void kill_all(teffi_conns *conns)
 {
     pthread_mutex_lock(&conns->lock);
@@ -54,8 +54,8 @@ static void kill_all(teffi_conns *conns)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* Waits until no connection has a reference, then frees them. If the transport has a poller, this
- * thread polls, because no other thread does any more. */
+/* Waits until no connection has a reference, then frees all connections. If the transport has a
+ * poller, this thread polls, because no other thread does any more. */
 static void free_conns(teffi_link *link)
 {
     teffi_conns *conns = &link->conns;
@@ -64,16 +64,16 @@ static void free_conns(teffi_link *link)
         pthread_cond_wait(&conns->changed, &conns->lock);
     while (conns->live) {
         pthread_mutex_unlock(&conns->lock);
-        (void)teffi_poller_once(conns->polling.poller);
+        (void)teffi_poller_poll_once(conns->polling.poller);
         pthread_mutex_lock(&conns->lock);
     }
     pthread_mutex_unlock(&conns->lock);
     teffi_driver_reap(link);
 }
 
-/* Frees the link. A connection without an operation in flight has no callback that could end it. So
- * deferred reads are begun before the streams are closed; and connections that wait for memory are
- * resumed after that, which ends them. */
+/* Frees the link. A killed connection ends in the callback of its operation in flight. A connection
+ * with a deferred read has none, so the read is begun before kill_all(). A connection that waits
+ * for memory has none, either: teffi_driver_resume_waiting() ends it after kill_all(). */
 static void free_link(teffi_net *net)
 {
     teffi_link *link = (teffi_link *)net;
@@ -84,8 +84,8 @@ static void free_link(teffi_net *net)
     pthread_mutex_unlock(&link->conns.lock);
     link->conns.transport->ops->stop_listeners(link->conns.transport);
     teffi_link_heartbeat_stop(link);
-    teffi_sender_write_coalesced(&link->conns); /* later frames: drain_events() writes them */
-    (void)teffi_client_reader_expire(&link->conns, true);
+    teffi_sender_write_coalesced(&link->conns); /* drain_events() writes later frames */
+    (void)teffi_client_reader_run_overdue_reads(&link->conns, true);
     kill_all(&link->conns);
     teffi_driver_resume_waiting(link);
     free_conns(link);
@@ -96,10 +96,10 @@ static void free_link(teffi_net *net)
 static const teffi_net_ops link_ops = {
     .listen = teffi_accept_listen,
     .accept = teffi_accept_begin,
-    .identify = identify_link,
+    .identify = set_own_identity,
     .peer_add = add_peer,
     .peer_remove = teffi_goodbye_remove_peer,
-    .peer_left = teffi_goodbye_peer_left,
+    .peer_left = teffi_goodbye_mark_peer_left,
     .dial = teffi_dial_address,
     .send = teffi_next_hop_send,
     .wait = teffi_driver_wait,
@@ -120,11 +120,11 @@ static void set_options(teffi_link *link, const teffi_net_options *opt)
     link->conns.exec = opt->exec;
     link->conns.budget = opt->budget;
     link->conns.until_ns = opt->until_ns;
-    link->conns.frame_max_bytes = teffi_or(opt->frame_max_bytes, FRAME_MAX_DEFAULT);
-    link->conns.queue_max_bytes = teffi_or(opt->queue_max_bytes, QUEUE_MAX_DEFAULT);
-    link->heartbeat_ms = teffi_or(opt->heartbeat_ms, 1000);
-    link->hello_timeout_ms = teffi_or(opt->hello_timeout_ms, 10000);
-    link->clients_max = teffi_or(opt->clients_max, 10000);
+    link->conns.frame_max_bytes = teffi_or_default(opt->frame_max_bytes, FRAME_MAX_DEFAULT);
+    link->conns.queue_max_bytes = teffi_or_default(opt->queue_max_bytes, QUEUE_MAX_DEFAULT);
+    link->heartbeat_ms = teffi_or_default(opt->heartbeat_ms, 1000);
+    link->hello_timeout_ms = teffi_or_default(opt->hello_timeout_ms, 10000);
+    link->clients_max = teffi_or_default(opt->clients_max, 10000);
 }
 
 static void init_doors(teffi_link *link)
@@ -146,7 +146,7 @@ static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, c
                            : teffi_transport_nng_new(&opt->tls, transport, text);
     if (err)
         return err;
-    (*transport)->accepted = teffi_accept_done;
+    (*transport)->accepted = teffi_accept_handle_result;
     for (int i = 0; i < TEFFI_DOORS; i++)
         (*transport)->door_arg[i] = &link->doors[i];
     return TEFF_OK;

@@ -86,7 +86,7 @@ typedef struct teffi_net teffi_net;
 typedef struct teffi_net_ops {
     /* Bind; the OS queues connections until accept. Once for each door, before accept. A net that
      * listens at TEFFI_DOOR_GATEWAY accepts clients only there, and silos only at TEFFI_DOOR_SILOS.
-     * in: see teffi_address_ok; port 0 = any.
+     * in: see teffi_address_is_valid; port 0 = any.
      * text: TEFF_TEXT_MAX bytes or NULL. out: bound, TEFFI_ADDRESS_MAX+1 bytes.
      * errs: TEFF_E_INVALID (the address; listens already), TEFF_E_IO (in use), with text. */
     teff_err (*listen)(teffi_net *net, teffi_door door, const char *address, char *bound,

@@ -9,19 +9,19 @@
 
 #include "base/hash.h"
 
-/* out: the cache entry for a node. A weak hash is enough: nodes with colliding ids replace each
- * other's route, which makes the sends to them slower, not wrong. */
+/* out: the cache entry for a node. A weak hash is enough: nodes whose hashes collide replace each
+ * other's route, so sends to them are slower, but still correct. */
 static teffi_conn *_Atomic *find_route(teffi_link *link, uint64_t node)
 {
     return &link->routes[teffi_mix64(node ^ link->secret.k0) % LINK_ROUTES];
 }
 
-/* conns.lock held. Caches conn as the route to the node, if it is UP. */
+/* conns.lock held. Caches conn as the route to the node, if conn is UP. */
 static void set_route(teffi_link *link, uint64_t node, teffi_conn *conn)
 {
     if (conn->state != CONN_UP)
         return;
-    teffi_conn_carry(conn, node);
+    teffi_conn_set_carried_node(conn, node);
     /* release: publishes the connection and its lock, pairs with send_cached() */
     atomic_store_explicit(find_route(link, node), conn, memory_order_release);
 }
@@ -49,7 +49,8 @@ static teff_err find_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn,
     return *conn ? TEFF_OK : TEFF_E_NOMEM;
 }
 
-/* Finds the connection in the table, or dials; caches it if it is UP, and sends. */
+/* Sends without the route cache: finds or creates the node's connection, caches the connection if
+ * it is UP, and dials it if it is new. */
 static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg)
 {
     teffi_conn *conn;
@@ -63,7 +64,7 @@ static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg
     pthread_mutex_unlock(&link->conns.lock);
     if (err)
         return err;
-    err = teffi_sender_send(conn, msg); /* before the dial, which may fail at once */
+    err = teffi_sender_send(conn, msg); /* before the dial: a dial that fails at once ends conn */
     if (dial)
         teffi_dial_start(conn);
     teffi_conn_unref(conn);
@@ -80,12 +81,12 @@ static bool send_cached(teffi_link *link, teffi_node_id to, teffi_msg *msg, teff
     teffi_conn *conn = atomic_load_explicit(find_route(link, node), memory_order_acquire);
     if (!conn)
         return false;
-    *err = teffi_frame_room(msg, link->conns.frame_max_bytes, &room, &body_len);
+    *err = teffi_frame_compute_room(msg, link->conns.frame_max_bytes, &room, &body_len);
     if (*err)
-        return false; /* send_uncached() fails too, but reports an unknown node rather than this */
+        return false; /* send_uncached() fails, too, but first checks if the node is known */
     pthread_mutex_lock(&conn->lock);
     if (conn->carries == node) {
-        *err = teffi_sender_send_locked(conn, msg, room, body_len);
+        *err = teffi_sender_send_and_unlock(conn, msg, room, body_len);
         return true;
     }
     pthread_mutex_unlock(&conn->lock);
@@ -98,7 +99,7 @@ teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
     teff_err err;
     if (!send_cached(link, to, msg, &err))
         err = send_uncached(link, to, msg);
-    /* a lost response: its call fails when the connection that brought the request breaks */
+    /* The response is lost. Breaking the connection that brought the request fails the call. */
     if ((err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED) && msg->item.kind == TEFFI_MSG_RESPONSE)
         teffi_ending_break_inbound(link, to);
     return err;

@@ -15,7 +15,7 @@ static link_peer **peer_bucket(teffi_link *link, teffi_node_id id)
 link_peer *teffi_peer_find(teffi_link *link, teffi_node_id id)
 {
     link_peer *peer = *peer_bucket(link, id);
-    while (peer && !teffi_node_is(peer->id, id))
+    while (peer && !teffi_node_equals(peer->id, id))
         peer = peer->bucket_next;
     return peer;
 }
@@ -47,7 +47,7 @@ void teffi_peer_ref(link_peer *peer)
 void teffi_peer_unref(link_peer *peer)
 {
     teffi_link *link = peer->owner;
-    /* acq_rel: pairs with the other holders' drops, before the memory is freed. */
+    /* acq_rel: pairs with itself: the other holders' accesses happen before the free. */
     if (atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
         return;
     pthread_mutex_destroy(&peer->lock);
@@ -58,7 +58,7 @@ void teffi_peer_unref(link_peer *peer)
     pthread_mutex_unlock(&link->conns.lock);
 }
 
-void teffi_peer_know(link_peer *peer, const char *address)
+void teffi_peer_set_known(link_peer *peer, const char *address)
 {
     if (!peer->known) {
         peer->goodbye = GOODBYE_NOT_SAID;
@@ -80,7 +80,7 @@ bool teffi_peer_remove_unused(link_peer *peer)
     return true;
 }
 
-/* Drops the table's references without conns.lock, which teffi_peer_unref() takes. */
+/* Releases conns.lock around each teffi_peer_unref(), because that function takes it. */
 void teffi_peers_fini(teffi_link *link)
 {
     teffi_conns *conns = &link->conns;
@@ -98,9 +98,10 @@ void teffi_peers_fini(teffi_link *link)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* A set holds silos with equal hashes. A silo that is not in its set passes the check; noting
- * it replaces an empty entry, or else the one that was noted longest ago. */
-bool teffi_peer_check_newest(teffi_link *link, teffi_node_id id, bool note)
+/* Each set keeps the newest known incarnation of a few silos whose hashes are equal. A silo without
+ * an entry in its set passes the check. If `note` is true, id is written to the silo's entry. If
+ * the silo has none, id is written to an empty entry, or else to the one written longest ago. */
+bool teffi_peer_is_newest_incarnation(teffi_link *link, teffi_node_id id, bool note)
 {
     link_seen_silo *set = link->peers.seen[teffi_mix64(id.silo) % LINK_SEEN_SETS];
     link_seen_silo *place = &set[0];

@@ -62,10 +62,10 @@ typedef struct link_peers {
 link_peer *teffi_peer_find(struct teffi_link *link, teffi_node_id id);
 link_peer *teffi_peer_find_or_add(struct teffi_link *link, teffi_node_id id);
 
-/* teffi_peer_know - conns.lock held; allow sends to the peer, and set its address. If it was not
- * known, reset both goodbyes and dial_failed.
+/* teffi_peer_set_known - conns.lock held; allow sends to the peer, and set its address. If the
+ * peer was not known, reset both goodbyes and dial_failed.
  * in:   address, at most TEFFI_ADDRESS_MAX bytes; may be peer->address. */
-void teffi_peer_know(link_peer *peer, const char *address);
+void teffi_peer_set_known(link_peer *peer, const char *address);
 
 /* teffi_peer_remove_unused - conns.lock held; remove the peer from the table if it is not known,
  * has no connection, and is quiet.
@@ -79,10 +79,10 @@ void teffi_peers_fini(struct teffi_link *link);
 void teffi_peer_ref(link_peer *peer);
 void teffi_peer_unref(link_peer *peer); /* conns.lock not held */
 
-/* teffi_peer_check_newest - conns.lock held; is this incarnation at least as new as the one that
- * was noted of its silo? True also if none was noted. in: note: if true, note this one, unless it
- * is older. */
-bool teffi_peer_check_newest(struct teffi_link *link, teffi_node_id id, bool note);
+/* teffi_peer_is_newest_incarnation - conns.lock held; is the incarnation in id at least as new as
+ * the one that was noted for its silo? out: true also if none was noted.
+ * in:   note: true: also note the incarnation in id, unless it is older. */
+bool teffi_peer_is_newest_incarnation(struct teffi_link *link, teffi_node_id id, bool note);
 
 /* teffi_peer_post - append an event to the peer's queue. After it has released its locks, this
  * thread calls drain_events() (driver.c).

@@ -36,7 +36,7 @@ const teffi_secret *teffi_secrets_find(const link_secrets *secrets, uint32_t rol
     return role == TEFFI_ROLE_CLIENT && secrets->clients ? secrets->clients : secrets->own;
 }
 
-const char *teffi_secrets_find_missing(bool dialler_has, bool acceptor_has)
+const char *teffi_secrets_explain_missing(bool dialler_has, bool acceptor_has)
 {
     if (acceptor_has && !dialler_has)
         return "a secret is expected (secret_file), the dialler has none";

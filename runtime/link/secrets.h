@@ -24,6 +24,6 @@ void teffi_secrets_fini(link_secrets *secrets);
  * in:   role of the dialler. out: NULL: none. */
 const teffi_secret *teffi_secrets_find(const link_secrets *secrets, uint32_t role);
 
-/* teffi_secrets_find_missing - does only one side have a secret?
+/* teffi_secrets_explain_missing - does only one side have a secret?
  * out:  why they do not connect, a text for the logs of both; NULL: both have one, or neither. */
-const char *teffi_secrets_find_missing(bool dialler_has, bool acceptor_has);
+const char *teffi_secrets_explain_missing(bool dialler_has, bool acceptor_has);

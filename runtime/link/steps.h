@@ -14,8 +14,8 @@
 
 /* teffi_dial_new - conns.lock held; create the connection and set peer->out. in: peer->out is NULL.
  * out:  NULL: no memory, or the link is being freed. Otherwise the caller calls teffi_dial_start().
- * teffi_dial_start - in: the connection's first reference, passed to the dial's callback.
- * runs: with or without conns.lock. */
+ * teffi_dial_start - start the connection's dial. in: the connection's first reference, passed to
+ * the dial's callback. runs: with or without conns.lock. */
 teffi_conn *teffi_dial_new(link_peer *peer);
 void teffi_dial_start(teffi_conn *conn);
 
@@ -39,7 +39,7 @@ teffi_conn *teffi_driver_new_conn(teffi_link *link, bool dialled);
 void teffi_driver_read(teffi_conn *conn);
 
 /* teffi_driver_end - end the connection and report its end; if a write is in flight, its callback
- * does so. in: a reference, dropped. runs: as teffi_ending_begin(). */
+ * does so. in: a reference, dropped. runs: as teffi_ending_try_end(). */
 void teffi_driver_end(teffi_conn *conn);
 
 /* teffi_driver_resume_waiting - resume the connections that no longer wait for memory; end those
@@ -77,33 +77,34 @@ void teffi_goodbye_handle_bye_ack(teffi_conn *conn);
 
 /* ---- ending.c: redial, goodbye, events ---- */
 
-/* teffi_ending_begin - end the connection, and post its down event; without a peer, call the done
+/* teffi_ending_try_end - end the connection, and post its down event; without a peer, call the done
  * function of its dial instead. Also reports the gone event.
  * runs: the reader, or the callback of the dial or write; no lock held; not again once it has
  *       returned true.
  * out:  true: the caller drains the events and drops the list's reference. false: a write is in
- *       flight; its callback calls this function again (teffi_sender_complete). */
-bool teffi_ending_begin(teffi_conn *conn);
+ *       flight; its callback calls this function again (teffi_sender_complete_write). */
+bool teffi_ending_try_end(teffi_conn *conn);
 
 /* teffi_ending_report_dial - call the done function of a dial to an address; a dial for a peer has
  * none. in: conn has ended and was never UP. */
 void teffi_ending_report_dial(const teffi_conn *conn);
 
-/* teffi_ending_kill_other - conns.lock held; kill conn, if it is UP, because the other connection
- * of its pair has ended, or a response could not be sent. The end of conn does not kill the other.
+/* teffi_ending_kill_for_broken_pair - conns.lock held; kill conn, if it is UP, because the other
+ * connection of its pair has ended, or a response could not be sent. The end of conn does not kill
+ * the other.
  * in:   conn, peer->in or peer->out, may be NULL. */
-void teffi_ending_kill_other(teffi_conn *conn);
+void teffi_ending_kill_for_broken_pair(teffi_conn *conn);
 
-/* teffi_ending_end_goodbye - conns.lock held; the peer said goodbye, and has connected again. Reset
- * its goodbye, and kill the outgoing connection, if there is one: it accepts no more messages. The
- * next message or the ticker dials a new one, if the peer is known. The end of the old one is clean
- * if everything was written. */
-void teffi_ending_end_goodbye(link_peer *peer);
+/* teffi_ending_reset_after_goodbye - conns.lock held; the peer said goodbye, and has connected
+ * again. Reset its goodbye, and kill the outgoing connection, if there is one: it accepts no more
+ * messages. The next message or the ticker dials a new one, if the peer is known. The end of the
+ * old one is clean if everything was written. */
+void teffi_ending_reset_after_goodbye(link_peer *peer);
 
-/* teffi_ending_replace - conns.lock held; kill the connection because a newer one replaces it. Its
- * down event is posted now, before the up event of the newer one; messages that it still receives
- * are dropped. in: the peer's incoming connection, until now. */
-void teffi_ending_replace(teffi_conn *conn);
+/* teffi_ending_kill_replaced - conns.lock held; kill the connection because a newer one replaces
+ * it. Its down event is posted now, before the up event of the newer one; messages that it still
+ * receives are dropped. in: the peer's incoming connection, until now. */
+void teffi_ending_kill_replaced(teffi_conn *conn);
 
 /* teffi_ending_break_inbound - kill the node's incoming connection, because a response to a request
  * on it could not be sent: so the caller's call fails. Does nothing after a goodbye, which ends the

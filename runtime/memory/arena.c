@@ -31,7 +31,7 @@ void teffi_arena_fini(teff_arena *arena)
     *arena = (teff_arena){.budget_bytes = SIZE_MAX};
 }
 
-/* in: size, the chunk's head included; rounded up to a block's. out: NULL: no memory. */
+/* Allocates a chunk of teffi_block_room(size) bytes, head included. out: NULL: no memory. */
 static teffi_chunk *new_chunk(size_t size)
 {
     size = teffi_block_room(size);
@@ -41,12 +41,12 @@ static teffi_chunk *new_chunk(size_t size)
     return chunk;
 }
 
-static uint8_t *chunk_bytes(teffi_chunk *chunk)
+static uint8_t *chunk_data(teffi_chunk *chunk)
 {
     return (uint8_t *)chunk + round_up(sizeof *chunk);
 }
 
-static teffi_chunk *chunk_of_bytes(uint8_t *bytes)
+static teffi_chunk *chunk_of_data(uint8_t *bytes)
 {
     return (teffi_chunk *)(void *)(bytes - round_up(sizeof(teffi_chunk)));
 }
@@ -57,9 +57,9 @@ static bool uses_newest_chunk(const teff_arena *arena)
     return arena->chunks && arena->end == (uint8_t *)arena->chunks + arena->chunks->size;
 }
 
-/* Adds a chunk with room for need bytes and makes it current. Sizes double up to CHUNK_MAX, so that
- * a large message needs few chunks. If the newest chunk was adopted (teffi_arena_adopt(),
- * take_alone()), the sizes start at CHUNK_MIN again. out: false: no memory. */
+/* Adds a chunk that has room for `need` bytes and makes it current. Sizes double up to CHUNK_MAX,
+ * so that a large message needs few chunks. If the newest chunk was adopted (teffi_arena_adopt(),
+ * take_own_chunk()), the sizes start at CHUNK_MIN again. out: false: no memory. */
 static bool add_chunk(teff_arena *arena, size_t need)
 {
     size_t size = uses_newest_chunk(arena) ? arena->chunks->size * 2 : CHUNK_MIN;
@@ -72,12 +72,12 @@ static bool add_chunk(teff_arena *arena, size_t need)
         return false;
     chunk->next = arena->chunks;
     arena->chunks = chunk;
-    arena->at = chunk_bytes(chunk);
+    arena->at = chunk_data(chunk);
     arena->end = (uint8_t *)chunk + chunk->size;
     return true;
 }
 
-size_t teffi_chunks_held(const teffi_chunk *chunks)
+size_t teffi_chunks_held_bytes(const teffi_chunk *chunks)
 {
     size_t held = 0;
     for (const teffi_chunk *chunk = chunks; chunk; chunk = chunk->next)
@@ -92,27 +92,27 @@ uint8_t *teffi_chunk_new(size_t n, size_t *room)
     if (!chunk)
         return NULL;
     *room = chunk->size - head;
-    return chunk_bytes(chunk);
+    return chunk_data(chunk);
 }
 
 void teffi_chunk_free(uint8_t *bytes)
 {
     if (bytes)
-        teffi_block_put(chunk_of_bytes(bytes), chunk_of_bytes(bytes)->size);
+        teffi_block_put(chunk_of_data(bytes), chunk_of_data(bytes)->size);
 }
 
 void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes)
 {
-    teffi_chunk *chunk = chunk_of_bytes(bytes);
+    teffi_chunk *chunk = chunk_of_data(bytes);
     size_t left = arena->budget_bytes - arena->used_bytes;
     chunk->next = arena->chunks;
     arena->chunks = chunk;
     arena->used_bytes += chunk->size < left ? chunk->size : left;
 }
 
-/* Makes a large allocation in a chunk of its own; the current chunk stays current. Only the n bytes
- * count as used; so used_bytes, to which teffi_arena_adopt() adds the whole chunk, is corrected. */
-static void *take_alone(teff_arena *arena, size_t n)
+/* Allocates n bytes in a new chunk of their own; the current chunk stays current.
+ * teffi_arena_adopt() adds the whole chunk to used_bytes, but only n bytes count as used here. */
+static void *take_own_chunk(teff_arena *arena, size_t n)
 {
     size_t room;
     uint8_t *bytes = teffi_chunk_new(n, &room);
@@ -125,14 +125,14 @@ static void *take_alone(teff_arena *arena, size_t n)
 }
 
 /* Slow path of teffi_arena_take(). Not inlined, because most allocations fit. */
-__attribute__((noinline)) void *teffi_arena_take_more(teff_arena *arena, size_t n)
+__attribute__((noinline)) void *teffi_arena_take_slow(teff_arena *arena, size_t n)
 {
     if (n > SIZE_MAX / 2 || n > arena->budget_bytes - arena->used_bytes)
         return NULL;
     size_t need = round_up(n);
     if (need > (size_t)(arena->end - arena->at)) {
         if (need >= TEFFI_BLOCK_MIN)
-            return take_alone(arena, n);
+            return take_own_chunk(arena, n);
         if (!add_chunk(arena, need))
             return NULL;
     }
@@ -147,8 +147,8 @@ void *teff_arena_take(teff_arena *arena, size_t n)
     return teffi_arena_take(arena, n);
 }
 
-/* Zeroes n allocated bytes. Most allocations are small: for them plain stores zero whole units of
- * ALIGN bytes, which the allocation occupies anyway. out: p. */
+/* Zeroes n allocated bytes. If n is small, zeroes whole units of ALIGN bytes, which the allocation
+ * occupies anyway: the compiler turns a memset() of constant size into plain stores. out: p. */
 static inline void *zero_taken(char *p, size_t n)
 {
     if (n > 4 * (size_t)ALIGN)
@@ -164,9 +164,9 @@ static inline void *zero_taken(char *p, size_t n)
 }
 
 /* Slow path of teff_arena_alloc(). */
-__attribute__((noinline)) static void *alloc_more(teff_arena *arena, size_t n)
+__attribute__((noinline)) static void *alloc_slow(teff_arena *arena, size_t n)
 {
-    void *p = teffi_arena_take_more(arena, n);
+    void *p = teffi_arena_take_slow(arena, n);
     return p ? memset(p, 0, n) : NULL;
 }
 
@@ -174,10 +174,11 @@ void *teff_arena_alloc(teff_arena *arena, size_t n)
 {
     n += n == 0;
     return teffi_arena_fits(arena, n) ? zero_taken(teffi_arena_bump(arena, n), n)
-                                      : alloc_more(arena, n);
+                                      : alloc_slow(arena, n);
 }
 
-/* Copies up to 16 bytes without a call: two copies, from both ends, which may overlap. */
+/* Copies n bytes, at most 16. If n is at least 4, copies the first and the last 4 or 8 bytes, which
+ * may overlap: the compiler turns a memcpy() of constant size into plain loads and stores. */
 static inline void copy_short(char *p, const char *src, size_t n)
 {
     if (n >= 8) {
@@ -199,7 +200,7 @@ static inline void copy_short(char *p, const char *src, size_t n)
 }
 
 /* Slow path of teff_arena_copy(), for any n. */
-__attribute__((noinline)) static void *copy_more(teff_arena *arena, const void *src, size_t n)
+__attribute__((noinline)) static void *copy_slow(teff_arena *arena, const void *src, size_t n)
 {
     char *p = n < SIZE_MAX ? teffi_arena_take(arena, n + 1) : NULL;
     if (!p)
@@ -215,7 +216,7 @@ enum { SHORT_MAX = 16 };
 void *teff_arena_copy(teff_arena *arena, const void *src, size_t n)
 {
     if (n > SHORT_MAX || !teffi_arena_fits(arena, n + 1))
-        return copy_more(arena, src, n);
+        return copy_slow(arena, src, n);
     char *p = teffi_arena_bump(arena, n + 1);
     copy_short(p, src, n);
     p[n] = '\0';

@@ -22,7 +22,8 @@ struct teff_arena {
 enum { TEFFI_ARENA_ALIGN = 16 };
 
 /* teffi_arena_init - make an arena that starts in the caller's block.
- * in:   block, borrowed for the arena's life, may be NULL with n 0; budget_bytes, 0 = no limit. */
+ * in:   block: n bytes, borrowed for the arena's life; may be NULL if n is 0. budget_bytes: 0 if
+ *       there is no limit. */
 static inline void teffi_arena_init(teff_arena *arena, void *block, size_t n, size_t budget_bytes)
 {
     uintptr_t mask = ~(uintptr_t)(TEFFI_ARENA_ALIGN - 1);
@@ -55,15 +56,15 @@ typedef struct teffi_arena_mark {
     size_t used_bytes;
 } teffi_arena_mark;
 
-/* teffi_arena_here - get the current position, for teffi_arena_back(). */
+/* teffi_arena_here - get the current position, for teffi_arena_rewind(). */
 static inline teffi_arena_mark teffi_arena_here(const teff_arena *arena)
 {
     return (teffi_arena_mark){arena->at, arena->end, arena->chunks, arena->used_bytes};
 }
 
-/* teffi_arena_back - go back to a mark: free everything allocated since it was taken. Later marks
- * become invalid. */
-static inline void teffi_arena_back(teff_arena *arena, teffi_arena_mark mark)
+/* teffi_arena_rewind - go back to a mark: free everything allocated since the mark was taken.
+ * Later marks become invalid. */
+static inline void teffi_arena_rewind(teff_arena *arena, teffi_arena_mark mark)
 {
     if (arena->chunks != mark.chunks)
         teffi_arena_free_chunks(arena->chunks, mark.chunks);
@@ -73,9 +74,9 @@ static inline void teffi_arena_back(teff_arena *arena, teffi_arena_mark mark)
     arena->used_bytes = mark.used_bytes;
 }
 
-/* teffi_arena_take_more - slow path of teffi_arena_take(): adds a chunk, if the budget allows n.
+/* teffi_arena_take_slow - slow path of teffi_arena_take(): adds a chunk, if the budget allows n.
  * out:  NULL: as teff_arena_alloc(). */
-void *teffi_arena_take_more(teff_arena *arena, size_t n);
+void *teffi_arena_take_slow(teff_arena *arena, size_t n);
 
 /* teffi_arena_fits - are n bytes (not 0) free in the current block and in the budget? */
 static inline bool teffi_arena_fits(const teff_arena *arena, size_t n)
@@ -83,8 +84,8 @@ static inline bool teffi_arena_fits(const teff_arena *arena, size_t n)
     return n <= (size_t)(arena->end - arena->at) && n <= arena->budget_bytes - arena->used_bytes;
 }
 
-/* teffi_arena_bump - allocate n bytes that fit. A block's end is a multiple of ALIGN, so n rounded
- * up fits, too. */
+/* teffi_arena_bump - allocate n bytes, for which teffi_arena_fits() returned true. The block also
+ * has room for n rounded up, because its end is a multiple of TEFFI_ARENA_ALIGN. */
 static inline void *teffi_arena_bump(teff_arena *arena, size_t n)
 {
     void *p = arena->at;
@@ -98,16 +99,16 @@ static inline void *teffi_arena_take(teff_arena *arena, size_t n)
 {
     n += n == 0;
     return teffi_arena_fits(arena, n) ? teffi_arena_bump(arena, n)
-                                      : teffi_arena_take_more(arena, n);
+                                      : teffi_arena_take_slow(arena, n);
 }
 
-/* teffi_chunks_held - the bytes of a list of chunks. */
-size_t teffi_chunks_held(const teffi_chunk *chunks);
+/* teffi_chunks_held_bytes - the bytes of a list of chunks. */
+size_t teffi_chunks_held_bytes(const teffi_chunk *chunks);
 
-/* teffi_arena_held - bytes of all the arena's chunks. */
-static inline size_t teffi_arena_held(const teff_arena *arena)
+/* teffi_arena_held_bytes - the bytes of all the arena's chunks. */
+static inline size_t teffi_arena_held_bytes(const teff_arena *arena)
 {
-    return arena->chunks ? teffi_chunks_held(arena->chunks) : 0;
+    return arena->chunks ? teffi_chunks_held_bytes(arena->chunks) : 0;
 }
 
 /* teffi_chunk_new - allocate memory that an arena may adopt later.

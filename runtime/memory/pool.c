@@ -57,9 +57,10 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
 
-/* out: the offset of the node in a free object: its beginning, whose cache line is warm; with
- * AddressSanitizer its end. Then all of the object but the node is poisoned, because the leak
- * checker does not follow pointers in poisoned memory. */
+/* out: the offset of the node in a free object. The node is at the beginning, whose cache line is
+ * warm. In builds with AddressSanitizer the node is at the end, and the bytes before it are
+ * poisoned. The node itself is not poisoned, because the leak checker does not follow pointers in
+ * poisoned memory. */
 static size_t node_offset(unsigned class)
 {
     return TEFFI_POISONING ? bytes_of[class] - sizeof(node) : 0;
@@ -130,7 +131,7 @@ static void depot_put(unsigned class, node *batch)
 
 /* ---- aging ---- */
 
-/* Ends a period of age_ns: counts the batches that stayed in the depot during the whole period as
+/* Ends a period of age_ns: the batches that stayed in the depot during the whole period become
  * spare, except AGE_KEEPS of them. */
 static void end_depot_period(depot *d)
 {
@@ -178,8 +179,8 @@ bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes)
 
 /* ---- a thread's lists ---- */
 
-/* The destructor of `key`: puts the full batches of a thread that ends into the depots, and frees
- * its other objects. */
+/* The destructor of `key`, called when a thread ends. Puts the thread's full batches into the
+ * depots, and frees the other objects in its caches. */
 static void return_thread_caches(void *arg)
 {
     cache *own = arg;

@@ -28,7 +28,7 @@ struct teffi_slab_block {
 /* ---- by number ---- */
 
 /* out: the number of the segment's first block. */
-static uint32_t segment_begin(unsigned segment)
+static uint32_t segment_first_block(unsigned segment)
 {
     return FIRST_BLOCKS * ((1u << segment) - 1);
 }
@@ -43,18 +43,21 @@ static size_t segment_bytes(const teffi_slab *slab, unsigned segment)
     return ((size_t)FIRST_BLOCKS << segment) * block_bytes(slab);
 }
 
-/* out: the address of the segment's first entry. base[] has the address that slot 0 would have. */
+/* out: the address of the segment's first entry. base[segment] is the address that slot 0 would
+ * have if the segment began with it. */
 static char *segment_entries(teffi_slab *slab, unsigned segment)
 {
     uintptr_t base = atomic_load_explicit(&slab->base[segment], memory_order_relaxed);
-    return (char *)(base + segment_begin(segment) * block_bytes(slab));
+    return (char *)(base + segment_first_block(segment) * block_bytes(slab));
 }
 
-/* in: no, of a block that was made: `used` was read with acquire, or the lock is held. */
+/* in: the number of a block in a reserved segment. The caller holds the lock, or has read `used`
+ * with acquire and found that the block exists. */
 static teffi_slab_block *block_at(teffi_slab *slab, uint32_t no)
 {
     unsigned s = teffi_slab_segment_of(no * TEFFI_SLAB_BLOCK);
-    return atomic_load_explicit(&slab->blocks[s], memory_order_relaxed) + (no - segment_begin(s));
+    return atomic_load_explicit(&slab->blocks[s], memory_order_relaxed) +
+           (no - segment_first_block(s));
 }
 
 static teffi_slab_link *link_of(const teffi_slab *slab, void *entry)
@@ -62,13 +65,13 @@ static teffi_slab_link *link_of(const teffi_slab *slab, void *entry)
     return (teffi_slab_link *)(void *)((char *)entry + slab->type->link);
 }
 
-uint32_t teffi_slab_blocks(teffi_slab *slab)
+uint32_t teffi_slab_block_count(teffi_slab *slab)
 {
-    /* acquire: as in teffi_slab_at */
+    /* acquire: pairs with add_block() */
     return atomic_load_explicit(&slab->used, memory_order_acquire) / TEFFI_SLAB_BLOCK;
 }
 
-_Atomic uint64_t *teffi_slab_mark(teffi_slab *slab, uint32_t no)
+_Atomic uint64_t *teffi_slab_get_block_mark(teffi_slab *slab, uint32_t no)
 {
     return &block_at(slab, no)->mark;
 }
@@ -82,14 +85,14 @@ static teffi_slab_state block_state(const teffi_slab_block *block)
 
 uint32_t teffi_slab_next_committed(teffi_slab *slab, uint32_t no)
 {
-    uint32_t end = teffi_slab_blocks(slab);
+    uint32_t end = teffi_slab_block_count(slab);
     while (no < end && block_state(block_at(slab, no)) == TEFFI_SLAB_DECOMMITTED)
         no++;
     return no;
 }
 
-/* lock held. Sets a block's state: moves it to the list of that state, and updates the numbers of
- * blocks and slab->low. */
+/* lock held. Sets a block's state, moves the block to the list of that state, and updates the
+ * counts slab->n[] and slab->low. */
 static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_slab_state to)
 {
     LIST_REMOVE(block, link);
@@ -115,8 +118,8 @@ static void update_block_state(teffi_slab *slab, teffi_slab_block *block)
 
 /* ---- growth ---- */
 
-/* lock held. Makes the segment of block no, if there is none. out: false: no memory, or entries_max
- * is reached. */
+/* lock held. Reserves the segment that has the block with this number, unless it is reserved
+ * already. out: false if out of memory, or if entries_max is reached. */
 static bool reserve_segment_of(teffi_slab *slab, uint32_t no)
 {
     unsigned s = teffi_slab_segment_of(no * TEFFI_SLAB_BLOCK);
@@ -130,15 +133,15 @@ static bool reserve_segment_of(teffi_slab *slab, uint32_t no)
         free(blocks);
         return false;
     }
-    uintptr_t before = segment_begin(s) * block_bytes(slab);
+    uintptr_t before = segment_first_block(s) * block_bytes(slab);
     atomic_store_explicit(&slab->base[s], (uintptr_t)entries - before, memory_order_relaxed);
     atomic_store_explicit(&slab->blocks[s], blocks, memory_order_relaxed);
     return true;
 }
 
 /* Makes each entry of the block a free entry. in: a block whose memory holds the slab's image, or
- * zeros if there is none. out: the entries as a list. */
-static void *begin_entries(teffi_slab *slab, const teffi_slab_block *block)
+ * zeros if the slab has no image. out: the entries as a list. */
+static void *init_and_link_entries(teffi_slab *slab, const teffi_slab_block *block)
 {
     char *entry = block->entries;
     for (uint32_t i = 0; i < TEFFI_SLAB_BLOCK; i++, entry += slab->type->bytes) {
@@ -152,11 +155,11 @@ static void *begin_entries(teffi_slab *slab, const teffi_slab_block *block)
  * reached. */
 static void *add_block(teffi_slab *slab)
 {
-    uint32_t no = teffi_slab_blocks(slab);
+    uint32_t no = teffi_slab_block_count(slab);
     unsigned s = teffi_slab_segment_of(no * TEFFI_SLAB_BLOCK);
     if (!reserve_segment_of(slab, no))
         return NULL;
-    size_t at = (no - segment_begin(s)) * block_bytes(slab);
+    size_t at = (no - segment_first_block(s)) * block_bytes(slab);
     char *segment = segment_entries(slab, s);
     if (!teffi_pages_commit(&slab->pages, segment, at, block_bytes(slab)))
         return NULL;
@@ -166,8 +169,8 @@ static void *add_block(teffi_slab *slab)
     atomic_store_explicit(&block->mark, UINT64_MAX, memory_order_relaxed);
     LIST_INSERT_HEAD(&slab->list[TEFFI_SLAB_IN_USE], block, link);
     slab->n[TEFFI_SLAB_IN_USE]++;
-    void *list = begin_entries(slab, block);
-    /* release: pairs with teffi_slab_at and teffi_slab_blocks */
+    void *list = init_and_link_entries(slab, block);
+    /* release: pairs with teffi_slab_at and teffi_slab_block_count */
     atomic_store_explicit(&slab->used, (no + 1) * TEFFI_SLAB_BLOCK, memory_order_release);
     return list;
 }
@@ -175,7 +178,7 @@ static void *add_block(teffi_slab *slab)
 /* ---- batches ---- */
 
 /* lock held. Moves free entries of one block to `list`, which has *n entries, until the list has
- * BATCH or the block has none. out: the list. */
+ * BATCH entries or the block has no free entry. out: the list, and *n: its new length. */
 static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *list, uint32_t *n)
 {
     for (; block->free && *n < BATCH; (*n)++) {
@@ -189,10 +192,10 @@ static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *li
     return list;
 }
 
-/* lock held. Takes all entries of a decommitted block; the caller knows that there is one. Sets the
- * block's state before it returns an entry: once a thread knows the entry, its calls of
- * teffi_slab_next_committed(), which takes no lock, must not skip the block. out: the entries, as a
- * list. */
+/* lock held. Takes all entries of a decommitted block; at least one such block must exist. The
+ * block's state is set before its entries are returned, because teffi_slab_next_committed() reads
+ * the state without the lock: a thread that has one of the entries must not skip their block.
+ * out: the entries, as a list. */
 static void *take_decommitted(teffi_slab *slab)
 {
     teffi_slab_block *block = LIST_FIRST(&slab->list[TEFFI_SLAB_DECOMMITTED]);
@@ -200,11 +203,12 @@ static void *take_decommitted(teffi_slab *slab)
     block->passed = 0;
     block->free = 0;
     set_block_state(slab, block, TEFFI_SLAB_IN_USE);
-    return begin_entries(slab, block);
+    return init_and_link_entries(slab, block);
 }
 
-/* lock held. Takes entries that already hold memory first, new ones last.
- * out: a list of *n entries, 1 .. BATCH; NULL: as teffi_slab_take(). */
+/* lock held. Takes entries from partly free blocks. If there are none, takes all entries of one
+ * block: a free block, otherwise a decommitted block, otherwise a new block.
+ * out: a list of *n entries, 1 .. BATCH; NULL if out of memory, or if entries_max is reached. */
 static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
 {
     void *list = NULL;
@@ -221,7 +225,8 @@ static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
     return list;
 }
 
-/* lock held. Marks an entry as free in its block, and updates block->passed by its generation. */
+/* lock held. Marks an entry as free in its block. Raises block->passed to the number of generations
+ * that the entry has passed since block->begun, if that number is greater. */
 static void return_to_block(teffi_slab *slab, teffi_slab_use use)
 {
     teffi_slab_block *block = block_at(slab, use.slot / TEFFI_SLAB_BLOCK);
@@ -258,7 +263,8 @@ static void *pop_entry(teffi_slab *slab, teffi_slab_lists *own)
     return entry;
 }
 
-/* Refills own->free, which is empty, and takes an entry of it. out: NULL: as teffi_slab_take(). */
+/* Refills own->free, which is empty, and takes an entry from it. out: the entry; NULL if there is
+ * none, for the same reasons as in teffi_slab_take(). */
 static __attribute__((noinline)) void *refill_and_pop(teffi_slab *slab, teffi_slab_lists *own)
 {
     own->free = own->full;
@@ -272,9 +278,9 @@ static __attribute__((noinline)) void *refill_and_pop(teffi_slab *slab, teffi_sl
     return pop_entry(slab, own);
 }
 
-/* Empties own->free, which is a complete batch: it becomes own->full, and an older one goes back to
- * the blocks. */
-static __attribute__((noinline)) void flush_lists(teffi_slab *slab, teffi_slab_lists *own)
+/* Moves own->free, which is a complete batch, to own->full. If own->full already has a batch, first
+ * returns the entries of that batch to their blocks. */
+static __attribute__((noinline)) void move_free_to_full(teffi_slab *slab, teffi_slab_lists *own)
 {
     if (own->full)
         put_slab_batch(slab, own->full);
@@ -318,7 +324,7 @@ void teffi_slab_put(teffi_slab *slab, void *entry)
     }
     teffi_slab_lists *own = &slab->lists[n];
     if (own->n == BATCH)
-        flush_lists(slab, own);
+        move_free_to_full(slab, own);
     link_of(slab, entry)->next = own->free;
     own->free = entry;
     own->n++;
@@ -330,8 +336,9 @@ static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, teffi_slab) slabs = LIST_HEAD_INITIALIZER(slabs); /* guarded by slabs_lock */
 
 /* Decommits one spare block. The block is IN_USE during the system call, so that no thread takes
- * its entries. It does no harm if the slab's user lowers the block's mark after the reset here
- * (call/calls.c: a sweep). out: false: no block is left to decommit, or the system call failed. */
+ * its entries. A sweep of deadlines (call/calls.c) may lower the block's mark after this function
+ * has reset the mark. At worst a later sweep visits the block needlessly.
+ * out: false if no block is left to decommit, or if the system call failed. */
 static bool decommit_block(teffi_slab *slab)
 {
     teffi_slab_block *block = NULL;
@@ -353,8 +360,8 @@ static bool decommit_block(teffi_slab *slab)
     return gone;
 }
 
-/* If the period of age_ns is over: counts the blocks that stayed FREE during the whole period as
- * spare, and begins the next period. */
+/* If the period of age_ns is over, sets slab->spare to the lowest number of FREE blocks during the
+ * period, and begins the next period. */
 static void count_spare_blocks(teffi_slab *slab, uint64_t now_ns)
 {
     pthread_mutex_lock(&slab->lock);
@@ -401,7 +408,7 @@ void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry))
     pthread_mutex_lock(&slabs_lock);
     LIST_REMOVE(slab, link);
     pthread_mutex_unlock(&slabs_lock);
-    uint32_t end = discard ? teffi_slab_blocks(slab) : 0;
+    uint32_t end = discard ? teffi_slab_block_count(slab) : 0;
     for (uint32_t no = 0; (no = teffi_slab_next_committed(slab, no)) < end; no++)
         for (uint32_t i = 0; i < TEFFI_SLAB_BLOCK; i++)
             discard(block_at(slab, no)->entries + i * slab->type->bytes);

@@ -104,8 +104,8 @@ bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner,
  * used or free, of the blocks that are not decommitted; may be NULL. Zeroed memory is allowed. */
 void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry));
 
-/* teffi_slab_take - take a free entry. out: NULL: entries_max are in use or in lists of other
- *       threads, or no memory.
+/* teffi_slab_take - take a free entry. out: NULL if out of memory, or if entries_max entries are in
+ *       use or in the lists of other threads.
  * teffi_slab_put - free an entry, which reads as "not in use" already. */
 void *teffi_slab_take(teffi_slab *slab);
 void teffi_slab_put(teffi_slab *slab, void *entry);
@@ -134,12 +134,14 @@ static inline void *teffi_slab_at(teffi_slab *slab, uint32_t slot)
 
 /* ---- blocks ---- */
 
-/* teffi_slab_blocks - number of blocks ever made.
+/* teffi_slab_block_count - number of blocks ever made.
  * teffi_slab_next_committed - find the first block, from `block` on, that is not decommitted. out:
- *       if there is none, at least teffi_slab_blocks(). May miss a block recommitted just now. */
-uint32_t teffi_slab_blocks(teffi_slab *slab);
+ *       if there is none, at least teffi_slab_block_count(). May miss a block recommitted just
+ *       now. */
+uint32_t teffi_slab_block_count(teffi_slab *slab);
 uint32_t teffi_slab_next_committed(teffi_slab *slab, uint32_t block);
 
-/* teffi_slab_mark - a word for the slab's user, valid also while the block is decommitted. It is
- * set to UINT64_MAX when the block is made and when it is decommitted. */
-_Atomic uint64_t *teffi_slab_mark(teffi_slab *slab, uint32_t block);
+/* teffi_slab_get_block_mark - get the block's mark: a word for the slab's user, valid also while
+ * the block is decommitted. The mark is set to UINT64_MAX when the block is made and when it is
+ * decommitted. */
+_Atomic uint64_t *teffi_slab_get_block_mark(teffi_slab *slab, uint32_t block);

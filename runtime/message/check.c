@@ -39,7 +39,7 @@ static bool must_stop(const checker *c)
     return c->err || c->fields > c->fields_stop;
 }
 
-/* Checks a string, which must be UTF-8, or bytes. out: its size, without tag and length. */
+/* Checks a string (it must be UTF-8) or a bytes value. out: its size, without tag and length. */
 static inline size_t checked_content_size(checker *c, teffi_field_desc *field, const void *slot)
 {
     ProtobufCBinaryData bytes = teffi_bytes_of(field->type, slot);
@@ -59,7 +59,7 @@ static size_t checked_nested_size(checker *c, teffi_field_desc *field, const Pro
     return must_stop(c) ? 0 : checked_message_size(c, field->descriptor, msg);
 }
 
-/* Checks one value. out: its size with its length, without its tag. */
+/* Checks one value. out: its packed size, including its length prefix (if any), without its tag. */
 static size_t checked_value_size(checker *c, teffi_field_desc *field, const void *slot)
 {
     if (teffi_wire_of(field->type) != TEFFI_BYTES)
@@ -70,7 +70,8 @@ static size_t checked_value_size(checker *c, teffi_field_desc *field, const void
     return teffi_varint_size(n) + n;
 }
 
-/* Checks all elements. out: size of the list with its tags; 0: empty, not written. */
+/* Checks all elements of a repeated field. out: the packed size of the list, with its tags; 0 if
+ * the list is empty, because an empty list is not written. */
 static size_t checked_list_size(checker *c, teffi_field_desc *field, const uint8_t *m)
 {
     bool packed = field->flags & PROTOBUF_C_FIELD_FLAG_PACKED;
@@ -114,7 +115,7 @@ static size_t checked_field_size(checker *c, teffi_field_desc *field, const uint
 }
 
 /* Checks a message, with the messages nested in it. out: its packed size. On an error c->at is the
- * innermost message with the error, because that one returns first. */
+ * innermost message with the error, because the call for that message returns first. */
 static size_t checked_message_size(checker *c, teffi_message_desc *desc,
                                    const ProtobufCMessage *msg)
 {

@@ -43,10 +43,10 @@ void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out);
  * nested messages) of at least min bytes. out: false: there is none. */
 bool teffi_find_segment(const ProtobufCMessage *msg, size_t min, teffi_segment *segment);
 
-/* teffi_pack_around - as teffi_pack(), but leaves out the segment's bytes: writes size -
+/* teffi_pack_without_segment - as teffi_pack(), but leaves out the segment's bytes: writes size -
  * segment->len bytes. out: how many of the written bytes precede the segment. */
-size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_segment *segment,
-                         uint8_t *out);
+size_t teffi_pack_without_segment(const ProtobufCMessage *msg, size_t size,
+                                  const teffi_segment *segment, uint8_t *out);
 
 /* ---- decode.c ---- */
 
@@ -62,8 +62,9 @@ size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_s
 TEFF_MUST_USE teff_err teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
                                     size_t len, teff_arena *arena, ProtobufCMessage **msg);
 
-/* teffi_unpack_with - as teffi_unpack(), with fields_max instead of TEFF_FIELDS_MAX.
+/* teffi_unpack_with_options - as teffi_unpack(), with fields_max instead of TEFF_FIELDS_MAX.
  * in:   borrows: fields of type bytes may point into data, which must live as long as arena. */
-TEFF_MUST_USE teff_err teffi_unpack_with(const ProtobufCMessageDescriptor *desc,
-                                         const uint8_t *data, size_t len, size_t fields_max,
-                                         bool borrows, teff_arena *arena, ProtobufCMessage **msg);
+TEFF_MUST_USE teff_err teffi_unpack_with_options(const ProtobufCMessageDescriptor *desc,
+                                                 const uint8_t *data, size_t len, size_t fields_max,
+                                                 bool borrows, teff_arena *arena,
+                                                 ProtobufCMessage **msg);

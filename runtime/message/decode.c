@@ -50,7 +50,8 @@ static bool read_short_varint(decoder *d, const uint8_t *end, uint32_t *out)
     return true;
 }
 
-/* Reads the length of a delimited value. out: false: malformed, or over the bytes that are left. */
+/* Reads the length of a delimited value. out: false if the length is malformed, or is greater than
+ * the number of bytes left. */
 static bool read_length(decoder *d, const uint8_t *end, uint32_t *len)
 {
     return read_short_varint(d, end, len) && *len <= (size_t)(end - d->at);
@@ -61,7 +62,8 @@ static uint64_t undo_zigzag(uint64_t v)
     return v >> 1 ^ (0 - (v & 1));
 }
 
-/* Converts v to the type, and stores its low bytes: the build refuses big-endian machines. */
+/* Converts v to the type, and stores its low 4 or 8 bytes. This needs a little-endian machine; the
+ * build refuses others. */
 static void store_varint(ProtobufCType type, uint64_t v, void *slot)
 {
     if (type == PROTOBUF_C_TYPE_SINT32)
@@ -76,7 +78,7 @@ static void store_varint(ProtobufCType type, uint64_t v, void *slot)
         memcpy(slot, &v, 4);
 }
 
-/* Reads a varint or a fixed number to slot. */
+/* Decodes a number (a varint, or of fixed size) and stores it in slot. */
 static teff_err decode_number(decoder *d, const uint8_t *end, ProtobufCType type, void *slot)
 {
     uint64_t v;
@@ -94,8 +96,8 @@ static teff_err decode_number(decoder *d, const uint8_t *end, ProtobufCType type
     return TEFF_OK;
 }
 
-/* Is the text UTF-8 without a zero byte? Most are ASCII, so the first loop tests eight bytes at a
- * time: none may be 0, or have its top bit set. */
+/* Is the text UTF-8 without a zero byte? Most texts are ASCII, so the first loop tests eight bytes
+ * at a time, and ends if one of them is 0 or has its top bit set. */
 static bool text_is_valid(const uint8_t *p, size_t len)
 {
     static const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
@@ -113,8 +115,8 @@ static bool text_is_valid(const uint8_t *p, size_t len)
 static teff_err decode_message(decoder *d, const uint8_t *end, teffi_message_desc *desc,
                                unsigned depth, ProtobufCMessage **msg);
 
-/* Decodes a string, bytes or a message. in: depth, of the message that has the field. If the field
- * is a message, *slot is the message to merge into, or NULL. */
+/* Decodes a string, bytes or a message, and stores it in slot. in: depth: of the message that has
+ * the field. If the field is a message, *slot is the message to merge into, or NULL to make one. */
 static teff_err decode_delimited(decoder *d, const uint8_t *end, teffi_field_desc *field,
                                  void *slot, unsigned depth)
 {
@@ -146,9 +148,9 @@ static size_t list_capacity(size_t n)
     return n <= LIST_MIN ? LIST_MIN : (size_t)1 << (64 - __builtin_clzll(n - 1));
 }
 
-/* Makes room for `more` elements behind the n of a list. in: list, the address of the list's
- * pointer, which may be changed; size, of an element. out: where the first new element goes; NULL:
- * no memory. */
+/* Makes room for `more` elements at the end of a list that has n elements. in: list: the address of
+ * the list's pointer, which may be changed. size: of one element. out: where the first new element
+ * goes; NULL if out of memory. */
 static void *extend_list(decoder *d, void *list, size_t n, size_t more, size_t size)
 {
     uint8_t *elements = *(void **)list;
@@ -172,7 +174,8 @@ static size_t count_varints(const uint8_t *at, const uint8_t *end)
     return n;
 }
 
-/* Appends the elements of a packed list, which takes one tag and a length. */
+/* Decodes a packed list, which has one tag and one length for all its elements, and appends the
+ * elements to the field's list. */
 static teff_err decode_packed(decoder *d, const uint8_t *end, teffi_field_desc *field, uint8_t *m)
 {
     size_t *count = (size_t *)(void *)(m + field->quantifier_offset);
@@ -274,7 +277,8 @@ static teff_err keep_unknown(decoder *d, const uint8_t *end, uint32_t tag, Proto
 }
 
 /* Finds a field by number. Tries the indexes *hint and *hint + 1 first, since most messages have
- * their fields in the order of the numbers. out: *hint: its index; NULL: there is no such field. */
+ * their fields in the order of the numbers. out: the field; NULL if there is none.
+ * *hint: the field's index. */
 static teffi_field_desc *find_field(teffi_message_desc *desc, uint32_t id, unsigned *hint)
 {
     for (unsigned i = *hint; i < desc->n_fields && i < *hint + 2; i++)
@@ -288,7 +292,7 @@ static teffi_field_desc *find_field(teffi_message_desc *desc, uint32_t id, unsig
     return field;
 }
 
-/* out: index of the first required field from `from` on; n_fields: none. */
+/* out: the lowest index >= from of a required field; n_fields if there is none. */
 static unsigned next_required(teffi_message_desc *desc, unsigned from)
 {
     while (from < desc->n_fields && desc->fields[from].label != PROTOBUF_C_LABEL_REQUIRED)
@@ -324,8 +328,8 @@ static teff_err decode_fields(decoder *d, const uint8_t *end, ProtobufCMessage *
 }
 
 /* Decodes a message that has required fields, and checks that each of them occurs. */
-static teff_err decode_required(decoder *d, const uint8_t *end, ProtobufCMessage *msg,
-                                unsigned depth)
+static teff_err decode_and_check_required(decoder *d, const uint8_t *end, ProtobufCMessage *msg,
+                                          unsigned depth)
 {
     teffi_message_desc *desc = msg->descriptor;
     uint8_t *seen = teff_arena_alloc(d->arena, desc->n_fields);
@@ -338,8 +342,8 @@ static teff_err decode_required(decoder *d, const uint8_t *end, ProtobufCMessage
     return err;
 }
 
-/* Decodes a message that ends at end. in: depth, 1 for the outermost. *msg: NULL: make a message;
- * otherwise merge into that one. */
+/* Decodes a message whose bytes end at `end`. in: depth: 1 for the outermost message. *msg: the
+ * message to merge into, or NULL to make a message. */
 static teff_err decode_message(decoder *d, const uint8_t *end, teffi_message_desc *desc,
                                unsigned depth, ProtobufCMessage **msg)
 {
@@ -351,13 +355,13 @@ static teff_err decode_message(decoder *d, const uint8_t *end, teffi_message_des
             return TEFF_E_NOMEM;
         desc->message_init(*msg);
     }
-    return next_required(desc, 0) < desc->n_fields ? decode_required(d, end, *msg, depth)
+    return next_required(desc, 0) < desc->n_fields ? decode_and_check_required(d, end, *msg, depth)
                                                    : decode_fields(d, end, *msg, NULL, depth);
 }
 
-teff_err teffi_unpack_with(const ProtobufCMessageDescriptor *desc, const uint8_t *data, size_t len,
-                           size_t fields_max, bool borrows, teff_arena *arena,
-                           ProtobufCMessage **msg)
+teff_err teffi_unpack_with_options(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+                                   size_t len, size_t fields_max, bool borrows, teff_arena *arena,
+                                   ProtobufCMessage **msg)
 {
     static const uint8_t nothing[1]; /* since NULL + len is undefined */
     data = data ? data : nothing;
@@ -372,5 +376,5 @@ teff_err teffi_unpack_with(const ProtobufCMessageDescriptor *desc, const uint8_t
 teff_err teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data, size_t len,
                       teff_arena *arena, ProtobufCMessage **msg)
 {
-    return teffi_unpack_with(desc, data, len, TEFF_FIELDS_MAX, false, arena, msg);
+    return teffi_unpack_with_options(desc, data, len, TEFF_FIELDS_MAX, false, arena, msg);
 }

@@ -32,8 +32,9 @@ static inline uint8_t *put_tag(uint8_t *end, uint32_t id, unsigned wire)
 
 static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg);
 
-/* out: size of one value with its length, without its tag. For a nested message the descriptor of
- * its field is used, not the one that the message points to. */
+/* out: the packed size of one value without its tag. The length before a string, bytes or message
+ * is included. For a nested message the descriptor of its field is used, not the one that the
+ * message points to. */
 static size_t value_size(teffi_field_desc *field, const void *slot)
 {
     if (teffi_wire_of(field->type) != TEFFI_BYTES)
@@ -48,7 +49,8 @@ static size_t value_size(teffi_field_desc *field, const void *slot)
     return teffi_varint_size(n) + n;
 }
 
-/* out: size of a list with its tags; 0: empty, not written. */
+/* out: the packed size of a list with its tags; 0 if the list is empty, because it is not
+ * written. */
 static size_t list_size(teffi_field_desc *field, const uint8_t *m)
 {
     size_t n = teffi_list_len(field, m);
@@ -99,7 +101,8 @@ static inline uint8_t *put_bytes(uint8_t *end, ProtobufCBinaryData bytes)
     return put_varint(end, bytes.len);
 }
 
-/* Writes a string, bytes or a message with its length; NULL as an empty one. */
+/* Writes the value of a string, bytes or message field with its length. A NULL pointer is written
+ * as an empty value. */
 static uint8_t *put_delimited(uint8_t *end, teffi_field_desc *field, const void *slot)
 {
     if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
@@ -118,7 +121,7 @@ static uint8_t *put_value(uint8_t *end, teffi_field_desc *field, const void *slo
     case TEFFI_FIXED64:
         return memcpy(end - 8, slot, 8);
     case TEFFI_VARINT:
-        return put_varint(end, teffi_number_of(field->type, slot));
+        return put_varint(end, teffi_varint_value(field->type, slot));
     default:
         return put_delimited(end, field, slot);
     }
@@ -212,7 +215,8 @@ void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out)
 
 /* ---- around a zero-copy segment ---- */
 
-/* put_fields() as a function that is not inlined, so that teffi_pack_around() stays small. */
+/* put_fields() as a function that is not inlined, so that teffi_pack_without_segment() stays
+ * small. */
 static __attribute__((noinline)) uint8_t *put_field_range(uint8_t *end, const ProtobufCMessage *msg,
                                                           unsigned first, unsigned last)
 {
@@ -243,12 +247,12 @@ bool teffi_find_segment(const ProtobufCMessage *msg, size_t min, teffi_segment *
     return segment->len > 0;
 }
 
-size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_segment *segment,
-                         uint8_t *out)
+size_t teffi_pack_without_segment(const ProtobufCMessage *msg, size_t size,
+                                  const teffi_segment *segment, uint8_t *out)
 {
     const ProtobufCMessageDescriptor *desc = msg->descriptor;
-    /* backwards: the fields after the segment, its tag and length, the fields before it. at: the
-     * place of the segment */
+    /* Writes backwards: first the fields after the segment, next the segment's length and tag, last
+     * the fields before the segment. `at` is where the segment's bytes belong. */
     uint8_t *end = put_unknown(out + size - segment->len, msg);
     uint8_t *at = put_field_range(end, msg, segment->field + 1, desc->n_fields);
     end = put_tag(put_varint(at, segment->len), desc->fields[segment->field].id, TEFFI_BYTES);

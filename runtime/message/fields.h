@@ -27,9 +27,9 @@ static inline size_t teffi_tag_size(uint32_t id)
     return teffi_varint_size((uint64_t)id << 3);
 }
 
-/* out: the value of a number field as a varint holds it: signed ones extended to 64 bits, sint ones
- * as zigzag. */
-static inline uint64_t teffi_number_of(ProtobufCType type, const void *slot)
+/* out: the value of a number field as a varint encodes it: int32 and enum values are sign-extended
+ * to 64 bits, sint32 and sint64 values are zigzag-encoded. */
+static inline uint64_t teffi_varint_value(ProtobufCType type, const void *slot)
 {
     switch (type) {
     case PROTOBUF_C_TYPE_INT32:
@@ -89,7 +89,7 @@ static inline size_t teffi_number_size(ProtobufCType type, const void *slot)
     unsigned wire = teffi_wire_of(type);
     return wire == TEFFI_FIXED32   ? 4
            : wire == TEFFI_FIXED64 ? 8
-                                   : teffi_varint_size(teffi_number_of(type, slot));
+                                   : teffi_varint_size(teffi_varint_value(type, slot));
 }
 
 /* ---- strings and bytes ---- */
@@ -129,8 +129,9 @@ __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, 
     }
 }
 
-/* Is the field present in the message m? Only then it is written. Each kind of field records its
- * presence in its own way; a plain field (teffi_is_plain()) is present if it is not zero or empty.
+/* Is the field present in the message m? Only present fields are written. Each kind of field
+ * records its presence in its own way; a plain field (teffi_is_plain()) is present if it is not
+ * zero or empty.
  * in: field, not repeated. */
 __attribute__((noinline, unused)) static bool teffi_field_is_present(teffi_field_desc *field,
                                                                      const uint8_t *m)
@@ -158,7 +159,8 @@ static inline bool teffi_is_plain(teffi_field_desc *field)
     return field->label == PROTOBUF_C_LABEL_NONE && !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
 }
 
-/* out: packed size of a plain field, not a message, with its tag; 0: zero or empty, not written. */
+/* out: the packed size of a plain field with its tag; 0 if its value is zero or empty, because such
+ * a field is not written. in: field, not a message. */
 static inline size_t teffi_plain_size(teffi_field_desc *field, const void *slot)
 {
     uint64_t v;

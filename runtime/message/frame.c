@@ -47,7 +47,8 @@ static uint8_t *put_sized_bytes(uint8_t *at, const void *bytes, size_t n)
     return at + n;
 }
 
-/* in: msg with a text. out: how many bytes of the text are sent: a longer text is cut. */
+/* in: msg with a text. out: how many bytes of the text are sent, at most TEFF_TEXT_MAX - 1. The
+ * rest of a longer text is cut off. */
 static size_t text_len(const teffi_msg *msg)
 {
     return strnlen(msg->text, TEFF_TEXT_MAX - 1);
@@ -62,7 +63,8 @@ static size_t text_or_once_len(const teffi_msg *msg)
     return msg->item.kind == TEFFI_MSG_REQUEST ? TEFFI_ONCE_BYTES : text_len(msg);
 }
 
-teff_err teffi_frame_room(const teffi_msg *msg, size_t max_bytes, size_t *room, size_t *body_len)
+teff_err teffi_frame_compute_room(const teffi_msg *msg, size_t max_bytes, size_t *room,
+                                  size_t *body_len)
 {
     if (msg->key_len > TEFFI_KEY_WIRE_MAX)
         return TEFF_E_TOO_LARGE;
@@ -89,11 +91,11 @@ static uint32_t ttl_ms(uint64_t deadline_ns, uint64_t now_ns)
 static inline __attribute__((always_inline)) uint8_t *put_ids(const teffi_msg *m, uint8_t *at,
                                                               unsigned *has)
 {
-    if (!teffi_node_none(m->src)) {
+    if (!teffi_node_is_none(m->src)) {
         at = put_pair(at, m->src.silo, m->src.incarnation);
         *has |= HAS_SRC;
     }
-    if (!teffi_node_none(m->to.node)) {
+    if (!teffi_node_is_none(m->to.node)) {
         at = put_pair(at, m->to.node.silo, m->to.node.incarnation);
         *has |= HAS_NODE;
     }
@@ -134,10 +136,11 @@ put_numbers(const teffi_msg *m, uint64_t now_ns, uint8_t *at, unsigned *has)
     return at;
 }
 
-/* Writes the key, then a response's text or a request's idempotency key (`once`), which share a
- * union: if m->text is NULL, there is neither. Sets their bits in *has. */
-static inline __attribute__((always_inline)) uint8_t *put_key_and_text(const teffi_msg *m,
-                                                                       uint8_t *at, unsigned *has)
+/* Writes the key, followed by a response's text or a request's idempotency key (`once`). m->text
+ * and m->once share a union, so the message has neither if m->text is NULL. Sets the bits of the
+ * written fields in *has. */
+static inline __attribute__((always_inline)) uint8_t *
+put_key_and_text_or_once(const teffi_msg *m, uint8_t *at, unsigned *has)
 {
     if (m->key_len) {
         at = put_sized_bytes(at, m->key, m->key_len);
@@ -183,9 +186,9 @@ put_head_and_fields(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint
     unsigned has = 0;
     uint8_t *at = put_ids(msg, out + TEFFI_FRAME_HEAD, &has);
     at = put_numbers(msg, now_ns, at, &has);
-    at = put_key_and_text(msg, at, &has);
+    at = put_key_and_text_or_once(msg, at, &has);
     at = put_transaction(msg, at, &has);
-    /* after the fields, which have determined has */
+    /* The head is written after the fields, because writing the fields sets the bits of `has`. */
     (void)put_head(out, (uint8_t)msg->item.kind, msg->hops, msg->flags, has);
     put_u32(out, (uint32_t)((size_t)(at - out) + body_len - TEFFI_FRAME_PREFIX));
     return at;
@@ -198,12 +201,12 @@ size_t teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns
     return (size_t)(at - out) + body_len;
 }
 
-size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len,
-                                 const teffi_segment *segment, uint64_t now_ns, uint8_t *out,
-                                 size_t *before)
+size_t teffi_frame_encode_without_segment(const teffi_msg *msg, size_t body_len,
+                                          const teffi_segment *segment, uint64_t now_ns,
+                                          uint8_t *out, size_t *before)
 {
     uint8_t *at = put_head_and_fields(msg, body_len, now_ns, out);
-    *before = (size_t)(at - out) + teffi_msg_pack_around(msg, body_len, segment, at);
+    *before = (size_t)(at - out) + teffi_msg_pack_without_segment(msg, body_len, segment, at);
     return (size_t)(at - out) + body_len - segment->len;
 }
 
@@ -250,7 +253,7 @@ bool teffi_frame_may_be_row(const uint8_t *data, size_t len)
     return len < TEFFI_FRAME_HEAD || (load_u16(data + TEFFI_FRAME_PREFIX + 2) & TEFFI_MSG_ROW);
 }
 
-bool teffi_frame_payload(const teffi_frame *frame, const uint8_t **payload, size_t *len)
+bool teffi_frame_get_payload(const teffi_frame *frame, const uint8_t **payload, size_t *len)
 {
     const uint8_t *d = frame->data;
     *payload = d + TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX;
@@ -264,7 +267,7 @@ typedef struct reader {
     bool bad;
 } reader;
 
-/* out: the next n bytes; NULL: there are fewer, and r->bad is set. */
+/* out: the next n bytes; NULL, with r->bad set, if fewer are left or an earlier read failed. */
 static const uint8_t *read_bytes(reader *r, size_t n)
 {
     if (r->bad || (size_t)(r->end - r->at) < n) {
@@ -276,8 +279,8 @@ static const uint8_t *read_bytes(reader *r, size_t n)
     return p;
 }
 
-/* Reads a number of n bytes, which must not be zero, because fields that are zero are not sent.
- * out: 0, with r->bad set: bytes are missing, or the number is zero. */
+/* Reads a number that is n bytes long. The number must not be 0, because fields that are 0 are not
+ * sent. out: the number; 0, with r->bad set, if bytes are missing or the number is 0. */
 static inline uint64_t read_number(reader *r, size_t n)
 {
     const uint8_t *p = read_bytes(r, n);
@@ -295,7 +298,8 @@ static void read_pair(reader *r, uint32_t *a, uint32_t *b)
     *b = (uint32_t)(v >> 32);
 }
 
-/* Reads the call. Sets r->bad if all its numbers are 0; some may be. */
+/* Reads m->call. Sets r->bad if its slot, generation and cookie are all 0. One or two of them may
+ * be 0. */
 static void read_call(reader *r, teffi_msg *m)
 {
     const uint8_t *p = read_bytes(r, sizeof m->call);
@@ -338,8 +342,8 @@ static teff_err copy_rest(reader *r, teffi_msg *m)
     return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
 }
 
-/* Reads what follows the numbers: key, text or once, transaction, body. Only the text is copied,
- * because it needs a zero byte at its end. */
+/* Reads what follows the numbers: key, text or idempotency key (`once`), transaction, body. Only
+ * the text is copied, because it needs a zero byte at its end. */
 static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
 {
     if (has & HAS_KEY) {
@@ -368,7 +372,7 @@ static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
     return TEFF_OK;
 }
 
-/* Are the fields present that this kind of message needs, and no field that it must not have? */
+/* Does the message have every field that its kind needs, and no field that its kind forbids? */
 static bool fields_fit_kind(const teffi_msg *m, unsigned has)
 {
     switch (m->item.kind) {
@@ -381,8 +385,8 @@ static bool fields_fit_kind(const teffi_msg *m, unsigned has)
     }
 }
 
-/* Decodes a frame to m. in: copies: key, once, transaction and body are copied to m's arena;
- * otherwise they point into the frame. */
+/* Decodes a frame to m. in: copies: if true, the key, the idempotency key (`once`), the transaction
+ * and the body are copied to m's arena; otherwise m points to their bytes in the frame. */
 static teff_err decode_into(const teffi_frame *frame, bool copies, uint64_t now_ns, teffi_msg *m)
 {
     const uint8_t *d = frame->data;

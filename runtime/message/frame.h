@@ -63,25 +63,25 @@ static inline size_t teffi_frame_max(const teffi_msg *msg, size_t max_bytes)
  * its head is incomplete, because the flag may be in the rest. */
 bool teffi_frame_may_be_row(const uint8_t *data, size_t len);
 
-/* teffi_frame_room - compute how many bytes are enough for msg's frame.
+/* teffi_frame_compute_room - compute how many bytes are enough for msg's frame.
  * in:   max_bytes, the limit of frames without ROW, see teffi_frame_max().
  * out:  *room: the frame's size with its prefix, if it had all fields; *body_len for
  *       teffi_frame_encode().
  * errs: TEFF_E_TOO_LARGE (room, key). */
-TEFF_MUST_USE teff_err teffi_frame_room(const teffi_msg *msg, size_t max_bytes, size_t *room,
-                                        size_t *body_len);
+TEFF_MUST_USE teff_err teffi_frame_compute_room(const teffi_msg *msg, size_t max_bytes,
+                                                size_t *room, size_t *body_len);
 
-/* teffi_frame_encode - write msg's frame to out, which has the room of teffi_frame_room().
+/* teffi_frame_encode - write msg's frame to out, which has the room of teffi_frame_compute_room().
  * in:   now_ns: the deadline is encoded as milliseconds left (at least 1).
  * out:  the frame's size. */
 size_t teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out);
 
-/* teffi_frame_encode_around - as teffi_frame_encode(), but leaves out the bytes of the zero-copy
- * segment (message/msg.h). out: how many bytes were written; *before: how many of them precede the
- * segment. */
-size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len,
-                                 const teffi_segment *segment, uint64_t now_ns, uint8_t *out,
-                                 size_t *before);
+/* teffi_frame_encode_without_segment - as teffi_frame_encode(), but leaves out the bytes of the
+ * zero-copy segment (message/msg.h). out: how many bytes were written; *before: how many of them
+ * precede the segment. */
+size_t teffi_frame_encode_without_segment(const teffi_msg *msg, size_t body_len,
+                                          const teffi_segment *segment, uint64_t now_ns,
+                                          uint8_t *out, size_t *before);
 
 /* teffi_frame_encode_control - write a control frame.
  * in:   out, of TEFFI_FRAME_HEAD + len bytes; payload may be NULL when len is 0. */
@@ -95,10 +95,10 @@ void teffi_frame_encode_control(uint8_t kind, const uint8_t *payload, size_t len
 TEFF_MUST_USE teff_err teffi_frame_peek(const uint8_t *data, size_t len, size_t max_bytes,
                                         size_t *size, teffi_frame *frame);
 
-/* teffi_frame_payload - get the payload of a control frame. out: false: malformed: the frame has
- * fields, flags or hops. */
-TEFF_MUST_USE bool teffi_frame_payload(const teffi_frame *frame, const uint8_t **payload,
-                                       size_t *len);
+/* teffi_frame_get_payload - get the payload of a control frame. out: false: malformed: the frame
+ * has fields, flags or hops. */
+TEFF_MUST_USE bool teffi_frame_get_payload(const teffi_frame *frame, const uint8_t **payload,
+                                           size_t *len);
 
 /* teffi_frame_decode - decode a frame to a new message.
  * in:   memory: NULL: all bytes are copied into the message's arena. Otherwise key, once,

@@ -8,7 +8,7 @@
 
 static const uint32_t magic = 0x66666574; /* "teff" in memory */
 
-/* out: the bytes as a field, which is left out if all are 0. */
+/* out: a field with these n bytes; an empty field, which is not sent, if all of them are 0. */
 static ProtobufCBinaryData field_unless_zero(uint8_t *bytes, size_t n)
 {
     static const uint8_t zeros[TEFFI_PROOF_BYTES];
@@ -29,14 +29,15 @@ size_t teffi_hello_pack(const teffi_greeting *g, uint8_t *out)
     m.incarnation = copy.hello.node.incarnation;
     m.address = copy.hello.address;
     m.nonce = (ProtobufCBinaryData){TEFFI_NONCE_BYTES, copy.nonce};
-    m.echo = field_unless_zero(copy.echo, TEFFI_NONCE_BYTES); /* the dialler's has none */
+    m.echo = field_unless_zero(copy.echo, TEFFI_NONCE_BYTES); /* a dialler's hello has no echo */
     m.sequence = copy.sequence;
     m.secret = copy.secret;
     m.proof = field_unless_zero(copy.proof, TEFFI_PROOF_BYTES);
     return teff__wire__hello__pack(&m, out);
 }
 
-/* Copies a text to `to`, of max + 1 bytes. out: false: it is longer than max, and not copied. */
+/* Copies a text to `to`, which has max + 1 bytes. out: false: the text is longer than max bytes,
+ * and nothing is copied. */
 static bool copy_text(char *to, size_t max, const char *text)
 {
     size_t n = strlen(text);
@@ -46,7 +47,7 @@ static bool copy_text(char *to, size_t max, const char *text)
     return true;
 }
 
-/* Copies a field of n bytes. out: false: its length is not n, and it is not copied. */
+/* Copies a field of n bytes. out: false: the field's length is not n, and nothing is copied. */
 static bool copy_field(uint8_t *to, size_t n, const ProtobufCBinaryData *bytes)
 {
     if (bytes->len != n)
@@ -55,7 +56,8 @@ static bool copy_field(uint8_t *to, size_t n, const ProtobufCBinaryData *bytes)
     return true;
 }
 
-/* As copy_field(), but the field may be absent: then `to` is left as it is, which is zeroed. */
+/* As copy_field(), but also returns true if the field is absent, and leaves `to` unchanged in that
+ * case. The caller has zeroed `to`. */
 static bool copy_optional(uint8_t *to, size_t n, const ProtobufCBinaryData *bytes)
 {
     return bytes->len == 0 || copy_field(to, n, bytes);
@@ -147,9 +149,9 @@ teff_err teffi_ack_unpack(const uint8_t *data, size_t len, teffi_ack *ack)
     return unpack_payload(&teff__wire__ack__descriptor, data, len, copy_ack, ack);
 }
 
-/* Does the peer's id fit its role? A silo has an address, and an id without the client bit; a
- * client has an id with the client bit. */
-static bool id_fits_role(const teffi_hello *peer)
+/* Do the peer's id and address fit its role? A silo has an address, and a nonzero id without the
+ * client bit. A client has an id with the client bit. */
+static bool identity_fits_role(const teffi_hello *peer)
 {
     bool client_bit = peer->node.silo & TEFFI_CLIENT_BIT;
     if (peer->role == TEFFI_ROLE_SILO)
@@ -178,11 +180,11 @@ teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *pee
                  self->version_max, peer->version_min, peer->version_max);
         return TEFFI_MISMATCH_VERSION;
     }
-    if (!id_fits_role(peer))
+    if (!identity_fits_role(peer))
         return report_identity_mismatch(text, "the peer's id does not fit its role");
     if (self->role != TEFFI_ROLE_SILO && peer->role != TEFFI_ROLE_SILO)
         return report_identity_mismatch(text, "a client talks to silos only");
-    if (teffi_node_is(self->node, peer->node)) {
+    if (teffi_node_equals(self->node, peer->node)) {
         snprintf(text, TEFF_TEXT_MAX, "%.180s has the id of this node, %.180s", peer->address,
                  self->address);
         return TEFFI_MISMATCH_IDENTITY;

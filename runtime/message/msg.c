@@ -32,7 +32,7 @@ void teffi_msg_free(teffi_msg *msg)
 /* Counts the message's present memory in its budget, in place of the bytes counted before. */
 static void update_charge(teffi_msg *msg)
 {
-    size_t bytes = sizeof(struct block) + teffi_arena_held(&msg->arena);
+    size_t bytes = sizeof(struct block) + teffi_arena_held_bytes(&msg->arena);
     uint32_t charged = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
     teffi_budget_add(msg->budget, (int64_t)charged - msg->charged);
     msg->charged = charged;
@@ -100,11 +100,11 @@ bool teffi_msg_find_segment(const teffi_msg *msg, size_t min, teffi_segment *seg
     return msg->raw_len >= min;
 }
 
-size_t teffi_msg_pack_around(const teffi_msg *msg, size_t len, const teffi_segment *segment,
-                             uint8_t *out)
+size_t teffi_msg_pack_without_segment(const teffi_msg *msg, size_t len,
+                                      const teffi_segment *segment, uint8_t *out)
 {
-    /* without body, the segment is all of raw */
-    return msg->body ? teffi_pack_around(msg->body, len, segment, out) : 0;
+    /* if there is no body, the segment is all of raw, so no bytes precede it */
+    return msg->body ? teffi_pack_without_segment(msg->body, len, segment, out) : 0;
 }
 
 teff_err teffi_msg_unpack(teffi_msg *msg, const ProtobufCMessageDescriptor *desc)
@@ -112,8 +112,8 @@ teff_err teffi_msg_unpack(teffi_msg *msg, const ProtobufCMessageDescriptor *desc
     if (msg->body)
         return TEFF_OK;
     /* borrows: true, because raw lives as long as the arena */
-    teff_err err = teffi_unpack_with(desc, msg->raw, msg->raw_len, TEFF_FIELDS_MAX, true,
-                                     &msg->arena, &msg->body);
+    teff_err err = teffi_unpack_with_options(desc, msg->raw, msg->raw_len, TEFF_FIELDS_MAX, true,
+                                             &msg->arena, &msg->body);
     if (msg->charged && msg->arena.chunks)
         update_charge(msg);
     return err;

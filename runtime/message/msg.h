@@ -24,12 +24,12 @@ typedef struct teffi_node_id {
 
 #define TEFFI_CLIENT_BIT 0x80000000u
 
-static inline bool teffi_node_is(teffi_node_id a, teffi_node_id b)
+static inline bool teffi_node_equals(teffi_node_id a, teffi_node_id b)
 {
     return a.silo == b.silo && a.incarnation == b.incarnation;
 }
 
-static inline bool teffi_node_none(teffi_node_id a)
+static inline bool teffi_node_is_none(teffi_node_id a)
 {
     return a.silo == 0 && a.incarnation == 0;
 }
@@ -53,9 +53,9 @@ typedef struct teffi_pid {
     uint32_t generation;
 } teffi_pid;
 
-static inline bool teffi_pid_is(teffi_pid a, teffi_pid b)
+static inline bool teffi_pid_equals(teffi_pid a, teffi_pid b)
 {
-    return teffi_node_is(a.node, b.node) && a.slot == b.slot && a.generation == b.generation;
+    return teffi_node_equals(a.node, b.node) && a.slot == b.slot && a.generation == b.generation;
 }
 
 /* Slots of processes have the top bit set, so they differ from slots of system targets and
@@ -135,7 +135,7 @@ typedef struct teffi_msg {
 #define TEFFI_BODY_BUDGET_BYTES ((size_t)64 * 1024 * 1024)
 
 /* teffi_msg_init - make a zeroed message in the caller's memory; end it with teffi_arena_drop(),
- * not with teffi_msg_free(). in: block, for its arena, of TEFFI_MSG_INLINE bytes, borrowed. */
+ * not with teffi_msg_free(). in: block: TEFFI_MSG_INLINE bytes for msg's arena, borrowed. */
 static inline void teffi_msg_init(teffi_msg *msg, uint32_t kind, void *block)
 {
     teffi_zero(msg, sizeof *msg);
@@ -188,10 +188,10 @@ typedef struct teffi_segment {
  * out:  false: there is none. */
 bool teffi_msg_find_segment(const teffi_msg *msg, size_t min, teffi_segment *segment);
 
-/* teffi_msg_pack_around - write the body without the segment's bytes to out.
+/* teffi_msg_pack_without_segment - write the body without the segment's bytes to out.
  * in:   len, from teffi_msg_packed_len(). out: how many bytes precede the segment. */
-size_t teffi_msg_pack_around(const teffi_msg *msg, size_t len, const teffi_segment *segment,
-                             uint8_t *out);
+size_t teffi_msg_pack_without_segment(const teffi_msg *msg, size_t len,
+                                      const teffi_segment *segment, uint8_t *out);
 
 /* teffi_msg_unpack - decode raw to body, of type desc, in the message's arena; does nothing if body
  * is set. Updates the charge.

@@ -31,7 +31,7 @@ static void add_text(field_writer *w, const char *text)
     add_bytes(w, text, n);
 }
 
-bool teffi_proof_digest(const teffi_greeting *g, uint8_t digest[TEFFI_PROOF_BYTES])
+bool teffi_proof_digest_hello(const teffi_greeting *g, uint8_t digest[TEFFI_PROOF_BYTES])
 {
     field_writer w = {0};
     add_bytes(&w, g->nonce, sizeof g->nonce);

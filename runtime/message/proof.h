@@ -15,10 +15,10 @@
 
 typedef enum teffi_prover { TEFFI_PROVER_DIALLER, TEFFI_PROVER_ACCEPTOR } teffi_prover;
 
-/* teffi_proof_digest - the digest of a hello; echo and proof are not part of it.
+/* teffi_proof_digest_hello - the digest of a hello; echo and proof are not part of it.
  * out:  false: no memory. */
-TEFF_MUST_USE bool teffi_proof_digest(const teffi_greeting *greeting,
-                                      uint8_t digest[TEFFI_PROOF_BYTES]);
+TEFF_MUST_USE bool teffi_proof_digest_hello(const teffi_greeting *greeting,
+                                            uint8_t digest[TEFFI_PROOF_BYTES]);
 
 /* teffi_proof_make - in: the digests of both hellos. out: proof; false: no memory. */
 TEFF_MUST_USE bool teffi_proof_make(const teffi_secret *secret, teffi_prover prover,

@@ -9,16 +9,16 @@ typedef struct store_wait {
 } store_wait;
 
 /* The operation's done(). */
-static void signal_stored(teffi_store_op *op)
+static void signal_store_op_done(teffi_store_op *op)
 {
     teffi_wait_signal(&teffi_container(op, store_wait, op)->wait);
 }
 
-teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op)
+teff_err teffi_ctx_run_store_op(teff_ctx *ctx, teffi_store_op *op)
 {
     store_wait s = {.op = *op};
     teffi_wait *wait = &s.wait;
-    s.op.done = signal_stored;
+    s.op.done = signal_store_op_done;
     teffi_wait_init(wait, ctx, NULL);
     teffi_store_submit(ctx->node->store, &s.op);
     teffi_await(ctx, &wait, 1);
@@ -35,7 +35,7 @@ static bool is_system_request(const teff_ctx *ctx, unsigned slot)
     return slot != TEFFI_SLOT_STORE || (ctx->group && ctx->group->system);
 }
 
-/* out: a request with body packed; its call is not set. NULL: no memory. */
+/* Makes a request that carries body; the caller sets its call. out: NULL: out of memory. */
 static teffi_msg *new_rpc_msg(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
                               const ProtobufCMessage *body)
 {
@@ -47,7 +47,7 @@ static teffi_msg *new_rpc_msg(teff_ctx *ctx, teffi_node_id to, unsigned slot, ui
     msg->flags = slot == TEFFI_SLOT_STORE ? TEFFI_MSG_ROW : 0;
     msg->system = is_system_request(ctx, slot);
     msg->method_id = method;
-    if (teffi_node_pack(msg, body))
+    if (teffi_node_pack_body(msg, body))
         return msg;
     teffi_msg_free(msg);
     return NULL;
@@ -65,7 +65,7 @@ teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, 
         teffi_msg_free(msg);
         return NULL;
     }
-    teffi_call_expect(call, desc, 0);
+    teffi_call_expect_body(call, desc, 0);
     msg->call = (teffi_origin){call->slot, call->generation, 0};
     msg->deadline_ns = deadline;
     teffi_call_sign(ctx->home, msg);

@@ -6,10 +6,10 @@
 #include "call/ctx.h"
 #include "node/node.h"
 
-/* teffi_ctx_store - run a store operation and wait for it. in: op, copied back at the end; its done
- * is ignored. out: op->err, with its text in ctx; TEFF_E_CONFLICT, an ordinary result, sets no
- * text. */
-TEFF_MUST_USE teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op);
+/* teffi_ctx_run_store_op - run a store operation and wait for it. in: op, copied back at the end;
+ * its done is ignored. out: op->err, with its text in ctx; TEFF_E_CONFLICT, an ordinary result,
+ * sets no text. */
+TEFF_MUST_USE teff_err teffi_ctx_run_store_op(teff_ctx *ctx, teffi_store_op *op);
 
 /* teffi_ctx_rpc - send a request to a system target of a silo (also this one), await the response.
  * in:   body, borrowed, packed. timeout_ms, not 0. response may be NULL.

@@ -19,7 +19,8 @@ void teffi_node_drop(teffi_node *node, teffi_msg *msg)
 
 /* ---- cancels ---- */
 
-/* Applies a cancel; one of a wrong length is ignored. Owns msg, a one-way to TEFFI_SLOT_CANCEL. */
+/* Applies the cancel in msg, a one-way to TEFFI_SLOT_CANCEL; ignores a cancel of a wrong length.
+ * Owns msg. */
 static void deliver_cancel(teffi_node *node, teffi_msg *msg)
 {
     teffi_origin origin;
@@ -31,15 +32,16 @@ static void deliver_cancel(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Calls look_up (teffi_cancel_is_kept or _take) for the cancel of a request. Cancels of this node's
- * own requests are kept with node 0 and cookie 0. out: its result: true: a cancel is kept. */
+/* Calls look_up (teffi_cancel_is_kept or teffi_cancel_take) for the cancel of a request. Cancels of
+ * this node's own requests are kept with node 0 and cookie 0. out: true if look_up found a kept
+ * cancel. */
 static bool look_up_cancel(teffi_node *node, const teffi_msg *request,
                            bool (*look_up)(teffi_home *home, teffi_node_id from,
                                            teffi_origin origin))
 {
-    if (!teffi_cancel_any(&node->home))
+    if (!teffi_cancel_is_any_kept(&node->home))
         return false;
-    bool own = teffi_node_is(request->src, node->id);
+    bool own = teffi_node_equals(request->src, node->id);
     teffi_origin origin = request->call;
     origin.cookie = own ? 0 : origin.cookie;
     return look_up(&node->home, own ? (teffi_node_id){0} : request->src, origin);
@@ -60,7 +62,8 @@ bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request)
 static void deliver_to_target(teffi_node *node, teffi_msg *msg)
 {
     teffi_target *target = &node->targets[msg->to.slot];
-    msg->system = msg->to.slot != TEFFI_SLOT_STORE; /* the store sets it by the request's row */
+    /* for TEFFI_SLOT_STORE, the target's handler sets msg->system, depending on the row */
+    msg->system = msg->to.slot != TEFFI_SLOT_STORE;
     if (target->handle) /* the push cannot fail: a target's group never ends */
         (void)teffi_group_push(&target->group, &msg->item);
     else
@@ -80,7 +83,7 @@ static const char *get_process_error_text(teff_err err)
 /* Gives msg to its process; refuses a client's message and a message to another node's process. */
 static void deliver_to_process(teffi_node *node, teffi_msg *msg)
 {
-    bool is_here = teffi_node_is(msg->to.node, node->id);
+    bool is_here = teffi_node_equals(msg->to.node, node->id);
     teff_err err = TEFF_E_REFUSED;
     if (!(msg->src.silo & TEFFI_CLIENT_BIT) && is_here)
         err = teffi_pid_deliver(node, msg);
@@ -88,12 +91,12 @@ static void deliver_to_process(teffi_node *node, teffi_msg *msg)
         teffi_node_respond(node, msg, err,
                            is_here ? get_process_error_text(err) : "it is in another node");
     else
-        teffi_msg_free(msg); /* the process responds, if it is a request */
+        teffi_msg_free(msg); /* if msg is a request, the process responds */
 }
 
 void teffi_node_end_call(teffi_node *node, teffi_msg *response)
 {
-    teffi_node_pass_relays(node, teffi_call_end_by_response(&node->home, response));
+    teffi_node_pass_relay_outcomes(node, teffi_call_end_by_response(&node->home, response));
 }
 
 void teffi_node_deliver(teffi_node *node, teffi_msg *msg)
@@ -116,7 +119,7 @@ void teffi_node_deliver(teffi_node *node, teffi_msg *msg)
 
 teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg)
 {
-    if (!teffi_node_is(to, node->id))
+    if (!teffi_node_equals(to, node->id))
         return node->home.net->ops->send(node->home.net, to, msg);
     teffi_node_deliver(node, msg);
     return TEFF_OK;
@@ -125,16 +128,17 @@ teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg)
 teff_err teffi_node_send_to_gateway(teffi_node *node, teffi_msg *msg)
 {
     teffi_node_id gateway = teffi_gateways_choose(&node->gateways, msg->hash);
-    if (teffi_node_none(gateway))
+    if (teffi_node_is_none(gateway))
         return TEFF_E_UNREACHABLE;
-    if (msg->item.kind == TEFFI_MSG_REQUEST && !teffi_cancel_sign(&node->home, msg, gateway))
+    if (msg->item.kind == TEFFI_MSG_REQUEST &&
+        !teffi_call_sign_unless_cancelled(&node->home, msg, gateway))
         return TEFF_E_CANCELLED;
     return node->home.net->ops->send(node->home.net, gateway, msg);
 }
 
 /* ---- respond ---- */
 
-bool teffi_node_pack(teffi_msg *msg, const ProtobufCMessage *body)
+bool teffi_node_pack_body(teffi_msg *msg, const ProtobufCMessage *body)
 {
     size_t n = teffi_packed_size(body);
     uint8_t *raw = teff_arena_alloc(&msg->arena, n);
@@ -177,14 +181,14 @@ teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *
     request->raw_len = 0;
     request->body = NULL;
     request->packed_len = 0;
-    request->text = NULL; /* of a request: the idempotency key */
+    request->text = NULL; /* a union with `once`, a request's idempotency key */
     request->transaction = NULL;
     request->transaction_len = 0;
     return to;
 }
 
-/* Makes a response that is too large an error, without body and participants. One that is an error
- * already keeps that. */
+/* Removes body and participants from a response that is too large, and makes the response an error.
+ * If it is an error already, its err and text stay. */
 static void shrink_to_error(teffi_msg *response)
 {
     if (!response->err) {
@@ -213,8 +217,8 @@ void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *respon
     }
 }
 
-/* Sends the response, if there is one, and frees the request. Without a response, a request counts
- * as dropped, a one-way only if lost is true. */
+/* Sends the response, if there is one, and frees the request. If there is no response, counts a
+ * request as dropped, and a one-way only if `lost` is true. */
 static void end_with_response(teffi_node *node, teffi_msg *request, teffi_msg *response, bool lost)
 {
     if (response)
@@ -236,13 +240,13 @@ static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, co
     end_with_response(node, request, response, err != TEFF_OK);
 }
 
-/* UNNAMED: the caller's node puts the method and key before text. */
+/* TEFFI_MSG_UNNAMED makes the caller's node put the method and key before text. */
 void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
 {
     respond_error(node, request, err, text, TEFFI_MSG_UNNAMED);
 }
 
-/* in: text, which already names the method and key. */
+/* As teffi_node_respond, but text already names the method and key. */
 void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
 {
     respond_error(node, request, err, text, 0);
@@ -251,7 +255,7 @@ void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err
 void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body)
 {
     teffi_msg *response = teffi_node_make_response(node, request);
-    if (response && !teffi_node_pack(response, body))
+    if (response && !teffi_node_pack_body(response, body))
         response->err = TEFF_E_NOMEM;
     end_with_response(node, request, response, false);
 }
@@ -262,7 +266,7 @@ void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const Protobu
  * node must send the response on. */
 teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
 {
-    if (teffi_node_is(msg->src, node->id))
+    if (teffi_node_equals(msg->src, node->id))
         return TEFF_OK;
     if (msg->item.kind == TEFFI_MSG_REQUEST) {
         uint64_t deadline_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
@@ -270,7 +274,7 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
         teff_err err = teffi_relay_new(&node->home, msg->src, msg->call, deadline_ns, &relay);
         if (err)
             return err;
-        msg->call.slot = relay.slot; /* teffi_cancel_sign replaces the cookie */
+        msg->call.slot = relay.slot; /* teffi_call_sign_unless_cancelled replaces the cookie */
         msg->call.generation = relay.generation;
     }
     msg->src = node->id;
@@ -278,14 +282,14 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
 }
 
 /* Sends the relay's outcome to its origin: the response or, if there is none, its err and text. */
-static void pass_relay(teffi_node *node, teffi_call *relay)
+static void pass_relay_outcome(teffi_node *node, teffi_call *relay)
 {
     teffi_node_id to = teffi_node_of_word(atomic_load_explicit(&relay->out, memory_order_relaxed));
     teffi_msg *response = relay->response;
     if (!response) {
         response = teffi_msg_new(TEFFI_MSG_RESPONSE);
         if (!response)
-            return; /* the origin's call then ends at its deadline */
+            return; /* the origin's call will end at its deadline */
         response->err = (uint16_t)relay->err;
         response->text = relay->text;
         response->flags = TEFFI_MSG_UNNAMED;
@@ -297,13 +301,13 @@ static void pass_relay(teffi_node *node, teffi_call *relay)
     teffi_node_respond_to(node, to, response);
 }
 
-void teffi_node_pass_relays(teffi_node *node, teffi_call *relays)
+void teffi_node_pass_relay_outcomes(teffi_node *node, teffi_call *relays)
 {
     while (relays) {
         teffi_call *relay = relays;
         teffi_item *next = relay->wait.item.next;
         relays = next ? teffi_container(next, teffi_call, wait.item) : NULL;
-        pass_relay(node, relay);
+        pass_relay_outcome(node, relay);
         teffi_call_release_relay(relay);
     }
 }

@@ -6,8 +6,8 @@
 #include "call/relay.h"
 #include "node/node.h"
 
-/* teffi_node_pack - pack body into a message. out: false: no memory. */
-bool teffi_node_pack(teffi_msg *msg, const ProtobufCMessage *body);
+/* teffi_node_pack_body - pack body into a message. out: false: no memory. */
+bool teffi_node_pack_body(teffi_msg *msg, const ProtobufCMessage *body);
 
 /* teffi_node_drop - free an undeliverable message and count it in node->dropped. Owns msg. */
 void teffi_node_drop(teffi_node *node, teffi_msg *msg);
@@ -17,12 +17,12 @@ void teffi_node_drop(teffi_node *node, teffi_msg *msg);
 void teffi_node_deliver(teffi_node *node, teffi_msg *msg);
 
 /* teffi_node_end_call - end the call of a response, which comes from this node or has passed
- * teffi_call_is_response. Owns response. */
+ * teffi_call_is_valid_response. Owns response. */
 void teffi_node_end_call(teffi_node *node, teffi_msg *response);
 
-/* teffi_node_pass_relays - send the outcome of ended relays to their origin nodes.
+/* teffi_node_pass_relay_outcomes - send the outcome of ended relays to their origin nodes.
  * in:   relays, a list as of teffi_call_end_if, owned; NULL: none. */
-void teffi_node_pass_relays(teffi_node *node, teffi_call *relays);
+void teffi_node_pass_relay_outcomes(teffi_node *node, teffi_call *relays);
 
 /* teffi_node_send - send a message to a node; if it is this node: teffi_node_deliver.
  * in:   msg, owned by the callee on TEFF_OK only. errs: as net.h's send; msg was not sent. */

@@ -43,7 +43,7 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
     teffi_node *node = arg;
     msg->src = from->node;
     if (msg->item.kind == TEFFI_MSG_RESPONSE) {
-        if (teffi_call_is_response(&node->home, msg, from->node))
+        if (teffi_call_is_valid_response(&node->home, msg, from->node))
             teffi_node_end_call(node, msg);
         else
             teffi_node_drop(node, msg);
@@ -64,15 +64,15 @@ static void end_greeting(teffi_node *node, const teffi_hello *peer)
 
 /* While this node is starting, refuses all peers except its seed; while it is leaving, refuses
  * clients. A silo that is not refused must also pass check_silo(). The transport has checked
- * cluster, version, role and identity before. A client is counted in greeting before `leaving` is
- * read; a silo that leaves sets `leaving` before it reads greeting. So either the client is
- * refused, or the silo waits for it. */
+ * cluster, version, role and identity before. A client is counted in node->greeting before
+ * node->leaving is read; when this node leaves, it sets node->leaving before it reads
+ * node->greeting. So either the client is refused, or this node waits for it. */
 static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
 {
     teffi_node *node = arg;
     if (peer->role == TEFFI_ROLE_CLIENT)
         atomic_fetch_add(&node->greeting, 1);
-    bool seed = teffi_node_word(peer->node) == node->seed; /* its store is used */
+    bool seed = teffi_node_word(peer->node) == node->seed; /* this node uses the seed's store */
     bool early = !node_is_open(node) && !seed;
     bool late = peer->role == TEFFI_ROLE_CLIENT && node->leaving;
     if (!early && !late)
@@ -84,6 +84,7 @@ static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
                       early ? still_starting : "this silo is leaving the cluster");
 }
 
+/* The net's event `gone`: a connection whose hello was accepted ended before it came up. */
 static void on_gone(void *arg, const teffi_hello *peer)
 {
     end_greeting(arg, peer);
@@ -94,25 +95,28 @@ static void on_up(void *arg, const teffi_hello *peer)
     teffi_node *node = arg;
     if (node->net_up)
         node->net_up(node, peer);
-    /* after net_up, which counts the client, so that lifecycle.c always finds it in a count */
+    /* Called after net_up, which adds the client to the silo's list, so that silo_is_quiet() always
+     * finds the client in node->greeting or in the list. */
     end_greeting(node, peer);
 }
 
-/* Ends the peer's relays and, if it is a silo, the calls sent to it. No calls are sent to a client;
- * a client chooses its own id, so that it could otherwise end calls that were sent to a silo. */
+/* Ends the peer's relays and, if the peer is a silo, the calls sent to it. No calls are sent to a
+ * client. A client chooses its own id: if calls were also ended for clients, a client could choose
+ * an id that ends the calls sent to a silo. */
 static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
 {
     teffi_node *node = arg;
     if (peer->role != TEFFI_ROLE_CLIENT)
-        teffi_node_pass_relays(node, teffi_calls_lose(&node->home, peer->node));
+        teffi_node_pass_relay_outcomes(node, teffi_calls_end_sent_to(&node->home, peer->node));
     teffi_calls_forget_relays(&node->home, peer->node);
     if (node->net_down)
         node->net_down(node, peer, clean);
 }
 
-/* Records in a request's call to which node the request was sent. The sender does not record this
- * before it sends: a down event in between would end the call, although the net then refuses the
- * request, and the sender could send it elsewhere. */
+/* Records in a request's call to which node the request was sent. The sender does not record the
+ * node before it sends the request: if the link to the node broke in between, the down event would
+ * end the call, although the net would refuse the request, and the sender could send it to another
+ * node. */
 static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *request)
 {
     teffi_node *node = arg;

@@ -64,14 +64,15 @@ static void free_queued_items(teffi_target *target)
 
 static void cancel_calls(teffi_node *node)
 {
-    teffi_node_pass_relays(node, teffi_calls_cancel(&node->home));
+    teffi_node_pass_relay_outcomes(node, teffi_calls_cancel(&node->home));
 }
 
-/* Closes the node to threads of users, and waits until those inside have left. Cancels their calls
- * every millisecond, since they may begin further ones. */
+/* Closes the node to users' threads, and waits until the threads inside it have left. Cancels all
+ * calls every millisecond, since these threads may begin new calls. */
 static void close_to_users(teffi_node *node)
 {
-    teff_ctx *ctx = teffi_ctx_new(&node->home); /* before `closed`: it enters the node */
+    /* before `closed` is set, because teffi_ctx_new enters the node */
+    teff_ctx *ctx = teffi_ctx_new(&node->home);
     atomic_store(&node->home.closed, true);
     while (atomic_load(&node->home.users) > 0) {
         cancel_calls(node);
@@ -99,7 +100,7 @@ void teffi_node_stop(teffi_node *node)
             free_queued_items(&node->targets[i]);
 }
 
-void teffi_node_free_exec(teffi_node *node)
+void teffi_node_free_exec_and_tasks(teffi_node *node)
 {
     teffi_tasks_drop(&node->home);
     node->home.exec->ops->free(node->home.exec);

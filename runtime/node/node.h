@@ -99,9 +99,9 @@ TEFF_MUST_USE teff_err teffi_node_init(teffi_node *node, const teffi_platform *p
  * runs: not on a worker. */
 void teffi_node_stop(teffi_node *node);
 
-/* teffi_node_free_exec - free the executor and tasks. Call it after teffi_node_stop, when no item
- * on the stack of a dropped turn is referenced any more: the stacks are unmapped. */
-void teffi_node_free_exec(teffi_node *node);
+/* teffi_node_free_exec_and_tasks - free the executor and tasks. Call it after teffi_node_stop, when
+ * no item on the stack of a dropped turn is referenced any more: the stacks are unmapped. */
+void teffi_node_free_exec_and_tasks(teffi_node *node);
 
 /* teffi_node_fini - free the rest, after all contexts of the node. Accepts zeroed memory. */
 void teffi_node_fini(teffi_node *node);

@@ -11,7 +11,7 @@
 
 /* ---- send ---- */
 
-/* Sets the body of msg (pid.h). out: false: no memory. */
+/* Packs the event into the body of msg; pid.h describes the layout. out: false: no memory. */
 static bool pack_event(teffi_msg *msg, const teff_event *event)
 {
     const teff_pid from = event->from;
@@ -48,8 +48,8 @@ static bool is_of_silo(teff_pid pid)
     return pid.slot & TEFFI_PROCESS_BIT && pid.silo;
 }
 
-/* Sends msg to msg->to.node. Owns msg. errs: as net.h's send, but if the node cannot be reached:
- * TEFF_E_UNAVAILABLE; msg was not sent. */
+/* Sends msg to msg->to.node. Owns msg. errs: those of net.h's send, but TEFF_E_UNAVAILABLE replaces
+ * TEFF_E_CLOSED and TEFF_E_UNREACHABLE. After an error msg was not sent. */
 static teff_err send_msg(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = teffi_node_send(node, msg->to.node, msg);
@@ -58,7 +58,7 @@ static teff_err send_msg(teffi_node *node, teffi_msg *msg)
     return err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE ? TEFF_E_UNAVAILABLE : err;
 }
 
-/* teffi_pid_route.send: sends an event as a one-way to the node of its process. */
+/* teffi_pid_route.send: sends an event as a one-way message to the node of the process `to`. */
 static teff_err send_event(void *arg, teff_pid to, const teff_event *event)
 {
     if (!is_of_silo(to))
@@ -69,7 +69,8 @@ static teff_err send_event(void *arg, teff_pid to, const teff_event *event)
 
 /* ---- respond ---- */
 
-/* Sets err and data of a response; the data of an error is its text. out: false: no memory. */
+/* Sets the error and the data of a response. If err is not TEFF_OK, data is the error's text, which
+ * is cut to TEFF_TEXT_MAX - 1 bytes. out: false: no memory. */
 static bool fill_response(teffi_msg *msg, teff_err err, const void *data, size_t len)
 {
     msg->err = (uint16_t)err;
@@ -85,8 +86,8 @@ static bool fill_response(teffi_msg *msg, teff_err err, const void *data, size_t
     return copy || !len;
 }
 
-/* teffi_pid_route.respond: sends a response to the call that waits for it. The request's `from` and
- * `call` have the node, slot, generation and cookie of that call. */
+/* teffi_pid_route.respond: sends a response to the call that waits for it. request->from holds
+ * the node, slot and generation of that call; request->call holds its cookie. */
 static teff_err send_pid_response(void *arg, const teff_event *request, teff_err err,
                                   const void *data, size_t len)
 {
@@ -105,7 +106,7 @@ static teff_err send_pid_response(void *arg, const teff_event *request, teff_err
 
 /* ---- the system ---- */
 
-void teffi_pid_attach(teffi_node *node, teff_process_system *system)
+void teffi_pid_attach_system(teffi_node *node, teff_process_system *system)
 {
     system->route = ((teffi_pid_route){.send = send_event,
                                        .respond = send_pid_response,
@@ -192,7 +193,7 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
     char text[TEFF_TEXT_MAX];
     teff_call_options opt;
     call->impl = NULL;
-    if (!teffi_options_take(&opt, sizeof opt, options, "teff_call_options", text))
+    if (!teffi_options_copy_checked(&opt, sizeof opt, options, "teff_call_options", text))
         return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
     if (opt.once)
         return teff_fail(ctx, TEFF_E_INVALID, "teff_call_options.once is for calls of grains");
@@ -203,8 +204,8 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
 
 /* Sets the error text of a request that failed: names the process before a text of the runtime, and
  * leaves a process's own text as it is. out: err. */
-static teff_err fail_request(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
-                             teff_err err)
+static teff_err add_pid_to_error_text(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
+                                      teff_err err)
 {
     if (!teffi_call_text_lacks_method(call))
         return err;
@@ -238,7 +239,7 @@ teff_err teff_pid_ask_await(teff_ctx *ctx, teff_call *call, teff_event *response
     memcpy(&asked, call->impl->asked.key, sizeof asked);
     teff_err err = teffi_ctx_await_call(ctx, call->impl, NULL);
     if (err)
-        err = fail_request(ctx, call->impl, &asked, err);
+        err = add_pid_to_error_text(ctx, call->impl, &asked, err);
     else if (response)
         err = take_response(ctx, call->impl, &asked, response);
     teff_drop(ctx, call);
@@ -253,18 +254,18 @@ teff_err teff_pid_ask(teff_ctx *ctx, teff_pid to, uint64_t tag, const void *data
     return err ? err : teff_pid_ask_await(ctx, &call, response);
 }
 
-/* teff_pid_send(), after ctx has entered its node. */
+/* Does the work of teff_pid_send(), which has called teffi_ctx_enter(). */
 static teff_err send_from_ctx(teff_ctx *ctx, teff_pid to, const teff_event *message)
 {
     teffi_node *node = ctx->node;
-    /* acquire: pairs with teffi_pid_attach */
+    /* acquire: pairs with teffi_pid_attach_system */
     teff_process_system *system = atomic_load_explicit(&node->processes, memory_order_acquire);
     teff_err err = check_target(ctx, to);
     if (err)
         return err;
     teff_event event = *message;
     event.kind = TEFF_EVENT_MESSAGE;
-    if (!teffi_node_is((teffi_node_id){to.silo, to.incarnation}, node->id))
+    if (!teffi_node_equals((teffi_node_id){to.silo, to.incarnation}, node->id))
         err = send_event(node, to, &event);
     else
         err = system ? teffi_process_send_here(system, to, &event) : TEFF_E_NOT_FOUND;

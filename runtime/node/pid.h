@@ -21,9 +21,9 @@ teffi_event_head { /* meson.build allows little-endian only */
     uint32_t silo, incarnation, slot, generation;
 } teffi_event_head;
 
-/* teffi_pid_attach - let a silo's process system use the node: give it a route, and give it the
- * events that arrive for its PIDs. Once, before the first spawn, and after node->id is set. */
-void teffi_pid_attach(teffi_node *node, teff_process_system *system);
+/* teffi_pid_attach_system - let a silo's process system use the node: give it a route, and give it
+ * the events that arrive for its PIDs. Once, before the first spawn, and after node->id is set. */
+void teffi_pid_attach_system(teffi_node *node, teff_process_system *system);
 
 /* teffi_pid_deliver - an event for a process of this node has arrived. in: msg, borrowed. Does not
  * block. errs: it was not delivered; TEFF_E_UNAVAILABLE: the node has no processes;

@@ -6,7 +6,7 @@
 teff_err teffi_pid_deliver(teffi_node *node, const teffi_msg *msg)
 {
     teffi_event_head head;
-    /* acquire: pairs with teffi_pid_attach */
+    /* acquire: pairs with teffi_pid_attach_system */
     teff_process_system *system = atomic_load_explicit(&node->processes, memory_order_acquire);
     bool is_request = msg->item.kind == TEFFI_MSG_REQUEST;
     if (!system)

@@ -17,8 +17,8 @@ enum { PATH_BYTES = 4096, LINE_BYTES = 4096, CPUS_MASK = 64 * 1024, CPUS_LAST = 
 
 /* ---- files ---- */
 
-/* Reads the first line of a file. in: line, an empty string, which stays empty if there is no such
- * file, or nothing in it. */
+/* Reads the first line of a file. in: line: an empty string. It stays empty if the file
+ * does not exist or is empty. */
 static void read_first_line(const char *folder, const char *name, char *line, int size)
 {
     char path[PATH_BYTES + 64];
@@ -59,15 +59,16 @@ static unsigned read_quota_v1(const char *folder)
     return quota_to_cores(strtoll(quota, NULL, 10), strtoll(period, NULL, 10)); /* -1: no quota */
 }
 
-/* in: a, b, 0: no limit. out: the smaller limit; 0: there is none. */
+/* in: a, b: 0 means no limit. out: the smaller limit; 0: there is none. */
 static unsigned choose_lower_limit(unsigned a, unsigned b)
 {
     return a && (!b || a < b) ? a : b;
 }
 
-/* Reads the quotas of a cgroup and of all above it. in: folder, the cgroup's path, which is cut to
- * that of each parent in turn. root_bytes, the length of the root's path. read_quota, for one
- * cgroup. out: the smallest quota; 0: there is none. */
+/* Reads the quotas of a cgroup and of all cgroups above it.
+ * in: folder: the cgroup's path; each iteration cuts it to the path of the next parent.
+ * root_bytes: the length of the root's path. read_quota: reads the quota of one cgroup.
+ * out: the smallest quota; 0: there is none. */
 static unsigned find_least_quota(char *folder, size_t root_bytes,
                                  unsigned (*read_quota)(const char *folder))
 {
@@ -83,9 +84,9 @@ static unsigned find_least_quota(char *folder, size_t root_bytes,
 
 /* ---- the quotas of all cgroups ---- */
 
-/* Does the list name the controller "cpu"? in: controllers, separated by commas, which strsep()
- * overwrites. */
-static bool has_cpu(char *controllers)
+/* Does the list name the controller "cpu"? in: controllers: the list, separated by commas;
+ * strsep() overwrites the commas. */
+static bool has_cpu_controller(char *controllers)
 {
     char *one;
     while ((one = strsep(&controllers, ",")) != NULL)
@@ -94,7 +95,8 @@ static bool has_cpu(char *controllers)
     return false;
 }
 
-/* in: line, "hierarchy:controllers:path"; in cgroup version 2 there are no controllers.
+/* Finds the quota of the cgroup that a line of /proc/self/cgroup names.
+ * in: line: "hierarchy:controllers:path"; in cgroup version 2 the controllers are empty.
  * out: the smallest quota of that cgroup and those above it; 0: there is none. */
 static unsigned find_quota_of_line(const char *root, char *line)
 {
@@ -105,7 +107,7 @@ static unsigned find_quota_of_line(const char *root, char *line)
         return 0;
     *path++ = '\0';
     bool v2 = !*controllers;
-    if (!v2 && !has_cpu(controllers))
+    if (!v2 && !has_cpu_controller(controllers))
         return 0;
     int at = snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, v2 ? "" : "/cpu");
     if (at < 0 || (size_t)at + strlen(path) >= sizeof folder)

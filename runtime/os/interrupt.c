@@ -65,7 +65,7 @@ void teffi_interrupt_thread(const teffi_thread *thread)
 /* When the handler returns, the kernel sets the thread's signal mask and signal stack to those in
  * the frame, which belong to the thread on which the handler began. So this function replaces them
  * by those of the present thread. The frame has room for the kernel's mask, not for a sigset_t. */
-void teffi_interrupt_rebind(void *context)
+void teffi_interrupt_rebind_to_this_thread(void *context)
 {
     ucontext_t *frame = context;
     sigset_t set, own;

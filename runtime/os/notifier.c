@@ -37,6 +37,6 @@ void teffi_notifier_unref(teffi_notifier *notifier)
 void teffi_notifier_signal(teffi_notifier *notifier)
 {
     const uint64_t one = 1;
-    /* The write fails only if the count is at its maximum; then fd is readable already. */
+    /* The write fails only if the count is at its maximum; in that case fd is readable already. */
     (void)!write(notifier->fd, &one, sizeof one);
 }

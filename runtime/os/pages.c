@@ -35,8 +35,8 @@ void teffi_pages_fini(teffi_pages *pages)
     *pages = (teffi_pages){.fd = -1};
 }
 
-/* Without an image the whole reservation is usable at once, since zeros take no pages until they
- * are written. With one, teffi_pages_commit() makes it usable. */
+/* If there is no image, the whole reservation is usable at once, since zeros take no pages until
+ * they are written. If there is an image, teffi_pages_commit() makes the reservation usable. */
 void *teffi_pages_reserve(const teffi_pages *pages, size_t bytes)
 {
     int protection = pages->bytes ? PROT_NONE : PROT_READ | PROT_WRITE;
@@ -51,8 +51,9 @@ static bool map_image(const teffi_pages *pages, char *to)
            MAP_FAILED;
 }
 
-/* Maps each copy of the image that begins in this part, to the copy's end. A copy that began in an
- * earlier part was mapped with that part. Without an image, all is usable already. */
+/* Maps each copy of the image that begins in this part, including what extends beyond the part. A
+ * copy that began in an earlier part was mapped with that part. If there is no image, the whole
+ * reservation is usable already. */
 bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, size_t bytes)
 {
     for (size_t end = at + bytes; pages->bytes && at < end; at += pages->bytes - at % pages->bytes)
@@ -85,17 +86,18 @@ bool teffi_guard_install(void *at, size_t bytes, bool reserved, unsigned *mapped
     max += reserved ? TEFFI_GUARDS_RESERVED : 0;
     if (!simulated && madvise(at, bytes, MADV_GUARD_INSTALL) == 0)
         return true;
-    /* an old kernel: mprotect makes the guard a mapping of its own, of which a process has few */
+    /* On an old kernel mprotect() makes each guard a separate mapping, and the kernel limits the
+     * number of mappings of a process. */
     if (atomic_fetch_add_explicit(&mapped_guards, 1, memory_order_relaxed) >= max ||
         mprotect(at, bytes, PROT_NONE) != 0) {
-        teffi_guards_count_unmapped(1);
+        teffi_guards_subtract_unmapped(1);
         return false;
     }
     ++*mapped;
     return true;
 }
 
-void teffi_guards_count_unmapped(unsigned mapped)
+void teffi_guards_subtract_unmapped(unsigned mapped)
 {
     atomic_fetch_sub_explicit(&mapped_guards, mapped, memory_order_relaxed);
 }

@@ -29,9 +29,10 @@ typedef struct teffi_platform {
                            struct teffi_store **store, char *text);
 } teffi_platform;
 
-/* teffi_platform_real - this machine's clock, random numbers and log; the constructors are NULL.
+/* teffi_platform_init_real - this machine's clock, random numbers and log; the constructors are
+ * NULL.
  * in:   log_level; lines go where teff_log_to() says. */
-void teffi_platform_real(teffi_platform *platform, teff_log_level log_level);
+void teffi_platform_init_real(teffi_platform *platform, teff_log_level log_level);
 
 static inline uint64_t teffi_now(const teffi_platform *platform)
 {

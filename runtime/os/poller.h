@@ -26,7 +26,7 @@ typedef struct teffi_poller {
     _Atomic uint32_t claims; /* how often it was claimed */
 } teffi_poller;
 
-/* teffi_poller_claim - become the thread that polls. out: false: another one does. */
+/* teffi_poller_claim - become the thread that polls. out: false: another thread polls. */
 static inline bool teffi_poller_claim(teffi_poller *poller)
 {
     /* acquire: pairs with teffi_poller_release(). relaxed: read first, because an exchange costs
@@ -38,15 +38,16 @@ static inline bool teffi_poller_claim(teffi_poller *poller)
     return true;
 }
 
-/* teffi_poller_release - let another thread poll. in: the kept events were handled. */
+/* teffi_poller_release - let another thread poll. Call it after the kept events were handled. */
 static inline void teffi_poller_release(teffi_poller *poller)
 {
-    /* release: what wait and run wrote, pairs with teffi_poller_claim() */
+    /* release: publishes what poller->wait and poller->run wrote; pairs with
+     * teffi_poller_claim() */
     atomic_store_explicit(&poller->claimed, false, memory_order_release);
 }
 
-/* teffi_poller_once - look for events and handle them. out: false: another thread polls. */
-static inline bool teffi_poller_once(teffi_poller *poller)
+/* teffi_poller_poll_once - look for events and handle them. out: false: another thread polls. */
+static inline bool teffi_poller_poll_once(teffi_poller *poller)
 {
     if (!teffi_poller_claim(poller))
         return false;

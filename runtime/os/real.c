@@ -1,5 +1,5 @@
 /* real.c - the clocks, random numbers and log of this machine.
- * Way:     silo, client, process system, engine, store -> teffi_platform_real -> [real]
+ * Way:     silo, client, process system, engine, store -> teffi_platform_init_real -> [real]
  * Threads: every function from any thread; random numbers come from a per-thread buffer. */
 #include <errno.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@ static uint64_t clock_ns(clockid_t id)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* CLOCK_BOOTTIME, because leases also run out while the machine sleeps. */
+/* Reads CLOCK_BOOTTIME, because leases also run out while the machine sleeps. */
 static uint64_t mono_ns(void *arg)
 {
     (void)arg;
@@ -51,7 +51,7 @@ static void drop_buffered_random(void)
     random_left = 0;
 }
 
-static void watch_forks(void)
+static void register_fork_handler(void)
 {
     teffi_bug_if(pthread_atfork(NULL, NULL, drop_buffered_random) != 0);
 }
@@ -92,7 +92,7 @@ static const teff_log_handler *_Atomic handler; /* NULL: standard error */
 
 void teff_log_to(const teff_log_handler *to)
 {
-    /* release: what *to holds, pairs with write_log_line() */
+    /* release: publishes the fields of *to; pairs with write_log_line() */
     atomic_store_explicit(&handler, to, memory_order_release);
 }
 
@@ -107,10 +107,10 @@ static void write_log_line(void *arg, teff_log_level level, const char *line)
         write_to_stderr(level, line);
 }
 
-void teffi_platform_real(teffi_platform *platform, teff_log_level log_level)
+void teffi_platform_init_real(teffi_platform *platform, teff_log_level log_level)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, register_fork_handler);
     *platform = (teffi_platform){
         .mono_ns = mono_ns,
         .wall_ns = wall_ns,

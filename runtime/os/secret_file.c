@@ -52,7 +52,8 @@ static const char *check_open_file(int fd)
 /* Reads the file into *secret. out: why the file is refused; NULL: it is accepted. */
 static const char *fill_secret(int fd, size_t len_min, teffi_secret *secret)
 {
-    enum { ROOM = TEFFI_SECRET_MAX + 3 }; /* a newline of two bytes; one byte too many */
+    /* + 3: two bytes for a newline (CR LF), and one byte that shows that the secret is too long */
+    enum { ROOM = TEFFI_SECRET_MAX + 3 };
     uint8_t bytes[ROOM];
     const char *why = check_open_file(fd);
     if (why)

@@ -21,15 +21,15 @@ static void *run_thread(void *arg)
 {
     teffi_thread *thread = arg;
     atomic_store_explicit(&thread->tid, gettid(), memory_order_relaxed);
-    /* The name is only for debuggers; it may fail. */
+    /* The name is only for debuggers, so a failure is ignored. */
     (void)pthread_setname_np(pthread_self(), thread->name);
     thread->fn(thread->arg);
     return NULL;
 }
 
-/* Sets *set to the signals that are sent to a process: all, except those of a thread's own faults
- * and of profilers. */
-static void fill_process_signals(sigset_t *set)
+/* Sets *set to all signals except those that report a fault of the thread itself, and except
+ * SIGPROF, which profilers use. */
+static void fill_signals_to_block(sigset_t *set)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGPROF};
     sigfillset(set);
@@ -45,7 +45,7 @@ teff_err teffi_thread_start(teffi_thread *thread, const char *name, void (*fn)(v
     thread->arg = arg;
     atomic_store_explicit(&thread->tid, 0, memory_order_relaxed);
     snprintf(thread->name, sizeof thread->name, "%s", name);
-    fill_process_signals(&block);
+    fill_signals_to_block(&block);
     pthread_sigmask(SIG_BLOCK, &block, &before); /* the new thread inherits the mask */
     int failed = pthread_create(&thread->id, NULL, run_thread, thread);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -82,7 +82,7 @@ bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *
     char *second;
     *ran_ns = strtoull(text, &second, 10);
     *delayed_ns = strtoull(second, NULL, 10);
-    return *ran_ns > 0; /* 0: the kernel keeps no such account */
+    return *ran_ns > 0; /* 0: the kernel does not record run times */
 }
 
 uint64_t teffi_process_cpu_ns(void)
@@ -95,12 +95,12 @@ uint64_t teffi_process_cpu_ns(void)
 enum { SPINS = 64, YIELDS = 64 };
 #define DOZE_NS 50000u
 
-void teffi_spinlock_wait(teffi_spinlock *lock)
+void teffi_spinlock_lock_slow(teffi_spinlock *lock)
 {
     teffi_parker doze = {0}; /* never woken */
     for (unsigned round = 0;; round++) {
-        /* relaxed: read first, so that the holder keeps the cache line; acquire: as in
-         * teffi_spinlock_lock */
+        /* While the lock is held, only reads it, so that the holder keeps the cache line.
+         * acquire: pairs with teffi_spinlock_unlock() */
         if (!atomic_load_explicit(&lock->held, memory_order_relaxed) &&
             !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire))
             return;
@@ -118,7 +118,7 @@ static long call_membarrier(int command)
     return syscall(SYS_membarrier, command, 0, 0);
 }
 
-bool teffi_barrier_start(void)
+bool teffi_barrier_register(void)
 {
     return call_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
 }
@@ -139,7 +139,7 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_
     teffi_bug_if(rc != 0 && errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT);
 }
 
-uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
+uint32_t teffi_parker_take_tokens(teffi_parker *parker, uint64_t timeout_ns)
 {
     uint32_t word = EMPTY;
     /* The exchange fails if a token is there. acquire: pairs with teffi_parker_leave_token() */
@@ -155,10 +155,10 @@ uint32_t teffi_parker_poll(teffi_poll_parker *p, teffi_poller *poller, uint64_t 
 {
     uint32_t word = EMPTY;
     if (!poller)
-        return teffi_parker_take(&p->parker, timeout_ns);
+        return teffi_parker_take_tokens(&p->parker, timeout_ns);
     atomic_store_explicit(&p->poller, poller, memory_order_relaxed);
-    /* release: p->poller, pairs with teffi_parker_leave_token(). If a token is there, the poller
-     * only looks for events. */
+    /* If a token is there, the exchange fails, and poller->wait does not block. release: makes
+     * p->poller visible; pairs with teffi_parker_leave_token() */
     bool sleeps = atomic_compare_exchange_strong_explicit(
         &p->parker.word, &word, POLLING, memory_order_release, memory_order_relaxed);
     poller->wait(poller, sleeps ? timeout_ns : 0);
@@ -169,7 +169,7 @@ uint32_t teffi_parker_poll(teffi_poll_parker *p, teffi_poller *poller, uint64_t 
 
 bool teffi_parker_has_token(const teffi_parker *parker, uint32_t token)
 {
-    /* relaxed: teffi_parker_take() does the acquire */
+    /* relaxed: teffi_parker_take_tokens() does the acquire */
     return atomic_load_explicit(&parker->word, memory_order_relaxed) & token;
 }
 
@@ -178,11 +178,12 @@ bool teffi_parker_has_token(const teffi_parker *parker, uint32_t token)
 static void wake_sleeper(_Atomic uint32_t *word)
 {
     long rc = syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    /* EINVAL: the parker was freed, and a mutex with priority inheritance is there now. */
+    /* EINVAL: the parker was freed, and its memory now holds a mutex with priority inheritance. */
     teffi_bug_if(rc < 0 && errno != EINVAL);
 }
 
-/* in: parker, of a teffi_poll_parker, POLLING. out: the poller that its thread waits in. */
+/* Returns the poller in which the parker's thread waits. in: parker: the member of a
+ * teffi_poll_parker; its state is POLLING. */
 static teffi_poller *load_parker_poller(teffi_parker *parker)
 {
     teffi_poll_parker *p = teffi_container(parker, teffi_poll_parker, parker);
@@ -192,15 +193,15 @@ static teffi_poller *load_parker_poller(teffi_parker *parker)
 void teffi_parker_leave_token(teffi_parker *parker, uint32_t token)
 {
     teffi_poller *poller;
-    /* acquire: the poller, pairs with teffi_parker_poll(). release: this thread's writes, pairs
-     * with teffi_parker_take() and teffi_parker_poll() */
+    /* acquire: makes p->poller visible; pairs with teffi_parker_poll(). release: makes this
+     * thread's writes visible; pairs with teffi_parker_take_tokens() and teffi_parker_poll() */
     uint32_t word = atomic_load_explicit(&parker->word, memory_order_acquire);
     do
         poller = word & POLLING ? load_parker_poller(parker) : NULL;
     while (!atomic_compare_exchange_weak_explicit(&parker->word, &word, word | token,
                                                   memory_order_acq_rel, memory_order_acquire));
     /* The thread that takes the token may free the parker, so its memory is not touched from here
-     * on. If another token is there, its leaver wakes the thread. */
+     * on. If the word held a token before, the caller that left it wakes the thread. */
     if (word == ASLEEP)
         wake_sleeper(&parker->word);
     else if (poller && word == POLLING)
@@ -209,7 +210,7 @@ void teffi_parker_leave_token(teffi_parker *parker, uint32_t token)
 
 bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
 {
-    return teffi_parker_take(parker, timeout_ns) != 0;
+    return teffi_parker_take_tokens(parker, timeout_ns) != 0;
 }
 
 void teffi_parker_wake(teffi_parker *parker)

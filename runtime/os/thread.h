@@ -49,12 +49,12 @@ bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *
 /* teffi_process_cpu_ns - processor time of all threads of this process so far. A system call. */
 uint64_t teffi_process_cpu_ns(void);
 
-/* teffi_barrier_start - prepare teffi_barrier_all(). out: false: this kernel does not support
+/* teffi_barrier_register - prepare teffi_barrier_all(). out: false: this kernel does not support
  * it. */
-bool teffi_barrier_start(void);
+bool teffi_barrier_register(void);
 
 /* teffi_barrier_all - execute a full barrier on every thread of this process, so that one side of a
- * store-then-load handshake needs none. in: teffi_barrier_start() has returned true. */
+ * store-then-load handshake needs none. in: teffi_barrier_register() has returned true. */
 void teffi_barrier_all(void);
 
 /* teffi_cpu_relax - a hint to the core inside a spinning loop. */
@@ -74,14 +74,14 @@ typedef struct teffi_spinlock {
     _Atomic uint32_t held;
 } teffi_spinlock;
 
-/* teffi_spinlock_wait - slow path of teffi_spinlock_lock(), after the first try has failed. */
-void teffi_spinlock_wait(teffi_spinlock *lock);
+/* teffi_spinlock_lock_slow - slow path of teffi_spinlock_lock(), after the first try has failed. */
+void teffi_spinlock_lock_slow(teffi_spinlock *lock);
 
 static inline void teffi_spinlock_lock(teffi_spinlock *lock)
 {
     /* acquire: pairs with unlock's release */
     if (__builtin_expect(atomic_exchange_explicit(&lock->held, 1, memory_order_acquire), 0))
-        teffi_spinlock_wait(lock);
+        teffi_spinlock_lock_slow(lock);
 #ifdef TEFFI_HELD
     teffi_held_add(1);
 #endif
@@ -121,12 +121,13 @@ bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns);
 /* teffi_parker_wake - leave TEFFI_TOKEN; makes a system call only if the thread sleeps. */
 void teffi_parker_wake(teffi_parker *parker);
 
-/* teffi_parker_take - as teffi_parker_wait(). out: the tokens taken; 0: none. */
-uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns);
+/* teffi_parker_take_tokens - as teffi_parker_wait(). out: the tokens taken; 0: none. */
+uint32_t teffi_parker_take_tokens(teffi_parker *parker, uint64_t timeout_ns);
 
-/* teffi_parker_poll - as teffi_parker_take(), but wait in poller, and return also when the
- * poller has events. in: poller, claimed by this thread; NULL: as teffi_parker_take(). A waker may
- * still call poller->wake after its token was taken, so the poller must outlive all wakers. */
+/* teffi_parker_poll - as teffi_parker_take_tokens(), but wait in poller, and return also when the
+ * poller has events. in: poller, claimed by this thread; NULL: as teffi_parker_take_tokens(). A
+ * waker may still call poller->wake after its token was taken, so the poller must outlive all
+ * wakers. */
 uint32_t teffi_parker_poll(teffi_poll_parker *parker, teffi_poller *poller, uint64_t timeout_ns);
 
 /* teffi_parker_has_token - has the parker this token? runs: the thread that takes its tokens. */
@@ -139,9 +140,10 @@ void teffi_parker_leave_token(teffi_parker *parker, uint32_t token);
  * Source:  Go's src/runtime/signal_unix.go uses SIGURG: programs expect stray ones */
 
 /* teffi_interrupt_install - set the function that interrupted threads of this process call; a later
- * call replaces it. fn runs on the interrupted stack, with the signal blocked. Between _allow and
- * _rebind fn may switch to another stack, and return much later on another thread. Signals from
- * elsewhere go to the handler that was installed before. */
+ * call replaces it. fn runs on the interrupted stack, with the signal blocked. Between
+ * teffi_interrupt_allow() and teffi_interrupt_rebind_to_this_thread() fn may switch to another
+ * stack, and return much later on another thread. Signals from elsewhere go to the handler that was
+ * installed before. */
 void teffi_interrupt_install(void (*fn)(void *context));
 
 /* teffi_interrupt_allow - allow interrupts of the calling thread; fn calls it before a switch of
@@ -151,6 +153,6 @@ void teffi_interrupt_allow(void);
 /* teffi_interrupt_thread - interrupt a thread at any point; its system call may fail with EINTR. */
 void teffi_interrupt_thread(const teffi_thread *thread);
 
-/* teffi_interrupt_rebind - called by fn after a switch of stacks: blocks interrupts of the thread
- * that continues fn, until fn returns. in: context, that of fn. */
-void teffi_interrupt_rebind(void *context);
+/* teffi_interrupt_rebind_to_this_thread - called by fn after a switch of stacks: blocks interrupts
+ * of the thread that continues fn, until fn returns. in: context, that of fn. */
+void teffi_interrupt_rebind_to_this_thread(void *context);

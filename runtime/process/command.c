@@ -59,13 +59,13 @@ void teffi_command_dispatch(teff_process *p, teffi_command *c)
         .from = teffi_process_pid_of(p, generation),
         .completion = {p->system, p->slot, generation, c->serial},
     };
-    pthread_mutex_lock(teffi_stripe(p));
+    pthread_mutex_lock(teffi_stripe_lock_of(p));
     c->next = p->commands;
     p->commands = c;
-    pthread_mutex_unlock(teffi_stripe(p));
-    /* From here on any thread may complete the command. It is freed by the process's turn, or after
-     * the process has ended: both come after fn has returned, so its data stays valid until
-     * then. */
+    pthread_mutex_unlock(teffi_stripe_lock_of(p));
+    /* From here on, any thread may complete the command. But the command is freed only by a turn of
+     * this process, or after the process has ended. This turn continues only after fn has returned,
+     * so the command's data is valid while fn runs. */
     teff_command_fn *fn = kind < TEFF_COMMANDS_MAX ? p->system->handlers[kind].fn : NULL;
     if (fn)
         fn(p->system->handlers[kind].arg, &command);
@@ -78,7 +78,7 @@ void teffi_command_dispatch(teff_process *p, teffi_command *c)
 static teffi_command *take_in_flight(teff_process *p, teff_completion name, teff_err *err)
 {
     teffi_command *found = NULL;
-    pthread_mutex_lock(teffi_stripe(p));
+    pthread_mutex_lock(teffi_stripe_lock_of(p));
     /* acquire: pairs with publish_process() */
     bool alive = atomic_load_explicit(&p->generation, memory_order_acquire) == name.generation;
     for (teffi_command **at = &p->commands; alive && *at; at = &(*at)->next) {
@@ -88,14 +88,14 @@ static teffi_command *take_in_flight(teff_process *p, teff_completion name, teff
         *at = found->next;
         break;
     }
-    pthread_mutex_unlock(teffi_stripe(p));
+    pthread_mutex_unlock(teffi_stripe_lock_of(p));
     *err = found ? TEFF_OK : alive ? TEFF_E_NOT_FOUND : TEFF_E_CLOSED;
     return found;
 }
 
-/* Sets the result of a command, with a copy of data. Without memory for the copy, the command
- * completes as TEFF_E_NOMEM. */
-static void set_completion(teffi_command *c, teff_err err, const void *data, size_t len)
+/* Sets the result of a command: err and a copy of data. If there is no memory for the copy, the
+ * result is TEFF_E_NOMEM without data. */
+static void set_command_result(teffi_command *c, teff_err err, const void *data, size_t len)
 {
     teff_event *event = &c->e.event;
     event->err = err;
@@ -121,7 +121,7 @@ teff_err teff_command_complete(teff_completion name, teff_err err, const void *d
         atomic_fetch_add_explicit(&name.system->dropped, 1, memory_order_relaxed);
         return found;
     }
-    set_completion(c, err, data, len);
+    set_command_result(c, err, data, len);
     if (teffi_group_push(&p->group, &c->e.item)) {
         teffi_process_wake(p);
         return TEFF_OK;

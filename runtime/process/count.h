@@ -21,9 +21,9 @@ static inline void teffi_count_add(_Atomic uint64_t *count, uint64_t n)
     atomic_store_explicit(count, now + n, memory_order_relaxed);
 }
 
-/* teffi_process_count - add to the counters of the process and of this thread's cell. */
-static inline void teffi_process_count(teff_process *p, uint64_t turns, uint64_t events,
-                                       uint64_t run_ns)
+/* teffi_process_add_counts - add to the counters of the process and of this thread's cell. */
+static inline void teffi_process_add_counts(teff_process *p, uint64_t turns, uint64_t events,
+                                            uint64_t run_ns)
 {
     unsigned own = teffi_own_cell(p->system);
     teffi_cell *cell = &p->system->cells[own];

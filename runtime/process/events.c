@@ -10,7 +10,7 @@ void teffi_event_free(teff_process *p, teffi_event *event)
 {
     uint32_t kind = event->item.kind;
     if (kind == TEFFI_ITEM_MESSAGE)
-        teffi_mailbox_release(p, event->event.len);
+        teffi_mailbox_add_taken(p, event->event.len);
     if (kind == TEFFI_ITEM_COMMAND)
         teffi_command_free(teffi_container(event, teffi_command, e));
     else if (kind == TEFFI_ITEM_TIMER)
@@ -19,14 +19,14 @@ void teffi_event_free(teff_process *p, teffi_event *event)
         teffi_pool_put(event, sizeof *event + event->event.len);
 }
 
-/* Moves the signals to the turn's flags. CANCELLED stays set, so that push_signal_locked ignores
- * further cancels. */
+/* Moves the bits of p->signals to the flags cancel, forced and poked, which the turn reads.
+ * TEFFI_SIGNAL_CANCELLED stays set, so that push_signal_locked ignores further cancels. */
 static void take_signals(teff_process *p)
 {
-    pthread_mutex_lock(teffi_stripe(p));
+    pthread_mutex_lock(teffi_stripe_lock_of(p));
     uint32_t bits = p->signals;
     p->signals &= TEFFI_SIGNAL_CANCELLED;
-    pthread_mutex_unlock(teffi_stripe(p));
+    pthread_mutex_unlock(teffi_stripe_lock_of(p));
     p->cancel |= (bits & TEFFI_SIGNAL_CANCEL) != 0;
     p->forced |= (bits & TEFFI_SIGNAL_KILL) != 0;
     p->poked |= (bits & TEFFI_SIGNAL_POKE) != 0;
@@ -72,7 +72,7 @@ void teffi_process_take_item(teff_process *p, teffi_item *item)
         take_signals(p);
     } else if (item->kind > TEFFI_ITEM_RETURNED) { /* no event: a closure or a wait's signal */
         p->system->calls.take_item(item);
-    } else if (!teffi_process_takes(p, teffi_event_of(item))) {
+    } else if (!teffi_process_accepts_event(p, teffi_event_of(item))) {
         atomic_fetch_add_explicit(&p->system->dropped, 1, memory_order_relaxed);
         refuse_event(p, teffi_event_of(item));
     } else {
@@ -114,14 +114,14 @@ void teffi_process_end_life(teff_process *p)
     teffi_events_free(p, &p->urgent);
     while ((event = teffi_events_pop(&p->mail)))
         refuse_event(p, event);
-    pthread_mutex_lock(teffi_stripe(p));
+    pthread_mutex_lock(teffi_stripe_lock_of(p));
     teffi_command *commands = p->commands;
     p->commands = NULL;
     /* odd to even: the end of this life. release: pairs with teffi_process_find */
     atomic_store_explicit(&p->generation,
                           atomic_load_explicit(&p->generation, memory_order_relaxed) + 1,
                           memory_order_release);
-    pthread_mutex_unlock(teffi_stripe(p));
+    pthread_mutex_unlock(teffi_stripe_lock_of(p));
     while (commands) {
         teffi_command *next = commands->next;
         teffi_event_free(p, &commands->e);
@@ -129,8 +129,9 @@ void teffi_process_end_life(teff_process *p)
     }
 }
 
-/* The slow path of teffi_process_has_work: is there a reason to run the process, in any status? */
-bool teffi_process_has_other_work(const teff_process *p)
+/* The slow path of teffi_process_has_work, for every status: is there a reason to run the
+ * process? */
+bool teffi_process_has_work_slow(const teff_process *p)
 {
     if (p->forced)
         return true;
@@ -139,7 +140,7 @@ bool teffi_process_has_other_work(const teff_process *p)
     switch (p->status) {
     case TEFFI_STATUS_START:
     case TEFFI_STATUS_CONTINUE:
-        return !p->again_queued; /* the next step comes after that item, in the group's order */
+        return !p->again_queued; /* if queued: the process runs when the group handles p->again */
     case TEFFI_STATUS_BLOCK:
         return p->urgent.head != NULL;
     case TEFFI_STATUS_RETRY:

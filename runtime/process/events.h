@@ -51,7 +51,7 @@ static inline teffi_event *teffi_events_pop(teffi_events *list)
     teffi_event *event = list->head;
     if (!event)
         return NULL;
-    list->head = (teffi_event *)(void *)event->item.next; /* its first member */
+    list->head = (teffi_event *)(void *)event->item.next; /* an event begins with its item */
     if (!list->head)
         list->tail = NULL;
     return event;

@@ -14,7 +14,7 @@ static bool read_process_info(teff_process *p, teff_process_info *info)
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_acquire);
     if (generation % 2 == 0)
         return false;
-    uint64_t load = teffi_mailbox_load(p);
+    uint64_t load = teffi_mailbox_get_load(p);
     *info = (teff_process_info){
         .pid = teffi_process_pid_of(p, generation),
         .name = atomic_load_explicit(&p->ops, memory_order_relaxed)->name,
@@ -58,7 +58,7 @@ void teff_process_stats_get(teff_process_system *system, teff_process_stats *sta
     };
 }
 
-/* Copies the counters of each processor to counts, of max elements; counts[0] gets those of threads
+/* Copies the processors' counters to counts, at most max elements. counts[0] is for the threads
  * that hold no processor. out: the number of elements written. */
 size_t teff_process_workers(teff_process_system *system, teff_process_count *counts, size_t max)
 {
@@ -91,27 +91,27 @@ enum { TOP = 16 };
 typedef struct survey {
     uint64_t in_state[TEFF_PROCESS_COMPLETE + 1], waiting;
     unsigned n_top;
-    teff_process_info top[TOP]; /* highest dump_rank first */
+    teff_process_info top[TOP]; /* highest get_dump_rank first */
 } survey;
 
 /* out: the rank of a process in a dump, which lists the highest rank first. More waiting messages
  * make the rank higher; with the same number of them, a process that is not idle ranks above an
  * idle one. 0: an idle process without messages. */
-static uint64_t dump_rank(const teff_process_info *info)
+static uint64_t get_dump_rank(const teff_process_info *info)
 {
     return info->waiting * (uint64_t)2 + (info->state != TEFF_PROCESS_IDLE);
 }
 
-/* Counts a process and, if its rank is high enough, inserts it into s->top. in: idle_too: false: a
- * process that is idle without messages is not inserted. */
+/* Counts a process and, if its rank is high enough, inserts it into s->top. in: idle_too: true if a
+ * process that is idle and has no messages may be inserted, too. */
 static void survey_process(survey *s, const teff_process_info *info, bool idle_too)
 {
     s->in_state[info->state]++;
     s->waiting += info->waiting;
     unsigned at = s->n_top;
-    while (at > 0 && dump_rank(&s->top[at - 1]) < dump_rank(info))
+    while (at > 0 && get_dump_rank(&s->top[at - 1]) < get_dump_rank(info))
         at--;
-    if (at == TOP || (!dump_rank(info) && !idle_too))
+    if (at == TOP || (!get_dump_rank(info) && !idle_too))
         return;
     s->n_top += s->n_top < TOP;
     memmove(&s->top[at + 1], &s->top[at], (s->n_top - 1 - at) * sizeof *s->top);

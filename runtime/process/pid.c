@@ -5,7 +5,7 @@
 #include "process/pid.h"
 
 /* out: the lock of a process's slot. All slots share TEFFI_STRIPES locks. */
-pthread_mutex_t *teffi_stripe(const teff_process *p)
+pthread_mutex_t *teffi_stripe_lock_of(const teff_process *p)
 {
     return &p->system->stripes[p->slot % TEFFI_STRIPES];
 }
@@ -33,9 +33,9 @@ static void begin_slot(void *entry, uint32_t slot, uint32_t generation, void *ow
     p->slot = slot | TEFFI_PROCESS_BIT;
 }
 
-/* The slab's last_use(). Its generation may be 0, since the slab needs it only to decommit a block.
- * Slots are never decommitted: the generation in a free slot tells an ended process from an unknown
- * PID, and the group in it refuses late items. */
+/* The slab's last_use(). Returns generation 0, since the slab needs a generation only to decommit a
+ * block. Slots are never decommitted, because the generation in a free slot tells an ended process
+ * from an unknown PID, and the group in a free slot refuses late items. */
 static teffi_slab_use get_slot_use(const void *entry)
 {
     const teff_process *p = entry;
@@ -54,8 +54,8 @@ bool teffi_slots_init(teff_process_system *system)
     return teffi_slab_init(&system->slab, &process_type, system, NULL, 0);
 }
 
-/* Counts a spawn if there is room for one more process. Under the lock, so that only one of two
- * spawns gets the last place; processes that end meanwhile only make more room. */
+/* Counts a spawn if there is room for one more process. Holds the lock, so that only one of two
+ * spawns gets the last place. Processes that end meanwhile only make more room. */
 static bool count_spawn_if_room(teff_process_system *system, _Atomic uint64_t *spawned)
 {
     pthread_mutex_lock(&system->lock);
@@ -69,10 +69,11 @@ static bool count_spawn_if_room(teff_process_system *system, _Atomic uint64_t *s
 teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
                          teff_process **process)
 {
-    /* The lock is needed only near the limit. If one more block fits into processes_max, this spawn
-     * exceeds it only if other threads spawn a whole block before the addition. relaxed: the push
-     * in publish_process orders this before the process's end. */
-    if ((teffi_slab_blocks(&system->slab) + 1) * TEFFI_SLAB_BLOCK <= system->opt.processes_max)
+    /* The lock is needed only near the limit. If processes_max has room for one more whole block,
+     * this spawn exceeds it only if other threads spawn as many processes as a block holds before
+     * this addition. relaxed: the push in publish_process orders the addition before the process's
+     * end. */
+    if ((teffi_slab_block_count(&system->slab) + 1) * TEFFI_SLAB_BLOCK <= system->opt.processes_max)
         atomic_fetch_add_explicit(spawned, TEFFI_SPAWNED, memory_order_relaxed);
     else if (!count_spawn_if_room(system, spawned))
         return TEFF_E_OVERLOADED;
@@ -86,8 +87,8 @@ teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
 uint32_t teffi_processes_alive(teff_process_system *system)
 {
     uint64_t ended = 0, spawned = 0;
-    /* seq_cst, and ended first: the result is never too small. The division leaves out spawns in
-     * progress, which count 1 each. */
+    /* All loads are seq_cst, and those of `ended` come first, so that the result is never too
+     * small. The division leaves out spawns in progress, which count 1 each. */
     for (uint32_t i = 0; i < system->n_cells; i++)
         ended += atomic_load_explicit(&system->cells[i].ended, memory_order_seq_cst);
     for (uint32_t i = 0; i < system->n_cells; i++)

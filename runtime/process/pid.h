@@ -6,21 +6,21 @@
 
 #include "process/process.h"
 
-/* teffi_process_at - the memory of a slot, in use or free. in: slot, any number. out: NULL: it is
- * not a process's (TEFFI_PROCESS_BIT), or was never made. */
+/* teffi_process_at - the memory of a slot, in use or free. in: slot: any number. out: NULL if
+ * slot lacks TEFFI_PROCESS_BIT (so it is not the slot of a process), or does not exist yet. */
 static inline teff_process *teffi_process_at(teff_process_system *system, uint32_t slot)
 {
     return slot & TEFFI_PROCESS_BIT ? teffi_slab_at(&system->slab, slot & ~TEFFI_PROCESS_BIT)
                                     : NULL;
 }
 
-/* teffi_process_find - the live process with this PID of this system. It may end at any moment.
- * in:   pid, of this system: its silo and incarnation are not checked.
+/* teffi_process_find - find the live process that has this PID. It may end at any moment.
+ * in:   pid: a PID of this system; its silo and incarnation are not checked.
  * out:  NULL: there is none, see teffi_process_missing_err. */
 static inline teff_process *teffi_process_find(teff_process_system *system, teff_pid pid)
 {
     teff_process *p = teffi_process_at(system, pid.slot);
-    /* acquire: the process's fields; pairs with publish_process() */
+    /* acquire: makes the process's fields visible; pairs with publish_process() */
     bool found = p &&
                  atomic_load_explicit(&p->generation, memory_order_acquire) == pid.generation &&
                  pid.generation % 2;
@@ -44,6 +44,6 @@ TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, _Atomic uint
  * caller. */
 uint32_t teffi_processes_alive(teff_process_system *system);
 
-/* teffi_stripe - the lock that guards a process's signals and commands in flight. The process's end
- * changes its generation under it. */
-pthread_mutex_t *teffi_stripe(const teff_process *p);
+/* teffi_stripe_lock_of - the lock that guards a process's signals and commands in flight. The
+ * process's end changes its generation under it. */
+pthread_mutex_t *teffi_stripe_lock_of(const teff_process *p);

@@ -73,7 +73,7 @@ struct teff_process {
     teffi_events urgent, mail; /* taken off the group, not handled yet */
     LIST_HEAD(, teffi_timer_event) timers;
     uint64_t serial;
-    /* in one word, for teffi_process_awaits_any */
+    /* in one word, for teffi_process_awaits_any_event */
     teffi_process_status status : 3;
     uint32_t retry_n : 1; /* RETRY: the number of events that come again */
     uint32_t again_queued : 1, cancel : 1, poked : 1, forced : 1, over : 1, gone : 1;
@@ -150,17 +150,18 @@ static inline teff_pid teffi_process_pid_of(const teff_process *p, uint32_t gene
     return (teff_pid){route->silo, route->incarnation, p->slot, generation};
 }
 
-/* teffi_process_takes - does the process take the event? It does if it has not ended, and the event
- * was sent to it and not to an earlier process in its slot. */
-static inline bool teffi_process_takes(const teff_process *p, const teffi_event *event)
+/* teffi_process_accepts_event - does the process accept the event? true: the process has not ended,
+ * and the event was not sent to an earlier process in the same slot. */
+static inline bool teffi_process_accepts_event(const teff_process *p, const teffi_event *event)
 {
     return !p->gone &&
            event->generation == atomic_load_explicit(&p->generation, memory_order_relaxed);
 }
 
-/* teffi_process_awaits_any - is the process idle, so that the next event starts a turn? If it is,
- * its lists are empty between two turns. runs: in the group's handle. */
-static inline bool teffi_process_awaits_any(const teff_process *p)
+/* teffi_process_awaits_any_event - is the process idle, so that any event starts its next step?
+ * Between two turns of an idle process, p->urgent and p->mail are empty. runs: in the group's
+ * ops->handle. */
+static inline bool teffi_process_awaits_any_event(const teff_process *p)
 {
     return p->status == TEFFI_STATUS_IDLE && !p->gathered && !p->again_queued && !p->cancel &&
            !p->forced && !p->over && !p->gone;

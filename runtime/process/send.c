@@ -8,7 +8,7 @@
 
 void teffi_process_wake(teff_process *p)
 {
-    /* seq_cst: after the push; pairs with sleep_until_item in wait.c */
+    /* seq_cst: this load comes after the caller's push; pairs with sleep_until_item in wait.c */
     if (atomic_load_explicit(&p->sleeping, memory_order_seq_cst))
         teffi_parker_wake(&p->parker);
 }
@@ -18,21 +18,22 @@ void teffi_process_wake(teff_process *p)
 /* `taken` has one writer, the turn, so it needs no atomic addition. It is loaded before `sent`, so
  * that the difference may be too large, but never too small. */
 
-/* in: load, messages and bytes, packed as in send.h. */
+/* in: load: a number of messages and a number of bytes, packed as send.h says. */
 static bool is_within_limits(const teff_process_system *system, uint64_t load)
 {
     return load >> TEFFI_MAILBOX_SHIFT <= system->opt.mailbox_max &&
            (load & (((uint64_t)1 << TEFFI_MAILBOX_SHIFT) - 1)) <= system->opt.mailbox_bytes;
 }
 
-uint64_t teffi_mailbox_load(const teff_process *p)
+uint64_t teffi_mailbox_get_load(const teff_process *p)
 {
-    /* acquire: pairs with teffi_mailbox_release; before the load of sent */
+    /* acquire: pairs with teffi_mailbox_add_taken; `taken` is loaded before `sent` */
     uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
     return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
 }
 
-/* Takes back the count of mailbox_reserve, also if that returned false. */
+/* Subtracts what mailbox_reserve added to `sent`; mailbox_reserve adds it even if it returns
+ * false. */
 static void mailbox_unreserve(teff_process *p, size_t len)
 {
     atomic_fetch_sub_explicit(&p->sent, teffi_mailbox_charge(len), memory_order_relaxed);
@@ -46,16 +47,17 @@ static __attribute__((noinline)) teff_err refuse_over_limit(teff_process *p, siz
     return TEFF_E_OVERLOADED;
 }
 
-/* Counts a message with len bytes of data as waiting. out: false: the limits are exceeded; then the
- * caller undoes the count with mailbox_unreserve. */
+/* Counts a message with len bytes of data as waiting. out: false: the limits are exceeded, and the
+ * caller must undo the count with mailbox_unreserve. */
 static inline bool mailbox_reserve(teff_process_system *system, teff_process *p, size_t len)
 {
     uint64_t charge = teffi_mailbox_charge(len);
-    /* acquire: as in teffi_mailbox_load */
+    /* acquire: as in teffi_mailbox_get_load */
     uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
     uint64_t sent = atomic_fetch_add_explicit(&p->sent, charge, memory_order_relaxed) + charge;
-    /* load again before refusing: the turn may have taken messages between the two steps */
-    if (!is_within_limits(system, sent - taken) && !is_within_limits(system, teffi_mailbox_load(p)))
+    /* load again before refusing: the turn may have taken messages after `taken` was loaded */
+    if (!is_within_limits(system, sent - taken) &&
+        !is_within_limits(system, teffi_mailbox_get_load(p)))
         return false;
     if ((sent - taken) >> TEFFI_MAILBOX_SHIFT == system->exec->warn.queue_warn + 1ull)
         teffi_warn_long_queue(&p->group, system->exec->warn.queue_warn + 1);
@@ -64,8 +66,8 @@ static inline bool mailbox_reserve(teff_process_system *system, teff_process *p,
 
 /* ---- messages ---- */
 
-/* Copies a message into a new event of kind. out: NULL: no memory. Always inlined, since a call
- * costs each send 20 instructions. */
+/* Copies a message into a new event of the given kind. out: NULL: no memory. Always inlined, since
+ * a call costs each send 20 instructions. */
 static inline __attribute__((always_inline)) teffi_event *
 message_event_new(const teff_event *from, teff_event_kind kind, uint32_t generation)
 {
@@ -91,21 +93,22 @@ bool teffi_process_has_room(teff_process_system *system, teff_pid pid, size_t le
 {
     const teff_process *p = teffi_process_find(system, pid);
     return p && len <= system->opt.mailbox_bytes &&
-           is_within_limits(system, teffi_mailbox_load(p) + teffi_mailbox_charge(len));
+           is_within_limits(system, teffi_mailbox_get_load(p) + teffi_mailbox_charge(len));
 }
 
-/* Undoes a send after mailbox_reserve. in: event, refused by the group, which is COMPLETE; NULL:
- * there was no memory for an event. out: the error of the send. */
-static __attribute__((noinline)) teff_err drop_unpushed(teff_process *p, teffi_event *event,
-                                                        size_t len)
+/* Undoes a send that failed after mailbox_reserve, and frees its event. in: event: the group has
+ * refused it, since the group is COMPLETE; NULL: there was no memory for an event. out: the error
+ * that the send returns. */
+static __attribute__((noinline)) teff_err undo_failed_send(teff_process *p, teffi_event *event,
+                                                           size_t len)
 {
     mailbox_unreserve(p, len);
     teffi_pool_put(event, sizeof *event + len);
     return event ? TEFF_E_CLOSED : TEFF_E_NOMEM;
 }
 
-/* Sends a message to a process of this system, as an event of kind. Always inlined, since a call
- * costs each send 12 instructions. */
+/* Sends a message to a process of this system, as an event of the given kind. Always inlined, since
+ * a call costs each send 12 instructions. */
 static inline __attribute__((always_inline)) teff_err
 send_here(teff_process_system *system, teff_pid to, const teff_event *message, teff_event_kind kind)
 {
@@ -118,9 +121,9 @@ send_here(teff_process_system *system, teff_pid to, const teff_event *message, t
         return refuse_over_limit(p, message->len);
     teffi_event *event = message_event_new(message, kind, to.generation);
     if (!event)
-        return drop_unpushed(p, NULL, message->len);
+        return undo_failed_send(p, NULL, message->len);
     if (!teffi_group_push(&p->group, &event->item))
-        return drop_unpushed(p, event, event->event.len);
+        return undo_failed_send(p, event, event->event.len);
     teffi_process_wake(p);
     return TEFF_OK;
 }
@@ -131,12 +134,13 @@ teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
     return send_here(system, to, message, message->kind);
 }
 
-static bool is_own_pid(const teff_process_system *system, teff_pid pid)
+static bool is_local_pid(const teff_process_system *system, teff_pid pid)
 {
     return pid.silo == system->route.silo && pid.incarnation == system->route.incarnation;
 }
 
-/* Sends a message, returned message or cancel, as kind says, to a process of another silo. */
+/* Sends an event of the given kind (a message, a returned message or a cancel) to a process of
+ * another silo. */
 static __attribute__((noinline)) teff_err send_by_route(teff_process_system *system, teff_pid to,
                                                         const teff_event *message,
                                                         teff_event_kind kind)
@@ -149,16 +153,17 @@ static __attribute__((noinline)) teff_err send_by_route(teff_process_system *sys
 
 teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_event *message)
 {
-    teff_err err = is_own_pid(system, to) ? send_here(system, to, message, TEFF_EVENT_MESSAGE)
-                                          : send_by_route(system, to, message, TEFF_EVENT_MESSAGE);
-    (void)teff_yield_if_due(); /* at the end, where a switch has to save nothing but err */
+    teff_err err = is_local_pid(system, to)
+                       ? send_here(system, to, message, TEFF_EVENT_MESSAGE)
+                       : send_by_route(system, to, message, TEFF_EVENT_MESSAGE);
+    (void)teff_yield_if_due(); /* last, since a fiber switch here has only err to save */
     return err;
 }
 
 /* ---- messages that return ---- */
 
-/* Changes a message's event to a returned message. in: to, the message's sender; from, the process
- * that was evicted. */
+/* Changes a message's event to a returned message. in: to: the process that sent the message. from:
+ * the evicted process. */
 static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
 {
     event->item.kind = TEFFI_ITEM_RETURNED;
@@ -168,8 +173,9 @@ static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
     event->event.from = from;
 }
 
-/* Gives a returned message to its sender in this silo. The message does not count in the sender's
- * mailbox, as no more messages return than were sent. On an error event is still the caller's. */
+/* Gives a returned message to its sender in this silo. The message does not count towards the
+ * limits of the sender's mailbox: no more messages return than the sender has sent. On an error,
+ * the caller still owns the event. */
 static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_event *event)
 {
     teff_process *p = teffi_process_find(system, to);
@@ -181,12 +187,12 @@ static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_ev
     return TEFF_OK;
 }
 
-/* If the sender is in this silo, pushes the event itself, so that no memory is needed. If it is in
- * another silo, sends a copy of the event there, and frees the event. */
+/* If the message's sender is in this silo, pushes the event without copying it, so that no memory
+ * is needed. If the sender is in another silo, sends a copy there, and frees the event. */
 void teffi_process_return_message(teff_process_system *system, teffi_event *event, teff_pid from)
 {
     teff_pid to = event->event.from;
-    bool here = is_own_pid(system, to);
+    bool here = is_local_pid(system, to);
     mark_returned(event, to, from);
     teff_err err = here ? push_returned(system, to, event)
                         : send_by_route(system, to, &event->event, TEFF_EVENT_RETURNED);
@@ -196,7 +202,8 @@ void teffi_process_return_message(teff_process_system *system, teffi_event *even
         teffi_pool_put(event, sizeof *event + event->event.len);
 }
 
-/* Another silo has returned a message of the process `to`: gives it to that process. */
+/* Gives the process `to` a message that it has sent to another silo, and that was returned
+ * from there. */
 static teff_err deliver_returned(teff_process_system *system, teff_pid to,
                                  const teff_event *message)
 {
@@ -244,9 +251,9 @@ void teffi_process_refuse_request(teff_process_system *system, const teff_event 
 
 /* ---- signals ---- */
 
-/* Sets signals, and pushes the signal item unless it is queued. The push cannot fail: the caller
- * has checked the generation under the stripe's lock, which it still holds, so the process has not
- * ended. Only the first cancel in a process's life counts. */
+/* Sets the signals in `bits`, and pushes the signal item unless it is queued. Ignores all cancels
+ * after the first one in the process's life. The push cannot fail: the caller has checked the
+ * generation and still holds the stripe's lock, so the process has not ended. */
 static void push_signal_locked(teff_process *p, uint32_t bits)
 {
     const uint32_t queued = TEFFI_SIGNAL_CANCEL | TEFFI_SIGNAL_KILL | TEFFI_SIGNAL_POKE;
@@ -265,12 +272,12 @@ teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_
     teff_process *p = teffi_process_find(system, pid);
     if (!p)
         return teffi_process_missing_err(system, pid);
-    pthread_mutex_lock(teffi_stripe(p));
+    pthread_mutex_lock(teffi_stripe_lock_of(p));
     /* acquire: pairs with publish_process() */
     bool alive = atomic_load_explicit(&p->generation, memory_order_acquire) == pid.generation;
     if (alive)
         push_signal_locked(p, bits);
-    pthread_mutex_unlock(teffi_stripe(p));
+    pthread_mutex_unlock(teffi_stripe_lock_of(p));
     if (!alive)
         return TEFF_E_CLOSED;
     teffi_process_wake(p);
@@ -280,6 +287,6 @@ teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_
 teff_err teff_process_cancel(teff_process_system *system, teff_pid pid)
 {
     const teff_event event = {.kind = TEFF_EVENT_CANCEL};
-    return is_own_pid(system, pid) ? teffi_process_signal(system, pid, TEFFI_SIGNAL_CANCEL)
-                                   : send_by_route(system, pid, &event, TEFF_EVENT_CANCEL);
+    return is_local_pid(system, pid) ? teffi_process_signal(system, pid, TEFFI_SIGNAL_CANCEL)
+                                     : send_by_route(system, pid, &event, TEFF_EVENT_CANCEL);
 }

@@ -9,23 +9,25 @@
  * messages << TEFFI_MAILBOX_SHIFT | bytes. */
 enum { TEFFI_MAILBOX_SHIFT = 40 };
 
-/* teffi_mailbox_charge - what a message with len bytes of data adds to sent and taken. */
+/* teffi_mailbox_charge - out: what a message with len bytes of data adds to `sent` when it is sent,
+ * and to `taken` when it no longer counts. */
 static inline uint64_t teffi_mailbox_charge(size_t len)
 {
     return ((uint64_t)1 << TEFFI_MAILBOX_SHIFT) + sizeof(teffi_event) + len;
 }
 
-/* teffi_mailbox_release - stop counting a message with len bytes of data. runs: the process's turn,
- * the only writer of `taken`. */
-static inline void teffi_mailbox_release(teff_process *p, size_t len)
+/* teffi_mailbox_add_taken - stop counting a message with len bytes of data as waiting. runs: in
+ * the process's turn, which is the only writer of `taken`. */
+static inline void teffi_mailbox_add_taken(teff_process *p, size_t len)
 {
     uint64_t taken = atomic_load_explicit(&p->taken, memory_order_relaxed);
-    /* release: pairs with teffi_mailbox_load */
+    /* release: pairs with teffi_mailbox_get_load */
     atomic_store_explicit(&p->taken, taken + teffi_mailbox_charge(len), memory_order_release);
 }
 
-/* teffi_mailbox_load - waiting messages and bytes, packed; the true value may be less. */
-uint64_t teffi_mailbox_load(const teff_process *p);
+/* teffi_mailbox_get_load - out: the number of waiting messages and their bytes, packed. Both may be
+ * too large, but never too small. */
+uint64_t teffi_mailbox_get_load(const teff_process *p);
 
 /* teffi_process_send_here - as teff_process_send to a process of this system, without yielding: for
  * callers that hold a lock. in: message, of kind MESSAGE or REQUEST; its kind is kept. */

@@ -7,15 +7,15 @@
 
 /* ---- the arguments of init, copied by spawn and upgrade ---- */
 
-/* Copies the arguments of init into one block. out: *out; NULL: there is neither method nor
- * input. */
+/* Copies the arguments of init into one block. out: *out: the block; NULL if there is neither a
+ * method nor an input. */
 teff_err teffi_start_new(const char *method, const void *input, size_t len, teffi_start **out)
 {
     size_t name = method ? strlen(method) : 0;
     *out = NULL;
     if (!name && !len)
         return TEFF_OK;
-    size_t at = (name + 1 + 15) / 16 * 16; /* where the input begins: aligned */
+    size_t at = (name + 1 + 15) / 16 * 16; /* offset of the input, aligned to 16 bytes */
     size_t bytes_len = at + len;
     teffi_start *start = teffi_pool_get(sizeof *start + bytes_len);
     if (!start)
@@ -121,15 +121,17 @@ typedef struct batch {
     teff_event events[TEFFI_STEP_MAX];
 } batch;
 
-/* Copies an event to the step's array, and keeps its node, which owns the data. */
+/* Copies event->event to the array that the step gets, and appends the teffi_event, which owns the
+ * event's data, to b->given. */
 static void batch_append(batch *b, teffi_event *event)
 {
     b->events[b->n++] = event->event;
     teffi_events_push(&b->given, event);
 }
 
-/* Takes the events of the next step, in this order: a cancel, the other urgent events, messages
- * (not with status BLOCK). A retried step gets the same event again, or a cancel alone. */
+/* Takes the events of the next step, in this order: a cancel, the other urgent events, messages. If
+ * the status is BLOCK, takes no messages. A retried step gets the same event again, or a cancel
+ * alone. */
 static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b)
 {
     teffi_event *event;
@@ -161,7 +163,8 @@ static void put_event_back(teff_process *p, teffi_events *given)
     list->tail = list->tail ? list->tail : event;
 }
 
-/* Dispatches the step's commands. in: drop: the step has failed, so they are freed instead. */
+/* Dispatches the step's commands. in: drop: true: the step has failed, so its commands are freed
+ * instead. */
 static void dispatch_commands(teff_process *p, teff_step *out, bool drop)
 {
     teffi_command *command = out->first;
@@ -176,7 +179,7 @@ static void dispatch_commands(teff_process *p, teff_step *out, bool drop)
     }
 }
 
-/* Replaces ops and self; the PID, the mailbox, timers and commands in flight stay. */
+/* Replaces p->ops and p->self. The PID, the mailbox, timers and commands in flight stay. */
 static void upgrade_process(teff_process *p, const teff_step *out)
 {
     const teff_process_ops *old = atomic_load_explicit(&p->ops, memory_order_relaxed);
@@ -210,18 +213,19 @@ static void apply_decision(teff_process *p, teff_step *out, teff_err err)
     dispatch_commands(p, out, err != TEFF_OK);
 }
 
-/* Adds n events, at most TEFFI_STEP_MAX, to n_uncounted. The counters get them once there are
- * TEFFI_STEP_MAX of them, or when the turn ends. */
+/* Adds n events, at most TEFFI_STEP_MAX, to n_uncounted. If n_uncounted has reached
+ * TEFFI_STEP_MAX, adds it to the counters and resets it. Otherwise run_turn does so later. */
 static void count_events(teff_process *p, unsigned n)
 {
     p->n_uncounted = (uint8_t)(p->n_uncounted + n);
     if (p->n_uncounted < TEFFI_STEP_MAX)
         return;
-    teffi_process_count(p, 0, p->n_uncounted, 0);
+    teffi_process_add_counts(p, 0, p->n_uncounted, 0);
     p->n_uncounted = 0;
 }
 
-/* After ops->step. in: given, the events of the step. err: the step has failed with it. */
+/* Runs after ops->step has returned: frees the step's events (or puts the event back for a retry),
+ * and applies the step's decision. in: given: the step's events. err: what ops->step returned. */
 void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_err err)
 {
     if (!err && out->status == TEFFI_STATUS_RETRY)

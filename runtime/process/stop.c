@@ -27,7 +27,7 @@ void teffi_stoppers_wake(teff_process_system *system)
     pthread_mutex_unlock(&system->lock);
 }
 
-/* Waits until all processes have ended, or until until_ns. */
+/* Waits until all processes have ended, or until the time until_ns is reached. */
 static void wait_for_end(teff_process_system *system, uint64_t until_ns)
 {
     teffi_exec *exec = system->exec;
@@ -37,7 +37,7 @@ static void wait_for_end(teff_process_system *system, uint64_t until_ns)
     LIST_INSERT_HEAD(&system->stoppers, &stopper, link);
     pthread_mutex_unlock(&system->lock);
     while (teffi_processes_alive(system) && (now = teffi_now(exec->platform)) < until_ns) {
-        if (exec->ops->park) /* a simulated executor: runs work */
+        if (exec->ops->park) /* only a simulated executor has park; it runs work in this thread */
             exec->ops->park(exec);
         else
             teffi_parker_wait(&stopper.parker, until_ns - now);
@@ -47,8 +47,8 @@ static void wait_for_end(teff_process_system *system, uint64_t until_ns)
     pthread_mutex_unlock(&system->lock);
 }
 
-/* Waits until no spawn is in progress. Spins, since a spawn does not block. A spawn in progress
- * adds 1 to `spawned`; a spawn that has succeeded, TEFFI_SPAWNED. */
+/* Waits until no spawn is in progress. Spins, since a spawn does not block. Each successful
+ * spawn adds TEFFI_SPAWNED to `spawned`, so the remainder is the number of spawns in progress. */
 static void wait_for_spawns(teff_process_system *system)
 {
     for (uint32_t i = 0; i < system->n_cells; i++)
@@ -57,9 +57,9 @@ static void wait_for_spawns(teff_process_system *system)
             teffi_thread_yield();
 }
 
-/* Kills the processes that are left, after putting the first ones into the report, and waits for
- * FORCED_MS at most. */
-static void force_rest(teff_process_system *system, teff_stop_report *report)
+/* Writes the first of the remaining processes into the report, then kills all remaining processes,
+ * and waits at most FORCED_MS until they have ended. */
+static void kill_and_report_remaining(teff_process_system *system, teff_stop_report *report)
 {
     report->n_named = (uint32_t)teff_process_list(system, report->named, TEFF_STOP_NAMED);
     report->forced = signal_all(system, TEFFI_SIGNAL_KILL);
@@ -71,7 +71,7 @@ teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_
                                   teff_stop_report *report)
 {
     teff_stop_report own;
-    teffi_exec_must_be_outside(system->exec, "teff_process_system_stop");
+    teffi_exec_abort_if_in_turn(system->exec, "teff_process_system_stop");
     if (!report)
         report = &own;
     *report = (teff_stop_report){0};
@@ -83,6 +83,6 @@ teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_
     report->cancelled = signal_all(system, TEFFI_SIGNAL_CANCEL);
     wait_for_end(system, now + (timeout_ms ? timeout_ms : STOP_MS) * 1000000ull);
     if (teffi_processes_alive(system))
-        force_rest(system, report);
+        kill_and_report_remaining(system, report);
     return report->forced ? TEFF_E_TIMEOUT : TEFF_OK;
 }

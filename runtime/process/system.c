@@ -22,7 +22,7 @@ static const uint64_t mailbox_bytes = 64ull << 20, mailbox_bytes_limit = 1ull <<
 /* Copies the program's options. out: false: they are invalid; text says why. */
 static bool take_options(teff_process_options *to, const teff_process_options *from, char *text)
 {
-    return teffi_options_take(to, sizeof *to, from, "teff_process_options", text);
+    return teffi_options_copy_checked(to, sizeof *to, from, "teff_process_options", text);
 }
 
 /* Logs why options are refused. out: always TEFF_E_INVALID. */
@@ -34,10 +34,10 @@ static teff_err refuse_options(const teffi_platform *platform, const char *text)
 
 static void set_default_options(teff_process_options *opt)
 {
-    opt->processes_max = teffi_or(opt->processes_max, PROCESSES_MAX);
-    opt->mailbox_max = teffi_or(opt->mailbox_max, MAILBOX_MAX);
+    opt->processes_max = teffi_or_default(opt->processes_max, PROCESSES_MAX);
+    opt->mailbox_max = teffi_or_default(opt->mailbox_max, MAILBOX_MAX);
     opt->mailbox_bytes = opt->mailbox_bytes ? opt->mailbox_bytes : mailbox_bytes;
-    opt->commands_max = teffi_or(opt->commands_max, COMMANDS_MAX);
+    opt->commands_max = teffi_or_default(opt->commands_max, COMMANDS_MAX);
 }
 
 static bool options_are_in_range(const teff_process_options *opt)
@@ -94,7 +94,8 @@ static teff_err make_executor(const teffi_platform *platform, const teff_process
     teff_process_options opt;
     teff_sched_options sched;
     teff_sched_hooks hooks;
-    if (!take_options(&opt, given, text) || !teffi_sched_take(&sched, &hooks, opt.sched, text))
+    if (!take_options(&opt, given, text) ||
+        !teffi_sched_options_copy_checked(&sched, &hooks, opt.sched, text))
         return refuse_options(platform, text);
     return teffi_exec_real_new(platform, opt.workers, &sched, exec);
 }
@@ -106,7 +107,7 @@ teff_err teff_process_system_new(const teff_process_options *opt, teff_process_s
     *system = NULL;
     if (!platform)
         return TEFF_E_NOMEM;
-    teffi_platform_real(platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(platform, TEFF_LOG_WARN);
     teff_err err = make_executor(platform, opt, &exec);
     if (!err && (err = teffi_process_system_new_on(exec, opt, system)))
         exec->ops->free(exec);
@@ -136,7 +137,7 @@ void teff_process_system_free(teff_process_system *system)
     if (!system)
         return;
     if (system->own_platform) /* else the executor may be freed already */
-        teffi_exec_must_be_outside(system->exec, "teff_process_system_free");
+        teffi_exec_abort_if_in_turn(system->exec, "teff_process_system_free");
     if (teffi_processes_alive(system))
         (void)teff_process_system_stop(system, 0, NULL);
     if (system->own_platform)
@@ -144,11 +145,11 @@ void teff_process_system_free(teff_process_system *system)
     teffi_process_system_drop(system);
 }
 
-/* Sets the fields of a slot for a new process, except those that late senders to the previous one
- * may still use: the mailbox stays, and publish_process reopens the group and changes the
- * generation. */
-static void init_life(teff_process *p, const teff_process_ops *ops, void *self, teffi_start *start,
-                      uint64_t account)
+/* Sets the fields of a slot for a new process. Leaves out the fields that late senders to the
+ * previous process in this slot may still use: `sent` and `taken` are kept, and publish_process
+ * reopens the group and changes the generation. */
+static void init_process_in_slot(teff_process *p, const teff_process_ops *ops, void *self,
+                                 teffi_start *start, uint64_t account)
 {
     if (teffi_group_state_of(&p->group) != TEFFI_GROUP_COMPLETE) /* the first life in this slot */
         teffi_group_init(&p->group, p->system->exec,
@@ -159,7 +160,7 @@ static void init_life(teff_process *p, const teff_process_ops *ops, void *self, 
     atomic_store_explicit(&p->events, 0, memory_order_relaxed);
     atomic_store_explicit(&p->run_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&p->group.priority, ops->priority, memory_order_relaxed);
-    p->group.used = (uint32_t)(account % TEFFI_ACCOUNTS); /* with shares: the account's number */
+    p->group.used = (uint32_t)(account % TEFFI_ACCOUNTS); /* if shares is set: the account */
     p->group.shares = account != 0;
     p->self = self;
     p->held = start;
@@ -178,9 +179,10 @@ static void init_life(teff_process *p, const teff_process_ops *ops, void *self, 
 }
 
 /* Starts a new process: reopens its group, stores its generation, then pushes its first item.
- * Senders can find the process once the generation is stored, so all else is set before. The group
- * must be open by then: if it refused a signal's item, later signals would not push that item. A
- * late sender to the previous process may push before: its item is refused, and starts no turn. */
+ * Senders can find the process once the generation is stored, so all else is set before that. The
+ * group must be open before that, too: if it refused a signal's item, later signals would not push
+ * that item. An item that a late sender to the previous process in this slot pushes into the open
+ * group is dropped, and starts no turn. */
 static void publish_process(teff_process *p, teff_pid *pid)
 {
     p->signals = 0; /* without the lock: no other thread uses it before the generation is stored */
@@ -189,7 +191,7 @@ static void publish_process(teff_process *p, teff_pid *pid)
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed) + 1;
     /* release: pairs with teffi_process_find */
     atomic_store_explicit(&p->generation, generation, memory_order_release);
-    if (pid) /* before it runs: its functions may read *pid */
+    if (pid) /* stored before the process runs, since its functions may read *pid */
         *pid = teffi_process_pid_of(p, generation);
     (void)teffi_group_push(&p->group, &p->again);
 }
@@ -212,13 +214,13 @@ teff_err teff_process_spawn_shared(teff_process_system *system, const teff_proce
     if (err)
         return err;
     _Atomic uint64_t *spawned = &system->cells[teffi_own_cell(system)].spawned;
-    /* seq_cst: either stop sees this spawn and waits for it, or this spawn sees `stopping` */
+    /* seq_cst: if the load of `stopping` returns false, wait_for_spawns waits for this spawn */
     atomic_fetch_add_explicit(spawned, 1, memory_order_seq_cst);
     err = atomic_load_explicit(&system->stopping, memory_order_seq_cst)
               ? TEFF_E_CLOSED
               : teffi_slot_take(system, spawned, &p);
     if (!err) {
-        init_life(p, ops, self, start, account);
+        init_process_in_slot(p, ops, self, start, account);
         publish_process(p, pid);
     }
     atomic_fetch_sub_explicit(spawned, 1, memory_order_seq_cst);

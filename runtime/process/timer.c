@@ -6,7 +6,7 @@
 #include "memory/pool.h"
 #include "process/send.h"
 
-/* The timer's callback: pushes its event to the process's group. */
+/* The timer's callback: pushes the timer's event to the process's group. */
 static void push_fired(teffi_timer *timer)
 {
     teffi_timer_event *t = teffi_container(timer, teffi_timer_event, timer);
@@ -15,7 +15,8 @@ static void push_fired(teffi_timer *timer)
         teffi_process_wake(p);
         return;
     }
-    /* an acquire load: the ended turn's last use of the timer comes before its memory is freed */
+    /* The process has ended. Its last turn may have used the timer; the acquire load in this call
+     * orders that before the free below. */
     (void)teffi_group_state_of(&p->group);
     teffi_pool_put(t, sizeof *t);
 }
@@ -44,7 +45,7 @@ void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *t)
         LIST_REMOVE(t, link);
         teffi_pool_put(t, sizeof *t);
     } else {
-        t->muted = true; /* it is firing or has fired: it is freed with its event */
+        t->muted = true; /* the timer is firing or has fired: t is freed once its event is taken */
     }
 }
 

@@ -29,7 +29,7 @@ static void set_process_over(teff_process *p, teff_err err)
     p->err = (uint16_t)(teffi_err_fits(err) ? err : TEFF_E_FAILED);
 }
 
-/* Status START: calls init with the arguments of spawn or upgrade. */
+/* If the status is START: calls ops->init with the arguments of spawn or upgrade. */
 static void run_init(teff_process *p)
 {
     const teff_process_ops *ops = ops_of(p);
@@ -45,8 +45,8 @@ static void run_init(teff_process *p)
         set_process_over(p, err);
 }
 
-/* Runs a unit: init if the status is START, then one step, or the whole run function. A process
- * that is forced to end is only marked as over. */
+/* Runs a unit of work: one step, or if ops has a run function, the whole of it. If the status is
+ * START, runs init before that. If the process is forced to end, only marks it as over. */
 static void run_unit(teff_process *p)
 {
     if (p->forced) {
@@ -65,7 +65,7 @@ static void run_unit(teff_process *p)
 
 /* The main function of a process's fiber. The fiber ends with the process, or after an upgrade to
  * ops without TEFF_PROCESS_FIBER. */
-static void run_fiber(void *arg)
+static void run_process_on_fiber(void *arg)
 {
     teff_process *p = arg;
     run_unit(p);
@@ -79,12 +79,12 @@ static void run_fiber(void *arg)
 }
 
 /* Runs the next unit on the process's fiber, or continues the unit that is suspended there. If
- * there is no fiber, makes one. A process that is forced to end needs none; if memory is out, the
- * process is over. */
+ * there is no fiber, makes one; if memory is out, marks the process as over. If the process is
+ * forced to end, makes no fiber, since run_unit then runs none of the process's functions. */
 static void resume_fiber(teff_process *p)
 {
     if (!p->fiber && !p->forced) {
-        p->fiber = teffi_fiber_new(p->system->exec->fibers, run_fiber, p);
+        p->fiber = teffi_fiber_new(p->system->exec->fibers, run_process_on_fiber, p);
         if (p->fiber)
             teffi_fiber_set_label(p->fiber, ops_of(p)->name);
         else
@@ -96,7 +96,7 @@ static void resume_fiber(teff_process *p)
         p->fiber = NULL;
 }
 
-/* Runs a turn: a unit, or the next part of one; then counts it. */
+/* Runs a turn, which is a whole unit or the next part of a suspended unit. Counts the turn. */
 static void run_turn(teff_process *p)
 {
     const teffi_platform *platform = p->system->exec->platform;
@@ -106,7 +106,7 @@ static void run_turn(teff_process *p)
         resume_fiber(p);
     else
         run_unit(p);
-    teffi_process_count(p, 1, p->n_uncounted, measure ? teffi_now(platform) - from : 0);
+    teffi_process_add_counts(p, 1, p->n_uncounted, measure ? teffi_now(platform) - from : 0);
     p->n_uncounted = 0;
 }
 
@@ -146,9 +146,9 @@ static void finish_process(teff_process *p)
     teffi_group_complete(&p->group);
 }
 
-/* After a turn: ends a process that is over; pushes the again item, which makes the group run
- * again, if there is work. */
-static __attribute__((noinline)) void settle_turn(teff_process *p)
+/* After a turn: ends the process if it is over. Otherwise, if it does not wait and has more work,
+ * pushes the again item, which makes the group run again. */
+static __attribute__((noinline)) void end_or_requeue_process(teff_process *p)
 {
     if (teffi_group_yielded(&p->group)) /* the turn goes on in resume_yielded */
         return;
@@ -156,7 +156,7 @@ static __attribute__((noinline)) void settle_turn(teff_process *p)
     if (p->over)
         finish_process(p);
     else if (!p->wait && teffi_process_has_work(p))
-        teffi_process_push_again(p);
+        teffi_process_requeue(p);
 }
 
 /* Runs a turn if the process can continue: its wait is over, or there is work for a step. */
@@ -166,24 +166,25 @@ static __attribute__((noinline)) void run_if_ready(teff_process *p)
     if (p->wait ? !p->forced && !p->wait->ready(p, p->wait) : !teffi_process_has_work(p))
         return;
     run_turn(p);
-    settle_turn(p);
+    end_or_requeue_process(p);
 }
 
-/* ops->resume: continues a turn that has yielded. in: fiber, p->fiber. */
+/* ops->resume: continues a turn that has yielded. in: fiber is the same as p->fiber. */
 static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
 {
     teff_process *p = process_of(group);
     (void)fiber;
     run_turn(p);
-    settle_turn(p);
+    end_or_requeue_process(p);
 }
 
 /* May run_one_message handle this item? It must be a message, and the last item that was taken off
  * the group; the process must be idle, have no fiber, and not be measured. */
 static bool can_run_one_message(const teff_process *p, const teffi_item *item)
 {
-    return !p->group.head && item->kind == TEFFI_ITEM_MESSAGE && teffi_process_awaits_any(p) &&
-           teffi_process_takes(p, (const teffi_event *)(const void *)item) && !p->fiber &&
+    return !p->group.head && item->kind == TEFFI_ITEM_MESSAGE &&
+           teffi_process_awaits_any_event(p) &&
+           teffi_process_accepts_event(p, (const teffi_event *)(const void *)item) && !p->fiber &&
            !p->system->opt.measure;
 }
 
@@ -195,20 +196,20 @@ static __attribute__((noinline)) void run_one_message(teff_process *p, teffi_eve
     teff_err err = ops_of(p)->step(p->self, &message->event, 1, &out);
     if (err || out.decided || out.first) {
         teffi_step_end(p, (teffi_events){message, message}, &out, err);
-    } else { /* it stays idle */
-        teffi_mailbox_release(p, message->event.len);
+    } else { /* the process stays idle */
+        teffi_mailbox_add_taken(p, message->event.len);
         teffi_pool_put(message, sizeof *message + message->event.len);
     }
-    teffi_process_count(p, 1, 1, 0);
-    if (!teffi_process_awaits_any(p) || p->urgent.head || p->mail.head)
-        settle_turn(p);
+    teffi_process_add_counts(p, 1, 1, 0);
+    if (!teffi_process_awaits_any_event(p) || p->urgent.head || p->mail.head)
+        end_or_requeue_process(p);
 }
 
 /* Puts an item into the process's lists and flags. Runs a turn only if none of the items that
  * were taken off the group is left (group.head), or after TEFFI_STEP_MAX items. */
 static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *item)
 {
-    if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item)))
+    if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_accepts_event(p, teffi_event_of(item)))
         teffi_events_push(&p->mail, teffi_event_of(item));
     else
         teffi_process_take_item(p, item);
@@ -229,8 +230,8 @@ static void handle_item(teffi_group *group, teffi_item *item)
 
 /* ---- eviction from a full run queue (sched/policy/priority) ---- */
 
-/* Returns a message of an evicted process to its sender; if it is a request, responds with an error
- * instead. */
+/* Refuses a message that was queued for an evicted process: if it is a request, responds with
+ * TEFF_E_OVERLOADED; returns any other message to its sender. */
 static void evict_message(teff_process *p, teffi_event *event)
 {
     teff_process_system *system = p->system;
@@ -240,18 +241,19 @@ static void evict_message(teff_process *p, teffi_event *event)
         teffi_event_free(p, event);
         return;
     }
-    teffi_mailbox_release(p, event->event.len);
+    teffi_mailbox_add_taken(p, event->event.len);
     teffi_process_return_message(system, event, teffi_process_pid_of(p, event->generation));
 }
 
-/* Evicts the item, if it is a message. If it is the again item, evicts the messages in p->mail,
- * unless a step will be retried with the first one. out: true: item was a message, and is gone. */
-static bool evict_message_item(teff_process *p, teffi_item *item)
+/* If item is a message, evicts it. If item is the again item, evicts all messages in p->mail. But
+ * if the status is RETRY, keeps them, since the next step gets the first of them again.
+ * out: true: item was a message and was evicted. */
+static bool evict_message_or_mail(teff_process *p, teffi_item *item)
 {
     teffi_event *event;
     if (p->gone)
         return false;
-    if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item))) {
+    if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_accepts_event(p, teffi_event_of(item))) {
         evict_message(p, teffi_event_of(item));
         return true;
     }
@@ -270,17 +272,18 @@ static void refuse_to_start(teff_process *p)
     finish_process(p);
 }
 
-/* ops->evict. out: true: the item was dropped; false: handle_item gets it. */
+/* ops->evict: evicts an item of a process whose group was evicted from the run queue.
+ * out: true: the item was dropped; false: the caller passes it to handle_item. */
 static bool evict_item(teffi_group *group, teffi_item *item)
 {
     teff_process *p = process_of(group);
     bool starts =
         item->kind == TEFFI_ITEM_AGAIN && !p->gone && p->status == TEFFI_STATUS_START && !p->forced;
-    bool evicted = evict_message_item(p, item);
+    bool evicted = evict_message_or_mail(p, item);
     if (starts)
         refuse_to_start(p);
     else if (evicted && !group->head)
-        run_if_ready(p); /* it was the last item, after which gather_item would run a turn */
+        run_if_ready(p); /* no item is left: gather_item, too, would run a turn now */
     return evicted || starts;
 }
 
@@ -293,8 +296,9 @@ static void free_process_slot(teffi_group *group)
     teff_process *p = process_of(group);
     teff_process_system *system = p->system;
     teffi_slab_put(&system->slab, p);
-    /* Counted last: when stop sees the count, the slot is free. seq_cst: either stop sees this
-     * count, or this thread sees `stopping` and wakes stop. */
+    /* Counted last, so that the slot is free when teff_process_system_stop loads this count.
+     * seq_cst: either that function loads the new count, or this thread loads stopping == true and
+     * wakes it. */
     atomic_fetch_add_explicit(&system->cells[teffi_own_cell(system)].ended, 1,
                               memory_order_seq_cst);
     if (atomic_load_explicit(&system->stopping, memory_order_seq_cst))

@@ -14,8 +14,8 @@ typedef struct teffi_start {
     _Alignas(16) char bytes[]; /* method, its zero byte, input */
 } teffi_start;
 
-/* teffi_start_new - copy the arguments of init. in: method, may be NULL. out: *start; NULL: neither
- * method nor input. errs: TEFF_E_NOMEM. */
+/* teffi_start_new - copy the arguments of init. in: method, may be NULL. out: *start: the copy;
+ * NULL if there is neither a method nor an input. errs: TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_start_new(const char *method, const void *input, size_t len,
                                        teffi_start **start);
 
@@ -37,21 +37,23 @@ void teffi_process_step(teff_process *p);
 
 /* teffi_step_end - after ops->step: free its events (RETRY: put the event back), apply its
  * decision, dispatch its commands.
- * in:   given, the nodes of its events. err, of the step: if set, its commands are freed. */
+ * in:   given: the step's events. err: what ops->step returned; on an error, the commands are freed
+ *       instead. */
 void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_err err);
 
 /* teffi_step_retry - a decision: run the step again with the same event, after a poke, or with a
  * cancel alone. For processes with step_max 1. */
 teff_err teffi_step_retry(teff_step *out);
 
-/* teffi_process_has_other_work - slow path of teffi_process_has_work. */
-bool teffi_process_has_other_work(const teff_process *p);
+/* teffi_process_has_work_slow - slow path of teffi_process_has_work. */
+bool teffi_process_has_work_slow(const teff_process *p);
 
-/* teffi_process_has_work - is there an event for its status, or another reason for a step? */
+/* teffi_process_has_work - does the process have an event that it may handle in its present status,
+ * or another reason to run a turn? */
 static inline bool teffi_process_has_work(const teff_process *p)
 {
     bool awaits_any = p->status == TEFFI_STATUS_IDLE && !p->forced && !p->cancel;
-    return awaits_any ? p->urgent.head || p->mail.head : teffi_process_has_other_work(p);
+    return awaits_any ? p->urgent.head || p->mail.head : teffi_process_has_work_slow(p);
 }
 
 /* What a process waits for; on the stack of the function that waits. */
@@ -69,5 +71,5 @@ typedef struct teffi_waiting {
  * errs: TEFF_E_CLOSED: the process is being forced to end, and ready() is false. */
 TEFF_MUST_USE teff_err teffi_process_wait(teff_process *p, teffi_waiting *waiting);
 
-/* teffi_process_push_again - push the item that makes the group run again, unless it is queued. */
-void teffi_process_push_again(teff_process *p);
+/* teffi_process_requeue - push the item that makes the group run again, unless it is queued. */
+void teffi_process_requeue(teff_process *p);

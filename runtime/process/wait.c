@@ -6,8 +6,8 @@
 
 #include "process/count.h"
 
-/* The again item makes the group run the process again; it carries no event. */
-void teffi_process_push_again(teff_process *p)
+/* Pushes the again item, which makes the group run the process again. It carries no event. */
+void teffi_process_requeue(teff_process *p)
 {
     if (p->again_queued)
         return;
@@ -26,7 +26,8 @@ static bool wait_is_over(teff_process *p, teffi_waiting *w)
 static void sleep_until_item(teff_process *p)
 {
     teffi_exec *exec = p->system->exec;
-    /* seq_cst: stored before the last check; pairs with teffi_process_wake after a push */
+    /* seq_cst: stored before the check for items; pairs with teffi_process_wake, which loads
+     * sleeping after a push */
     atomic_store_explicit(&p->sleeping, true, memory_order_seq_cst);
     if (!teffi_process_take_items(p)) {
         exec->ops->blocking_begin(exec);
@@ -46,7 +47,7 @@ static void wait_nested(teff_process *p, teffi_waiting *w)
             return;
         if (exec->ops->run_nested && exec->ops->run_nested(exec))
             continue;
-        if (exec->ops->park) /* a simulated executor: runs work in this thread */
+        if (exec->ops->park) /* only a simulated executor has park; it runs work in this thread */
             exec->ops->park(exec);
         else
             sleep_until_item(p);
@@ -87,15 +88,15 @@ static bool has_awaited_event_or_cancel(teff_process *p, teffi_waiting *w)
     return w->arrived || p->cancel;
 }
 
-/* Was the again item, which teff_process_yield has pushed, taken? */
-static bool again_was_taken(teff_process *p, teffi_waiting *w)
+/* Has the again item that teff_process_yield pushed been taken off the group? */
+static bool again_item_was_taken(teff_process *p, teffi_waiting *w)
 {
     (void)w;
     return !p->again_queued;
 }
 
-/* Keeps an event, or NULL, in `held`, and frees the one before it: the process got that one from
- * receive or ask. */
+/* Frees the event in p->held, which the process got from its last receive or ask, and stores event
+ * there. event may be NULL. */
 static void hold_event(teff_process *p, teffi_event *event)
 {
     if (p->held)
@@ -111,7 +112,7 @@ teff_err teff_process_receive(teff_process *me, teff_event *event)
     teff_err err = teffi_process_wait(me, &w);
     if (err)
         return err;
-    teffi_process_count(me, 0, 1, 0);
+    teffi_process_add_counts(me, 0, 1, 0);
     if (me->cancel) {
         me->cancel = false;
         *event = (teff_event){.kind = TEFF_EVENT_CANCEL};
@@ -147,7 +148,7 @@ teff_err teff_process_ask(teff_process *me, uint32_t command, const void *data, 
     if (err)
         return err;
     hold_event(me, w.arrived);
-    teffi_process_count(me, 0, 1, 0);
+    teffi_process_add_counts(me, 0, 1, 0);
     if (completion)
         *completion = w.arrived->event;
     return w.arrived->event.err;
@@ -171,9 +172,9 @@ teff_err teff_process_sleep(teff_process *me, uint32_t ms)
 teff_err teff_process_yield(teff_process *me)
 {
     teffi_exec *exec = me->system->exec;
-    teffi_waiting w = {.ready = again_was_taken};
+    teffi_waiting w = {.ready = again_item_was_taken};
     if (!me->fiber && exec->ops->run_nested) /* without a fiber, one other group runs nested */
         (void)exec->ops->run_nested(exec);
-    teffi_process_push_again(me);
+    teffi_process_requeue(me);
     return teffi_process_wait(me, &w);
 }

@@ -20,7 +20,7 @@ static teffi_worker *find_own_worker(teffi_exec *exec)
 }
 
 /* Offer w's processor to others: a waiting worker gets it, else w becomes BLOCKED and keeps it
- * until another worker needs it. runs: using the processor. */
+ * until another worker needs it. runs: between teffi_processor_use_begin and _use_end. */
 static void offer_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -41,7 +41,7 @@ static void offer_processor(teffi_worker *w)
     pthread_mutex_unlock(&sched->idle_lock);
     if (teffi_processors_have_work(sched))
         teffi_wake_one(sched);
-    teffi_poll_leave_to_others(sched);
+    teffi_poll_wake_if_none_polls(sched);
 }
 
 void teffi_blocking_begin(teffi_exec *exec)
@@ -58,11 +58,12 @@ void teffi_blocking_begin(teffi_exec *exec)
     teffi_processor_use_end(w, was);
 }
 
-/* Assign w a free processor, or that of an idle worker. idle_lock held. out: false: none. */
+/* Assign w a free processor, or if there is none, that of an idle worker. idle_lock held.
+ * out: false: no worker is idle either. */
 static bool take_processor(teffi_worker *w)
 {
     teffi_processor *p = teffi_processor_find_free(w->sched);
-    teffi_worker *idle = p ? NULL : teffi_idle_first(w->sched);
+    teffi_worker *idle = p ? NULL : teffi_idle_choose_worker(w->sched);
     if (idle)
         p = teffi_idle_take_processor(idle);
     if (p)
@@ -70,11 +71,11 @@ static bool take_processor(teffi_worker *w)
     return p;
 }
 
-/* Get w a processor: its own if w still has it, else a free one or that of an idle worker. If there
- * is none and the turn cannot yield, wait for one. out: false: there is none, and the caller yields
- * the turn. true: w has one, is the system thread, or goes on without one, since the scheduler
- * stops. */
-static bool unblock_worker(teffi_worker *w)
+/* After a blocking region: get a processor for w. w keeps its own if nobody has taken it; else it
+ * gets a free one or that of an idle worker. If there is none and the turn cannot yield, w waits.
+ * out: false: w has no processor, and the caller must yield the turn. true: w has a processor, or
+ *      needs none: it is the system thread, or the scheduler stops. */
+static bool regain_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     bool waits = false, yields = false;
@@ -88,12 +89,13 @@ static bool unblock_worker(teffi_worker *w)
     }
     if (waits) {
         teffi_worker_set_state(w, TEFFI_WORKER_WAITING);
-        /* seq_cst: before teffi_back_off_end's load */
+        /* seq_cst: stored before teffi_wake_backed_off_workers loads n_backing_off; pairs with
+         * teffi_back_off, which loads attention */
         atomic_fetch_or_explicit(&sched->attention, TEFFI_ATTEND_WAITING, memory_order_seq_cst);
     }
     pthread_mutex_unlock(&sched->idle_lock);
     if (waits) {
-        teffi_back_off_end(sched);
+        teffi_wake_backed_off_workers(sched);
         teffi_wait_for_processor(w);
     }
     return !yields;
@@ -105,13 +107,14 @@ void teffi_blocking_end(teffi_exec *exec)
     teffi_may_suspend();
     if (!w || !w->blocking || --w->blocking)
         return;
-    /* using_processor is set while w waits: an assigned processor is not retaken before w wakes. */
+    /* Set using_processor first: if w waits for a processor and gets one, that processor must not
+     * be retaken before w wakes. */
     uint32_t was = teffi_processor_use_begin(w);
-    bool has_processor = unblock_worker(w);
+    bool has_processor = regain_processor(w);
     atomic_store_explicit(&w->blocked, false, memory_order_relaxed);
     teffi_processor_use_end(w, was); /* before the yield: the turn may resume on another worker */
     if (!has_processor)
-        (void)teffi_turn_yield(w, false); /* to the global queue; this thread becomes spare */
+        (void)teffi_turn_yield(w, false); /* queues the group globally; this thread becomes spare */
 }
 
 void teff_blocking_begin(void)

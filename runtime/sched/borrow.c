@@ -34,7 +34,7 @@ static bool borrow_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     pthread_mutex_lock(&sched->idle_lock);
-    teffi_worker *lender = teffi_idle_parked(sched);
+    teffi_worker *lender = teffi_idle_choose_parked(sched);
     bool may = !sched->stopping && !sched->borrow.active && lender;
     if (may) {
         sched->borrow.active = true;
@@ -45,10 +45,11 @@ static bool borrow_processor(teffi_worker *w)
     return may;
 }
 
-/* Give p to a waiting worker, else to a spare one, else to a new one. A spare one becomes PARKED
- * with p if p has no group and no deferred work. idle_lock held. out: the worker that the caller
- * wakes; NULL: none. *parked is set if a worker became PARKED; then the caller looks at the
- * queues. */
+/* Give processor p to a waiting worker, else to a spare worker, else to a new worker. If p has no
+ * group and no deferred work, the spare worker becomes PARKED, and is woken only if a timer of p is
+ * due soon. idle_lock held.
+ * out: the worker that the caller must wake, or NULL. *parked: set to true if a worker became
+ *      PARKED; if so, the caller must look at the queues. */
 static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
 {
     teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_SPARE);
@@ -57,17 +58,17 @@ static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool
     if (!w) /* the lender has another processor now, or its thread has ended */
         return teffi_processor_staff(sched, p);
     teffi_processor_assign(p, w);
-    if (teffi_processor_has_local(p) || teffi_deferral_exists(&p->deferral))
+    if (teffi_processor_has_local(p) || teffi_deferral_has_work(&p->deferral))
         return w;
     *parked = true;
     teffi_idle_add(w, TEFFI_WORKER_PARKED);
-    /* Wake w if a timer is due before its sleep ends. Load after idle_add: a timer that is set
-     * later pokes the parked worker. */
-    return teffi_wheel_next(&p->wheel) < w->sleeps_until_ns ? w : NULL;
+    /* Wake w if a timer is due before w's sleep ends. The wheel is read after teffi_idle_add, since
+     * only a timer that is set after teffi_idle_add pokes the parked worker. */
+    return teffi_wheel_next_due(&p->wheel) < w->sleeps_until_ns ? w : NULL;
 }
 
-/* End borrowing. Give the processor to a worker: see hand_to_worker; or clear it if it was
- * deactivated. */
+/* End borrowing. Give the processor to a worker (see hand_to_worker), or if the processor was
+ * deactivated, clear it. */
 static void return_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -81,25 +82,25 @@ static void return_processor(teffi_worker *w)
     teffi_group *group = p && !active ? teffi_processor_take_lifo(p) : NULL;
     if (active && !sched->stopping)
         next = hand_to_worker(sched, p, &parked);
-    /* Look at the queues if a worker was parked, or if no worker got the processor: its release has
-     * cleared no_steal, which counts as a push (idle.h). */
+    /* Look at the queues if a worker became PARKED. Look also if no worker got the processor, since
+     * teffi_processor_release has cleared no_steal, which counts as a push (idle.h). */
     bool look = parked || (active && !p->worker && !sched->stopping);
     if (sched->stopping)
-        teffi_parker_wake(&sched->borrow.left); /* teffi_borrow_stop waits for this */
+        teffi_parker_wake(&sched->borrow.left); /* teffi_borrow_wait_for_end waits for this */
     pthread_mutex_unlock(&sched->idle_lock);
     teffi_worker_wake(next);
     if (group)
         teffi_runqueue_push(&sched->queue, group);
     if (p && !active)
-        teffi_scale_clear(sched, p);
+        teffi_scale_move_work(sched, p);
     if (look && teffi_processors_have_work(sched))
         teffi_wake_one(sched);
 }
 
 /* ---- running on the borrowed processor ---- */
 
-/* May w run another group? attention is not 0 when a worker waits for a processor, or the scheduler
- * stops: then w should return its processor. */
+/* May w run another group? sched->attention is not 0 if a worker waits for a processor or the
+ * scheduler stops. In both cases w should return its processor. */
 static bool borrower_may_run(const teffi_worker *w)
 {
     return w->processor && teffi_processor_is_active(w->sched, w->processor) &&
@@ -107,15 +108,15 @@ static bool borrower_may_run(const teffi_worker *w)
 }
 
 /* Run groups until teffi_find_near finds none and no work is deferred, or until borrower_may_run()
- * is false; then run the work that is still deferred, if w has its processor. */
+ * is false. After that, if w still has a processor, run the work that is still deferred. */
 static void run_ready_groups(teffi_worker *w)
 {
     while (borrower_may_run(w)) {
-        (void)teffi_find_check_clock(w);
+        (void)teffi_run_due_work_periodically(w);
         teffi_group *group = teffi_find_near(w);
         if (group)
             teffi_run_groups(w, group);
-        else if (!w->processor || !teffi_deferral_exists(&w->processor->deferral))
+        else if (!w->processor || !teffi_deferral_has_work(&w->processor->deferral))
             return;
     }
     if (w->processor)
@@ -147,7 +148,8 @@ bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
     /* teffi_none_idle_or_searching first: under load it is true most often, and it is cheap. */
     if (teffi_none_idle_or_searching(sched) || teffi_worker_self())
         return false;
-    /* acquire: the borrower's fields; pairs with the release below */
+    /* acquire: pairs with the release below, so that this thread sees what the last borrower wrote
+     * to sched->borrow */
     if (atomic_exchange_explicit(&process_has_borrower, true, memory_order_acquire))
         return false;
     bool may = borrow_processor(&sched->borrow.worker);
@@ -157,7 +159,7 @@ bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
     return may;
 }
 
-void teffi_borrow_stop(teffi_sched *sched)
+void teffi_borrow_wait_for_end(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
     while (sched->borrow.active) {
@@ -176,25 +178,25 @@ static void run_inbound_batch(void *arg)
     batch->run(batch);
 }
 
-/* Run the batch on this thread. On a worker, the groups that become READY are the worker's local
- * batch. */
+/* Run the received batch on this thread. If the thread is a worker, the groups that become READY
+ * meanwhile are kept from thieves: they form the worker's local batch. */
 static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch)
 {
-    teffi_batch_run(exec, run_inbound_batch, batch);
+    teffi_call_adding_to_batch(exec, run_inbound_batch, batch);
 }
 
-static void run_inbound_borrowed(void *arg)
+static void run_inbound_as_borrower(void *arg)
 {
     run_inbound_here(&teffi_worker_self()->sched->exec, arg);
 }
 
-void teffi_borrow_inbound(teffi_exec *exec, teffi_inbound *batch)
+void teffi_borrow_run_inbound(teffi_exec *exec, teffi_inbound *batch)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     const teffi_worker *w = teffi_worker_self();
     if (w && w->sched == sched) {
         run_inbound_here(exec, batch);
-    } else if (!teffi_borrow_run(exec, run_inbound_borrowed, batch)) {
+    } else if (!teffi_borrow_run(exec, run_inbound_as_borrower, batch)) {
         if (teffi_inbound_queue_put(&sched->inbound, batch))
             return; /* the queue releases it */
         batch->run(batch);

@@ -7,8 +7,8 @@
 #include "group/inbound.h"
 #include "sched/worker.h"
 
-/* teffi_borrow_inbound - exec op inbound. */
-void teffi_borrow_inbound(teffi_exec *exec, teffi_inbound *batch);
+/* teffi_borrow_run_inbound - exec op inbound. */
+void teffi_borrow_run_inbound(teffi_exec *exec, teffi_inbound *batch);
 
 /* teffi_borrow_run - on a thread that is no worker: borrow the processor of a parked worker, call
  * fn(arg), and run groups, those that fn made READY and others, until it finds none nearby.
@@ -16,7 +16,7 @@ void teffi_borrow_inbound(teffi_exec *exec, teffi_inbound *batch);
  *       is a worker, or the scheduler stops. */
 bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
 
-/* teffi_borrow_init - before other threads know sched. teffi_borrow_stop - after stopping was set:
- * wait until no thread borrows. */
+/* teffi_borrow_init - before other threads know sched. teffi_borrow_wait_for_end - after stopping
+ * was set: wait until no thread borrows. */
 void teffi_borrow_init(teffi_sched *sched);
-void teffi_borrow_stop(teffi_sched *sched);
+void teffi_borrow_wait_for_end(teffi_sched *sched);

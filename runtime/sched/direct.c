@@ -7,28 +7,30 @@
 #include "sched/scheduler.h"
 #include "sched/submit.h"
 
-/* Policy priority: does a group wait that is more urgent than this turn's? If so, the turn's call
- * is queued, so that the waiting group runs first. */
-__attribute__((noinline)) static bool others_are_urgent(const teffi_worker *w)
+/* Policy priority: is a group queued that has a higher priority than this turn's group? If so, the
+ * turn may run no other turn in place, but must queue its call, so that the queued group runs
+ * first. */
+__attribute__((noinline)) static bool more_urgent_group_waits(const teffi_worker *w)
 {
     const teffi_group *turn = teffi_worker_group(w);
     return teffi_priorities_has_above(w->sched->priorities,
                                       atomic_load_explicit(&turn->priority, memory_order_relaxed));
 }
 
-/* May this worker run a turn in place, apart from its budget? relaxed: a flag that is seen late
- * only delays the yield. */
+/* May this worker run a turn in place? The budget is not checked here. relaxed: if a flag is
+ * seen late, the worker only yields later. */
 static bool may_run_in_place(const teffi_worker *w)
 {
     return !w->blocking && w->direct.depth < TEFFI_DIRECT_DEPTH &&
            !atomic_load_explicit(&w->preempt, memory_order_relaxed) &&
            !atomic_load_explicit(&w->in_region, memory_order_relaxed) &&
            !atomic_load_explicit(&w->sched->attention, memory_order_relaxed) &&
-           !(w->sched->priorities && others_are_urgent(w));
+           !(w->sched->priorities && more_urgent_group_waits(w));
 }
 
-/* Has this run used all of its attempts? The first call in a run resets the budget. */
-static bool budget_is_used(teffi_worker *w)
+/* Has this run of the group used all its attempts to run a turn in place? The first call in a run
+ * resets the budget. */
+static bool budget_is_used_up(teffi_worker *w)
 {
     teffi_direct_budget *budget = &w->direct;
     uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
@@ -48,18 +50,19 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
     if (!teffi_turn_yield(w, false))
         return NULL;
     w = teffi_worker_self();
-    return may_run_in_place(w) && !budget_is_used(w) ? w : NULL;
+    return may_run_in_place(w) && !budget_is_used_up(w) ? w : NULL;
 }
 
-/* The operation `may`: may the turn on this thread run another one in place now? in: async, see
- * teffi_direct_may. This function and those below are called through pointers, or inlined into one
- * that is, so they may read the thread-local teffi_own_worker: see worker.h. */
-static bool direct_may(teffi_exec *exec, bool async)
+/* The operation `may`: may the turn on this thread run another turn in place now? in: async, see
+ * teffi_direct_may. Turns call this function and those below only through the pointers in
+ * teffi_direct_ops, so these functions are never inlined into a turn. Therefore they may read the
+ * thread-local teffi_own_worker: see worker.h. */
+static bool direct_may_run(teffi_exec *exec, bool async)
 {
     teffi_worker *w = teffi_own_worker;
     teffi_may_suspend();
     if (!w || &w->sched->exec != exec || !may_run_in_place(w) ||
-        (budget_is_used(w) && !(w = yield_to_others(w))))
+        (budget_is_used_up(w) && !(w = yield_to_others(w))))
         return false;
     w->direct.count++;
     return !async || teffi_coarse_ms(exec) - w->direct.from_ms < TEFFI_DIRECT_ASYNC_MS;
@@ -74,7 +77,7 @@ static teffi_group *direct_enter(teffi_exec *exec, teffi_group *group)
     teffi_group *outer = teffi_worker_group(w);
     w->direct.unseen++;
     w->direct.depth++;
-    teffi_worker_run_begins(w, group, atomic_load_explicit(&w->run, memory_order_relaxed));
+    teffi_worker_set_running_group(w, group, atomic_load_explicit(&w->run, memory_order_relaxed));
     return outer;
 }
 
@@ -85,25 +88,25 @@ static void direct_leave(teffi_exec *exec, teffi_group *outer)
     (void)exec;
     teffi_turn_check_blocking(w);
     w->direct.depth--;
-    teffi_worker_run_begins(w, outer, atomic_load_explicit(&w->run, memory_order_relaxed));
+    teffi_worker_set_running_group(w, outer, atomic_load_explicit(&w->run, memory_order_relaxed));
 }
 
 static teffi_group *direct_enter_hooked(teffi_exec *exec, teffi_group *group)
 {
     teffi_group *outer = direct_enter(exec, group);
-    teffi_hooks_before(teffi_own_worker, group);
+    teffi_hooks_call_before(teffi_own_worker, group);
     return outer;
 }
 
 static void direct_leave_hooked(teffi_exec *exec, teffi_group *outer)
 {
-    teffi_hooks_after(teffi_own_worker, teffi_worker_group(teffi_own_worker));
+    teffi_hooks_call_after(teffi_own_worker, teffi_worker_group(teffi_own_worker));
     direct_leave(exec, outer);
 }
 
 /* A turn in place has yielded, and its fiber is suspended: queue its group, unless the turn waits
  * for a join. If the turn has forked, queue the forked part as well. */
-static void direct_yielded(teffi_exec *exec, teffi_group *group)
+static void direct_handle_yield(teffi_exec *exec, teffi_group *group)
 {
     teffi_worker *w = teffi_worker_self();
     (void)exec;
@@ -124,9 +127,11 @@ static void direct_yielded(teffi_exec *exec, teffi_group *group)
         after(w->after_yield_arg);
 }
 
-const teffi_direct_ops teffi_direct_by_worker = {
-    .may = direct_may, .enter = direct_enter, .leave = direct_leave, .yielded = direct_yielded};
-const teffi_direct_ops teffi_direct_hooked = {.may = direct_may,
+const teffi_direct_ops teffi_direct_by_worker = {.may = direct_may_run,
+                                                 .enter = direct_enter,
+                                                 .leave = direct_leave,
+                                                 .yielded = direct_handle_yield};
+const teffi_direct_ops teffi_direct_hooked = {.may = direct_may_run,
                                               .enter = direct_enter_hooked,
                                               .leave = direct_leave_hooked,
-                                              .yielded = direct_yielded};
+                                              .yielded = direct_handle_yield};

@@ -21,18 +21,18 @@ enum { SLICE_MS = 10 };
 
 /* ---- operations ---- */
 
-/* Any processor's wheel may hold the timer. So all wheels are passed, as an array: the first wheel
- * and the distance between two, in bytes. */
+/* Any processor's wheel may hold the timer. So the call passes all wheels, as an array: the first
+ * wheel, and the distance in bytes from one wheel to the next. */
 static bool cancel_timer(teffi_exec *exec, teffi_timer *timer)
 {
     return teffi_wheel_cancel(&teffi_sched_of(exec)->processors[0].wheel, sizeof(teffi_processor),
                               timer);
 }
 
-/* exec op worker. out: the number of this thread's processor, from 1; 0: it has none, or is in a
- * blocking region. The function may read the thread-local teffi_own_worker, since it is called
- * through a pointer, never inlined, and does not suspend. relaxed: a processor that is retaken at
- * this moment may still count as held. */
+/* The operation `worker` of teffi_exec_ops. out: the number of the processor that this thread
+ * holds, from 1; 0: this thread holds none, or is in a blocking region. This function may read the
+ * thread-local teffi_own_worker, because it is called through a pointer, is never inlined, and does
+ * not suspend. relaxed: a processor that is retaken at this moment may still count as held. */
 static unsigned processor_number(teffi_exec *exec)
 {
     const teffi_worker *w = teffi_own_worker;
@@ -63,7 +63,7 @@ static void free_scheduler(teffi_sched *sched)
     free(sched);
 }
 
-/* Set stopping, and wake every thread, so that each sees stopping. */
+/* Set sched->stopping, and wake every thread, so that it checks that flag. */
 static void wake_all_to_stop(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
@@ -84,11 +84,11 @@ static void stop_scheduler(teffi_exec *exec)
     if (sched->stopping)
         return;
     wake_all_to_stop(sched);
-    teffi_thread_join(&sched->monitor.thread); /* first: it joins workers' threads */
+    teffi_thread_join(&sched->monitor.thread); /* first: the monitor joins workers' threads */
     teffi_workers_join_all(sched);
     if (teffi_sched_has_system(sched))
         teffi_thread_join(&sched->system.thread);
-    teffi_borrow_stop(sched);
+    teffi_borrow_wait_for_end(sched);
     /* No worker is left to run the deferred work that is still in the lists. */
     for (unsigned i = 0; i < sched->n_processors; i++)
         (void)teffi_deferral_run(&sched->processors[i].deferral);
@@ -109,8 +109,8 @@ static const teffi_exec_ops scheduler_ops = {
     .timer_set = teffi_submit_timer,
     .timer_cancel = cancel_timer,
     .defer = teffi_submit_defer,
-    .inbound = teffi_borrow_inbound,
-    .poll = teffi_poll_start,
+    .inbound = teffi_borrow_run_inbound,
+    .poll = teffi_poll_set_poller,
     .blocking_begin = teffi_blocking_begin,
     .blocking_end = teffi_blocking_end,
     .run_nested = teffi_run_nested,
@@ -155,17 +155,17 @@ static bool init_policy(teffi_sched *sched, const teff_sched_options *opt)
     return true;
 }
 
-/* Convert slice_ms (0: SLICE_MS) to ticks of the monitor. out: a run's slice is over when that many
- * ticks in a row have seen the run: the ticks of a slice, rounded up, and one more, since a run may
- * begin between two ticks. */
+/* Convert slice_ms (0: SLICE_MS) to ticks of the monitor. out: the number of ticks in a row at
+ * which the monitor must find the same run before the run's slice is over. This is the length of
+ * the slice in ticks, rounded up, plus one, because a run may begin between two ticks. */
 static uint32_t count_slice_ticks(uint32_t slice_ms)
 {
     return ((slice_ms ? slice_ms : SLICE_MS) * 1000000u + TEFFI_MONITOR_NS - 1) / TEFFI_MONITOR_NS +
            1;
 }
 
-/* Make a scheduler without threads. in: n processors, of which active are in use. out: NULL: memory
- * is out. */
+/* Make a scheduler without threads. in: n: how many processors to make; active: how many of them
+ * are in use at first. out: NULL: memory is out. */
 static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, unsigned active,
                                   const teff_sched_options *opt)
 {
@@ -178,13 +178,13 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     sched->exec.workers = n;
     sched->exec.repolls_max = opt->repolls_max;
     sched->slice_ticks = count_slice_ticks(opt->slice_ms);
-    teffi_preempt_start();
+    teffi_preempt_install_handler();
     teffi_warn_init(&sched->exec.warn, opt);
     teffi_null_group_init(&sched->exec);
-    sched->no_membarrier = !teffi_barrier_start();
+    sched->no_membarrier = !teffi_barrier_register();
     atomic_init(&sched->n_active, active);
     atomic_init(&sched->wake_below, UINT32_MAX);
-    sched->threads_max = teffi_or(opt->threads_max, TEFFI_THREADS_MAX);
+    sched->threads_max = teffi_or_default(opt->threads_max, TEFFI_THREADS_MAX);
     if (opt->hooks)
         sched->hooks = *opt->hooks;
     sched->worker_main = teffi_worker_main;
@@ -214,7 +214,8 @@ static bool start_workers(teffi_sched *sched, unsigned active)
     return ok;
 }
 
-/* out: how many processors are in use at first. in: workers, 0 = one a core. */
+/* in: workers: the requested number; 0: one for each core. out: how many processors are in use at
+ * first. */
 static unsigned count_active(unsigned workers)
 {
     unsigned n = workers ? workers : teffi_cpu_count();
@@ -235,7 +236,8 @@ enum { STACK_BYTES_MIN = 64 * 1024, STACK_BYTES_MAX = 8 * 1024 * 1024 };
  * and its range. */
 static const char *check_levels(const teff_sched_options *opt)
 {
-    if (teffi_level_us(opt, 2) > LEVEL_US_MAX || teffi_level_us(opt, 1) >= teffi_level_us(opt, 2))
+    if (teffi_level_threshold_us(opt, 2) > LEVEL_US_MAX ||
+        teffi_level_threshold_us(opt, 1) >= teffi_level_threshold_us(opt, 2))
         return "level_us: expected rising numbers up to 1,000,000; 0 = 5,000 and 100,000";
     if (opt->level0_percent && (opt->level0_percent < 50 || opt->level0_percent > 98))
         return "level0_percent: expected 0, or 50 to 98";
@@ -268,7 +270,7 @@ static const char *check_stacks(const teff_sched_options *opt)
     return NULL;
 }
 
-const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
+const char *teffi_sched_options_check(const teff_sched_options *opt, unsigned workers)
 {
     uint32_t threads = opt->threads_max;
     if (threads && (threads < TEFFI_THREADS_MIN || threads > TEFFI_THREADS_MAX))
@@ -291,11 +293,11 @@ const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
     return check_policy(opt);
 }
 
-bool teffi_sched_take(teff_sched_options *to, teff_sched_hooks *hooks,
-                      const teff_sched_options *from, char *text)
+bool teffi_sched_options_copy_checked(teff_sched_options *to, teff_sched_hooks *hooks,
+                                      const teff_sched_options *from, char *text)
 {
-    if (!teffi_options_take(to, sizeof *to, from, "teff_sched_options", text) ||
-        !teffi_options_take(hooks, sizeof *hooks, to->hooks, "teff_sched_hooks", text))
+    if (!teffi_options_copy_checked(to, sizeof *to, from, "teff_sched_options", text) ||
+        !teffi_options_copy_checked(hooks, sizeof *hooks, to->hooks, "teff_sched_hooks", text))
         return false;
     to->hooks = hooks;
     return true;
@@ -306,10 +308,11 @@ teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
 {
     static const teff_sched_options defaults;
     opt = opt ? opt : &defaults;
-    if (teffi_sched_check(opt, workers))
+    if (teffi_sched_options_check(opt, workers))
         return TEFF_E_INVALID;
-    /* Read the CPU count once, for both numbers. The CPU quota may have changed since the check, so
-     * the count may exceed workers_max now. */
+    /* Read the CPU count once for both numbers of processors: count_processors below gets `active`.
+     * The CPU quota may have changed since teffi_sched_options_check read the CPU count, so
+     * `active` may exceed workers_max now. */
     unsigned active = count_active(workers);
     if (opt->workers_max && active > opt->workers_max)
         active = opt->workers_max;

@@ -47,8 +47,9 @@ static teffi_group *pop_global(teffi_worker *w)
     return group;
 }
 
-/* Push w->batch[1..n) to the deque, batch[1] last, so that it is popped first. (To the global queue
- * if memory is out.) Let thieves steal from the deque. out: w->batch[0]. */
+/* Push w->batch[1] to w->batch[n - 1] to the deque in reverse order, so that w->batch[1] is popped
+ * first. If memory is out, push them to the global queue instead. Let thieves steal from the deque,
+ * and wake a worker if a group was pushed. out: w->batch[0]. */
 static teffi_group *queue_rest_locally(teffi_worker *w, unsigned n)
 {
     teffi_processor *p = w->processor;
@@ -77,8 +78,8 @@ static teffi_group *pop_global_batch(teffi_worker *w)
     return queue_rest_locally(w, n);
 }
 
-/* Pick the oldest group of the global queue or of the deque; which of them is tried first
- * alternates. out: NULL: none. */
+/* Pick the oldest group of the global queue or of the deque. Every second call tries the global
+ * queue first; the other calls try the deque first. out: NULL: none. */
 static teffi_group *pick_fair(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -106,14 +107,15 @@ static void check_local_batch(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-/* Pick from the LIFO slot, unless a fair pick is due (*fair). out: NULL: a fair pick is due, or the
- * slot is empty; the caller calls pick_fair_or_newest with *fair. */
+/* Take the group in the LIFO slot, unless a fair pick is due. out: NULL: a fair pick is due, or the
+ * slot is empty; in both cases the caller calls pick_fair_or_newest with *fair. *fair: true if a
+ * fair pick is due. */
 static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
 {
     teffi_processor *p = w->processor;
     uint32_t now_ms = teffi_coarse_ms(&w->sched->exec);
-    /* Turns in place since the last pick (unseen) count as picks, since they also delay the groups
-     * in the other queues. */
+    /* w->direct.unseen is the number of turns in place since the last pick. They count as picks,
+     * because they, too, delay the groups in the other queues. */
     uint32_t lifo_picks = p->lifo_picks + w->direct.unseen;
     w->direct.unseen = 0;
     *fair = now_ms - p->fair_ms >= FAIR_MS || lifo_picks >= LIFO_PICKS_MAX;
@@ -123,9 +125,11 @@ static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
     return group;
 }
 
-/* Pick a group after pick_lifo has picked none. If fair is set, and in every 61st other call, try
- * the oldest groups first. Then try the LIFO slot, which pick_lifo has skipped if fair is set, then
- * the newest group of the deque. out: NULL: none. */
+/* Pick a group after pick_lifo has picked none:
+ *  1. If fair is true, and in every 61st call with fair = false: call pick_fair.
+ *  2. Take the group in the LIFO slot (if fair is true, pick_lifo has skipped the slot).
+ *  3. Take the newest group of the deque.
+ * out: NULL: none. */
 static teffi_group *pick_fair_or_newest(teffi_worker *w, bool fair)
 {
     teffi_processor *p = w->processor;
@@ -137,8 +141,8 @@ static teffi_group *pick_fair_or_newest(teffi_worker *w, bool fair)
     return group ? group : count_local_pick(p, teffi_deque_pop(&p->deque));
 }
 
-/* Pick from this processor's own queues; a fair pick also from the global queue. out: NULL:
- * none. */
+/* Pick a group from this processor's own queues. If a fair pick is due, it may also come from the
+ * global queue. out: NULL: none. */
 static teffi_group *pick_local(teffi_worker *w)
 {
     bool fair;
@@ -150,8 +154,8 @@ static teffi_group *pick_local(teffi_worker *w)
 
 /* ---- stealing ---- */
 
-/* Steal half of the victim's deque, and move all but one of the groups to this processor's deque.
- * out: the one to run; NULL: the deque is empty, or another thread was faster. */
+/* Steal half of the victim's deque, and move all but one of the stolen groups to this processor's
+ * deque. out: the group to run; NULL: the victim's deque is empty, or another thread was faster. */
 static teffi_group *steal_from(teffi_worker *w, teffi_processor *victim)
 {
     void *out[TEFFI_STEAL_MAX] __attribute__((uninitialized));
@@ -164,9 +168,10 @@ static teffi_group *steal_from(teffi_worker *w, teffi_processor *victim)
     teffi_counter_add(&p->counters.stolen, 1);
     teffi_counter_add(&p->counters.steals, n);
     if (!p->backoff.since_ns) /* no measurement is under way (policy/backoff.h) */
-        teffi_backoff_begin(&p->backoff, victim,
-                            teffi_processor_items(p) + teffi_processor_items(victim),
-                            teffi_now(w->sched->exec.platform));
+        teffi_backoff_begin_measurement(&p->backoff, victim,
+                                        teffi_processor_items_handled(p) +
+                                            teffi_processor_items_handled(victim),
+                                        teffi_now(w->sched->exec.platform));
     return queue_rest_locally(w, n);
 }
 
@@ -186,16 +191,16 @@ static teffi_group *steal_from_any(teffi_worker *w)
     return NULL;
 }
 
-/* out: how many rounds to search. One if all other workers are idle and there is a poller: then new
- * work comes from threads that are no workers, and from the poller. So this worker should wait in
- * the poller soon. */
+/* out: how many rounds to search. If all other workers are idle and there is a poller, new work can
+ * come only from the poller and from threads that are not workers. In that case the number is 1, so
+ * that this worker soon waits in the poller. */
 static unsigned count_search_rounds(teffi_sched *sched)
 {
     return teffi_sched_has_poller(sched) && teffi_others_are_idle(sched) ? 1 : ROUNDS;
 }
 
-/* Search the global queue and all deques, round after round. out: NULL: none, or the worker is
- * needed for something else (attention). */
+/* Search the global queue and all deques, round after round. out: NULL: no group was found, or
+ * sched->attention is set: the worker is needed for something else. */
 static teffi_group *search_all(teffi_worker *w)
 {
     unsigned rounds = count_search_rounds(w->sched);
@@ -213,26 +218,28 @@ static teffi_group *search_all(teffi_worker *w)
     return NULL;
 }
 
-/* If the measurement that began with a steal says that stealing does not pay, sleep, then record
- * how fast the victim was alone (policy/backoff.h). */
+/* If the measurement that began with a steal shows that stealing does not pay, sleep, and
+ * afterwards record how many items the victim handled during the sleep (policy/backoff.h). */
 __attribute__((noinline)) static void back_off(teffi_worker *w)
 {
     const teffi_platform *platform = w->sched->exec.platform;
     teffi_backoff *b = &w->processor->backoff;
     if (!b->since_ns)
         return;
-    uint64_t from = teffi_now(platform), before = teffi_processor_items(b->victim);
-    uint64_t ns = teffi_backoff_judge(b, teffi_processor_items(w->processor) + before, from);
+    uint64_t from = teffi_now(platform), before = teffi_processor_items_handled(b->victim);
+    uint64_t ns =
+        teffi_backoff_judge(b, teffi_processor_items_handled(w->processor) + before, from);
     if (!ns)
         return;
     teffi_back_off(w, ns, from);
-    teffi_backoff_record(b, teffi_processor_items(b->victim) - before, from, teffi_now(platform));
+    teffi_backoff_record_alone_rate(b, teffi_processor_items_handled(b->victim) - before, from,
+                                    teffi_now(platform));
 }
 
 /* ---- all together ---- */
 
-/* Policy multilevel: with probability 1 - chance / TEFFI_CHANCE_ONE, pick a group of level 1 or 2.
- * out: NULL: none. */
+/* Policy multilevel: with probability 1 - levels->chance / TEFFI_CHANCE_ONE, pick a group of level
+ * 1 or 2. out: NULL: none. */
 __attribute__((noinline)) static teffi_group *pick_above_level_0(teffi_worker *w)
 {
     teffi_group *group;
@@ -256,39 +263,39 @@ static void end_local_batch(teffi_processor *p)
     (void)teffi_processor_allow_stealing(p);
 }
 
-/* Find a group when this processor's own queues are empty: in the global queue. If that is empty
- * and work is deferred, steal once; then run that work, which may make groups READY. out: NULL:
- * none. */
+/* Find a group when this processor's own queues are empty. Look in the global queue. If it is empty
+ * and work is deferred, try once to steal. If that fails, too, run the deferred work, and pick one
+ * of the groups that it has made READY. out: NULL: none. */
 static teffi_group *find_elsewhere(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
     end_local_batch(p);
     teffi_group *group = pop_global_batch(w);
     /* Steal before running deferred work: the later it runs, the more requests it serves. */
-    if (!group && teffi_deferral_exists(&p->deferral))
+    if (!group && teffi_deferral_has_work(&p->deferral))
         group = steal_from_any(w);
     if (!group && teffi_deferral_run(&p->deferral))
         group = pick_local(w);
     return group;
 }
 
-/* teffi_find_near calls this if the policy is multilevel, or there is a local batch or deferred
- * work. This function and find_beyond_lifo are not inlined: so a plain pick from the LIFO slot need
- * not save registers. */
-static __attribute__((noinline)) teffi_group *find_by_policy(teffi_worker *w)
+/* teffi_find_near calls this function if the policy is multilevel, or if there is a local batch or
+ * deferred work. This function and find_beyond_lifo are noinline, so that teffi_find_near need not
+ * save registers for a plain pick from the LIFO slot. */
+static __attribute__((noinline)) teffi_group *find_near_all_cases(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
     teffi_group *group = w->sched->levels ? pick_above_level_0(w) : NULL;
     if (group)
         return group;
-    if (teffi_deferral_exists(&p->deferral)) /* run old work first: the next turn may take long */
+    if (teffi_deferral_has_work(&p->deferral)) /* run old work first: the next turn may take long */
         teffi_deferral_run_if_ticked(&p->deferral, teffi_coarse_ms(&w->sched->exec));
     group = pick_local(w);
     return group ? group : find_elsewhere(w);
 }
 
-/* The rest of teffi_find_near, if pick_lifo has picked no group: look in the deque, then elsewhere.
- * in: fair, from pick_lifo. */
+/* The second part of teffi_find_near: find a group after pick_lifo has picked none.
+ * in: fair: the value to which pick_lifo has set *fair. */
 static __attribute__((noinline)) teffi_group *find_beyond_lifo(teffi_worker *w, bool fair)
 {
     teffi_group *group = pick_fair_or_newest(w, fair);
@@ -299,15 +306,15 @@ teffi_group *teffi_find_near(teffi_worker *w)
 {
     const teffi_processor *p = w->processor;
     bool fair;
-    if (w->sched->levels || p->batch.exists || teffi_deferral_exists(&p->deferral))
-        return find_by_policy(w);
+    if (w->sched->levels || p->batch.exists || teffi_deferral_has_work(&p->deferral))
+        return find_near_all_cases(w);
     teffi_group *group = pick_lifo(w, &fair);
     return group ? group : find_beyond_lifo(w, fair);
 }
 
 teffi_group *teffi_find_by_search(teffi_worker *w, bool patient)
 {
-    if (teffi_deferral_exists(&w->processor->deferral))
+    if (teffi_deferral_has_work(&w->processor->deferral))
         return NULL; /* work was deferred again: the caller runs it first, as a search takes long */
     if (patient)
         back_off(w);

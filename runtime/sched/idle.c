@@ -11,7 +11,8 @@ void teffi_monitor_wake(teffi_sched *sched)
 {
     if (!sched->monitor_asleep)
         return;
-    sched->monitor_asleep = false; /* the coarse clock was 0 while it slept */
+    sched->monitor_asleep = false;
+    /* The monitor set the coarse clock to 0 before it slept. */
     teffi_coarse_ms_set(&sched->exec, (uint32_t)(teffi_now(sched->exec.platform) / MS_NS));
     teffi_parker_wake(&sched->monitor.parker);
 }
@@ -36,17 +37,17 @@ void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching
     teffi_monitor_wake(sched);
 }
 
-teffi_worker *teffi_idle_parked(const teffi_sched *sched)
+teffi_worker *teffi_idle_choose_parked(const teffi_sched *sched)
 {
     teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_PARKED);
     bool polls = w && w == atomic_load_explicit(&sched->polling, memory_order_relaxed);
-    /* rather another worker than the one that polls */
+    /* Prefer another worker to the one that polls. */
     return polls && TAILQ_NEXT(w, link) ? TAILQ_NEXT(w, link) : w;
 }
 
-teffi_worker *teffi_idle_first(const teffi_sched *sched)
+teffi_worker *teffi_idle_choose_worker(const teffi_sched *sched)
 {
-    teffi_worker *w = teffi_idle_parked(sched);
+    teffi_worker *w = teffi_idle_choose_parked(sched);
     return w ? w : teffi_worker_longest_in(sched, TEFFI_WORKER_BLOCKED);
 }
 
@@ -78,7 +79,7 @@ static void unpark_worker(teffi_worker *w, bool searching)
 static void lock_and_wake_one(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    teffi_worker *w = teffi_idle_first(sched);
+    teffi_worker *w = teffi_idle_choose_worker(sched);
     if (sched->stopping ||
         none_needs_waking(atomic_load_explicit(&sched->idle_word, memory_order_seq_cst))) {
         w = NULL;
@@ -95,8 +96,8 @@ static void lock_and_wake_one(teffi_sched *sched)
  * teffi_back_off counts as running. in: word, a value of idle_word. */
 static bool enough_are_running(const teffi_sched *sched, uint32_t word)
 {
-    /* UINT32_MAX: there is no limit. seq_cst: in a pusher, after its push; pairs with
-     * update_wake_limit */
+    /* UINT32_MAX: there is no limit. seq_cst: a pusher has made its push before this load; pairs
+     * with update_wake_limit */
     uint32_t below = atomic_load_explicit(&sched->wake_below, memory_order_seq_cst);
     return below != UINT32_MAX && atomic_load_explicit(&sched->n_active, memory_order_relaxed) >=
                                       below + word / TEFFI_IDLE;
@@ -104,19 +105,21 @@ static bool enough_are_running(const teffi_sched *sched, uint32_t word)
 
 bool teffi_enough_are_running(const teffi_sched *sched)
 {
-    /* seq_cst: in a worker that parks, after its idle_add; of two that park, the second one sees
-     * the first one idle */
+    /* seq_cst: a worker that parks has called teffi_idle_add before this load. So if two workers
+     * park at the same time, the second one counts the first one as idle. */
     return enough_are_running(sched, atomic_load_explicit(&sched->idle_word, memory_order_seq_cst));
 }
 
 void teffi_wake_one(teffi_sched *sched)
 {
-    /* seq_cst: after the push that made work visible; pairs with idle_add and search_end */
+    /* seq_cst: after the push that made work visible; pairs with teffi_idle_add and
+     * teffi_search_end */
     uint32_t word = atomic_load_explicit(&sched->idle_word, memory_order_seq_cst);
     if (none_needs_waking(word))
         return;
     if (enough_are_running(sched, word))
-        teffi_back_off_end(sched); /* a worker that counts as running may be backing off */
+        teffi_wake_backed_off_workers(
+            sched); /* a worker that counts as running may be backing off */
     else
         lock_and_wake_one(sched);
 }
@@ -124,7 +127,7 @@ void teffi_wake_one(teffi_sched *sched)
 bool teffi_wake_parked(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    teffi_worker *w = sched->stopping ? NULL : teffi_idle_parked(sched);
+    teffi_worker *w = sched->stopping ? NULL : teffi_idle_choose_parked(sched);
     if (w)
         unpark_worker(w, false);
     pthread_mutex_unlock(&sched->idle_lock);
@@ -159,8 +162,8 @@ void teffi_search_end(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     w->searching = false;
-    /* seq_cst: a pusher that saw this searcher, and so woke no worker, made its work visible before
-     * this step. The last searcher looks for that work. */
+    /* seq_cst: a pusher wakes no worker if idle_word still counts this searcher. In that case its
+     * push comes before this subtraction, so the last searcher finds the pushed work below. */
     uint32_t word =
         atomic_fetch_sub_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
     if ((word & TEFFI_SEARCHING_MASK) == 1 && word >= TEFFI_IDLE &&
@@ -206,7 +209,7 @@ static void wait_for_processor_locked(teffi_worker *w)
     teffi_sched *sched = w->sched;
     uint64_t timeout_ns = teffi_idle_set_timeout(w);
     while (w->state != TEFFI_WORKER_RUNNING && !sched->stopping) {
-        if (w->state == TEFFI_WORKER_PARKED) { /* with a processor that a borrower has returned */
+        if (w->state == TEFFI_WORKER_PARKED) { /* a borrower has given w its processor */
             teffi_idle_remove(w, TEFFI_WORKER_RUNNING, false);
             break;
         }
@@ -241,7 +244,7 @@ void teffi_regain_processor(teffi_worker *w)
     pthread_mutex_unlock(&sched->idle_lock);
 }
 
-void teffi_give_processor_to_waiter(teffi_worker *w)
+void teffi_yield_processor_to_waiter(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     if (w->searching)
@@ -263,11 +266,12 @@ void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now)
     teffi_sched *sched = w->sched;
     if (w->searching)
         teffi_search_end(w);
-    /* seq_cst: before the load of attention; pairs with teffi_back_off_end */
+    /* seq_cst: before the load of attention; pairs with teffi_wake_backed_off_workers */
     atomic_fetch_add_explicit(&sched->n_backing_off, 1, memory_order_seq_cst);
-    /* seq_cst: before the loads below; pairs with teffi_processor_poke, after a timer was set */
+    /* seq_cst: before the loads below; pairs with teffi_processor_wake, which loads backing_off
+     * after a timer was set */
     atomic_store_explicit(&w->backing_off, true, memory_order_seq_cst);
-    uint64_t due = teffi_wheel_next(&w->processor->wheel);
+    uint64_t due = teffi_wheel_next_due(&w->processor->wheel);
     if (due < now + ns)
         ns = due > now ? due - now : 0;
     if (ns && !atomic_load_explicit(&sched->attention, memory_order_seq_cst))
@@ -276,10 +280,10 @@ void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now)
     atomic_fetch_sub_explicit(&sched->n_backing_off, 1, memory_order_relaxed);
 }
 
-void teffi_back_off_end(teffi_sched *sched)
+void teffi_wake_backed_off_workers(teffi_sched *sched)
 {
-    /* seq_cst: after the caller made its work visible, or set attention, which teffi_back_off loads
-     * after it has counted itself */
+    /* seq_cst: the caller has made work visible or set attention before this load. Pairs with
+     * teffi_back_off, which increments n_backing_off, then loads attention. */
     if (!atomic_load_explicit(&sched->n_backing_off, memory_order_seq_cst))
         return;
     pthread_mutex_lock(&sched->idle_lock);

@@ -44,9 +44,9 @@ void teffi_search_end(teffi_worker *w);
  * stops, or the thread shall end because it was spare for long. */
 void teffi_wait_for_processor(teffi_worker *w);
 
-/* teffi_give_processor_to_waiter - if a worker waits for a processor, give it this one, then wait
+/* teffi_yield_processor_to_waiter - if a worker waits for a processor, give it this one, then wait
  * for another as teffi_wait_for_processor does. */
-void teffi_give_processor_to_waiter(teffi_worker *w);
+void teffi_yield_processor_to_waiter(teffi_worker *w);
 
 /* teffi_regain_processor - for a worker that has no processor, between two turns: take a free one,
  * or wait as teffi_wait_for_processor does. */
@@ -55,10 +55,10 @@ void teffi_regain_processor(teffi_worker *w);
 /* teffi_back_off - sleep for up to ns, because stealing did not pay. in: now, a new reading of the
  * clock. The worker counts neither as searching nor as idle, and looks at each queue before it
  * parks: so no wake-up is lost, only delayed.
- * teffi_back_off_end - wake the workers that back off: there is work that no busy worker will take
- * soon, or a worker waits for a processor. Any thread; may take idle_lock. */
+ * teffi_wake_backed_off_workers - wake the workers that back off: there is work that no busy worker
+ * will take soon, or a worker waits for a processor. Any thread; may take idle_lock. */
 void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now);
-void teffi_back_off_end(teffi_sched *sched);
+void teffi_wake_backed_off_workers(teffi_sched *sched);
 
 /* ---- idle_lock held ---- */
 
@@ -69,13 +69,13 @@ void teffi_idle_add(teffi_worker *w, teffi_worker_state state);
 /* teffi_idle_remove - w is idle no more. in: its new state; searching: count it as such. */
 void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching);
 
-/* teffi_idle_parked - a PARKED worker, the one that polls only if there is no other; NULL: there is
- * none. */
-teffi_worker *teffi_idle_parked(const teffi_sched *sched);
+/* teffi_idle_choose_parked - a PARKED worker, the one that polls only if there is no other; NULL:
+ * there is none. */
+teffi_worker *teffi_idle_choose_parked(const teffi_sched *sched);
 
-/* teffi_idle_first - an idle worker; PARKED if there is one, since a hand-over costs more.
+/* teffi_idle_choose_worker - an idle worker; PARKED if there is one, since a hand-over costs more.
  * out:  NULL: none is idle. */
-teffi_worker *teffi_idle_first(const teffi_sched *sched);
+teffi_worker *teffi_idle_choose_worker(const teffi_sched *sched);
 
 /* teffi_idle_set_timeout - before w sleeps without a timer: set sleeps_until_ns. If there are
  * surplus threads, also a parked worker sleeps for 10 s at most: it may become SPARE meanwhile, and

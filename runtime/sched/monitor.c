@@ -42,7 +42,7 @@ static bool too_many_are_lost(teffi_sched *sched)
  *       cleared. */
 static bool begin_retake(teffi_worker *w, uint64_t run)
 {
-    /* seq_cst: this store, then the barrier, then the load of using_processor (retake.h) */
+    /* seq_cst: the load of using_processor below must come after this store (retake.h) */
     atomic_store_explicit(&w->retaken, 1, memory_order_seq_cst);
     if (!w->sched->no_membarrier)
         teffi_barrier_all();
@@ -51,7 +51,8 @@ static bool begin_retake(teffi_worker *w, uint64_t run)
            atomic_load_explicit(&w->processor->runs, memory_order_relaxed) == run;
 }
 
-/* idle_lock held. out: p's worker; NULL: none, it is not RUNNING, or the scheduler stops. */
+/* out: p's worker. NULL: p has no worker, or its worker is not RUNNING, or the scheduler stops.
+ * idle_lock held. */
 static teffi_worker *running_worker(teffi_sched *sched, const teffi_processor *p)
 {
     teffi_worker *w = p->worker;
@@ -96,7 +97,7 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
     if (w) {
         if (begin_retake(w, run))
             group = teffi_processor_take_lifo(p);
-        /* release: the emptied slot; pairs with teffi_processor_get_usable */
+        /* release: makes the emptied slot visible; pairs with teffi_processor_get_usable */
         atomic_store_explicit(&w->retaken, 0, memory_order_release);
     }
     pthread_mutex_unlock(&sched->idle_lock);
@@ -107,9 +108,10 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
 
 /* ---- the tick ---- */
 
-/* Count the ticks since p's latest run began; the run may be over. From the second tick on, let other
- * workers take the group in p's LIFO slot and steal p's local batch. out: true: another
- * worker may now find a group that it could not take before; the caller calls teffi_wake_one. */
+/* Count the ticks since p's latest run began, whether or not that run has ended. From the second
+ * tick on, let other workers take the group in p's LIFO slot and steal p's local batch.
+ * out: true: another worker may now find a group that it could not take before; the caller calls
+ * teffi_wake_one. */
 static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
 {
     uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed);
@@ -126,8 +128,8 @@ static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
     return (lifo && retake_lifo(sched, p, run)) || allowed;
 }
 
-/* Are processors short: does a worker wait for one, or is there work while no worker is idle or
- * searching? If no worker waits and there is work, wakes a worker for it. */
+/* Are there too few processors? True if a worker waits for a processor, or if there is work and no
+ * worker is idle or searching. If there is work and no worker waits, also wakes a worker. */
 static bool processors_are_short(teffi_sched *sched)
 {
     if (atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_WAITING)
@@ -139,8 +141,8 @@ static bool processors_are_short(teffi_sched *sched)
     return teffi_none_idle_or_searching(sched);
 }
 
-/* If processors are short: request preemption of turns that have used their slice, and one tick
- * later retake their processors. */
+/* If there are too few processors: request preemption of turns that have used their slice, and one
+ * tick later retake their processors. */
 static void end_slices(teffi_sched *sched)
 {
     bool looked = false;
@@ -175,11 +177,11 @@ static bool reclaim_memory(teffi_sched *sched, uint64_t now)
 
 /* ---- contention for cores ---- */
 
-/* Add to *sample how long the workers with a processor ran since the last sample, and how long they
- * waited for a core; of at most USAGE_MAX workers. */
+/* For at most USAGE_MAX workers that have a processor: add to *sample how long they ran since the
+ * last sample, and how long they waited for a core. */
 static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
 {
-    teffi_worker *some[USAGE_MAX]; /* valid without the lock: freed with the scheduler */
+    teffi_worker *some[USAGE_MAX]; /* used after unlock: workers live as long as sched */
     unsigned n = 0;
     pthread_mutex_lock(&sched->idle_lock);
     for (unsigned i = 0; i < sched->n_processors && n < USAGE_MAX; i++)
@@ -208,17 +210,17 @@ static void sample_contention(teffi_sched *sched, uint64_t now)
     uint32_t active = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
     if (c->n != active)
         teffi_contention_reset(c, active);
-    if (active == 1 || !teffi_contention_is_due(c, now))
+    if (active == 1 || !teffi_contention_sample_is_due(c, now))
         return;
     for (unsigned i = 0; i < sched->n_processors; i++)
-        sample.items += teffi_processor_items(&sched->processors[i]);
+        sample.items += teffi_processor_items_handled(&sched->processors[i]);
     sample.cpu_ns = teffi_process_cpu_ns();
     sample_usage(sched, &sample);
     teffi_contention_update(c, &sample);
 }
 
-/* out: how many processors are not idle and yet do not look at the queues: their worker is in a run
- * that two ticks have seen, or they are active but no thread could be started for them. */
+/* out: the number of processors that will not soon take a group from the queues: their worker was
+ * in the same run at two ticks, or they are active but no thread could be started for them. */
 static uint32_t count_unavailable(teffi_sched *sched)
 {
     uint32_t n = 0;
@@ -232,10 +234,10 @@ static uint32_t count_unavailable(teffi_sched *sched)
     return n;
 }
 
-/* Set wake_below: while so many workers run, no other one is woken (UINT32_MAX: no limit). A worker
- * in a long run, which does not look at the queues soon, does not count; nor does an active
- * processor without a worker. out: true: the limit has risen, and there is work: the caller wakes a
- * worker. */
+/* Set wake_below. While at least wake_below workers run, no other worker is woken (UINT32_MAX: no
+ * limit). The value is the limit of policy/contention.h, plus the number of processors that will
+ * not soon take a group from the queues.
+ * out: true: wake_below has risen, and there is work; the caller wakes a worker. */
 static bool update_wake_limit(teffi_sched *sched)
 {
     const teffi_contention *c = &sched->monitor.contention;
@@ -243,7 +245,8 @@ static bool update_wake_limit(teffi_sched *sched)
     uint32_t before = atomic_load_explicit(&sched->wake_below, memory_order_relaxed);
     if (below == before)
         return false;
-    /* seq_cst: before the look at the queues; pairs with enough_are_running, after a push */
+    /* seq_cst: the look at the queues must come after this store; pairs with enough_are_running,
+     * whose load comes after a push */
     atomic_store_explicit(&sched->wake_below, below, memory_order_seq_cst);
     return below > before && teffi_processors_have_work(sched);
 }
@@ -258,7 +261,7 @@ static void run_tick(teffi_sched *sched)
         wakes |= allow_stealing_if_long_run(sched, p);
         if (p->seen_ticks > 1)
             (void)teffi_deferral_run(&p->deferral); /* its worker may be in a long turn */
-        uint64_t due = teffi_wheel_next(&p->wheel);
+        uint64_t due = teffi_wheel_next_due(&p->wheel);
         if (due < now && now - due > OVERDUE_NS)
             teffi_wheel_fire(&p->wheel, now);
     }
@@ -266,19 +269,19 @@ static void run_tick(teffi_sched *sched)
     wakes |= update_wake_limit(sched);
     if (wakes) {
         teffi_wake_one(sched);
-        teffi_back_off_end(sched);
+        teffi_wake_backed_off_workers(sched);
     }
     end_slices(sched);
-    teffi_poll_watch(sched);
-    teffi_preempt_lost(sched);
-    teffi_watch_turns(sched, now);
+    teffi_poll_check_neglect(sched);
+    teffi_preempt_lost_workers(sched);
+    teffi_log_long_turns(sched, now);
     teffi_refusal_log(sched);
     teffi_workers_join_ended(sched);
     sched->monitor.reclaims = reclaim_memory(sched, now);
 }
 
-/* Are all workers with a processor parked, and does each active processor have one? idle_lock
- * held. */
+/* Are all workers that have a processor parked, and does each active processor have a worker?
+ * idle_lock held. */
 static bool all_are_parked(const teffi_sched *sched)
 {
     for (unsigned i = 0; i < sched->n_processors; i++) {
@@ -290,8 +293,8 @@ static bool all_are_parked(const teffi_sched *sched)
     return true;
 }
 
-/* May the monitor sleep: all_are_parked, a worker waits in the poller if there is a poller, and
- * nothing is left to reclaim? idle_lock held. */
+/* May the monitor sleep? True if all workers are parked, nothing is left to reclaim and, if there
+ * is a poller, a worker waits in it. idle_lock held. */
 static bool all_is_quiet(const teffi_sched *sched)
 {
     return all_are_parked(sched) && !sched->monitor.reclaims &&
@@ -299,8 +302,9 @@ static bool all_is_quiet(const teffi_sched *sched)
             atomic_load_explicit(&sched->polling, memory_order_relaxed));
 }
 
-/* Announce that the monitor sleeps without a timeout, if all has been quiet for QUIET_TICKS; *quiet
- * counts them. out: true: the monitor shall sleep, until a thread calls teffi_monitor_wake. */
+/* If all_is_quiet has been true at more than QUIET_TICKS calls in a row, announce that the monitor
+ * sleeps without a timeout. *quiet counts these calls. out: true: the monitor must sleep until a
+ * thread calls teffi_monitor_wake. */
 static bool announce_sleep_if_quiet(teffi_sched *sched, unsigned *quiet)
 {
     pthread_mutex_lock(&sched->idle_lock);
@@ -308,7 +312,7 @@ static bool announce_sleep_if_quiet(teffi_sched *sched, unsigned *quiet)
     bool asleep = *quiet > QUIET_TICKS && !sched->stopping;
     sched->monitor_asleep = asleep;
     if (asleep)
-        teffi_coarse_ms_set(&sched->exec, 0); /* not known */
+        teffi_coarse_ms_set(&sched->exec, 0); /* 0: the time is not known */
     pthread_mutex_unlock(&sched->idle_lock);
     return asleep;
 }

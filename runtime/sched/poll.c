@@ -12,17 +12,18 @@ enum { LOOK_EVERY = 64 }; /* passes; a look takes 300 ns, 64 short turns take 2 
 
 static teffi_poller *get_poller(const teffi_sched *sched)
 {
-    /* acquire: pairs with teffi_poll_start */
+    /* acquire: pairs with teffi_poll_set_poller */
     return atomic_load_explicit(&sched->poller, memory_order_acquire);
 }
 
-void teffi_poll_start(teffi_exec *exec, teffi_poller *poller)
+void teffi_poll_set_poller(teffi_exec *exec, teffi_poller *poller)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     teffi_bug_if(teffi_sched_has_poller(sched));
-    /* release: what poller points to; pairs with get_poller */
+    /* release: publishes what poller points to; pairs with get_poller */
     atomic_store_explicit(&sched->poller, poller, memory_order_release);
-    /* A worker that parks now may not have seen the poller: wake one, so that it polls. */
+    /* A worker that parks at this moment may have loaded NULL instead of the poller. So wake a
+     * parked worker, which then polls. */
     (void)teffi_wake_parked(sched);
 }
 
@@ -39,12 +40,12 @@ static void run_poller(void *arg)
     e->found = e->poller->run(e->poller);
 }
 
-/* Handle the events that the poller has kept. The groups that become READY are the local batch of
- * this thread's worker. out: true: there were events. */
+/* Handle the events that poller->wait has found. Groups that become READY are added to the local
+ * batch of this thread's worker, if it may use a processor. out: true: there were events. */
 static bool handle_events(teffi_sched *sched, teffi_poller *poller)
 {
     events e = {.poller = poller};
-    teffi_batch_run(&sched->exec, run_poller, &e);
+    teffi_call_adding_to_batch(&sched->exec, run_poller, &e);
     return e.found;
 }
 
@@ -59,11 +60,12 @@ static void schedule_look(teffi_worker *w, bool found)
 
 /* ---- parking ---- */
 
-/* Set sleeps_until_ns to the time of the processor's next timer; UINT64_MAX: none is set. idle_lock
- * held. out: the longest time to sleep, in ns. */
+/* Set sleeps_until_ns to the time at which the processor's next timer is due. If no timer is set,
+ * call teffi_idle_set_timeout instead. idle_lock held. out: the longest time to sleep, in ns;
+ * UINT64_MAX: there is no limit. */
 static uint64_t set_park_timeout(teffi_worker *w)
 {
-    uint64_t due = teffi_wheel_next(&w->processor->wheel);
+    uint64_t due = teffi_wheel_next_due(&w->processor->wheel);
     if (due == UINT64_MAX)
         return teffi_idle_set_timeout(w);
     w->sleeps_until_ns = due;
@@ -92,16 +94,17 @@ static teffi_poller *claim_poller(teffi_worker *w)
     teffi_poller *poller = get_poller(sched);
     if (!poller || teffi_enough_are_running(sched) || !teffi_poller_claim(poller))
         return NULL;
-    /* relaxed: the monitor stays awake until it sees polling, and waits is a hint */
+    /* relaxed: the monitor does not sleep before it has loaded w from sched->polling; sched->waits
+     * is only a hint */
     atomic_store_explicit(&sched->polling, w, memory_order_relaxed);
     atomic_fetch_add_explicit(&sched->waits, 1, memory_order_relaxed);
     return poller;
 }
 
-/* Handle the events that the wait has found, and release the poller; called after leave_parked. If
- * w has lost its processor, another one may be assigned to w at any time, under idle_lock, and must
- * not be used here: the groups that become READY go to the global queue, and a parked worker is
- * woken to poll. */
+/* Handle the events that the wait has found, then release the poller. Called after leave_parked. If
+ * w has lost its processor, it must use no processor here, since another thread may assign a new
+ * one to it at any time. In that case the groups that become READY go to the global queue, and w
+ * wakes a parked worker, which polls next. */
 static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_processor)
 {
     teffi_sched *sched = w->sched;
@@ -137,11 +140,12 @@ void teffi_park(teffi_worker *w)
         pthread_mutex_unlock(&sched->idle_lock);
         if (w->searching)
             teffi_search_end(w);
-        return; /* the loop calls teffi_give_processor_to_waiter or teffi_scale_leave, or ends */
+        return; /* the loop calls teffi_yield_processor_to_waiter or teffi_scale_leave, or ends */
     }
     teffi_idle_add(w, TEFFI_WORKER_PARKED);
     teffi_counter_add(&w->processor->counters.parks, 1);
-    /* Load the next timer after idle_add: a timer that is set later pokes w. */
+    /* Load the next timer after teffi_idle_add: from then on, a thread that sets an earlier timer
+     * wakes w (teffi_processor_wake). */
     uint64_t timeout_ns = set_park_timeout(w);
     pthread_mutex_unlock(&sched->idle_lock);
     bool found = teffi_processors_have_work(sched);
@@ -158,8 +162,9 @@ void teffi_park(teffi_worker *w)
 
 /* ---- a busy worker ---- */
 
-/* Look for events, without waiting, and handle them. out: true: there were events. */
-static bool look_now(teffi_sched *sched, teffi_poller *poller)
+/* Look for events, without waiting, and handle them. out: true: there were events. false: there
+ * were none, or another thread polls. */
+static bool poll_without_waiting(teffi_sched *sched, teffi_poller *poller)
 {
     if (!teffi_poller_claim(poller))
         return false;
@@ -176,12 +181,12 @@ void teffi_poll_look_if_due(teffi_worker *w)
     if (!poller || w->searching)
         return;
     if (teffi_coarse_ms(&w->sched->exec) != p->looked_ms || (int32_t)(p->tick - p->look_at) >= 0)
-        schedule_look(w, look_now(w->sched, poller));
+        schedule_look(w, poll_without_waiting(w->sched, poller));
 }
 
-void teffi_poll_leave_to_others(teffi_sched *sched)
+void teffi_poll_wake_if_none_polls(teffi_sched *sched)
 {
-    /* relaxed: a hint; the monitor looks after a tick */
+    /* relaxed: hints; if a value was old, the monitor wakes a worker at one of its next ticks */
     if (atomic_load_explicit(&sched->wake_below, memory_order_relaxed) != UINT32_MAX &&
         teffi_sched_has_poller(sched) &&
         !atomic_load_explicit(&sched->polling, memory_order_relaxed) &&
@@ -191,7 +196,7 @@ void teffi_poll_leave_to_others(teffi_sched *sched)
 
 /* ---- the monitor ---- */
 
-void teffi_poll_watch(teffi_sched *sched)
+void teffi_poll_check_neglect(teffi_sched *sched)
 {
     teffi_poller *poller = get_poller(sched);
     if (!poller)

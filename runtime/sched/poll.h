@@ -24,14 +24,14 @@
  *    parked worker, unless enough are running. If the monitor wakes none, and no busy worker has
  *    looked at the poller either, it calls poller->neglected. */
 
-/* teffi_poll_start - exec op poll. */
-void teffi_poll_start(teffi_exec *exec, teffi_poller *poller);
+/* teffi_poll_set_poller - exec op poll. */
+void teffi_poll_set_poller(teffi_exec *exec, teffi_poller *poller);
 
 /* teffi_sched_has_poller - is there a poller? Any thread. A worker that is about to park may miss a
- * poller that has just been set; that is why teffi_poll_start wakes a worker afterwards. */
+ * poller that has just been set; that is why teffi_poll_set_poller wakes a worker afterwards. */
 static inline bool teffi_sched_has_poller(const teffi_sched *sched)
 {
-    /* acquire: pairs with teffi_poll_start */
+    /* acquire: pairs with teffi_poll_set_poller */
     return atomic_load_explicit(&sched->poller, memory_order_acquire);
 }
 
@@ -47,10 +47,10 @@ void teffi_park(teffi_worker *w);
  * runs: using the processor. */
 void teffi_poll_look_if_due(teffi_worker *w);
 
-/* teffi_poll_leave_to_others - a worker has blocked: if cores are contended, nobody polls and not
- * enough workers are running, wake a parked worker, so that it polls. */
-void teffi_poll_leave_to_others(teffi_sched *sched);
+/* teffi_poll_wake_if_none_polls - called after a worker has blocked. If cores are contended, no
+ * worker polls and not enough workers are running, wake a parked worker, which then polls. */
+void teffi_poll_wake_if_none_polls(teffi_sched *sched);
 
-/* teffi_poll_watch - if no worker has waited in the poller for a tick, let another thread poll.
- * runs: the monitor, each tick. */
-void teffi_poll_watch(teffi_sched *sched);
+/* teffi_poll_check_neglect - if no worker has waited in the poller since the last tick, make
+ * another thread poll. runs: the monitor, each tick. */
+void teffi_poll_check_neglect(teffi_sched *sched);

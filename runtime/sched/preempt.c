@@ -41,7 +41,7 @@ __attribute__((noinline)) bool teff_yield_if_due(void)
 {
     teffi_may_suspend();
     teffi_worker *w = teffi_own_worker;
-    /* relaxed: a request that is seen late only delays the yield */
+    /* relaxed: a preemption request that is seen late only delays the yield */
     if (!w || !atomic_load_explicit(&w->preempt, memory_order_relaxed))
         return false;
     return teffi_turn_yield(w, false);
@@ -62,9 +62,11 @@ bool teff_yield(void)
  * resumes, the handler returns and the kernel restores them. The worker's in_region is a hint that
  * a signal is worth sending; the handler checks the fiber's flag, which moves with the fiber. */
 
-/* Called by the signal handler. If the turn on this stack is in a region and was asked to yield,
- * yields it in its middle. Then this function may return on another thread: rebind lets that thread
- * keep its signal mask and signal stack. in: context, the signal's. */
+/* Called by the signal handler. If the turn on this stack is in a preemptible region and was asked
+ * to yield, suspend it here. If the turn resumes on another thread, this function returns on that
+ * thread: teffi_interrupt_rebind_to_this_thread lets that thread keep its own signal mask and
+ * signal stack.
+ * in: context, which the signal handler received. */
 static void on_interrupt(void *context)
 {
     teffi_worker *w = teffi_worker_self();
@@ -73,16 +75,16 @@ static void on_interrupt(void *context)
         !atomic_load_explicit(&w->preempt, memory_order_relaxed))
         return;
     /* The fiber leaves its region, so that another signal does not interrupt the yield. */
-    teffi_fiber_set_region(fiber, false);
+    teffi_fiber_set_preemptible(fiber, false);
     atomic_store_explicit(&w->in_region, 0, memory_order_relaxed);
     teffi_interrupt_allow();
     (void)teffi_turn_yield(w, false);
-    teffi_interrupt_rebind(context);
+    teffi_interrupt_rebind_to_this_thread(context);
     atomic_store_explicit(&teffi_worker_self()->in_region, 1, memory_order_relaxed);
-    teffi_fiber_set_region(fiber, true);
+    teffi_fiber_set_preemptible(fiber, true);
 }
 
-void teffi_preempt_start(void)
+void teffi_preempt_install_handler(void)
 {
     if (HAS_SIGNALS)
         teffi_interrupt_install(on_interrupt);
@@ -114,7 +116,7 @@ bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p)
     return runs;
 }
 
-void teffi_preempt_lost(teffi_sched *sched)
+void teffi_preempt_lost_workers(teffi_sched *sched)
 {
     teffi_worker *w;
     pthread_mutex_lock(&sched->idle_lock);
@@ -131,7 +133,7 @@ teff_preemptible teff_preemptible_begin(void)
         return (teff_preemptible){NULL};
     teffi_fiber *fiber = teffi_fiber_current();
     atomic_store_explicit(&w->in_region, 1, memory_order_relaxed);
-    teffi_fiber_set_region(fiber, true);
+    teffi_fiber_set_preemptible(fiber, true);
     return (teff_preemptible){fiber};
 }
 
@@ -141,7 +143,7 @@ teff_preemptible teff_preemptible_begin(void)
 void teff_preemptible_end(teff_preemptible region)
 {
     if (region.turn) {
-        teffi_fiber_set_region(region.turn, false);
+        teffi_fiber_set_preemptible(region.turn, false);
         atomic_store_explicit(&teffi_worker_self()->in_region, 0, memory_order_relaxed);
     }
     (void)teff_yield_if_due();

@@ -9,7 +9,7 @@
 
 /* teffi_turn_yield - suspend the turn that this worker runs. Its group's handle returns at once,
  * and the group handles no other item until the turn has resumed.
- * in:   stays: the turn resumes after teffi_group_go_on; else its group is queued behind all
+ * in:   stays: the turn resumes after teffi_group_make_ready; else its group is queued behind all
  *       others, or in the deque if w->run_first is set.
  * out:  false: the turn may not yield. true: it has resumed, maybe on another thread. */
 bool teffi_turn_yield(teffi_worker *w, bool stays);
@@ -18,15 +18,15 @@ bool teffi_turn_yield(teffi_worker *w, bool stays);
  * no fiber of its own, its group cannot resume it, or it is in a blocking region. */
 bool teffi_turn_may_yield(const teffi_worker *w);
 
-/* teffi_preempt_start - install the signal handler; a second call does no harm.
+/* teffi_preempt_install_handler - install the signal handler; a second call does no harm.
  * teffi_preempt_allow - unblock the signal on this worker's thread. */
-void teffi_preempt_start(void);
+void teffi_preempt_install_handler(void);
 void teffi_preempt_allow(void);
 
 /* teffi_preempt_request - ask the turn of this processor's worker to yield; interrupt it if it is
  * in a preemptible region. out: false: its worker is not RUNNING, or it has none. */
 bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_preempt_lost - interrupt the turns that are in a preemptible region and whose processor was
- * retaken. */
-void teffi_preempt_lost(teffi_sched *sched);
+/* teffi_preempt_lost_workers - interrupt the turns that are in a preemptible region and whose
+ * processor was retaken. */
+void teffi_preempt_lost_workers(teffi_sched *sched);

@@ -47,11 +47,11 @@ bool teffi_processors_have_work(teffi_sched *sched)
 void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platform)
 {
     p->now_ns = teffi_now(platform);
-    if (p->now_ns >= teffi_wheel_next(&p->wheel))
+    if (p->now_ns >= teffi_wheel_next_due(&p->wheel))
         teffi_wheel_fire(&p->wheel, p->now_ns);
 }
 
-void teffi_processor_poke(teffi_sched *sched, teffi_processor *p)
+void teffi_processor_wake(teffi_sched *sched, teffi_processor *p)
 {
     pthread_mutex_lock(&sched->idle_lock);
     teffi_worker *w = p->worker;

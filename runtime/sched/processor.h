@@ -66,9 +66,10 @@ static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
     atomic_store_explicit(counter, now + n, memory_order_relaxed);
 }
 
-/* teffi_processor_items - how many items its workers have handled, without turns in place, plus 1:
- * `runs`, which begins at 1, counts one item of each run, `items` the others. A hint: relaxed. */
-static inline uint64_t teffi_processor_items(const teffi_processor *p)
+/* teffi_processor_items_handled - how many items its workers have handled, plus 1. Turns in place
+ * are not counted. p->runs, which begins at 1, counts the first item of each run; p->items counts
+ * the other items. A hint: relaxed. */
+static inline uint64_t teffi_processor_items_handled(const teffi_processor *p)
 {
     return atomic_load_explicit(&p->runs, memory_order_relaxed) +
            atomic_load_explicit(&p->items, memory_order_relaxed);
@@ -125,9 +126,9 @@ bool teffi_processors_have_work(teffi_sched *sched);
 /* teffi_processor_fire_timers - read the clock and fire due timers. runs: the owner, using it. */
 void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platform);
 
-/* teffi_processor_poke - wake p's worker if it is parked or backs off, since p's wheel has a new
+/* teffi_processor_wake - wake p's worker if it is parked or backs off, since p's wheel has a new
  * earliest timer. Takes idle_lock. */
-void teffi_processor_poke(teffi_sched *sched, teffi_processor *p);
+void teffi_processor_wake(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_processor_assign - give p to w, which is RUNNING from now on.
  * teffi_processor_release - take w's processor from it and let thieves use its deque. out: the

@@ -19,11 +19,11 @@ typedef struct seen_run {
     uint64_t run, since_ns;
 } seen_run;
 
-/* out: the run that w is in; running is 0 if there is none; since_ns is now_ns if the monitor has
- * not seen that run. idle_lock held. */
+/* Load the run that w is in. out: its `running` is 0 if w is in no run; its since_ns is now_ns if
+ * the monitor has not seen the run before. idle_lock held. */
 static seen_run load_run(teffi_worker *w, uint64_t now_ns)
 {
-    /* acquire: pairs with teffi_worker_run_begins */
+    /* acquire: pairs with teffi_worker_set_running_group */
     uintptr_t running = atomic_load_explicit(&w->running, memory_order_acquire);
     uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
     return (seen_run){.worker = w,
@@ -36,8 +36,8 @@ static seen_run load_run(teffi_worker *w, uint64_t now_ns)
  * be another group's. */
 static bool is_same_run(const seen_run *seen)
 {
-    /* acquire: pairs with teffi_worker_run_begins. On ARM the loads of the description may still
-     * come later than this one: then a report may rarely name another group. */
+    /* acquire: pairs with teffi_worker_set_running_group. On ARM the loads of the description may
+     * still come later than this load, so that in rare cases a report names another group. */
     uintptr_t running = atomic_load_explicit(&seen->worker->running, memory_order_acquire);
     return running == seen->running &&
            atomic_load_explicit(&seen->worker->run, memory_order_relaxed) == seen->run;
@@ -65,9 +65,9 @@ static teff_sched_worker read_worker_counters(const teffi_processor *p)
     for (unsigned l = 0; l < TEFF_SCHED_LEVELS; l++)
         one.level_ns[l] = counter_get(&c->level_ns[l]);
     uint64_t others = one.local + one.global + one.stolen;
-    /* Load runs last, since a pick is counted before its run; runs begins at 1. Picks from the LIFO
-     * slot, the hottest path, have no counter: lifo is the number of runs that no other counter
-     * has, which includes forked parts that ran at once. */
+    /* p->runs begins at 1, and is loaded last, since a pick is counted before its run. Picks from
+     * the LIFO slot, the hottest path, have no counter: one.lifo is the number of runs that are in
+     * no other counter, which include forked parts that ran at once. */
     one.runs = counter_get(&p->runs) - 1;
     if (one.runs < others)
         one.runs = others;
@@ -165,7 +165,7 @@ static const char *state_name(teffi_worker_state state)
     return names[state];
 }
 
-/* Print one line on a worker. in: no, its place in the snapshot; not worker.number. */
+/* Print one line on a worker. in: no: its index in shot->workers, which is not worker.number. */
 static void dump_worker(const teffi_lines *to, const snapshot *shot, unsigned no)
 {
     const worker_copy *s = &shot->workers[no];
@@ -178,7 +178,8 @@ static void dump_worker(const teffi_lines *to, const snapshot *shot, unsigned no
         return;
     }
     teffi_running_describe(seen->running, text);
-    /* a lower bound; the monitor may have set since_ns after now_ns was read */
+    /* ms is a lower bound: the run began before since_ns. The monitor may have set since_ns after
+     * now_ns was read. */
     uint64_t ms = shot->now_ns > seen->since_ns ? (shot->now_ns - seen->since_ns) / MS_NS : 0;
     if (is_same_run(seen))
         teffi_lines_print(to, "worker %u: %s, %s, a turn of %s, for %llu ms or a little more", no,
@@ -203,7 +204,7 @@ static const char *policy_name(const teffi_sched *sched)
 
 void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 {
-    enum { BLOCKED_MAX = 256 }; /* workers without a processor that are listed */
+    enum { BLOCKED_MAX = 256 }; /* at most so many workers without a processor are listed */
     teffi_sched *sched = teffi_sched_of(exec);
     const teffi_lines to = {fn, arg};
     snapshot shot = {.now_ns = teffi_now(exec->platform),
@@ -212,7 +213,8 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
     if (!shot.workers)
         shot.room = 0;
     take_snapshot(sched, &shot);
-    /* relaxed: for the report; inactive processors are not listed: their work is moved away */
+    /* relaxed: for the report only. Inactive processors are not listed, because their work is moved
+     * away. */
     unsigned active = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
     teffi_lines_print(
         &to,
@@ -237,15 +239,15 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 
 /* ---- long turns ---- */
 
-/* Watch the run that w is in. If it is a new one, or w is in none or blocks, measure from now on.
- * out: true: the run has taken so long that it is to be logged, or logged again; *out is the run.
- * idle_lock held. */
+/* Check how long w's run has taken. The measurement starts again if the run is new, if w is in no
+ * run, or if w blocks. out: true: the run has taken so long that it is to be logged, or logged
+ * again; *out is the run. idle_lock held. */
 static bool watch_run(teffi_worker *w, uint64_t now_ns, seen_run *out)
 {
     seen_run now = load_run(w, now_ns);
     bool blocked = atomic_load_explicit(&w->blocked, memory_order_relaxed);
     if (!now.running || now.run != w->watched.run || blocked) {
-        /* A new reading, not now_ns: the monitor may have been preempted since it read that. */
+        /* The clock is read again: the monitor may have been preempted since now_ns was read. */
         w->watched = (teffi_watched){.run = now.run,
                                      .since_ns = teffi_now(w->sched->exec.platform),
                                      .next_ms = w->sched->exec.warn.turn_warn_ms};
@@ -258,7 +260,7 @@ static bool watch_run(teffi_worker *w, uint64_t now_ns, seen_run *out)
     return true;
 }
 
-/* out: how many turns are to be logged, in out[0..]. */
+/* Store the turns that are to be logged into the array `out`, and return how many they are. */
 static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run out[REPORTS_MAX])
 {
     unsigned n = 0;
@@ -288,7 +290,7 @@ static void log_long_turn(const seen_run *turn, uint64_t now_ns)
                more);
 }
 
-void teffi_watch_turns(teffi_sched *sched, uint64_t now_ns)
+void teffi_log_long_turns(teffi_sched *sched, uint64_t now_ns)
 {
     seen_run turns[REPORTS_MAX];
     uint64_t every_ms = sched->exec.warn.turn_warn_ms / CHECKS;

@@ -14,6 +14,6 @@ size_t teffi_sched_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched
                            size_t max);
 void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg);
 
-/* teffi_watch_turns - log turns that take longer than turn_warn_ms, without time in blocking
+/* teffi_log_long_turns - log turns that take longer than turn_warn_ms, without time in blocking
  * regions. runs: the monitor. */
-void teffi_watch_turns(teffi_sched *sched, uint64_t now_ns);
+void teffi_log_long_turns(teffi_sched *sched, uint64_t now_ns);

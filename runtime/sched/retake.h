@@ -27,7 +27,7 @@ static inline uint32_t teffi_processor_use_begin(teffi_worker *w)
 {
     uint32_t was = atomic_load_explicit(&w->using_processor, memory_order_relaxed);
     if (__builtin_expect(w->sched->no_membarrier, 0)) {
-        /* seq_cst: before the load of retaken; pairs with monitor.c */
+        /* seq_cst: this store comes before the load of retaken; pairs with monitor.c */
         atomic_exchange_explicit(&w->using_processor, 1, memory_order_seq_cst);
         return was;
     }
@@ -52,8 +52,9 @@ static inline teffi_processor *teffi_processor_get_usable(teffi_worker *w)
     return atomic_load_explicit(&w->retaken, memory_order_seq_cst) ? NULL : w->processor;
 }
 
-/* teffi_processor_use_begin_after_retake - as use_begin; then wait for the end of a retake that is
- * under way, which the monitor decides under idle_lock. Afterwards w->processor does not change. */
+/* teffi_processor_use_begin_after_retake - do what use_begin does. If a retake is under way, wait
+ * until it has ended: the monitor holds idle_lock during a retake. Afterwards w->processor does not
+ * change. */
 static inline uint32_t teffi_processor_use_begin_after_retake(teffi_worker *w)
 {
     uint32_t was = teffi_processor_use_begin(w);

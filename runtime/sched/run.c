@@ -42,8 +42,8 @@ static void charge_run(teffi_meter *meter, teffi_group *group)
     t->all_ns += own;
 }
 
-/* Sum up the run time of each level so far. Adjust the chance that a pick is of level 0 to these
- * sums. */
+/* Sum up the run time of each level so far. Use the sums to adjust the probability that a worker
+ * picks a group of level 0 (policy/level.h). */
 static void adjust_levels(teffi_sched *sched)
 {
     uint64_t ns[TEFF_SCHED_LEVELS];
@@ -56,8 +56,9 @@ static void adjust_levels(teffi_sched *sched)
     teffi_levels_adjust(sched->levels, ns[0], ns[0] + ns[1] + ns[2]);
 }
 
-/* Add a run's time to the counter of the level that its group had before the run, or to lost_ns if
- * the worker has lost its processor. Calls adjust_levels after each ADJUST_EVERY_NS. */
+/* Add the time of a run to the counter of the level that the group had before the run, or to
+ * lost_ns if the worker has lost its processor. Call adjust_levels after each ADJUST_EVERY_NS of
+ * this worker's run time. */
 static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
 {
     teffi_sched *sched = w->sched;
@@ -83,7 +84,7 @@ static unsigned run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns
     teffi_timed_run t = {.meter = {.charge = charge_run}, .worker = w, .outer = w->timed};
     uint64_t begun_ns = t.from_ns = teffi_now(w->sched->exec.platform);
     w->timed = &t;
-    unsigned ran = teffi_group_run_with(group, ITEMS_MAX, until_ns, &t.meter, false);
+    unsigned ran = teffi_group_run_with_meter(group, ITEMS_MAX, until_ns, &t.meter, false);
     w->timed = t.outer;
     if (t.outer) /* from_ns is when charge_run was last called: at the end of the run */
         t.outer->nested_ns += t.from_ns - begun_ns;
@@ -93,29 +94,29 @@ static unsigned run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns
 
 /* ---- a run ---- */
 
-/* Run the group; with policy multilevel, measure the time; with policy priority, offer the items of
- * an evicted group to ops->evict. out: as teffi_group_run_counted. */
+/* Run the group. If the policy is multilevel, measure the run time. If the policy is priority and
+ * the group is evicted, offer its items to ops->evict. out: as teffi_group_run_counted. */
 static unsigned run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     if (w->sched->levels)
         return run_timed(w, group, until_ns);
     bool evicted = group->evicted;
-    group->evicted = false; /* now: after the run the group may have another owner */
-    return teffi_group_run_with(group, ITEMS_MAX, until_ns, NULL, evicted);
+    group->evicted = false; /* before the run: afterwards the group may have another owner */
+    return teffi_group_run_with_meter(group, ITEMS_MAX, until_ns, NULL, evicted);
 }
 
 /* Run the group with hooks, by a policy, or both. out: as teffi_group_run_counted. */
 static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_group *group,
                                                        uint64_t until_ns)
 {
-    teffi_hooks_before(w, group);
+    teffi_hooks_call_before(w, group);
     unsigned ran = run_by_policy(w, group, until_ns);
-    teffi_hooks_after(w, group);
+    teffi_hooks_call_after(w, group);
     return ran;
 }
 
-/* Wake another worker if the global queue is not empty. requeue_group has pushed a group there
- * without waking one, since this worker was about to take that group back itself. */
+/* If the global queue is not empty, wake another worker. When requeue_group pushed a group to this
+ * queue, it woke no worker, since this worker was about to take the group back itself. */
 static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
 {
     w->processor->unannounced = false;
@@ -123,24 +124,25 @@ static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-/* Read the clock into now_ns if the coarse clock is later than now_ns, or not known (0). Apart from
- * this, a busy worker sets now_ns only every 16 passes. After long runs it would be so old that the
- * quantum of the next run, which is counted from now_ns, would be over at once. */
-static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
+/* Read the clock into now_ns if the coarse clock is later than now_ns, or is not known (0). Without
+ * this function, a busy worker would update now_ns only every 16 passes. After long runs, now_ns
+ * would be so old that the quantum of the next run, which is counted from now_ns, would be over at
+ * once. */
+static void update_now_if_stale(teffi_processor *p, const teffi_exec *exec)
 {
     uint32_t read_ms = (uint32_t)(p->now_ns / MS_NS), coarse_ms = teffi_coarse_ms(exec);
     if (!coarse_ms || (int32_t)(coarse_ms - read_ms) > 0)
         p->now_ns = teffi_now(exec->platform);
 }
 
-/* Append a group that is still READY after its run to the global queue. If this worker has no other
- * group to run, wake no other worker: this one takes the group back at once. */
+/* Append the group, which is still READY after its run, to the global queue. Wake another worker,
+ * unless this worker has no other group to run, and so takes this group back at once. */
 static void requeue_group(teffi_worker *w, teffi_group *group)
 {
     teffi_processor *p = w->processor; /* NULL: it was lost during the run */
     teffi_runqueue_push(&w->sched->queue, group);
     if (p) {
-        read_clock_if_late(p, &w->sched->exec);
+        update_now_if_stale(p, &w->sched->exec);
         teffi_counter_add(&p->counters.requeues, 1);
     }
     if (p && !teffi_processor_has_local(p) && teffi_runqueue_count(&w->sched->queue) == 1)
@@ -149,10 +151,11 @@ static void requeue_group(teffi_worker *w, teffi_group *group)
         teffi_wake_one(w->sched);
 }
 
-/* Requeue a group that is still READY. If its turn has forked with continuation stealing, let
- * thieves take the group instead. out: the forked part, which the caller runs next; NULL: there is
- * none, or it was submitted as well. */
-static teffi_group *requeue_or_fork(teffi_worker *w, teffi_group *group)
+/* Call requeue_group for a group that is still READY. If its turn has forked with continuation
+ * stealing, call teffi_submit_stealable instead, so that thieves can take the group.
+ * out: the forked part, which the caller runs next. NULL: there is none, or it was submitted as
+ * well. */
+static teffi_group *requeue_and_take_forked_part(teffi_worker *w, teffi_group *group)
 {
     teffi_group *first = w->run_first;
     if (!first) {
@@ -179,7 +182,7 @@ static __attribute__((noinline)) teffi_group *count_and_requeue(teffi_worker *w,
 {
     if (ran / 2 > 1 && w->processor) /* the first item of each run is counted by `runs` */
         teffi_counter_add(&w->processor->items, ran / 2 - 1);
-    return ran & 1 ? requeue_or_fork(w, group) : NULL;
+    return ran & 1 ? requeue_and_take_forked_part(w, group) : NULL;
 }
 
 /* Call the function that the turn has set before it yielded: its fiber is suspended now. */
@@ -190,9 +193,9 @@ static __attribute__((noinline)) void call_after_yield(teffi_worker *w)
     after(w->after_yield_arg);
 }
 
-/* One long function, since it is the hottest path: split up, a run takes 17 instructions more.
- * Steps that few runs need are functions that are not inlined, so that other runs save fewer
- * registers. */
+/* This is one long function because it is the hottest path: if it is split up, each run takes 17
+ * instructions more. Only the steps that few runs need are functions of their own. These are not
+ * inlined, so that the other runs save fewer registers. */
 void teffi_run_groups(teffi_worker *w, teffi_group *group)
 {
     while (group) {
@@ -203,7 +206,7 @@ void teffi_run_groups(teffi_worker *w, teffi_group *group)
         uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed) + 1;
         atomic_store_explicit(&p->runs, run, memory_order_relaxed);
         uint64_t until_ns = p->now_ns + QUANTUM_NS;
-        teffi_worker_run_begins(w, group, run);
+        teffi_worker_set_running_group(w, group, run);
         atomic_store_explicit(&w->preempt, 0, memory_order_relaxed);
         teffi_processor_use_end(w, 0);
         unsigned ran = w->sched->runs_extended
@@ -211,7 +214,7 @@ void teffi_run_groups(teffi_worker *w, teffi_group *group)
                            : teffi_group_run_counted(group, ITEMS_MAX, until_ns);
         (void)teffi_processor_use_begin_after_retake(w);
         teffi_turn_check_blocking(w);
-        teffi_worker_run_ends(w);
+        teffi_worker_clear_running_group(w);
         if (w->after_yield)
             call_after_yield(w);
         group = ran == ONE_ITEM ? NULL : count_and_requeue(w, group, ran);
@@ -226,10 +229,10 @@ __attribute__((noinline)) static void run_with_own_exceptions(teffi_worker *w, t
 {
     teffi_exceptions none = {0}, before;
     TEFFI_UNWINDING_ENDS;
-    teffi_exceptions *own = teffi_exceptions_enter(&none, &before);
+    teffi_exceptions *own = teffi_exceptions_swap_in(&none, &before);
     teffi_run_groups(w, group);
     if (own)
-        teffi_exceptions_leave(own, &before, &none);
+        teffi_exceptions_swap_out(own, &before, &none);
 }
 
 /* Find and run one group, nested in the turn that waits on this stack. The worker does not back
@@ -237,7 +240,7 @@ __attribute__((noinline)) static void run_with_own_exceptions(teffi_worker *w, t
 static bool run_one_nested(teffi_worker *w)
 {
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
-    teffi_group *group = teffi_find(w, false);
+    teffi_group *group = teffi_find_group(w, false);
     if (!group) {
         if (w->searching)
             teffi_search_end(w);
@@ -309,10 +312,10 @@ static bool run_pass(teffi_worker *w)
     if (!w->processor || attention & TEFFI_ATTEND_STOP)
         return false;
     if (attention) {
-        call_between_park_hooks(w, teffi_give_processor_to_waiter);
+        call_between_park_hooks(w, teffi_yield_processor_to_waiter);
         return true;
     }
-    if (teffi_find_check_clock(w)) {
+    if (teffi_run_due_work_periodically(w)) {
         if (!teffi_processor_is_active(w->sched, w->processor)) {
             teffi_submit_run_deferred(w);
             call_between_park_hooks(w, teffi_scale_leave);
@@ -320,13 +323,13 @@ static bool run_pass(teffi_worker *w)
         }
         teffi_poll_look_if_due(w);
     }
-    teffi_group *group = teffi_find(w, true);
+    teffi_group *group = teffi_find_group(w, true);
     if (group) {
         teffi_run_groups(w, group);
         return true;
     }
     /* Deferred work was deferred again: do not park. The next pass runs it after the queues. */
-    if (w->processor && teffi_deferral_exists(&w->processor->deferral))
+    if (w->processor && teffi_deferral_has_work(&w->processor->deferral))
         return true;
     call_between_park_hooks(w, leave_or_park);
     if (w->processor)

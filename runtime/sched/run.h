@@ -24,23 +24,23 @@ extern const teffi_direct_ops teffi_direct_by_worker;
 /* teffi_direct_hooked - the same, with the hooks before and after around each. */
 extern const teffi_direct_ops teffi_direct_hooked;
 
-/* teffi_hooks_before, teffi_hooks_after - call the hook before or after, if there is one. runs:
- * around each run of a group, and each turn in place. */
-static inline void teffi_hooks_before(const teffi_worker *w, const teffi_group *group)
+/* teffi_hooks_call_before, teffi_hooks_call_after - call hooks->before or hooks->after, if it is
+ * set. runs: before and after each run of a group, and each turn in place (group/direct.h). */
+static inline void teffi_hooks_call_before(const teffi_worker *w, const teffi_group *group)
 {
     const teff_sched_hooks *hooks = &w->sched->hooks;
     if (hooks->before)
         hooks->before(hooks->arg, w->number, group);
 }
 
-static inline void teffi_hooks_after(const teffi_worker *w, const teffi_group *group)
+static inline void teffi_hooks_call_after(const teffi_worker *w, const teffi_group *group)
 {
     const teff_sched_hooks *hooks = &w->sched->hooks;
     if (hooks->after)
         hooks->after(hooks->arg, w->number, group);
 }
 
-/* teffi_hooks_call - call a hook of a thread: start, end, park or unpark. in: hook; NULL: none. */
+/* teffi_hooks_call - call hook, unless it is NULL. in: hook: hooks.start, end, park or unpark. */
 static inline void teffi_hooks_call(const teffi_worker *w, void (*hook)(void *arg, uint32_t thread))
 {
     if (hook)
@@ -59,11 +59,12 @@ teffi_group *teffi_find_near(teffi_worker *w);
  *       searching. */
 teffi_group *teffi_find_by_search(teffi_worker *w, bool patient);
 
-/* teffi_find - the next group for this worker. A searching worker that finds one stops searching.
+/* teffi_find_group - find the next group for this worker. If there is one, the worker does not
+ * count as searching any more.
  * in:   patient: the worker may back off before it searches.
- * out:  NULL: none; the worker may still count as searching. Parking ends that; a caller that does
- *       not park calls teffi_search_end. */
-static inline teffi_group *teffi_find(teffi_worker *w, bool patient)
+ * out:  NULL: there is none. The worker may still count as searching: if the caller does not park,
+ *       it must call teffi_search_end. */
+static inline teffi_group *teffi_find_group(teffi_worker *w, bool patient)
 {
     teffi_group *group = teffi_find_near(w);
     if (!group)
@@ -73,10 +74,11 @@ static inline teffi_group *teffi_find(teffi_worker *w, bool patient)
     return group;
 }
 
-/* teffi_find_check_clock - once in each pass, before it picks a group: every 16 passes, fire timers
- * and run old deferred work.
- * out:  true: the clock was read. */
-static inline bool teffi_find_check_clock(teffi_worker *w)
+/* teffi_run_due_work_periodically - called once in each pass, before the worker picks a group.
+ * Every 16th call reads the clock, fires due timers and runs old deferred work; the others do
+ * nothing.
+ * out:  true: this was a 16th call, and the clock was read. */
+static inline bool teffi_run_due_work_periodically(teffi_worker *w)
 {
     enum { CLOCK_EVERY = 16 }; /* passes */
     if (w->processor->tick++ % CLOCK_EVERY != 0)

@@ -13,8 +13,8 @@ void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p)
         if (at < active)
             return;
         teffi_processor *to = &sched->processors[at % active];
-        if (teffi_wheel_move(&p->wheel, &to->wheel))
-            teffi_processor_poke(sched, to);
+        if (teffi_wheel_move_timers(&p->wheel, &to->wheel))
+            teffi_processor_wake(sched, to);
         p = to; /* it may have been deactivated meanwhile */
     }
 }
@@ -32,7 +32,7 @@ static void move_deque(teffi_sched *sched, teffi_processor *p)
     }
 }
 
-void teffi_scale_clear(teffi_sched *sched, teffi_processor *p)
+void teffi_scale_move_work(teffi_sched *sched, teffi_processor *p)
 {
     move_deque(sched, p);
     teffi_scale_move_timers(sched, p);
@@ -55,18 +55,19 @@ void teffi_scale_leave(teffi_worker *w)
     if (group)
         teffi_runqueue_push(&sched->queue, group);
     if (leaves)
-        teffi_scale_clear(sched, p);
+        teffi_scale_move_work(sched, p);
 }
 
-/* Take the processor of a worker that is parked or in a blocking region; a running one leaves it in
- * teffi_scale_leave(), a borrower in return_processor(). idle_lock held. */
+/* If the processor's worker is parked or in a blocking region, take the processor from it. A
+ * running worker gives up its processor itself in teffi_scale_leave(), and a borrower does so in
+ * return_processor(). idle_lock held. */
 static void vacate_processor(teffi_processor *p)
 {
     teffi_worker *w = p->worker;
     if (!w || (w->state != TEFFI_WORKER_PARKED && w->state != TEFFI_WORKER_BLOCKED))
         return;
     (void)teffi_idle_take_processor(w);
-    /* It may sleep without a limit, see teffi_idle_set_timeout. */
+    /* The worker may sleep without a timeout. Wake it, so that it calls teffi_idle_set_timeout. */
     if (w->state == TEFFI_WORKER_SPARE)
         teffi_worker_wake(w);
 }
@@ -81,7 +82,7 @@ static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
         vacate_processor(p);
     pthread_mutex_unlock(&sched->idle_lock);
     if (unused)
-        teffi_scale_clear(sched, p);
+        teffi_scale_move_work(sched, p);
 }
 
 /* Give the processor a worker if it has none. out: false: no thread could be started for it. */

@@ -14,9 +14,9 @@ teff_err teffi_scale(teffi_exec *exec, unsigned n);
  * timers before, the wheel's lock makes the new n_active visible to the thread. */
 void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_scale_clear - move the groups in the deque of a processor that is not active to the global
- * queue, and its timers to an active processor. Any thread, no lock held. */
-void teffi_scale_clear(teffi_sched *sched, teffi_processor *p);
+/* teffi_scale_move_work - move the groups in the deque of a processor that is not active to the
+ * global queue, and its timers to an active processor. Any thread, no lock held. */
+void teffi_scale_move_work(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_scale_leave - take w's processor from it, and clear the processor, unless it is active
  * again. The worker's loop then takes a free processor (teffi_processor_find_free), or waits.

@@ -95,7 +95,8 @@ static inline bool teffi_sched_has_system(const teffi_sched *sched)
     return atomic_load_explicit(&sched->has_system, memory_order_acquire);
 }
 
-/* teffi_processor_is_active - is it one of the first n_active? A hint without idle_lock. */
+/* teffi_processor_is_active - is p one of the first n_active processors? A hint, unless idle_lock
+ * is held. */
 static inline bool teffi_processor_is_active(const teffi_sched *sched, const teffi_processor *p)
 {
     return (size_t)(p - sched->processors) <

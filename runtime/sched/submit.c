@@ -5,8 +5,9 @@
 #include "sched/retake.h"
 #include "sched/scale.h"
 
-/* out: this thread's worker, if it is one of this scheduler's and not in a blocking region; else
- * NULL. For functions that are called through pointers (never inlined) and do not suspend. */
+/* out: this thread's worker, if it belongs to sched and is not in a blocking region; else NULL.
+ * Since it reads teffi_own_worker, it may be called only by functions that do not suspend and are
+ * never inlined, such as exec ops, which are called through pointers. */
 static teffi_worker *own_unblocked_worker(teffi_sched *sched)
 {
     teffi_worker *w = teffi_own_worker;
@@ -15,17 +16,19 @@ static teffi_worker *own_unblocked_worker(teffi_sched *sched)
 
 /* ---- groups ---- */
 
-/* Push to the deque a group that a newer one has displaced from the LIFO slot: as a part of the
- * local batch, or open to thieves. Wake a worker unless the batch stays local. */
+/* A newer group has displaced `group` from the LIFO slot: push `group` to the deque, or to the
+ * global queue if memory is out. If `group` is added to the local batch and the batch stays local,
+ * set no_steal. Otherwise wake a worker; if `group` is not added to the batch, clear no_steal
+ * first. */
 static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *group)
 {
     bool pushed = teffi_deque_push(&p->deque, group);
     if (pushed && w->adds_to_batch) {
         /* relaxed: only the owner sets no_steal */
         bool shared = !atomic_load_explicit(&p->no_steal, memory_order_relaxed) &&
-                      teffi_deque_count(&p->deque) > 1; /* besides the one just pushed */
-        if (teffi_local_batch_add(&p->batch, shared)) {
-            /* relaxed: a thief that does not see it yet may steal, which is allowed */
+                      teffi_deque_count(&p->deque) > 1; /* other groups besides this one */
+        if (teffi_local_batch_record_push(&p->batch, shared)) {
+            /* relaxed: a thief that still reads false may steal, which is harmless */
             atomic_store_explicit(&p->no_steal, true, memory_order_relaxed);
             return;
         }
@@ -37,8 +40,8 @@ static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *gro
     teffi_wake_one(w->sched);
 }
 
-/* Push the displaced group, then end the use of the processor. This function, submit_global and
- * submit_system are not inlined: so a push to an empty LIFO slot need not save registers. */
+/* Push the displaced group, and end the use of the processor. This function, submit_global and
+ * submit_system are not inlined, so that a push to an empty LIFO slot need not save registers. */
 static __attribute__((noinline)) void
 push_displaced_and_end_use(teffi_worker *w, teffi_processor *p, teffi_group *older, uint32_t was)
 {
@@ -51,7 +54,7 @@ static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_gr
 {
     teffi_runqueue_push(&sched->queue, group);
     teffi_wake_one(sched);
-    teffi_back_off_end(sched);
+    teffi_wake_backed_off_workers(sched);
 }
 
 /* Put the group into the LIFO slot of w's processor; a group that was there goes to the deque. If w
@@ -60,7 +63,7 @@ static void submit_here(teffi_worker *w, teffi_group *group)
 {
     uint32_t was = teffi_processor_use_begin(w);
     teffi_processor *p = teffi_processor_get_usable(w);
-    /* relaxed: this worker runs it next, or the monitor empties the slot */
+    /* relaxed: only this worker uses the slot, and the monitor by the protocol of retake.h */
     teffi_group *older = p ? atomic_load_explicit(&p->lifo, memory_order_relaxed) : NULL;
     if (p)
         atomic_store_explicit(&p->lifo, group, memory_order_relaxed);
@@ -96,7 +99,7 @@ void teffi_submit_ready(teffi_exec *exec, teffi_group *group)
         submit_to_workers(teffi_sched_of(exec), group);
 }
 
-/* Does the policy order the group? Then it goes to the global queue. */
+/* Does the policy order the group? If so, the group must go to the global queue. */
 static bool is_ordered(const teffi_sched *sched, const teffi_group *group)
 {
     return sched->priorities || (sched->levels && teffi_level_of_group(sched->levels, group) > 0);
@@ -148,7 +151,7 @@ void teffi_submit_last(teffi_worker *w, teffi_group *group)
     teffi_wake_one(w->sched);
 }
 
-void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
+void teffi_call_adding_to_batch(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 {
     teffi_worker *w = teffi_worker_self();
     bool adds = w && &w->sched->exec == exec && !w->adds_to_batch;
@@ -173,14 +176,14 @@ static teffi_processor *set_timer_here(teffi_worker *w, teffi_timer *timer, uint
     return p;
 }
 
-/* Set a timer on the next active processor in turn. out: that processor. */
+/* Set the timer on one of the active processors, chosen round robin. out: that processor. */
 static teffi_processor *set_timer_elsewhere(teffi_sched *sched, teffi_timer *timer, uint64_t due_ns)
 {
     uint32_t i = atomic_fetch_add_explicit(&sched->next_wheel, 1, memory_order_relaxed);
     teffi_processor *p =
         &sched->processors[i % atomic_load_explicit(&sched->n_active, memory_order_relaxed)];
     if (teffi_wheel_set(&p->wheel, timer, due_ns))
-        teffi_processor_poke(sched, p);
+        teffi_processor_wake(sched, p);
     return p;
 }
 

@@ -12,9 +12,9 @@ void teffi_submit_ready(teffi_exec *exec, teffi_group *group);
 void teffi_submit_ready_by_level(teffi_exec *exec, teffi_group *group);
 void teffi_submit_ready_by_priority(teffi_exec *exec, teffi_group *group);
 
-/* teffi_batch_run - call fn(arg). On a worker, the groups that fn makes READY are its local
- * batch. */
-void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
+/* teffi_call_adding_to_batch - call fn(arg). On a worker, the groups that fn makes READY are its
+ * local batch. */
+void teffi_call_adding_to_batch(teffi_exec *exec, void (*fn)(void *arg), void *arg);
 
 /* teffi_submit_timer, teffi_submit_defer - exec ops timer_set, defer. */
 void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);

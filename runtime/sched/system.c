@@ -24,11 +24,11 @@ static void run_system_group(teffi_worker *w, teffi_group *group)
     /* relaxed: only this thread writes; the monitor compares values */
     uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed) + 1;
     uint64_t until_ns = teffi_now(w->sched->exec.platform) + QUANTUM_NS;
-    teffi_worker_run_begins(w, group, run);
+    teffi_worker_set_running_group(w, group, run);
     atomic_store_explicit(&w->preempt, 0, memory_order_relaxed);
     bool again = teffi_group_run(group, ITEMS_MAX, until_ns);
     teffi_turn_check_blocking(w);
-    teffi_worker_run_ends(w);
+    teffi_worker_clear_running_group(w);
     teffi_bug_if(w->after_yield || w->run_first); /* no system turn forks */
     if (again)
         teffi_runqueue_push(&w->sched->system_queue, group);
@@ -57,14 +57,14 @@ teff_err teffi_system_start(teffi_exec *exec)
     teffi_fiber_pool *fibers = teffi_fiber_pool_new(0, STACKS_MAX);
     if (!fibers)
         return TEFF_E_NOMEM;
-    teffi_fiber_pool_reserve(fibers);
+    teffi_fiber_pool_use_reserved_guards(fibers);
     exec->system_fibers = fibers;
     teff_err err =
         teffi_thread_start(&sched->system.thread, "teff-system", system_main, &sched->system);
     if (err) {
         exec->system_fibers = NULL;
         teffi_fiber_pool_free(fibers);
-    } else { /* release: also system_fibers, for the monitor */
+    } else { /* release: system_fibers is set; pairs with teffi_sched_has_system */
         atomic_store_explicit(&sched->has_system, true, memory_order_release);
     }
     return err;

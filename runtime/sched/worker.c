@@ -23,7 +23,7 @@ void teffi_turn_fatal(const teffi_worker *w, const char *rule)
 {
     char who[TEFFI_DESCRIBE_MAX];
     teffi_running_describe(atomic_load_explicit(&w->running, memory_order_relaxed), who);
-    teffi_fatal_in(who, rule);
+    teffi_abort_for_broken_rule(who, rule);
 }
 
 void teffi_worker_wake(teffi_worker *w)

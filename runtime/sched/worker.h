@@ -94,16 +94,18 @@ struct teffi_worker {
     uint64_t ran_ns, delayed_ns; /* of its thread, at the last sample (teffi_thread_usage) */
 };
 
-/* teffi_worker_run_begins, teffi_worker_run_ends - record which group this thread runs. After a
- * nested run the caller records the outer group again. */
-static inline void teffi_worker_run_begins(teffi_worker *w, const teffi_group *group, uint64_t run)
+/* teffi_worker_set_running_group - record that this thread runs group, in the run with number
+ * `run`. When a nested run has ended, the caller records the outer group again.
+ * teffi_worker_clear_running_group - record that this thread runs no group. */
+static inline void teffi_worker_set_running_group(teffi_worker *w, const teffi_group *group,
+                                                  uint64_t run)
 {
     atomic_store_explicit(&w->run, run, memory_order_relaxed);
-    /* release: run and the group's set-up; pairs with load_run() in report.c */
-    atomic_store_explicit(&w->running, teffi_running_of(group), memory_order_release);
+    /* release: publishes w->run and the group's set-up; pairs with load_run() in report.c */
+    atomic_store_explicit(&w->running, teffi_running_pack(group), memory_order_release);
 }
 
-static inline void teffi_worker_run_ends(teffi_worker *w)
+static inline void teffi_worker_clear_running_group(teffi_worker *w)
 {
     atomic_store_explicit(&w->running, 0, memory_order_relaxed);
 }
@@ -117,8 +119,8 @@ static inline teffi_group *teffi_worker_group(const teffi_worker *w)
 /* teffi_turn_fatal - the turn that this worker runs broke a rule: abort, with the turn's name. */
 _Noreturn void teffi_turn_fatal(const teffi_worker *w, const char *rule);
 
-/* teffi_turn_check_blocking - after a turn was suspended or has returned: abort if it is still in a
- * blocking region. */
+/* teffi_turn_check_blocking - abort if the turn is still in a blocking region. Called after a turn
+ * was suspended or has returned. */
 static inline void teffi_turn_check_blocking(const teffi_worker *w)
 {
     if (__builtin_expect(w->blocking != 0, 0))

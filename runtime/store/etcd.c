@@ -88,8 +88,8 @@ static bool is_token_rejected(const session *s, const char *message)
                                         strstr(message, "auth: revision in header is old"));
 }
 
-/* Converts an error of etcd to one of store.h. in: code: gRPC's. out: UNKNOWN: the request may have
- * been done. */
+/* Converts etcd's error to an error that store.h allows. in: code: a status code of gRPC. out:
+ * TEFF_E_UNKNOWN if the request may have been done, or may be done later. */
 static teff_err map_etcd_error(json_int_t code, const char *message)
 {
     enum { INVALID = 3, NOT_FOUND = 5, DENIED = 7, EXHAUSTED, PRECONDITION, OUT_OF_RANGE = 11 };
@@ -106,14 +106,15 @@ static teff_err map_etcd_error(json_int_t code, const char *message)
     case UNIMPLEMENTED:
     case UNAUTHENTICATED:
         return TEFF_E_IO;
-    default: /* mostly UNAVAILABLE, "request timed out": may be committed later */
+    default: /* mostly UNAVAILABLE, "request timed out": etcd may commit the request later */
         return TEFF_E_UNKNOWN;
     }
 }
 
-/* Takes a response that is not a result. out: REFUSED, with s->refusal; UNSENT: the login token was
- * rejected; IN_DOUBT: the response does not say that the request was not done. */
-static outcome take_etcd_error(session *s)
+/* Sets s->refusal and s->why from a response that reports an error, or is not from etcd.
+ * out: UNSENT: etcd rejected the login token. REFUSED: etcd has not done the request.
+ *      IN_DOUBT: the request may have been done. */
+static outcome handle_error_response(session *s)
 {
     const char *message = json_string_value(json_object_get(s->response, "message"));
     json_int_t code = json_integer_value(json_object_get(s->response, "code"));
@@ -121,7 +122,8 @@ static outcome take_etcd_error(session *s)
     (void)teffi_fail(s->why, s->refusal, "etcd: %s: %.300s (status %ld)", s->engine->hosts[s->host],
                      message ? message : "no JSON", s->http.status);
     if (message && is_token_rejected(s, message)) {
-        (void)!teffi_etcd_http_set_token(&s->http, NULL); /* on NOMEM the next login replaces it */
+        /* if memory is out, the old token stays until the next login replaces it */
+        (void)!teffi_etcd_http_set_token(&s->http, NULL);
         return UNSENT; /* the caller's next attempt calls find_member(), which logs in */
     }
     return s->refusal == TEFF_E_UNKNOWN ? IN_DOUBT : REFUSED;
@@ -129,7 +131,7 @@ static outcome take_etcd_error(session *s)
 
 /* Refuses a response of another cluster. The request may have run there, but changed no rows of
  * this store. Each response is checked, because libcurl reconnects by itself, and a new cluster
- * may run on the same ports. The check also finds an address with members of two clusters. */
+ * may run on the same ports. The store's address may also list members of two clusters. */
 static outcome check_cluster(session *s)
 {
     uint64_t id = teffi_etcd_get_number(json_object_get(s->response, "header"), "cluster_id");
@@ -163,7 +165,7 @@ static outcome send_to_member(session *s, const char *path, const teffi_etcd_tex
     if (sent == TEFFI_ETCD_RESPONDED) {
         s->response = json_loadb(s->http.response.data, s->http.response.len, 0, NULL);
         return s->http.status == 200 && json_is_object(s->response) ? check_cluster(s)
-                                                                    : take_etcd_error(s);
+                                                                    : handle_error_response(s);
     }
     (void)teffi_fail(s->why, TEFF_E_IO, "etcd: %s: connection lost: %.200s", host, s->http.why);
     return sent == TEFFI_ETCD_TOO_LONG ? TOO_LONG : sent == TEFFI_ETCD_UNSENT ? UNSENT : IN_DOUBT;
@@ -176,7 +178,7 @@ static outcome send_control_request(session *s, const char *path, const char *js
     if (json) {
         s->control.len = 0;
         s->control.failed = false;
-        teffi_etcd_add_text(&s->control, json);
+        teffi_etcd_text_add_string(&s->control, json);
     }
     return send_to_member(s, path, &s->control, PREPARE_SILENCE_MS);
 }
@@ -192,7 +194,7 @@ static void print_login(session *s, const teffi_secret *password)
     s->control.len = 0;
     s->control.failed = !json;
     if (json) {
-        teffi_etcd_add_text(&s->control, json);
+        teffi_etcd_text_add_string(&s->control, json);
         explicit_bzero(json, strlen(json));
     }
     free(json);
@@ -203,7 +205,7 @@ static void print_login(session *s, const teffi_secret *password)
 static teff_err log_in_to_etcd(session *s)
 {
     teffi_secret *password;
-    teff_err err = teffi_login_password(&s->engine->login, &password, s->why);
+    teff_err err = teffi_login_read_password(&s->engine->login, &password, s->why);
     if (err || !password)
         return err;
     print_login(s, password);
@@ -245,8 +247,8 @@ static void choose_fence_key(session *s)
     s->in_doubt = false;
 }
 
-/* Creates the key s->fence with a lease, which removes the key after FENCE_S, then chooses another
- * key. If this fails, the next attempt uses the same key with a new lease. */
+/* Creates the key s->fence in etcd, with a lease that removes it after FENCE_S. After success, sets
+ * s->fence to a new key. After an error, the next call creates the same key with a new lease. */
 static teff_err create_fence_key(session *s)
 {
     char grant[64];
@@ -260,8 +262,9 @@ static teff_err create_fence_key(session *s)
     return TEFF_OK;
 }
 
-/* Tries all members, from s->host on, until one is ready: it serves, the session is logged in, and
- * the fence key of a write in doubt was created. out: an error: that of the last member. */
+/* Tries all members, from s->host on, until a member is ready, and sets s->host to it. A member is
+ * ready if it passes check_member(), the session is logged in, and the fence key was created if
+ * a write is in doubt. out: the error of the last member if none is ready. */
 static teff_err find_member(session *s)
 {
     teff_err err = TEFF_E_IO;
@@ -316,12 +319,13 @@ static void fail_etcd_ops(session *s, teffi_store_op **ops, size_t n, teff_err e
 {
     for (size_t i = 0; i < n; i++) {
         teffi_store_fail(ops[i], err, "%s", why);
-        teffi_op_queue_finish(&s->queue, ops[i]);
+        teffi_op_queue_finish_op(&s->queue, ops[i]);
     }
 }
 
-/* Sends the writes; if they are UNSENT, once more, to the next ready member. out: *ended: how many
- * ops have a result; these are moved to the front. 0 unless DONE. */
+/* Sends the writes. If they are UNSENT, sends them once more, to the next ready member.
+ * out: *ended: how many operations have a result, and were moved to the front of ops; at least
+ *      one if DONE, otherwise 0. */
 static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *ended)
 {
     outcome o = UNSENT;
@@ -329,7 +333,7 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
     for (int tries = 0; o == UNSENT && tries < 2 && ensure_member_ready(s); tries++) {
         teffi_etcd_print_writes(&s->request, s->engine->prefix, s->fence, ops, n);
         o = send_to_member(s, "/v3/kv/txn", &s->request, SILENCE_MS);
-        *ended = o == DONE ? teffi_etcd_take_writes(s->response, ops, n) : 0;
+        *ended = o == DONE ? teffi_etcd_set_write_results(s->response, ops, n) : 0;
         if (o == DONE && *ended == 0) {
             (void)teffi_fail(s->why, TEFF_E_UNKNOWN, "etcd: unexpected response to a write");
             o = IN_DOUBT;
@@ -340,8 +344,8 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
     return o;
 }
 
-/* Ends writes that may have run as UNKNOWN; before that, creates their fence key, if a member can
- * be reached. */
+/* Fails the writes with TEFF_E_UNKNOWN, since they may have run. Before that, creates their fence
+ * key if a member can be reached. */
 static void end_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
 {
     char why[TEFF_TEXT_MAX];
@@ -350,16 +354,16 @@ static void end_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
     fail_etcd_ops(s, ops, n, TEFF_E_UNKNOWN, why);
 }
 
-/* Runs writes that fit into one request, and ends them. If an etag differs, the operations that
- * expected another one end as CONFLICT, and the others are sent again. If the request is refused,
- * each write is sent alone. Changes the order of ops. */
+/* Runs writes that fit into one request, and ends them. If etags do not match, the operations with
+ * a wrong etag end with CONFLICT, and the others are sent again. If the request is refused, each
+ * write is sent alone. Changes the order of ops. */
 static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
 {
     outcome o = DONE;
     for (size_t ended = 0; o == DONE && n > 0; ops += ended, n -= ended) {
         o = send_writes(s, ops, n, &ended);
         for (size_t i = 0; i < ended; i++)
-            teffi_op_queue_finish(&s->queue, ops[i]);
+            teffi_op_queue_finish_op(&s->queue, ops[i]);
     }
     if (o == IN_DOUBT || o == TOO_LONG)
         end_writes_as_unknown(s, ops, n);
@@ -386,18 +390,18 @@ static outcome send_read_request(session *s, const char *path)
     return o;
 }
 
-/* Runs reads in one request, and ends them. If it is refused or its response is too long, runs each
- * one alone. */
+/* Runs reads in one request, and ends them. If the request is refused or its response is too long,
+ * each read is sent alone. */
 static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
 {
     teffi_etcd_print_reads(&s->request, s->engine->prefix, ops, n);
     outcome o = send_read_request(s, "/v3/kv/txn");
     bool alone = (o == TOO_LONG || o == REFUSED) && n > 1;
-    if (o == DONE && !teffi_etcd_take_reads(s->response, ops, n, &s->room)) {
+    if (o == DONE && !teffi_etcd_set_read_results(s->response, ops, n, &s->room)) {
         fail_etcd_ops(s, ops, n, TEFF_E_MALFORMED, "etcd: unexpected response to a read");
     } else if (o == DONE) {
         for (size_t i = 0; i < n; i++)
-            teffi_op_queue_finish(&s->queue, ops[i]);
+            teffi_op_queue_finish_op(&s->queue, ops[i]);
     } else if (alone) {
         for (size_t i = 0; i < n; i++)
             run_etcd_reads(s, &ops[i], 1);
@@ -406,22 +410,23 @@ static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
     }
 }
 
-/* out: the first row of the next page. Its key is the last one found plus a zero byte, since no key
- * is between these two. The key is stored in room, which is large enough: it held the last row. */
-static teffi_row get_next_row(const teffi_store_op *op, const teffi_row *from,
-                              teffi_etcd_text *room)
+/* out: the table and first key of a scan's next page. This key is the last key found, with a zero
+ * byte appended: no other key is between these two. It is stored in room, which is large enough,
+ * because room held the last row. */
+static teffi_row get_next_page_start(const teffi_store_op *op, const teffi_row *from,
+                                     teffi_etcd_text *room)
 {
     const teffi_bytes *last = &op->rows[op->n_found - 1].key;
     room->len = 0;
     room->failed = false;
-    teffi_etcd_add(room, last->data, last->len);
-    teffi_etcd_add(room, "", 1);
+    teffi_etcd_text_add(room, last->data, last->len);
+    teffi_etcd_text_add(room, "", 1);
     return (teffi_row){.table = from->table, .key = {room->data, room->len}};
 }
 
-/* Reads pages until the scan has all its rows, at the revision of the first page, and ends op. The
- * server builds a page in memory before it sends it. So the first page is small; its size
- * doubles while responses are short, and is halved if one is too long. */
+/* Reads pages until the scan has all its rows, and ends op. All pages are read at the revision of
+ * the first one. The first page is small, because the server holds a whole page in memory. The page
+ * size doubles after a short response, and is halved after a response that is too long. */
 static void run_scan(session *s, teffi_store_op *op)
 {
     teffi_row *from = op->rows, next = *from;
@@ -438,35 +443,35 @@ static void run_scan(session *s, teffi_store_op *op)
             continue;
         }
         if (o != DONE ||
-            !teffi_etcd_take_scan(s->response, s->engine->prefix, op, from, &s->room, &more))
+            !teffi_etcd_append_scan_page(s->response, s->engine->prefix, op, from, &s->room, &more))
             break;
         page = s->http.response.len < TEFFI_ETCD_RESPONSE_MAX / 4 ? 2 * page : page;
         revision = teffi_etcd_get_number(json_object_get(s->response, "header"), "revision");
-        next = more ? get_next_row(op, from, &s->room) : next;
+        next = more ? get_next_page_start(op, from, &s->room) : next;
     }
     if (o != DONE) {
         op->rows = from;
         op->n_found = 0;
         fail_etcd_ops(s, &op, 1, o == REFUSED ? s->refusal : TEFF_E_IO, s->why);
     } else {
-        teffi_op_queue_finish(&s->queue, op);
+        teffi_op_queue_finish_op(&s->queue, op);
     }
 }
 
 /* ---- the thread ---- */
 
-/* Sorts the group into s->ordered: first the writes, then the reads, each in order of submission.
- * This saves requests. It is allowed, since a read must see earlier writes and may see later ones.
- * out: the number of writes. */
+/* Copies the group to s->ordered: first all writes, then all reads, both in order of submission.
+ * This order needs fewer requests. It is correct, since a read must see earlier writes and may see
+ * later ones. out: the number of writes. */
 static size_t order_group(session *s, size_t n)
 {
     size_t n_writes = 0, at = 0;
     for (size_t i = 0; i < n; i++)
-        if (!teffi_store_is_read(s->group[i]))
+        if (!teffi_store_op_is_read(s->group[i]))
             s->ordered[n_writes++] = s->group[i];
     at = n_writes;
     for (size_t i = 0; i < n; i++)
-        if (teffi_store_is_read(s->group[i]))
+        if (teffi_store_op_is_read(s->group[i]))
             s->ordered[at++] = s->group[i];
     return n_writes;
 }
@@ -478,7 +483,7 @@ static void run_etcd_group(session *s, size_t n)
     size_t n_writes = order_group(s, n), at = 0;
     while (at < n_writes) {
         size_t together =
-            teffi_etcd_count_writes(s->engine->prefix, s->ordered + at, n_writes - at);
+            teffi_etcd_count_fitting_writes(s->engine->prefix, s->ordered + at, n_writes - at);
         run_etcd_writes(s, s->ordered + at, together);
         at += together;
     }
@@ -489,8 +494,9 @@ static void run_etcd_group(session *s, size_t n)
         run_scan(s, s->ordered[n - 1]);
 }
 
-/* out: how long to wait for operations. Without a ready member: until the next try to connect. */
-static uint64_t get_idle_ns(const session *s)
+/* out: how long to wait for operations: if no member is ready, until the next attempt to connect;
+ * otherwise without limit. */
+static uint64_t get_wait_timeout_ns(const session *s)
 {
     uint64_t now = teffi_now(&s->engine->platform);
     return s->ready ? UINT64_MAX : s->retry_ns > now ? s->retry_ns - now : 0;
@@ -503,7 +509,7 @@ static void run_etcd_session(void *arg)
     bool open = find_member_or_back_off(s);
     teffi_parker_wake(&s->opened);
     while (open) {
-        size_t n = teffi_op_queue_take(&s->queue, s->group, get_idle_ns(s));
+        size_t n = teffi_op_queue_take(&s->queue, s->group, get_wait_timeout_ns(s));
         if (n == 0 && teffi_op_queue_is_closed(&s->queue))
             break;
         (void)ensure_member_ready(s); /* also if n is 0: a fence key must be created soon */
@@ -521,7 +527,7 @@ static void run_etcd_session(void *arg)
 static void etcd_submit(teffi_store *store, teffi_store_op *op)
 {
     engine *e = (engine *)store;
-    size_t bytes = teffi_store_is_read(op) ? 0 : teffi_etcd_op_bytes(e->prefix, op);
+    size_t bytes = teffi_store_op_is_read(op) ? 0 : teffi_etcd_op_bytes(e->prefix, op);
     if (op->n_rows > TEFFI_ETCD_ROWS_MAX)
         teffi_store_fail(op, TEFF_E_TOO_LARGE,
                          "etcd: %zu rows: at most %d, since a transaction of "
@@ -625,7 +631,7 @@ teff_err teffi_etcd_open(const char *address, teffi_store **store, char *text)
     if (!e)
         return teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
     e->base.ops = &ops;
-    teffi_platform_real(&e->platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&e->platform, TEFF_LOG_WARN);
     for (int i = 0; i < 2; i++) {
         teffi_op_queue_init(&e->sessions[i].queue, "etcd");
         e->sessions[i].engine = e;

@@ -10,7 +10,7 @@ enum { URL_MAX = 512, TEXT_MIN = 4096, TOKEN_MAX = 4096 };
 
 /* ---- growing buffers ---- */
 
-bool teffi_etcd_reserve(teffi_etcd_text *text, size_t len)
+bool teffi_etcd_text_reserve(teffi_etcd_text *text, size_t len)
 {
     size_t capacity = text->capacity ? text->capacity : TEXT_MIN;
     while (capacity - text->len < len)
@@ -25,17 +25,17 @@ bool teffi_etcd_reserve(teffi_etcd_text *text, size_t len)
     return true;
 }
 
-void teffi_etcd_add(teffi_etcd_text *text, const void *data, size_t len)
+void teffi_etcd_text_add(teffi_etcd_text *text, const void *data, size_t len)
 {
-    if (len == 0 || !teffi_etcd_reserve(text, len))
+    if (len == 0 || !teffi_etcd_text_reserve(text, len))
         return;
     memcpy(text->data + text->len, data, len);
     text->len += len;
 }
 
-void teffi_etcd_add_text(teffi_etcd_text *text, const char *string)
+void teffi_etcd_text_add_string(teffi_etcd_text *text, const char *string)
 {
-    teffi_etcd_add(text, string, strlen(string));
+    teffi_etcd_text_add(text, string, strlen(string));
 }
 
 void teffi_etcd_text_fini(teffi_etcd_text *text)
@@ -46,9 +46,9 @@ void teffi_etcd_text_fini(teffi_etcd_text *text)
 
 /* ---- libcurl's callbacks; arg is the teffi_etcd_http ---- */
 
-/* Gives each byte of the request to libcurl once. If a reused connection ends without a response,
- * libcurl wants to send the request again, although the first copy may have run. For that it must
- * rewind, which allow_rewind_if_unsent() refuses. */
+/* libcurl calls this to get the next bytes of the request. Each byte is given only once, because
+ * etcd may have run a request that was sent completely. If a reused connection ends without
+ * a response, libcurl tries to send the request again, and first calls allow_rewind_if_unsent(). */
 static size_t copy_request_bytes(char *room, size_t size, size_t n, void *arg)
 {
     teffi_etcd_http *http = arg;
@@ -58,7 +58,8 @@ static size_t copy_request_bytes(char *room, size_t size, size_t n, void *arg)
     return len;
 }
 
-/* Allows libcurl to begin the request again only if it has not taken any byte of it. */
+/* libcurl calls this before it sends the request again. Allowed only if libcurl has not taken any
+ * byte of the request yet. */
 static int allow_rewind_if_unsent(void *arg, curl_off_t offset, int origin)
 {
     const teffi_etcd_http *http = arg;
@@ -74,7 +75,7 @@ static size_t append_response(char *data, size_t size, size_t n, void *arg)
     if (size * n > TEFFI_ETCD_RESPONSE_MAX - http->response.len)
         http->response.failed = true;
     else
-        teffi_etcd_add(&http->response, data, size * n);
+        teffi_etcd_text_add(&http->response, data, size * n);
     return http->response.failed ? 0 : size * n;
 }
 
@@ -101,10 +102,10 @@ static void start_curl(void)
     (void)curl_global_init(CURL_GLOBAL_SSL);
 }
 
-/* Makes a request's list of headers. An empty `Expect:` stops libcurl from asking the server, and
- * waiting, before it sends a large request. in: authorization: a header, or NULL. out: NULL: no
- * memory. */
-static struct curl_slist *list_headers(const char *authorization)
+/* Makes the list of a request's headers. Without the empty header `Expect:`, libcurl would ask the
+ * server before it sends a large request, and wait for the response.
+ * in: authorization: a whole header; NULL: none. out: NULL: no memory. */
+static struct curl_slist *make_header_list(const char *authorization)
 {
     const char *const headers[] = {"Content-Type: application/json", "Expect:", authorization};
     struct curl_slist *list = NULL, *longer;
@@ -126,7 +127,8 @@ static void set_headers(teffi_etcd_http *http, struct curl_slist *headers)
     http->headers = headers;
 }
 
-/* With ca_file, a server must have a certificate by this CA, for the host name of its URL. */
+/* If login->ca_file is set, libcurl accepts only servers with a certificate that this CA has signed
+ * for the host name in the URL. login->cert_file, if set, has the client's certificate and key. */
 static void set_certificates(CURL *curl, const teffi_login *login)
 {
     if (login->ca_file[0]) {
@@ -166,7 +168,7 @@ teff_err teffi_etcd_http_init(teffi_etcd_http *http, const teffi_platform *platf
     pthread_once(&once, start_curl);
     *http = (teffi_etcd_http){.platform = platform};
     http->curl = curl_easy_init();
-    struct curl_slist *headers = list_headers(NULL);
+    struct curl_slist *headers = make_header_list(NULL);
     if (!http->curl || !headers) {
         curl_slist_free_all(headers);
         teffi_etcd_http_fini(http);
@@ -184,7 +186,7 @@ teff_err teffi_etcd_http_set_token(teffi_etcd_http *http, const char *token)
     int len = snprintf(header, sizeof header, "Authorization: %s", token ? token : "");
     if (len < 0 || (size_t)len >= sizeof header)
         return TEFF_E_TOO_LARGE;
-    struct curl_slist *headers = list_headers(token ? header : NULL);
+    struct curl_slist *headers = make_header_list(token ? header : NULL);
     if (!headers)
         return TEFF_E_NOMEM;
     set_headers(http, headers);

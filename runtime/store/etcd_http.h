@@ -15,11 +15,12 @@ typedef struct teffi_etcd_text {
     bool failed; /* no memory: a part of the bytes is missing */
 } teffi_etcd_text;
 
-/* teffi_etcd_add - append len bytes. teffi_etcd_add_text - append a string.
- * teffi_etcd_reserve - make room for len more bytes. out: false: no memory; text->failed is set. */
-void teffi_etcd_add(teffi_etcd_text *text, const void *data, size_t len);
-void teffi_etcd_add_text(teffi_etcd_text *text, const char *string);
-bool teffi_etcd_reserve(teffi_etcd_text *text, size_t len);
+/* teffi_etcd_text_add - append len bytes. teffi_etcd_text_add_string - append a string.
+ * teffi_etcd_text_reserve - make room for len more bytes. out: false: no memory; text->failed is
+ * set. */
+void teffi_etcd_text_add(teffi_etcd_text *text, const void *data, size_t len);
+void teffi_etcd_text_add_string(teffi_etcd_text *text, const char *string);
+bool teffi_etcd_text_reserve(teffi_etcd_text *text, size_t len);
 void teffi_etcd_text_fini(teffi_etcd_text *text);
 
 enum {

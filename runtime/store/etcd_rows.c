@@ -47,7 +47,8 @@ size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op)
     size_t bytes = REQUEST_BYTES;
     for (size_t i = 0; i < op->n_rows; i++) {
         const teffi_row *row = &op->rows[i];
-        bytes += ROW_BYTES + 3 * get_key_len(prefix, row); /* in compare, success, failure */
+        /* the key is in three lists of the request: compare, success and failure */
+        bytes += ROW_BYTES + 3 * get_key_len(prefix, row);
         bytes += row_has_value(row) ? HEAD_BYTES + row->value.len : 0;
     }
     return bytes;
@@ -64,7 +65,7 @@ static bool ops_can_share_request(const teffi_store_op *a, const teffi_store_op 
     return true;
 }
 
-size_t teffi_etcd_count_writes(const char *prefix, teffi_store_op *const *ops, size_t n)
+size_t teffi_etcd_count_fitting_writes(const char *prefix, teffi_store_op *const *ops, size_t n)
 {
     size_t rows = 0, bytes = 0, i = 0;
     for (bool fits = true; fits && i < n; i += fits) {
@@ -84,7 +85,7 @@ static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw
 static void add_base64(teffi_etcd_text *text, const void *data, size_t len)
 {
     const uint8_t *in = data;
-    if (!teffi_etcd_reserve(text, (len + 2) / 3 * 4))
+    if (!teffi_etcd_text_reserve(text, (len + 2) / 3 * 4))
         return;
     char *out = text->data + text->len;
     for (size_t i = 0; i < len; i += 3, out += 4) {
@@ -103,10 +104,11 @@ static void add_digits(teffi_etcd_text *text, uint64_t number)
 {
     char digits[24];
     snprintf(digits, sizeof digits, "%" PRIu64, number);
-    teffi_etcd_add_text(text, digits);
+    teffi_etcd_text_add_string(text, digits);
 }
 
-/* Appends PREFIX TABLE slash KEY in base64. in: slash: `/`, or `/` + 1 for the end of the table. */
+/* Appends etcd's key in base64: prefix, table, slash, key. in: slash: '/' for the key of a row;
+ * '/' + 1, with an empty key, for the end of the table (greater than the keys of all its rows). */
 static void add_key(teffi_etcd_text *text, const char *prefix, const char *table, char slash,
                     teffi_bytes key)
 {
@@ -128,11 +130,11 @@ static bool add_compare(teffi_etcd_text *text, const char *prefix, const teffi_r
 {
     if (row->any)
         return false;
-    teffi_etcd_add_text(text, "{\"target\":\"MOD\",\"key\":\"");
+    teffi_etcd_text_add_string(text, "{\"target\":\"MOD\",\"key\":\"");
     add_row_key(text, prefix, row);
-    teffi_etcd_add_text(text, "\",\"mod_revision\":\"");
+    teffi_etcd_text_add_string(text, "\",\"mod_revision\":\"");
     add_digits(text, row->etag);
-    teffi_etcd_add_text(text, "\"}");
+    teffi_etcd_text_add_string(text, "\"}");
     return true;
 }
 
@@ -142,9 +144,9 @@ static bool add_etag_request(teffi_etcd_text *text, const char *prefix, const te
 {
     if (row->any)
         return false;
-    teffi_etcd_add_text(text, "{\"request_range\":{\"keys_only\":true,\"key\":\"");
+    teffi_etcd_text_add_string(text, "{\"request_range\":{\"keys_only\":true,\"key\":\"");
     add_row_key(text, prefix, row);
-    teffi_etcd_add_text(text, "\"}}");
+    teffi_etcd_text_add_string(text, "\"}}");
     return true;
 }
 
@@ -156,29 +158,30 @@ static bool add_put_or_delete(teffi_etcd_text *text, const char *prefix, const t
     uint8_t head[HEAD_BYTES] = {FORMAT};
     uint64_t sum = hash_etcd_row(row->table, row->key, row->value);
     memcpy(head + 1, &sum, sizeof sum);
-    teffi_etcd_add_text(text, row->remove ? "{\"request_delete_range\":{\"key\":\""
-                                          : "{\"request_put\":{\"key\":\"");
+    teffi_etcd_text_add_string(text, row->remove ? "{\"request_delete_range\":{\"key\":\""
+                                                 : "{\"request_put\":{\"key\":\"");
     add_row_key(text, prefix, row);
     if (!row->remove) {
-        teffi_etcd_add_text(text, "\",\"value\":\"");
+        teffi_etcd_text_add_string(text, "\",\"value\":\"");
         add_base64(text, head, sizeof head);
         add_base64(text, row->value.data, row->value.len);
     }
-    teffi_etcd_add_text(text, "\"}}");
+    teffi_etcd_text_add_string(text, "\"}}");
     return true;
 }
 
 /* Appends a row's element of a list of a transaction, or nothing. out: was something appended? */
 typedef bool add_row(teffi_etcd_text *text, const char *prefix, const teffi_row *row);
 
-/* Appends the elements of all rows of n operations. in: comma: the text before the first one. */
+/* Calls `add` to append an element for each row of n operations, and puts commas between the
+ * elements. in: comma: the text before the first element: "," or "". */
 static void add_rows(teffi_etcd_text *text, const char *prefix, teffi_store_op *const *ops,
                      size_t n, add_row *add, const char *comma)
 {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < ops[i]->n_rows; k++) {
             size_t before = text->len;
-            teffi_etcd_add_text(text, comma);
+            teffi_etcd_text_add_string(text, comma);
             if (add(text, prefix, &ops[i]->rows[k]))
                 comma = ",";
             else
@@ -190,7 +193,7 @@ static void start_text(teffi_etcd_text *text, const char *begin)
 {
     text->len = 0;
     text->failed = false;
-    teffi_etcd_add_text(text, begin);
+    teffi_etcd_text_add_string(text, begin);
 }
 
 void teffi_etcd_print_writes(teffi_etcd_text *text, const char *prefix, const char *fence,
@@ -198,13 +201,13 @@ void teffi_etcd_print_writes(teffi_etcd_text *text, const char *prefix, const ch
 {
     start_text(text, "{\"compare\":[{\"target\":\"MOD\",\"key\":\"");
     add_base64(text, fence, strlen(fence));
-    teffi_etcd_add_text(text, "\",\"mod_revision\":\"0\"}");
+    teffi_etcd_text_add_string(text, "\",\"mod_revision\":\"0\"}");
     add_rows(text, prefix, ops, n, add_compare, ",");
-    teffi_etcd_add_text(text, "],\"success\":[");
+    teffi_etcd_text_add_string(text, "],\"success\":[");
     add_rows(text, prefix, ops, n, add_put_or_delete, "");
-    teffi_etcd_add_text(text, "],\"failure\":[");
+    teffi_etcd_text_add_string(text, "],\"failure\":[");
     add_rows(text, prefix, ops, n, add_etag_request, "");
-    teffi_etcd_add_text(text, "]}");
+    teffi_etcd_text_add_string(text, "]}");
 }
 
 void teffi_etcd_print_reads(teffi_etcd_text *text, const char *prefix, teffi_store_op *const *ops,
@@ -212,12 +215,12 @@ void teffi_etcd_print_reads(teffi_etcd_text *text, const char *prefix, teffi_sto
 {
     start_text(text, "{\"success\":[");
     for (size_t i = 0; i < n; i++) {
-        teffi_etcd_add_text(text, i ? ",{\"request_range\":{\"key\":\""
-                                    : "{\"request_range\":{\"key\":\"");
+        teffi_etcd_text_add_string(text, i ? ",{\"request_range\":{\"key\":\""
+                                           : "{\"request_range\":{\"key\":\"");
         add_row_key(text, prefix, &ops[i]->rows[0]);
-        teffi_etcd_add_text(text, "\"}}");
+        teffi_etcd_text_add_string(text, "\"}}");
     }
-    teffi_etcd_add_text(text, "]}");
+    teffi_etcd_text_add_string(text, "]}");
 }
 
 void teffi_etcd_print_scan(teffi_etcd_text *text, const char *prefix, const teffi_store_op *op,
@@ -225,22 +228,22 @@ void teffi_etcd_print_scan(teffi_etcd_text *text, const char *prefix, const teff
 {
     start_text(text, "{\"key\":\"");
     add_row_key(text, prefix, from);
-    teffi_etcd_add_text(text, "\",\"range_end\":\"");
+    teffi_etcd_text_add_string(text, "\",\"range_end\":\"");
     add_key(text, prefix, from->table, op->to.len ? '/' : '/' + 1, op->to);
-    teffi_etcd_add_text(text, "\",\"limit\":\"");
+    teffi_etcd_text_add_string(text, "\",\"limit\":\"");
     add_digits(text, limit);
-    teffi_etcd_add_text(text, "\",\"revision\":\"");
+    teffi_etcd_text_add_string(text, "\",\"revision\":\"");
     add_digits(text, revision);
-    teffi_etcd_add_text(text, "\"}");
+    teffi_etcd_text_add_string(text, "\"}");
 }
 
 void teffi_etcd_print_put(teffi_etcd_text *text, const char *key, uint64_t lease)
 {
     start_text(text, "{\"key\":\"");
     add_base64(text, key, strlen(key));
-    teffi_etcd_add_text(text, "\",\"lease\":\"");
+    teffi_etcd_text_add_string(text, "\",\"lease\":\"");
     add_digits(text, lease);
-    teffi_etcd_add_text(text, "\"}");
+    teffi_etcd_text_add_string(text, "\"}");
 }
 
 /* ---- responses: etcd leaves out members that are 0, false or empty ---- */
@@ -283,7 +286,7 @@ static bool decode_base64(const json_t *object, const char *name, teffi_etcd_tex
     const char *in = json_string_value(member);
     size_t len = json_string_length(member), bytes = len / 4 * 3;
     bytes -= len >= 4 ? (size_t)(in[len - 1] == '=') + (in[len - 2] == '=') : 0;
-    if (!in || len % 4 != 0 || !teffi_etcd_reserve(room, len / 4 * 3 + 1))
+    if (!in || len % 4 != 0 || !teffi_etcd_text_reserve(room, len / 4 * 3 + 1))
         return !member; /* true: there is no such member */
     char *out = room->data + room->len;
     for (size_t i = 0; i < len; i += 4, out += 3) {
@@ -324,7 +327,8 @@ static bool decode_row_value(const json_t *kv, const char *table, teffi_etcd_tex
     return true;
 }
 
-/* Fails op with MALFORMED and what, or with NOMEM if room->failed is the reason. */
+/* Fails op with NOMEM if room->failed, otherwise with MALFORMED. in: what: the cause of MALFORMED,
+ * for the error text. */
 static void fail_bad_row(teffi_store_op *op, const teffi_etcd_text *room, const char *what)
 {
     if (room->failed)
@@ -342,11 +346,11 @@ static void set_read_result(const json_t *kv, teffi_store_op *op, teffi_etcd_tex
     if (kv && !decode_row_value(kv, op->rows[0].table, room, &found))
         fail_bad_row(op, room, "damaged row");
     else
-        teffi_store_return(op, &found);
+        teffi_store_set_read_result(op, &found);
 }
 
-bool teffi_etcd_take_reads(const json_t *response, teffi_store_op *const *ops, size_t n,
-                           teffi_etcd_text *room)
+bool teffi_etcd_set_read_results(const json_t *response, teffi_store_op *const *ops, size_t n,
+                                 teffi_etcd_text *room)
 {
     const json_t *op_responses = json_object_get(response, "responses");
     if (json_array_size(op_responses) != n)
@@ -363,7 +367,7 @@ bool teffi_etcd_take_reads(const json_t *response, teffi_store_op *const *ops, s
 
 /* The etag of each written row is the transaction's revision, which etcd stores as mod_revision.
  * The cluster's revision rises with each transaction that writes, so the etags of a row rise, also
- * if it is created again; the first one is 2. */
+ * if the row is removed and created again. A new cluster has revision 1, so no etag is below 2. */
 static void set_written_etags(teffi_store_op *op, uint64_t revision)
 {
     for (size_t i = 0; i < op->n_rows; i++)
@@ -407,7 +411,7 @@ static size_t fail_conflicting_ops(const json_t *op_responses, teffi_store_op **
     return malformed ? 0 : ended;
 }
 
-size_t teffi_etcd_take_writes(const json_t *response, teffi_store_op **ops, size_t n)
+size_t teffi_etcd_set_write_results(const json_t *response, teffi_store_op **ops, size_t n)
 {
     const json_t *op_responses = json_object_get(response, "responses");
     uint64_t revision = get_revision(response);
@@ -421,16 +425,18 @@ size_t teffi_etcd_take_writes(const json_t *response, teffi_store_op **ops, size
 }
 
 /* Appends one row of a page. out: false: op has failed. */
-static bool take_scan_row(const json_t *kv, const char *prefix, teffi_store_op *op, teffi_row *from,
-                          teffi_etcd_text *room)
+static bool append_scan_row(const json_t *kv, const char *prefix, teffi_store_op *op,
+                            teffi_row *from, teffi_etcd_text *room)
 {
     char head[KEY_MAX + 1];
     size_t len = (size_t)snprintf(head, sizeof head, "%s%s/", prefix, from->table);
     room->len = 0;
     room->failed = false;
-    /* reserve for both at once: found.key points into room, which the value must not move */
-    bool fits = teffi_etcd_reserve(room, json_string_length(json_object_get(kv, "key")) +
-                                             json_string_length(json_object_get(kv, "value")) + 2);
+    /* reserve for key and value at once: found.key points to room->data, which must not move when
+     * the value is appended */
+    bool fits =
+        teffi_etcd_text_reserve(room, json_string_length(json_object_get(kv, "key")) +
+                                          json_string_length(json_object_get(kv, "value")) + 2);
     if (!fits || !decode_base64(kv, "key", room) || room->len < len ||
         memcmp(room->data, head, len) != 0) {
         fail_bad_row(op, room, "a key of another table");
@@ -441,15 +447,15 @@ static bool take_scan_row(const json_t *kv, const char *prefix, teffi_store_op *
     return teffi_store_add_found(op, from, &found);
 }
 
-bool teffi_etcd_take_scan(const json_t *response, const char *prefix, teffi_store_op *op,
-                          teffi_row *from, teffi_etcd_text *room, bool *more)
+bool teffi_etcd_append_scan_page(const json_t *response, const char *prefix, teffi_store_op *op,
+                                 teffi_row *from, teffi_etcd_text *room, bool *more)
 {
     const json_t *kvs = json_object_get(response, "kvs");
     size_t n = json_array_size(kvs);
     if (get_revision(response) == 0 || n > op->limit - op->n_found)
         teffi_store_fail(op, TEFF_E_MALFORMED, "etcd: unexpected response to a scan");
     for (size_t i = 0; op->err == TEFF_OK && i < n; i++)
-        (void)take_scan_row(json_array_get(kvs, i), prefix, op, from, room);
+        (void)append_scan_row(json_array_get(kvs, i), prefix, op, from, room);
     *more = n > 0 && json_is_true(json_object_get(response, "more"));
     if (op->err == TEFF_OK)
         return true;

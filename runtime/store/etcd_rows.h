@@ -20,11 +20,11 @@ enum {
  * counts the bytes of its own encoding (protobuf), not those of JSON and base64. */
 size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op);
 
-/* teffi_etcd_count_writes - out: how many of the n > 0 writes, from the first on, fit into one
- * request; at least 1. The request must be within the limits, and a row may be in two operations
- * only if both check it: etcd compares all etags before it writes, and refuses to write a key
- * twice. */
-size_t teffi_etcd_count_writes(const char *prefix, teffi_store_op *const *ops, size_t n);
+/* teffi_etcd_count_fitting_writes - out: how many of the n > 0 writes, from the first on, fit into
+ * one request; at least 1. The request must be within the limits, and a row may be in two
+ * operations only if both check it: etcd compares all etags before it writes, and refuses to write
+ * a key twice. */
+size_t teffi_etcd_count_fitting_writes(const char *prefix, teffi_store_op *const *ops, size_t n);
 
 /* Functions that print a request. out: text; text->failed if there is no memory.
  * teffi_etcd_print_writes, _reads - n operations, for /v3/kv/txn.
@@ -41,21 +41,22 @@ void teffi_etcd_print_scan(teffi_etcd_text *text, const char *prefix, const teff
                            const teffi_row *from, size_t limit, uint64_t revision);
 void teffi_etcd_print_put(teffi_etcd_text *text, const char *key, uint64_t lease);
 
-/* teffi_etcd_take_writes - set the results of n writes. If an etag differed, etcd has written
+/* teffi_etcd_set_write_results - set the results of n writes. If an etag differed, etcd has written
  * nothing: the operations with a wrong etag get CONFLICT, and the others must be sent again.
  * out:  how many operations have a result; they are moved to the front of ops. 0: the response is
  *       not valid, or etcd has written nothing although no etag differs (the fence exists).
- * teffi_etcd_take_reads - set the results of n reads; a damaged row fails only its own read.
+ * teffi_etcd_set_read_results - set the results of n reads; a damaged row fails only its own read.
  * in:   room: a buffer for decoding; its content is lost.
  * out:  false: the response is not valid, and no operation has a result. */
-size_t teffi_etcd_take_writes(const json_t *response, teffi_store_op **ops, size_t n);
-bool teffi_etcd_take_reads(const json_t *response, teffi_store_op *const *ops, size_t n,
-                           teffi_etcd_text *room);
+size_t teffi_etcd_set_write_results(const json_t *response, teffi_store_op **ops, size_t n);
+bool teffi_etcd_set_read_results(const json_t *response, teffi_store_op *const *ops, size_t n,
+                                 teffi_etcd_text *room);
 
-/* teffi_etcd_take_scan - append a page's rows to op's result. in: from: op->rows as submitted.
+/* teffi_etcd_append_scan_page - append a page's rows to op's result. in: from: op->rows as
+ * submitted.
  * out: false: op has failed, and op->rows is as submitted. *more: are there rows after the page? */
-bool teffi_etcd_take_scan(const json_t *response, const char *prefix, teffi_store_op *op,
-                          teffi_row *from, teffi_etcd_text *room, bool *more);
+bool teffi_etcd_append_scan_page(const json_t *response, const char *prefix, teffi_store_op *op,
+                                 teffi_row *from, teffi_etcd_text *room, bool *more);
 
 /* teffi_etcd_get_number - out: the value of a member that is a positive integer or a string of
  * digits; otherwise 0. */

@@ -62,7 +62,7 @@ teff_err teffi_login_parse(teffi_login *login, const char *options, bool tls, ch
     return TEFF_OK;
 }
 
-teff_err teffi_login_password(const teffi_login *login, teffi_secret **password, char *text)
+teff_err teffi_login_read_password(const teffi_login *login, teffi_secret **password, char *text)
 {
     *password = NULL;
     return login->password_file[0] ? teffi_secret_read(login->password_file, 1, password, text)

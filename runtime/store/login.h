@@ -25,9 +25,9 @@ typedef struct teffi_login {
 TEFF_MUST_USE teff_err teffi_login_parse(teffi_login *login, const char *options, bool tls,
                                          char *text);
 
-/* teffi_login_password - read the password file. Called for each connection, because the file may
- * change.
+/* teffi_login_read_password - read the password file. Called for each connection, because the file
+ * may change.
  * out:  *password, which teffi_secret_free() frees; NULL: no password file, or an error.
  * errs: as teffi_secret_read(). */
-TEFF_MUST_USE teff_err teffi_login_password(const teffi_login *login, teffi_secret **password,
-                                            char *text);
+TEFF_MUST_USE teff_err teffi_login_read_password(const teffi_login *login, teffi_secret **password,
+                                                 char *text);

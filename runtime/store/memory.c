@@ -83,7 +83,8 @@ static node *node_new(const teffi_row *row, uint64_t etag)
     return n;
 }
 
-/* Removes the row's node, if there is one. Inserts fresh, unless it is NULL. Sets row->etag. */
+/* Removes the row's old node, if there is one, then inserts the node `fresh`, unless `fresh`
+ * is NULL. out: row->etag: the etag of `fresh`; 0 if `fresh` is NULL. */
 static void replace_row(memory *mem, teffi_row *row, node *fresh)
 {
     node *old = find_node(mem, row);
@@ -134,10 +135,11 @@ static void read_value(memory *mem, teffi_store_op *op)
 {
     static const teffi_row none;
     const node *n = find_node(mem, &op->rows[0]);
-    teffi_store_return(op, n ? &n->row : &none);
+    teffi_store_set_read_result(op, n ? &n->row : &none);
 }
 
-/* Does the scan return n? in: from, op->rows as it was submitted. n, NULL: false. */
+/* Must the scan op return the row of node n? in: from: op->rows as it was submitted. out: false
+ * also if n is NULL. */
 static bool is_in_scan(const teffi_store_op *op, const teffi_row *from, const node *n)
 {
     return n && op->n_found < op->limit && strcmp(n->row.table, from->table) == 0 &&

@@ -12,8 +12,9 @@ void teffi_op_queue_fini(teffi_op_queue *queue)
     pthread_mutex_destroy(&queue->lock);
 }
 
-/* Lock held. Must a new operation be refused? A write of any size is accepted while no other write
- * of values is queued or running. in: bytes: of the values that the new operation writes. */
+/* Must a new operation be refused? While no other write of values is queued or running, a write is
+ * not refused for its size. in: bytes: the size of all values that the new operation writes.
+ * runs: with the lock held. */
 static bool is_op_queue_full(const teffi_op_queue *queue, size_t bytes)
 {
     return queue->ops >= TEFFI_OP_QUEUE_OPS_MAX ||
@@ -54,8 +55,8 @@ static bool op_queue_is_ready(teffi_op_queue *queue)
     return ready;
 }
 
-/* Must the group end behind `last`, its newest operation? in: n, its operations; reads, how many of
- * these are reads or scans. A scan always ends its group. */
+/* Must the group end after its newest operation, `last`? A scan always ends its group. in: n: the
+ * number of operations in the group. reads: how many of them are reads or scans. */
 static bool group_is_full(const teffi_store_op *last, size_t n, size_t reads)
 {
     return n == TEFFI_OP_QUEUE_GROUP_MAX || reads == TEFFI_OP_QUEUE_GROUP_READS_MAX ||
@@ -66,7 +67,7 @@ size_t teffi_op_queue_take(teffi_op_queue *queue, teffi_store_op *group[TEFFI_OP
                            uint64_t timeout_ns)
 {
     size_t n = 0, bytes = 0, reads = 0;
-    /* a token may belong to an operation that was taken before: then this waits again */
+    /* a loop, because the token may be from the submit of an operation that an earlier call took */
     while (!op_queue_is_ready(queue) && teffi_parker_wait(&queue->wake, timeout_ns))
         ;
     pthread_mutex_lock(&queue->lock);
@@ -76,14 +77,14 @@ size_t teffi_op_queue_take(teffi_op_queue *queue, teffi_store_op *group[TEFFI_OP
         if (n > 0 && bytes > TEFFI_OP_QUEUE_GROUP_BYTES_MAX)
             break;
         (void)teffi_queue_pop(&queue->waiting);
-        reads += teffi_store_is_read(op);
+        reads += teffi_store_op_is_read(op);
         group[n++] = op;
     }
     pthread_mutex_unlock(&queue->lock);
     return n;
 }
 
-void teffi_op_queue_finish(teffi_op_queue *queue, teffi_store_op *op)
+void teffi_op_queue_finish_op(teffi_op_queue *queue, teffi_store_op *op)
 {
     size_t bytes = teffi_store_value_bytes(op);
     pthread_mutex_lock(&queue->lock);

@@ -32,21 +32,21 @@ void teffi_op_queue_fini(teffi_op_queue *queue);
 
 /* teffi_op_queue_submit - append op, or fail it and call its done() on this thread.
  * errs: in op->err: TEFF_E_CLOSED; TEFF_E_OVERLOADED, except for op->system. While no other write
- *       of values is queued or running, a write of any size is accepted. */
+ *       of values is queued or running, a write is not refused for its size. */
 void teffi_op_queue_submit(teffi_op_queue *queue, teffi_store_op *op);
 
 /* teffi_op_queue_take - wait at most timeout_ns for an operation, then take the first ones as a
  * group. A scan ends its group, so it is the last operation there.
  * in:   timeout_ns, UINT64_MAX = none.
  * out:  how many, at most TEFFI_OP_QUEUE_GROUP_MAX; 0: none came (it may have waited less than
- *       timeout_ns), or the queue is closed and empty. Call teffi_op_queue_finish() for each
+ *       timeout_ns), or the queue is closed and empty. Call teffi_op_queue_finish_op() for each
  *       operation taken. */
 size_t teffi_op_queue_take(teffi_op_queue *queue, teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX],
                            uint64_t timeout_ns);
 
-/* teffi_op_queue_finish - count an operation that was taken as done, then call its done(). in: op,
- * with its result. */
-void teffi_op_queue_finish(teffi_op_queue *queue, teffi_store_op *op);
+/* teffi_op_queue_finish_op - count an operation that was taken as done, then call its done(). in:
+ * op, with its result. */
+void teffi_op_queue_finish_op(teffi_op_queue *queue, teffi_store_op *op);
 
 /* teffi_op_queue_close - refuse further operations, and wake the engine's thread, which must still
  * take those in the queue. out: false: it was closed before. */

@@ -33,7 +33,8 @@ static const char addresses[] = "memory|sqlite:FILE"
     ;
 static const char lacks_engine[] = "another engine (this build lacks it, see meson_options.txt)";
 
-/* out: the engine of an address; its open may be NULL. NULL: no engine has this prefix. */
+/* out: the engine of an address, also if this build lacks it (engine->open is NULL); NULL: the
+ * address has no engine's prefix. */
 static const engine *find_engine(const char *address)
 {
     for (size_t i = 0; address && i < sizeof engines / sizeof engines[0]; i++) {
@@ -45,7 +46,7 @@ static const engine *find_engine(const char *address)
     return NULL;
 }
 
-const char *teffi_store_check(const char *address)
+const char *teffi_store_check_address(const char *address)
 {
     const engine *found = find_engine(address);
     return !found ? addresses : !found->open ? lacks_engine : NULL;
@@ -55,7 +56,7 @@ teff_err teffi_store_open(const char *address, teffi_store **store, char *text)
 {
     char ignored[TEFF_TEXT_MAX];
     const engine *found = find_engine(address);
-    const char *expected = teffi_store_check(address);
+    const char *expected = teffi_store_check_address(address);
     text = text ? text : ignored;
     *store = NULL;
     text[0] = '\0';

@@ -195,8 +195,8 @@ static void put_cell(parameters *p, const teffi_row *row, column which)
     }
 }
 
-/* Appends the array of one column of all rows: number of dimensions, flag for NULLs, type, length,
- * first index, elements. */
+/* Appends one column of all rows as an array (number of dimensions, flag for NULLs, type, length,
+ * first index, elements), and sets this array as a parameter. */
 static void put_column(parameters *p, const teffi_store_op *op, column which)
 {
     static const Oid types[] = {OID_TEXT, OID_BYTEA, OID_BYTEA, OID_INT8, OID_INT4};
@@ -209,7 +209,7 @@ static void put_column(parameters *p, const teffi_store_op *op, column which)
     set_parameter(p, (int)which, (teffi_bytes){p->memory + begin, p->used - begin});
 }
 
-/* out: bytes for p->memory: five heads of arrays, a scan's limit, five elements per row. */
+/* out: bytes needed in parameters.memory: five array heads, a scan's limit, five cells per row. */
 static size_t count_parameter_bytes(const teffi_store_op *op)
 {
     size_t n = 5 * 20 + 8 + teffi_store_value_bytes(op);
@@ -222,7 +222,7 @@ static size_t count_parameter_bytes(const teffi_store_op *op)
 static const char *set_parameters(parameters *p, const teffi_store_op *op)
 {
     const teffi_row *row = &op->rows[0];
-    if (!teffi_store_is_read(op)) {
+    if (!teffi_store_op_is_read(op)) {
         for (column which = TABLES; which <= MARKS; which++)
             put_column(p, op, which);
         return "write";
@@ -258,15 +258,15 @@ static bool send_op(PGconn *conn, const teffi_store_op *op)
     return sent;
 }
 
-static void return_row(teffi_store_op *op, const PGresult *result)
+static void set_found_row(teffi_store_op *op, const PGresult *result)
 {
     teffi_row found = {0};
     if (PQntuples(result) > 0)
         found = (teffi_row){.etag = get_etag(result, 0, 0), .value = get_bytes(result, 0, 1)};
-    teffi_store_return(op, &found);
+    teffi_store_set_read_result(op, &found);
 }
 
-static void return_rows(teffi_store_op *op, const PGresult *result)
+static void set_found_rows(teffi_store_op *op, const PGresult *result)
 {
     teffi_row *from = op->rows;
     for (int i = 0; i < PQntuples(result); i++) {
@@ -280,7 +280,7 @@ static void return_rows(teffi_store_op *op, const PGresult *result)
 
 /* Sets the result of a write. teff.write returns NULL for a conflict, otherwise an array: a head of
  * 20 bytes, then for each row 4 bytes of length and 8 of etag. */
-static void return_etags(teffi_store_op *op, const PGresult *result)
+static void set_etags_or_conflict(teffi_store_op *op, const PGresult *result)
 {
     const char *array = PQgetvalue(result, 0, 0);
     if (PQgetisnull(result, 0, 0)) {
@@ -292,14 +292,14 @@ static void return_etags(teffi_store_op *op, const PGresult *result)
             op->rows[i].etag = get_number(array + 20 + 12 * i + 4, 8);
 }
 
-static void return_result(teffi_store_op *op, const PGresult *result)
+static void set_result(teffi_store_op *op, const PGresult *result)
 {
     if (op->kind == TEFFI_STORE_READ)
-        return_row(op, result);
+        set_found_row(op, result);
     else if (op->kind == TEFFI_STORE_SCAN)
-        return_rows(op, result);
+        set_found_rows(op, result);
     else
-        return_etags(op, result);
+        set_etags_or_conflict(op, result);
 }
 
 /* ---- the connection ---- */
@@ -310,8 +310,8 @@ static void copy_first_line(char *text, const char *message)
     snprintf(text, TEFF_TEXT_MAX, "postgres: %.*s", (int)strcspn(message, "\n"), message);
 }
 
-/* Runs one statement with a parameter, or any number of statements without (parameter is NULL).
- * out: the result of the last one, which the caller clears; NULL: an error, with text. */
+/* Runs one statement with one parameter or, if parameter is NULL, any number of statements. out:
+ * the result of the last statement, which the caller clears; NULL: an error, with text. */
 static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, char *text)
 {
     PGresult *result =
@@ -324,7 +324,7 @@ static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, c
     return NULL;
 }
 
-/* out: the number that a query returns; `otherwise` without a row; -1: an error, with text. */
+/* out: the number that a query returns; `otherwise` if it returns no row; -1: error, with text. */
 static int query_number(PGconn *conn, const char *sql, const char *parameter, int otherwise,
                         char *text)
 {
@@ -360,8 +360,8 @@ static teff_err create_schema(PGconn *conn, char *text)
     return TEFF_OK;
 }
 
-/* If the last connection broke: ends its server process, which may still run writes in doubt, and
- * waits until it has ended. out: false: it has not ended, or an error, with text. */
+/* If the previous connection broke, ends its server process, which may still run writes in doubt,
+ * and waits until this process has ended. out: false: it has not ended, or an error, with text. */
 static bool end_old_backend(session *s, PGconn *conn, char *text)
 {
     static const char sql[] =
@@ -395,7 +395,7 @@ static bool record_backend(session *s, PGconn *conn, char *text)
 
 /* Refuses a server whose fsync is off, and sets synchronous_commit to on if it is off, because an
  * acknowledged commit must be on disk. */
-static teff_err check_durability(PGconn *conn, char *text)
+static teff_err ensure_durability(PGconn *conn, char *text)
 {
     static const char sql[] =
         "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND setting = 'off'";
@@ -426,7 +426,7 @@ static bool prepare_statements(PGconn *conn, char *text)
     return true;
 }
 
-/* Ignores a notice; libpq's own receiver prints it to stderr. */
+/* Ignores a notice of the server. Without this function, libpq would print it to stderr. */
 static void drop_notice(void *arg, const PGresult *result)
 {
     (void)arg;
@@ -440,7 +440,7 @@ static teff_err set_up_connection(session *s, PGconn *conn, char *text)
         return TEFF_E_IO;
     }
     (void)PQsetNoticeReceiver(conn, drop_notice, NULL);
-    teff_err err = check_durability(conn, text);
+    teff_err err = ensure_durability(conn, text);
     if (!err && !end_old_backend(s, conn, text))
         err = TEFF_E_IO;
     if (!err)
@@ -490,7 +490,7 @@ static void drop_connection(session *s)
     s->broken = true;
 }
 
-/* Puts the operations into libpq's buffer, then a sync, which commits them. out: false: failed. */
+/* Adds the operations, then a sync message to commit them, to libpq's buffer. out: false: error. */
 static bool send_group(session *s, teffi_store_op **ops, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -499,8 +499,8 @@ static bool send_group(session *s, teffi_store_op **ops, size_t n)
     return PQpipelineSync(s->conn);
 }
 
-/* Takes the results that have arrived into s->results. in, out: *n: how many so far; *refused: is
- * one of them an error? out: true: all results of the group have arrived. */
+/* Moves the results that have arrived to s->results. in, out: *n: how many are there; *refused: was
+ * any result an error? out: true: all results of the group have arrived. */
 static bool take_results(session *s, size_t *n, bool *refused)
 {
     while (!PQisBusy(s->conn)) {
@@ -523,8 +523,8 @@ static bool take_results(session *s, size_t *n, bool *refused)
     return false;
 }
 
-/* Waits until bytes have arrived or can be sent, and sends them. in, out: *sent: was all sent? out:
- * false: the connection broke, or nothing happened for SILENCE_MS. */
+/* Waits until bytes can be received or sent, then receives and sends. in, out: *sent: was all sent?
+ * out: false: the connection broke, or no byte could be received or sent for SILENCE_MS. */
 static bool wait_for_server(session *s, bool *sent)
 {
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};
@@ -537,7 +537,7 @@ static bool wait_for_server(session *s, bool *sent)
 }
 
 /* Sends the operations and waits for their results. out: *n: the number of results. */
-static outcome exchange_group(session *s, teffi_store_op **ops, size_t n_ops, size_t *n)
+static outcome send_group_and_wait(session *s, teffi_store_op **ops, size_t n_ops, size_t *n)
 {
     bool refused = false, sent = false;
     *n = 0;
@@ -562,15 +562,15 @@ static void clear_results(session *s, size_t n)
 static void fail_op(session *s, teffi_store_op *op, teff_err err, const char *text)
 {
     teffi_store_fail(op, err, "%s", text);
-    teffi_op_queue_finish(&s->queue, op);
+    teffi_op_queue_finish_op(&s->queue, op);
 }
 
 static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
 {
-    return o == IN_DOUBT && !teffi_store_is_read(op);
+    return o == IN_DOUBT && !teffi_store_op_is_read(op);
 }
 
-/* Drops the connection. Keeps writes in doubt in s->in_doubt; fails other operations with IO. */
+/* Drops the connection. Keeps writes in doubt in s->in_doubt; fails the others with TEFF_E_IO. */
 static void fail_or_keep_ops(session *s, teffi_store_op **ops, size_t n, outcome o)
 {
     char text[TEFF_TEXT_MAX];
@@ -583,7 +583,7 @@ static void fail_or_keep_ops(session *s, teffi_store_op **ops, size_t n, outcome
             fail_op(s, ops[i], TEFF_E_IO, text);
 }
 
-/* Finds the first error. out: text; its SQLSTATE, valid until clear_results(); XX000: none. */
+/* out: SQLSTATE of the first error, valid until clear_results(); XX000: none. text: its message. */
 static const char *find_error(session *s, size_t n, char *text)
 {
     for (size_t i = 0; i < n; i++) {
@@ -606,7 +606,7 @@ static bool is_temporary_error(const char *state)
 
 static void run_group(session *s, teffi_store_op **ops, size_t n);
 
-/* Fails a refused operation, the only one of its group; if another try may help, returns true. */
+/* Handles a refused group of one operation. out: true: run op again; false: op has failed. */
 static bool handle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
 {
     char text[TEFF_TEXT_MAX];
@@ -629,11 +629,11 @@ static bool handle_outcome(session *s, teffi_store_op **ops, size_t n, size_t n_
     if (o == REFUSED && n == 1)
         return handle_refused(s, ops[0], n_results, tries);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
-        return_result(ops[i], s->results[i]);
+        set_result(ops[i], s->results[i]);
     clear_results(s, n_results);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
-        teffi_op_queue_finish(&s->queue, ops[i]);
-    /* one operation failed, and so the transaction: run each one alone */
+        teffi_op_queue_finish_op(&s->queue, ops[i]);
+    /* one operation failed, so the transaction wrote nothing: run each operation alone */
     for (size_t i = 0; o == REFUSED && i < n; i++)
         run_group(s, &ops[i], 1);
     if (o == UNSENT || o == IN_DOUBT)
@@ -641,7 +641,7 @@ static bool handle_outcome(session *s, teffi_store_op **ops, size_t n, size_t n_
     return false;
 }
 
-/* Runs n operations as one transaction; if it is refused, each alone. Each ends or is in doubt. */
+/* Runs n operations as one transaction or, if the server refuses it, each operation alone. */
 static void run_group(session *s, teffi_store_op **ops, size_t n)
 {
     size_t n_results;
@@ -653,7 +653,7 @@ static void run_group(session *s, teffi_store_op **ops, size_t n)
         return;
     }
     do
-        o = exchange_group(s, ops, n, &n_results);
+        o = send_group_and_wait(s, ops, n, &n_results);
     while (handle_outcome(s, ops, n, n_results, o, tries++));
 }
 
@@ -681,8 +681,8 @@ static bool reconnect_session(session *s, char *text)
     return connected;
 }
 
-/* Runs groups until the store is closed. While writes are in doubt, it does not wait for
- * operations, but tries to connect, so that these writes can end; at close, tries once more. */
+/* Runs groups until the store is closed. While writes are in doubt, tries to connect instead of
+ * waiting for operations, because a new connection ends these writes; at close, tries once more. */
 static void run_session(void *arg)
 {
     session *s = arg;
@@ -743,7 +743,7 @@ static teff_err start_session(engine *e, int i, char *text)
     return err ? teffi_fail(text, err, "store: the engine's thread could not be started") : TEFF_OK;
 }
 
-/* out: the target for libpq; a URI gets its scheme back. The caller frees it. NULL: no memory. */
+/* out: a copy of target, with "postgres:" before a URI; the caller frees it. NULL: no memory. */
 static char *copy_target(const char *target)
 {
     bool is_uri = strncmp(target, "//", 2) == 0;
@@ -753,8 +753,8 @@ static char *copy_target(const char *target)
     return copy;
 }
 
-/* Checks the form of a target: a name (without "="), or options or a URI, which libpq parses. */
-static teff_err check_database(const char *target, char *text)
+/* Checks that target is a name (it has no "="), or options or a URI that libpq can parse. */
+static teff_err check_target_form(const char *target, char *text)
 {
     char *why = NULL;
     bool is_name = !strchr(target, '=') && strncmp(target, "postgres://", 11) != 0;
@@ -783,7 +783,7 @@ teff_err teffi_postgres_open(const char *target, teffi_store **store, char *text
         e->sessions[i].engine = e;
     }
     e->target = copy_target(target);
-    teff_err err = e->target ? check_database(e->target, text)
+    teff_err err = e->target ? check_target_form(e->target, text)
                              : teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
     for (int i = 0; i < 2 && !err; i++)
         err = start_session(e, i, text);

@@ -152,8 +152,8 @@ static bool is_put(const teffi_row *row)
 
 /* ---- the connection ---- */
 
-/* Runs one command and waits for its reply. out: true: reply_text is the reply, a number as digits,
- * cut to max - 1 bytes. false: an error, with text. */
+/* Runs one command and waits for its reply. out: true: reply_text is the reply, cut to max - 1
+ * bytes; a number is written as decimal digits. false: the command failed, and text says why. */
 static bool run_redis_command(redisContext *c, char *reply_text, size_t max, char *text,
                               const char *format, ...)
 {
@@ -196,10 +196,10 @@ static teff_err check_redis_server(const char *info, char *text)
     return TEFF_OK;
 }
 
-/* Makes the server close the lost connection, if there was one to the same server process (the same
- * run_id). Reason: the server or the network may still hold commands of that connection. If they
- * ran later, a read after UNKNOWN would show one outcome, and the next read another. out: false: an
- * error, with text. */
+/* Makes the server close the session's previous connection, if that was a connection to the same
+ * server process (the same run_id). Reason: the server or the network may still hold commands of
+ * that connection. If they ran later, two reads after UNKNOWN could show different outcomes. out:
+ * false: the command failed, and text says why. */
 static bool end_lost_connection(session *s, redisContext *c, const char *info, char *text)
 {
     char run_id[ID_MAX] = "", killed[NUMBER_MAX];
@@ -219,7 +219,7 @@ static teff_err log_in_to_redis(const session *s, redisContext *c, char *text)
     const teffi_login *login = &s->engine->login;
     teffi_secret *password;
     char reply[NUMBER_MAX];
-    teff_err err = teffi_login_password(login, &password, text);
+    teff_err err = teffi_login_read_password(login, &password, text);
     if (err || !password)
         return err;
     /* requirepass sets the password of the user `default` */
@@ -231,7 +231,7 @@ static teff_err log_in_to_redis(const session *s, redisContext *c, char *text)
 }
 
 /* Does all that must come before the first operation on a connection: logs in, checks the server,
- * ends the lost connection, loads the script. */
+ * makes the server close the previous connection, and loads the script. */
 static teff_err prepare_connection(session *s, redisContext *c, char *text)
 {
     char info[INFO_MAX];
@@ -289,9 +289,9 @@ static bool connect_or_back_off(session *s)
     return s->open_err == TEFF_OK;
 }
 
-/* Drops a connection that the server has closed, and connects if the back-off has ended. Between
- * two pipelines no reply is due, so a readable socket means that the connection has ended. out:
- * false: not connected, and s->why says why. */
+/* Drops a connection that the server has closed. If there is no connection and the back-off has
+ * ended, connects. Between two pipelines no reply is due, so a readable socket means that the
+ * connection has ended. out: false: not connected, and s->why says why. */
 static bool ensure_redis_connected(session *s)
 {
     char byte;
@@ -331,7 +331,7 @@ static void add_number_arg(session *s, uint64_t number)
     add_text_arg(s, text);
 }
 
-/* out: the checksum of a row, stored in its field `sum`. */
+/* out: the checksum of a row. The field `sum` of a stored row must have this value. */
 static uint64_t hash_redis_row(const char *table, const teffi_row *row)
 {
     uint64_t sum = teffi_hash64(table, strlen(table), 0);
@@ -356,7 +356,7 @@ static void add_row_args(session *s, const teffi_row *row)
 /* Appends op's command to the connection's buffer. out: false: no memory. */
 static bool append_command(session *s, const teffi_store_op *op)
 {
-    bool scans = op->kind == TEFFI_STORE_SCAN, writes = !teffi_store_is_read(op);
+    bool scans = op->kind == TEFFI_STORE_SCAN, writes = !teffi_store_op_is_read(op);
     const char *kind = writes ? "write" : scans ? "scan" : "read";
     const char *head[HEAD_ARGS] = {"EVALSHA", s->hash, "0", kind, s->engine->prefix};
     s->n_args = 0;
@@ -377,8 +377,8 @@ static bool append_command(session *s, const teffi_store_op *op)
     return redisAppendCommandArgv(s->redis, s->n_args, s->arg, s->arg_len) == REDIS_OK;
 }
 
-/* Sends the commands of n ops. out: the number of ops whose whole command is in the socket's
- * buffer: only these may run. */
+/* Sends the commands of n ops. out: the number of ops whose whole command was written to the
+ * socket. The server cannot run the others. */
 static size_t send_pipeline(session *s, teffi_store_op **ops, size_t n)
 {
     redisContext *c = s->redis;
@@ -408,8 +408,9 @@ static bool parse_digits(const redisReply *reply, uint64_t *number)
     return errno == 0 && stop == reply->str + reply->len;
 }
 
-/* in: found: its key is set. out: true: *found is the row; its etag is 0 if there is no such row.
- * false: the row is damaged; *found has only its key. */
+/* Decodes the fields of a row in a reply. in: found: the key is set, all else is 0. out: true:
+ * *found is the row; found->etag is 0 if there is no such row. false: the row is damaged, and
+ * *found is unchanged. */
 static bool decode_row_reply(redisReply *const *field, const char *table, teffi_row *found)
 {
     const redisReply *etag = field[FIELD_ETAG], *value = field[FIELD_VALUE];
@@ -426,27 +427,27 @@ static bool decode_row_reply(redisReply *const *field, const char *table, teffi_
     return true;
 }
 
-static void fail_as_damaged(teffi_store_op *op, const char *what)
+static void fail_as_malformed(teffi_store_op *op, const char *what)
 {
     teffi_store_fail(op, TEFF_E_MALFORMED, "redis: %s in %s", what, op->rows[0].table);
 }
 
-static void take_read_reply(teffi_store_op *op, const redisReply *reply)
+static void set_result_of_read(teffi_store_op *op, const redisReply *reply)
 {
     teffi_row found = {.key = op->rows[0].key};
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != FIELDS)
-        fail_as_damaged(op, "unexpected reply");
+        fail_as_malformed(op, "unexpected reply");
     else if (decode_row_reply(reply->element, op->rows[0].table, &found))
-        teffi_store_return(op, &found);
+        teffi_store_set_read_result(op, &found);
     else
-        fail_as_damaged(op, "damaged row");
+        fail_as_malformed(op, "damaged row");
 }
 
-static void take_scan_reply(teffi_store_op *op, const redisReply *reply)
+static void set_result_of_scan(teffi_store_op *op, const redisReply *reply)
 {
     teffi_row *from = op->rows;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements % (1 + FIELDS) != 0) {
-        fail_as_damaged(op, "unexpected reply");
+        fail_as_malformed(op, "unexpected reply");
         return;
     }
     for (size_t i = 0; i < reply->elements; i += 1 + FIELDS) {
@@ -459,8 +460,9 @@ static void take_scan_reply(teffi_store_op *op, const redisReply *reply)
     }
 }
 
-/* Sets the result of a write. The n puts have the etags last - n + 1 to last, in their order. */
-static void take_write_reply(teffi_store_op *op, const redisReply *reply)
+/* Sets the result of a write. The reply to a successful write is the last etag assigned. The n puts
+ * of the write have the etags last - n + 1 to last, in the order of op->rows. */
+static void set_result_of_write(teffi_store_op *op, const redisReply *reply)
 {
     uint64_t last, puts = 0;
     for (size_t i = 0; i < op->n_rows; i++)
@@ -468,7 +470,8 @@ static void take_write_reply(teffi_store_op *op, const redisReply *reply)
     if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "conflict") == 0) {
         op->err = TEFF_E_CONFLICT;
     } else if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "damaged") == 0) {
-        fail_as_damaged(op, "damaged row, or a damaged counter of etags, and nothing was written");
+        fail_as_malformed(op,
+                          "damaged row, or a damaged counter of etags, and nothing was written");
     } else if (!parse_digits(reply, &last) || last < puts) {
         teffi_store_fail(op, TEFF_E_UNKNOWN, "redis: unexpected reply to a write");
     } else {
@@ -478,9 +481,9 @@ static void take_write_reply(teffi_store_op *op, const redisReply *reply)
     }
 }
 
-/* Fails op with an error of the server or the script, after which nothing was written. Sets
- * s->script_lost if the server has forgotten the script. */
-static void take_error_reply(session *s, teffi_store_op *op, const char *error)
+/* Fails op with an error of the server or of the script. An operation with such an error has
+ * written nothing. Sets s->script_lost if the server has forgotten the script. */
+static void fail_op_with_error_reply(session *s, teffi_store_op *op, const char *error)
 {
     static const struct {
         const char *word;
@@ -493,28 +496,28 @@ static void take_error_reply(session *s, teffi_store_op *op, const char *error)
     teffi_store_fail(op, kinds[i].err, "redis: %s", error);
 }
 
-static void take_reply(session *s, teffi_store_op *op, const redisReply *reply)
+static void set_result_from_reply(session *s, teffi_store_op *op, const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ERROR)
-        take_error_reply(s, op, reply->str);
+        fail_op_with_error_reply(s, op, reply->str);
     else if (op->kind == TEFFI_STORE_READ)
-        take_read_reply(op, reply);
+        set_result_of_read(op, reply);
     else if (op->kind == TEFFI_STORE_SCAN)
-        take_scan_reply(op, reply);
+        set_result_of_scan(op, reply);
     else
-        take_write_reply(op, reply);
+        set_result_of_write(op, reply);
 }
 
-/* Reads the replies to the first n ops and completes these. out: how many; less than n: the
- * connection is lost. */
+/* Reads the replies to the first n ops, and completes these ops. out: the number of completed ops.
+ * If it is less than n, the connection is lost. */
 static size_t read_replies(session *s, teffi_store_op **ops, size_t n)
 {
     void *reply;
     size_t i = 0;
     for (; i < n && redisGetReply(s->redis, &reply) == REDIS_OK; i++) {
-        take_reply(s, ops[i], reply);
+        set_result_from_reply(s, ops[i], reply);
         freeReplyObject(reply);
-        teffi_op_queue_finish(&s->queue, ops[i]);
+        teffi_op_queue_finish_op(&s->queue, ops[i]);
     }
     return i;
 }
@@ -524,12 +527,13 @@ static size_t read_replies(session *s, teffi_store_op **ops, size_t n)
 /* Fails an op that has no reply: with UNKNOWN if it is a write and was sent, otherwise with IO. */
 static void fail_op_without_reply(session *s, teffi_store_op *op, bool sent)
 {
-    teff_err err = sent && !teffi_store_is_read(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
+    teff_err err = sent && !teffi_store_op_is_read(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
     teffi_store_fail(op, err, "%s", s->why);
-    teffi_op_queue_finish(&s->queue, op);
+    teffi_op_queue_finish_op(&s->queue, op);
 }
 
-/* Sends n operations, waits for their replies, and completes all. n = 0: connects if necessary. */
+/* Sends n operations, waits for their replies, and completes all n operations. If n is 0, only
+ * connects if necessary. */
 static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
 {
     size_t sent = 0, n_replies = 0;
@@ -545,7 +549,8 @@ static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
         disconnect_redis(s); /* the next connection loads the script */
 }
 
-/* out: how long to wait for operations. Without a connection: until the next try to connect. */
+/* out: how long to wait for operations. If there is no connection, until the next attempt to
+ * connect; otherwise without limit. */
 static uint64_t get_wait_ns(const session *s)
 {
     uint64_t now = teffi_now(&s->engine->platform);
@@ -561,7 +566,7 @@ static void run_redis_session(void *arg)
         size_t n = teffi_op_queue_take(&s->queue, s->group, get_wait_ns(s));
         if (n == 0 && teffi_op_queue_is_closed(&s->queue))
             break;
-        /* also if n is 0: this connects when the back-off ends */
+        /* n is 0 if no operation came: run_pipeline() connects if the back-off has ended */
         run_pipeline(s, s->group, n);
     }
     disconnect_redis(s);
@@ -594,7 +599,8 @@ static void redis_free(teffi_store *store)
     free(e);
 }
 
-/* in: rest: HOST:PORT or HOST:PORT/NAME, then a question mark or the end. out: false: not valid. */
+/* Sets e->host, e->port and e->prefix. in: rest: HOST:PORT or HOST:PORT/NAME, perhaps followed by a
+ * question mark and options. out: false: the address is not valid. */
 static bool parse_redis_address(engine *e, const char *rest)
 {
     static const char letters[] =
@@ -635,7 +641,7 @@ teff_err teffi_redis_open(const char *address, teffi_store **store, char *text)
     if (!e)
         return teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
     e->base.ops = &ops;
-    teffi_platform_real(&e->platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&e->platform, TEFF_LOG_WARN);
     for (int i = 0; i < 2; i++) {
         teffi_op_queue_init(&e->sessions[i].queue, "redis");
         e->sessions[i].engine = e;

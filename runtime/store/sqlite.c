@@ -73,7 +73,7 @@ static void append_write(engine *e, teffi_store_op *op)
         ++*get_waiting_count(e, &op->rows[i]);
 }
 
-/* Removes a write that has ended: the first operation of its queue. */
+/* Removes the first operation of a queue in e->writes. It must be a write that has ended. */
 static void drop_first_write(engine *e, bool system)
 {
     const teffi_store_op *op = queued_op(teffi_queue_pop(&e->writes[system]));
@@ -81,8 +81,8 @@ static void drop_first_write(engine *e, bool system)
         --*get_waiting_count(e, &op->rows[i]);
 }
 
-/* Lock held. Must a new operation be refused? A write of any size is accepted if submitted_bytes is
- * 0. in: bytes: of the values that the new operation writes. */
+/* Lock held. in: bytes: the size of all values that a new operation writes. out: true: the new
+ * operation must be refused. If submitted_bytes is 0, no write is refused for its size. */
 static bool is_queue_full(const engine *e, size_t bytes)
 {
     return e->submitted >= QUEUE_MAX ||
@@ -121,8 +121,8 @@ static void fail_with_code(teffi_store_op *op, int rc)
     teffi_store_fail(op, err, "sqlite: %s", why);
 }
 
-/* Counts the operation and calls done(). The counts are subtracted later, by take_submitted(),
- * because that takes the lock anyway. */
+/* Counts the operation as done, and calls op->done(). The counts are subtracted from e->submitted
+ * and e->submitted_bytes later, in take_submitted(), which takes the lock anyway. */
 static void finish_op(engine *e, teffi_store_op *op)
 {
     e->done++;
@@ -130,12 +130,14 @@ static void finish_op(engine *e, teffi_store_op *op)
     op->done(op);
 }
 
-/* Runs a read or scan, and ends it. Repeats it on BUSY, which a read gets only while a process
- * recovers the log after a crash. */
+/* Runs a read or scan, and completes it. If SQLite returns BUSY, runs it again, up to
+ * TEFFI_SQLITE_BUSY_TRIES times in all. SQLite returns BUSY to a read only while a process recovers
+ * the log after a crash. */
 static void run_read(engine *e, teffi_store_op *op)
 {
     int rc = SQLITE_BUSY;
-    for (int i = 0; teffi_sqlite_is(rc, SQLITE_BUSY) && i < TEFFI_SQLITE_BUSY_TRIES; i++)
+    for (int i = 0; teffi_sqlite_has_primary_code(rc, SQLITE_BUSY) && i < TEFFI_SQLITE_BUSY_TRIES;
+         i++)
         rc = op->kind == TEFFI_STORE_READ ? teffi_sqlite_read(&e->file, op)
                                           : teffi_sqlite_scan(&e->file, op);
     if (rc != SQLITE_OK)
@@ -145,13 +147,14 @@ static void run_read(engine *e, teffi_store_op *op)
 
 /* Commits, and sets e->unknown if the commit failed and its outcome is unknown. In WAL mode SQLite
  * writes the commit frame last, and then syncs the log. After FULL, BUSY or READONLY the log has no
- * commit frame. After any other error it may have one, and then recovery after a crash would apply
- * the transaction. */
+ * commit frame. After any other error the log may have one. If it has one, recovery after a crash
+ * applies the transaction. */
 static int commit_group(engine *e)
 {
     int rc = teffi_sqlite_run(&e->file, TEFFI_SQL_COMMIT);
-    e->unknown = rc != SQLITE_OK && !teffi_sqlite_is(rc, SQLITE_FULL) &&
-                 !teffi_sqlite_is(rc, SQLITE_BUSY) && !teffi_sqlite_is(rc, SQLITE_READONLY);
+    e->unknown = rc != SQLITE_OK && !teffi_sqlite_has_primary_code(rc, SQLITE_FULL) &&
+                 !teffi_sqlite_has_primary_code(rc, SQLITE_BUSY) &&
+                 !teffi_sqlite_has_primary_code(rc, SQLITE_READONLY);
     return rc;
 }
 
@@ -159,7 +162,7 @@ static int commit_group(engine *e)
  * code. */
 static int write_ops(engine *e, size_t n)
 {
-    int rc = teffi_sqlite_etag(&e->file, &e->etag);
+    int rc = teffi_sqlite_read_last_etag(&e->file, &e->etag);
     uint64_t etag = e->etag;
     e->file.checked = NULL;
     for (size_t i = 0; rc == SQLITE_OK && i < n; i++) {
@@ -169,13 +172,13 @@ static int write_ops(engine *e, size_t n)
         rc = teffi_sqlite_write(&e->file, op, &etag);
     }
     if (rc == SQLITE_OK && etag != e->etag)
-        rc = teffi_sqlite_etag_put(&e->file, etag);
+        rc = teffi_sqlite_write_last_etag(&e->file, etag);
     return rc;
 }
 
 /* Runs the n writes of the group as one transaction. All etags of an op are checked before its
- * first row is written, so a conflict fails only that op. out: SQLITE_OK: each op->err is set;
- * otherwise nothing was written or, if e->unknown, perhaps everything. */
+ * first row is written, so a conflict fails only that op. out: SQLITE_OK: each op->err is set.
+ * Any other code: no row was written or, if e->unknown is true, perhaps all rows. */
 static int run_transaction(engine *e, size_t n)
 {
     e->unknown = false;
@@ -190,8 +193,8 @@ static int run_transaction(engine *e, size_t n)
     return rc;
 }
 
-/* Sets the new etags of a committed write's rows: 0 for a removed row; for a row with a new value
- * increments e->etag, in the same order as teffi_sqlite_write() did. */
+/* Sets the new etags in the rows of a committed write. A removed row gets 0. Each row with a new
+ * value gets ++e->etag: the same etag that teffi_sqlite_write() has stored for it. */
 static void set_new_etags(engine *e, teffi_store_op *op)
 {
     for (size_t i = 0; i < op->n_rows; i++)
@@ -217,14 +220,15 @@ static void complete_group(engine *e, size_t n, int rc)
     }
 }
 
-/* Collects in e->group the first writes that fit into one transaction, from each queue up to its
- * first read. They stay in their queues until the transaction has ended. out: how many. */
+/* Puts into e->group the first writes that fit into one transaction. Chooses from each queue in
+ * e->writes only the writes before the queue's first read. The writes stay in their queues until
+ * the transaction has ended. out: the number of writes in e->group. */
 static size_t pick_group(engine *e)
 {
     size_t n = 0, bytes = 0, max = e->alone ? 1 : GROUP_MAX;
     for (int system = 1; system >= 0; system--)
         for (teffi_store_op *op = queued_op(e->writes[system].head);
-             op && n < max && !teffi_store_is_read(op); op = queued_op(op->node.next)) {
+             op && n < max && !teffi_store_op_is_read(op); op = queued_op(op->node.next)) {
             bytes += teffi_store_value_bytes(op);
             if (n > 0 && bytes > GROUP_BYTES_MAX)
                 return n;
@@ -233,15 +237,16 @@ static size_t pick_group(engine *e)
     return n;
 }
 
-/* Runs one group. On BUSY the group stays queued, and the next call runs it, until it has failed
- * TEFFI_SQLITE_BUSY_TRIES times. On any other error, if nothing was written, a group of n > 1
- * ops stays queued, and the next n transactions have one op each, so that an op too large for the
- * disk does not fail the others. */
+/* Runs a group of writes as one transaction. If SQLite returns BUSY, the writes stay queued, and
+ * the next call tries again; after TEFFI_SQLITE_BUSY_TRIES attempts the writes fail. After any
+ * other error, if nothing was written, a group of n > 1 writes stays queued, and the next n
+ * transactions have one write each, so that a write too large for the disk does not fail the
+ * others. */
 static void write_group(engine *e)
 {
     size_t n = pick_group(e);
     int rc = run_transaction(e, n);
-    bool busy = teffi_sqlite_is(rc, SQLITE_BUSY);
+    bool busy = teffi_sqlite_has_primary_code(rc, SQLITE_BUSY);
     if (busy && ++e->busy_tries < TEFFI_SQLITE_BUSY_TRIES)
         return;
     e->busy_tries = 0;
@@ -261,13 +266,13 @@ static void wait_for_work(engine *e)
         pthread_cond_wait(&e->wake, &e->lock);
 }
 
-/* Appends the operations to e->writes or e->reads. A read of a row with waiting writes is appended
+/* Appends each operation to e->writes or e->reads. A read of a row with waiting writes is appended
  * to e->writes, so that it runs after them. */
-static void sort_ops(engine *e, teffi_queue taken)
+static void distribute_ops(engine *e, teffi_queue taken)
 {
     for (teffi_store_op *op = queued_op(teffi_queue_pop(&taken)); op;
          op = queued_op(teffi_queue_pop(&taken)))
-        if (!teffi_store_is_read(op))
+        if (!teffi_store_op_is_read(op))
             append_write(e, op);
         else if (op->kind == TEFFI_STORE_READ && *get_waiting_count(e, &op->rows[0]))
             teffi_queue_push(&e->writes[op->system], &op->node);
@@ -275,8 +280,8 @@ static void sort_ops(engine *e, teffi_queue taken)
             teffi_queue_push(&e->reads[op->system], &op->node);
 }
 
-/* Waits for operations, and sorts them into e->writes and e->reads. out: false: the store is
- * closed, and all operations have ended. */
+/* Waits for operations, and moves them to e->writes and e->reads. out: false: the store is closed,
+ * and all operations have ended. */
 static bool take_submitted(engine *e)
 {
     pthread_mutex_lock(&e->lock);
@@ -288,14 +293,14 @@ static bool take_submitted(engine *e)
     e->queue[false] = e->queue[true] = (teffi_queue){0};
     bool closed = e->closed;
     pthread_mutex_unlock(&e->lock);
-    sort_ops(e, system);
-    sort_ops(e, taken);
+    distribute_ops(e, system);
+    distribute_ops(e, taken);
     return !closed || has_ops(e->reads) || has_ops(e->writes);
 }
 
-/* Runs all reads of the cluster's own tables, then at most GROUP_MAX others, since more would delay
- * a write for longer than a transaction does. Then runs the reads at the heads of the write
- * queues, because all writes before them have ended. */
+/* Runs all reads of the cluster's own tables, and after them at most GROUP_MAX other reads, because
+ * more would delay the next write for longer than a transaction does. Finally runs the reads at the
+ * head of each queue in e->writes, because all writes before them have ended. */
 static void run_reads(engine *e)
 {
     teffi_store_op *op;
@@ -304,7 +309,7 @@ static void run_reads(engine *e)
     for (size_t n = 0; n < GROUP_MAX && (op = queued_op(teffi_queue_pop(&e->reads[false]))); n++)
         run_read(e, op);
     for (int system = 1; system >= 0; system--)
-        while (e->writes[system].head && teffi_store_is_read(queued_op(e->writes[system].head)))
+        while (e->writes[system].head && teffi_store_op_is_read(queued_op(e->writes[system].head)))
             run_read(e, queued_op(teffi_queue_pop(&e->writes[system])));
 }
 

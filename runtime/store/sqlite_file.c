@@ -54,7 +54,7 @@ static const struct {
      TEFF_E_MALFORMED, "damaged: its integrity check fails"},
 };
 
-/* Sets the text of an error, which begins with "sqlite:" and the path. out: err. */
+/* Sets text to "sqlite:", the path and the formatted message. out: err. */
 static teff_err refuse_file(char *text, teff_err err, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -73,7 +73,7 @@ teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT])
     static const struct {
         int code;
         teff_err err;
-        const char *text; /* NULL: SQLite's own */
+        const char *text; /* NULL: SQLite's own text is used */
     } known[] = {
         {SQLITE_NOMEM, TEFF_E_NOMEM, NULL},
         {SQLITE_TOOBIG, TEFF_E_TOO_LARGE, NULL},
@@ -84,14 +84,15 @@ teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT])
         {SQLITE_CANTOPEN, TEFF_E_IO, "it or its directory is not writable"},
     };
     size_t i = 0, n = sizeof known / sizeof *known;
-    while (i < n && !teffi_sqlite_is(rc, known[i].code))
+    while (i < n && !teffi_sqlite_has_primary_code(rc, known[i].code))
         i++;
     snprintf(text, TEFFI_SQLITE_TEXT, "%s (SQLite code %d)",
              i < n && known[i].text ? known[i].text : sqlite3_errstr(rc), rc);
     return i < n ? known[i].err : TEFF_E_IO;
 }
 
-/* Sets the text of an error of SQLite. in: rc: its code. out: the error. */
+/* Sets text to "sqlite:", the path and the meaning of rc. in: rc: SQLite's code of an error.
+ * out: our error for this code. */
 static teff_err refuse_with_code(char *text, const char *path, int rc)
 {
     char why[TEFFI_SQLITE_TEXT];
@@ -128,8 +129,9 @@ static bool is_on_network(const char *path)
            type == ceph;
 }
 
-/* Refuses a path that cannot be a store's. Uses stat only: opening and closing the file here would
- * drop the locks that SQLite holds on it for another store of this process. */
+/* Refuses a path that cannot name the file of a store. Calls only stat(), because opening and
+ * closing the file here would drop the locks that SQLite holds on it for another store of this
+ * process. */
 static teff_err check_file_path(const char *path, char *text)
 {
     struct stat st;
@@ -151,7 +153,8 @@ static teff_err check_file_path(const char *path, char *text)
 }
 
 /* Opens or creates the file and sets the connection's options; the caller closes *db, also on an
- * error. A relative path gets "./", so that ":memory:" and "file:" are plain names. */
+ * error. A relative path is prefixed with "./", because SQLite would not take ":memory:" or a name
+ * that begins with "file:" as the name of a file. */
 static teff_err open_database(sqlite3 **db, const char *path, char *text)
 {
     char name[PATH_MAX_BYTES + 8];
@@ -207,7 +210,7 @@ static int create_tables(sqlite3 *db)
         snprintf(sql, sizeof sql,
                  "PRAGMA application_id = %d; PRAGMA user_version = %d; " SCHEMA_ROWS
                  "; " SCHEMA_ETAGS "; INSERT INTO etags(id, etag, sum) VALUES(1, 0, %lld)",
-                 APPLICATION_ID, SCHEMA_VERSION, (long long)teffi_sqlite_etag_sum(0));
+                 APPLICATION_ID, SCHEMA_VERSION, (long long)teffi_sqlite_etag_checksum(0));
         rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
     }
     if (rc == SQLITE_OK)
@@ -230,7 +233,8 @@ static teff_err check_identity(const int64_t id[ID_COUNT], const char *path, cha
 }
 
 /* Creates the tables if the file is empty, then checks that the file is a store. out: *rc:
- * SQLITE_OK if the result is final; otherwise SQLite's code: on BUSY the caller tries again. */
+ * SQLITE_OK if no statement failed; otherwise SQLite's code. If it is BUSY, the caller tries
+ * again. */
 static teff_err create_or_check_database(sqlite3 *db, const char *path, char *text, int *rc)
 {
     int64_t id[ID_COUNT];
@@ -259,9 +263,9 @@ static teff_err create_or_check_with_retries(sqlite3 *db, const char *path, char
     teff_err err = TEFF_OK;
     for (int i = 0; i < TEFFI_SQLITE_BUSY_TRIES; i++) {
         err = create_or_check_database(db, path, text, &rc);
-        if (!teffi_sqlite_is(rc, SQLITE_BUSY))
+        if (!teffi_sqlite_has_primary_code(rc, SQLITE_BUSY))
             break;
-        sqlite3_sleep(TEFFI_SQLITE_BUSY_MS); /* the change to WAL does not wait by itself */
+        sqlite3_sleep(TEFFI_SQLITE_BUSY_MS); /* the change to WAL mode ignores the busy timeout */
     }
     return err;
 }

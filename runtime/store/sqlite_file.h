@@ -39,19 +39,22 @@ int teffi_sqlite_prepare(teffi_sqlite_file *file);
 /* teffi_sqlite_run - run a statement that returns no rows; its parameters are cleared. */
 int teffi_sqlite_run(teffi_sqlite_file *file, teffi_sql which);
 
-/* teffi_sqlite_etag, _etag_put - read and write the last etag assigned in this file, which is
- * stored with a checksum. out: SQLITE_CORRUPT: the checksum is wrong, or there is no such row.
- * teffi_sqlite_etag_sum - out: this checksum. */
-int64_t teffi_sqlite_etag_sum(uint64_t etag);
-int teffi_sqlite_etag(teffi_sqlite_file *file, uint64_t *etag);
-int teffi_sqlite_etag_put(teffi_sqlite_file *file, uint64_t etag);
+/* teffi_sqlite_read_last_etag - read the last etag assigned in this file, which is stored with a
+ * checksum.
+ * out: SQLITE_CORRUPT: the checksum is wrong, or no etag is stored.
+ * teffi_sqlite_write_last_etag - write this etag and its checksum.
+ * teffi_sqlite_etag_checksum - out: the checksum of an etag. */
+int64_t teffi_sqlite_etag_checksum(uint64_t etag);
+int teffi_sqlite_read_last_etag(teffi_sqlite_file *file, uint64_t *etag);
+int teffi_sqlite_write_last_etag(teffi_sqlite_file *file, uint64_t etag);
 
 /* teffi_sqlite_err - convert SQLite's code of an error to ours. out: text: what it means. */
 enum { TEFFI_SQLITE_TEXT = 100 };
 teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT]);
 
-/* teffi_sqlite_is - does rc, which may be an extended result code, have the primary code kind? */
-static inline bool teffi_sqlite_is(int rc, int kind)
+/* teffi_sqlite_has_primary_code - is kind the primary code of rc? in: rc: any result code, also an
+ * extended one, such as SQLITE_BUSY_SNAPSHOT. */
+static inline bool teffi_sqlite_has_primary_code(int rc, int kind)
 {
     return (rc & 0xff) == kind;
 }

@@ -43,19 +43,19 @@ int teffi_sqlite_run(teffi_sqlite_file *file, teffi_sql which)
     return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
-int64_t teffi_sqlite_etag_sum(uint64_t etag)
+int64_t teffi_sqlite_etag_checksum(uint64_t etag)
 {
     return (int64_t)teffi_hash64(&etag, sizeof etag, ETAG_SUM_SEED);
 }
 
-int teffi_sqlite_etag(teffi_sqlite_file *file, uint64_t *etag)
+int teffi_sqlite_read_last_etag(teffi_sqlite_file *file, uint64_t *etag)
 {
     sqlite3_stmt *sql = file->sql[TEFFI_SQL_ETAG];
     int rc = sqlite3_step(sql);
     if (rc == SQLITE_ROW) {
         *etag = (uint64_t)sqlite3_column_int64(sql, 0);
-        rc = teffi_sqlite_etag_sum(*etag) == sqlite3_column_int64(sql, 1) ? SQLITE_OK
-                                                                          : SQLITE_CORRUPT;
+        rc = teffi_sqlite_etag_checksum(*etag) == sqlite3_column_int64(sql, 1) ? SQLITE_OK
+                                                                               : SQLITE_CORRUPT;
     } else if (rc == SQLITE_DONE) {
         rc = SQLITE_CORRUPT;
     }
@@ -63,12 +63,12 @@ int teffi_sqlite_etag(teffi_sqlite_file *file, uint64_t *etag)
     return rc;
 }
 
-int teffi_sqlite_etag_put(teffi_sqlite_file *file, uint64_t etag)
+int teffi_sqlite_write_last_etag(teffi_sqlite_file *file, uint64_t etag)
 {
     sqlite3_stmt *sql = file->sql[TEFFI_SQL_ETAG_PUT];
     int rc = sqlite3_bind_int64(sql, 1, (int64_t)etag);
     if (rc == SQLITE_OK)
-        rc = sqlite3_bind_int64(sql, 2, teffi_sqlite_etag_sum(etag));
+        rc = sqlite3_bind_int64(sql, 2, teffi_sqlite_etag_checksum(etag));
     return rc == SQLITE_OK ? teffi_sqlite_run(file, TEFFI_SQL_ETAG_PUT) : rc;
 }
 
@@ -84,8 +84,8 @@ static int64_t hash_sqlite_row(const teffi_row *row)
     return (int64_t)teffi_hash64(row->value.data, row->value.len, sum);
 }
 
-/* Binds a blob. Empty bytes need another call, because their address may be NULL, which SQLite
- * would store as SQL's NULL. */
+/* Binds a blob. Empty bytes are bound as a zeroblob, because their address may be NULL, which
+ * SQLite would store as SQL's NULL. */
 static int bind_bytes(sqlite3_stmt *sql, int at, teffi_bytes bytes)
 {
     if (bytes.len == 0)
@@ -94,7 +94,7 @@ static int bind_bytes(sqlite3_stmt *sql, int at, teffi_bytes bytes)
 }
 
 /* Binds the row's table and key. */
-static int bind_row(sqlite3_stmt *sql, const teffi_row *row)
+static int bind_table_and_key(sqlite3_stmt *sql, const teffi_row *row)
 {
     int rc = sqlite3_bind_text(sql, 1, row->table, -1, SQLITE_STATIC);
     return rc == SQLITE_OK ? bind_bytes(sql, 2, row->key) : rc;
@@ -106,9 +106,9 @@ static teffi_bytes get_column_bytes(sqlite3_stmt *sql, int column)
     return (teffi_bytes){data, (size_t)sqlite3_column_bytes(sql, column)};
 }
 
-/* Decodes the statement's current row. out: SQLITE_ROW or SQLITE_NOMEM; *found, valid until the
- * next step or reset; *good: types and checksum are right; otherwise *found has only its table and
- * key. */
+/* Decodes the statement's current row. out: SQLITE_ROW or SQLITE_NOMEM. *good: true if the row's
+ * types, etag and checksum are right. *found: the row, valid until the statement's next step or
+ * reset; if *good is false, only its table and key are set. */
 static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bool *good)
 {
     *good = false;
@@ -137,13 +137,14 @@ static void fail_damaged(teffi_store_op *op, const teffi_row *row)
                      row->table, row->key.len);
 }
 
-/* Reads a row; inside a transaction, sees its changes. out: SQLITE_ROW with *found and *good;
- * SQLITE_DONE: no such row (*found has etag 0); or an error. The caller resets TEFFI_SQL_READ after
+/* Reads a row, including the changes of the current transaction, if there is one. out: SQLITE_ROW:
+ * *found and *good are set as by decode_row(). SQLITE_DONE: there is no such row; *found has etag
+ * 0, *good is true. Otherwise: SQLite's code of an error. The caller resets TEFFI_SQL_READ after
  * its last use of *found. */
 static int find_row(teffi_sqlite_file *file, const teffi_row *row, teffi_row *found, bool *good)
 {
     sqlite3_stmt *sql = file->sql[TEFFI_SQL_READ];
-    int rc = bind_row(sql, row);
+    int rc = bind_table_and_key(sql, row);
     *found = (teffi_row){0};
     *good = true;
     if (rc == SQLITE_OK)
@@ -159,7 +160,7 @@ int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op)
     if (rc == SQLITE_ROW && !good)
         fail_damaged(op, &op->rows[0]);
     else if (rc == SQLITE_ROW || rc == SQLITE_DONE)
-        teffi_store_return(op, &found);
+        teffi_store_set_read_result(op, &found);
     sqlite3_reset(file->sql[TEFFI_SQL_READ]);
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
@@ -169,7 +170,7 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
     teffi_row found, *from = op->rows;
     bool good; /* not used: a damaged row is returned with its key and etag 0 */
     sqlite3_stmt *sql = file->sql[op->to.len ? TEFFI_SQL_SCAN_TO : TEFFI_SQL_SCAN];
-    int rc = bind_row(sql, from);
+    int rc = bind_table_and_key(sql, from);
     if (rc == SQLITE_OK)
         rc = sqlite3_bind_int64(sql, 3, (int64_t)op->limit);
     if (rc == SQLITE_OK && op->to.len)
@@ -190,9 +191,10 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
     return rc;
 }
 
-/* Compares the row's etag with the stored one, unless row->any is set: such a write also replaces a
- * damaged row. file->checked is not read again. out: SQLITE_OK: op->err is OK, CONFLICT or
- * MALFORMED; otherwise SQLite's code. */
+/* Compares the row's etag with the stored one, except in two cases: row->any is set (such a write
+ * may also overwrite or remove a damaged row), or row repeats the check of file->checked, which has
+ * matched. out: SQLITE_OK: op->err is OK, CONFLICT or MALFORMED; otherwise SQLite's code of an
+ * error. */
 static int check_row_etag(teffi_sqlite_file *file, teffi_store_op *op, const teffi_row *row)
 {
     teffi_row found;
@@ -218,7 +220,7 @@ static int put_row(teffi_sqlite_file *file, const teffi_row *row, uint64_t etag)
     sqlite3_stmt *sql = file->sql[TEFFI_SQL_PUT];
     teffi_row fresh = *row;
     fresh.etag = etag;
-    int rc = bind_row(sql, row);
+    int rc = bind_table_and_key(sql, row);
     if (rc == SQLITE_OK)
         rc = sqlite3_bind_int64(sql, 3, (int64_t)etag);
     if (rc == SQLITE_OK)
@@ -230,7 +232,7 @@ static int put_row(teffi_sqlite_file *file, const teffi_row *row, uint64_t etag)
 
 static int remove_row(teffi_sqlite_file *file, const teffi_row *row)
 {
-    int rc = bind_row(file->sql[TEFFI_SQL_REMOVE], row);
+    int rc = bind_table_and_key(file->sql[TEFFI_SQL_REMOVE], row);
     return rc == SQLITE_OK ? teffi_sqlite_run(file, TEFFI_SQL_REMOVE) : rc;
 }
 

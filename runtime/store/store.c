@@ -22,7 +22,7 @@ int teffi_row_cmp(const teffi_row *a, const teffi_row *b)
     return order ? order : teffi_bytes_cmp(a->key, b->key);
 }
 
-bool teffi_store_is_read(const teffi_store_op *op)
+bool teffi_store_op_is_read(const teffi_store_op *op)
 {
     return op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
 }
@@ -30,7 +30,7 @@ bool teffi_store_is_read(const teffi_store_op *op)
 size_t teffi_store_value_bytes(const teffi_store_op *op)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < op->n_rows && !teffi_store_is_read(op); i++)
+    for (size_t i = 0; i < op->n_rows && !teffi_store_op_is_read(op); i++)
         bytes += op->rows[i].remove || op->rows[i].check ? 0 : op->rows[i].value.len;
     return bytes;
 }
@@ -44,8 +44,9 @@ void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
     va_end(args);
 }
 
-/* Makes room for one more row. The array grows when n_found is 0 (to 16 rows), 16, 32, 64 .. (to
- * twice as many), so its capacity need not be stored. out: false: no memory. */
+/* Makes room for one more row. The array has room for 16 rows at first; its capacity doubles when
+ * n_found reaches 16, 32, 64 and so on. So the capacity follows from n_found and is not stored.
+ * out: false: no memory. */
 static bool reserve_found_row(teffi_store_op *op)
 {
     size_t n = op->n_found;
@@ -77,7 +78,7 @@ bool teffi_store_add_found(teffi_store_op *op, teffi_row *from, const teffi_row 
     return true;
 }
 
-void teffi_store_return(teffi_store_op *op, const teffi_row *found)
+void teffi_store_set_read_result(teffi_store_op *op, const teffi_row *found)
 {
     const void *copy = teff_arena_copy(op->arena, found->value.data, found->value.len);
     if (!copy) {
@@ -106,7 +107,7 @@ static bool check_op_bytes(teffi_store_op *op, const char *what, teffi_bytes byt
     return op->err == TEFF_OK;
 }
 
-static bool check_op_distinct(teffi_store_op *op)
+static bool check_op_rows_distinct(teffi_store_op *op)
 {
     for (size_t i = 0; i < op->n_rows; i++)
         for (size_t k = 0; k < i; k++)
@@ -118,7 +119,8 @@ static bool check_op_distinct(teffi_store_op *op)
     return true;
 }
 
-/* Checks the rows of op: their number, tables, keys and marks; their values if op writes. */
+/* Checks the rows of op: their number, table names and keys; if op writes, also their values, and
+ * that a row with `check` is in a batch and has neither `any` nor `remove`. */
 static bool check_op_rows(teffi_store_op *op, bool writes)
 {
     size_t max = op->kind == TEFFI_STORE_BATCH ? TEFFI_STORE_BATCH_MAX : 1, sum = 0;
@@ -157,14 +159,14 @@ static bool check_op_scan(teffi_store_op *op)
 
 static bool check_op(teffi_store_op *op)
 {
-    bool reads = teffi_store_is_read(op);
+    bool reads = teffi_store_op_is_read(op);
     if (op->kind < TEFFI_STORE_READ || op->kind > TEFFI_STORE_SCAN)
         teffi_store_fail(op, TEFF_E_INVALID, "no such kind of operation: %d", (int)op->kind);
     else if (reads && !op->arena)
         teffi_store_fail(op, TEFF_E_INVALID, "a read without an arena");
     if (op->err != TEFF_OK || !check_op_rows(op, !reads))
         return false;
-    return op->kind == TEFFI_STORE_SCAN ? check_op_scan(op) : check_op_distinct(op);
+    return op->kind == TEFFI_STORE_SCAN ? check_op_scan(op) : check_op_rows_distinct(op);
 }
 
 void teffi_store_submit(teffi_store *store, teffi_store_op *op)
@@ -177,7 +179,7 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
         op->done(op);
         return;
     }
-    /* TEFFI_TABLE_FENCE needs no test: it is written only in batches that begin in `membership` */
+    /* no test for TEFFI_TABLE_FENCE: a batch that writes it has its first row in `membership` */
     const char *table = op->rows[0].table;
     op->system =
         strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;

@@ -133,7 +133,8 @@ void teffi_store_close(teffi_store *store);
  *       the server, or an error of it), TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_store_open(const char *address, teffi_store **store, char *text);
 
-/* teffi_store_check - does address name an engine of this build? Checks only the engine's name.
+/* teffi_store_check_address - does address name an engine of this build? Checks only the engine's
+ * name.
  * in:   may be NULL. out: NULL: it does; otherwise a static text: the addresses that are expected,
  *       or that this build lacks the engine. */
-const char *teffi_store_check(const char *address);
+const char *teffi_store_check_address(const char *address);

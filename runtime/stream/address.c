@@ -42,7 +42,7 @@ static bool is_path(const char *path)
     return true;
 }
 
-bool teffi_address_ok(const char *address)
+bool teffi_address_is_valid(const char *address)
 {
     if (teffi_address_path(address))
         return is_path(teffi_address_path(address));

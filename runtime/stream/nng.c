@@ -34,17 +34,18 @@ struct teffi_stream_dial {
 
 enum { URL_MAX = 320 };
 
-/* Writes nng's URL of the address. out: false: the address is not valid; or it is a path and TLS is
- * on, which nng has over TCP only. */
+/* Writes the address as a URL of nng. out: false if the address is not valid, or if it is a path
+ * and TLS is on: nng offers TLS only over TCP. */
 static bool make_url(const nng_transport *t, const char *address, char *url)
 {
     const char *path = teffi_address_path(address);
     const char *scheme = path ? "ipc" : t->transport.tls ? "tls+tcp" : "tcp";
     snprintf(url, URL_MAX, "%s://%s", scheme, path ? path : address);
-    return teffi_address_ok(address) && !(path && t->transport.tls);
+    return teffi_address_is_valid(address) && !(path && t->transport.tls);
 }
 
-/* Makes the result of a dial or an accept that has ended. out: if OK, with the new stream. */
+/* Makes the result of a dial or an accept that has ended. out: if OK, it contains the new
+ * stream. */
 static teffi_stream_result take_nng_stream(const nng_transport *t, nng_aio *aio)
 {
     teffi_stream_result result = teffi_nng_result(aio);
@@ -185,9 +186,10 @@ static void stop_nng_listeners(teffi_transport *transport)
 
 /* ---- TLS ---- */
 
-/* Makes a TLS configuration. Both sides must present a certificate; authority must have signed the
- * peer's. Host names are not checked, because silos move between addresses.
- * errs: TEFF_E_INVALID: a file, named in text; or "tls": nng has no TLS, or no memory. */
+/* Makes a TLS configuration. Both sides must present a certificate, and the peer's must be signed
+ * by `authority`. Host names are not checked, because silos move between addresses.
+ * errs: TEFF_E_INVALID; text begins with the name of the file that failed, or with "tls" if nng has
+ * no TLS or no memory. */
 static teff_err make_tls_config(const char *certificate, const char *authority, nng_tls_mode mode,
                                 nng_tls_config **out, char *text)
 {
@@ -212,8 +214,9 @@ static teff_err make_tls_config(const char *certificate, const char *authority, 
     return TEFF_OK;
 }
 
-/* Makes the TLS configurations of dials and listeners: none if there are no files, none for the
- * gateway without a client authority. On an error the caller frees those made. */
+/* Makes the TLS configurations of dials and listeners. Makes none if no files are given, and none
+ * for the gateway if files->client_authority is NULL. On an error the caller frees those made so
+ * far. */
 static teff_err set_tls(nng_transport *t, const teffi_tls_files *files, char *text)
 {
     const char *certificate = files->certificate, *authority = files->authority;

@@ -54,7 +54,8 @@ static void on_nng_written(void *arg)
 
 /* ---- operations ---- */
 
-/* Submits an operation, unless the stream is closed. out: false: closed; no callback will run. */
+/* Submits an operation, unless the stream is closed. out: false if it is closed: the operation was
+ * not submitted, and no callback will run. */
 static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *),
                           nng_aio *aio)
 {
@@ -66,10 +67,11 @@ static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream
     return open;
 }
 
-/* Transfers what the socket can take or give at once: nng does that before start() returns, without
- * waking a thread. If result and count are 0 then, the operation is pending: this function aborts
- * it and waits for its end. It may complete before the abort, so its final result is used.
- * out: bytes transferred; 0: none, or an error. */
+/* Transfers the bytes that the socket can take or give without waiting. nng transfers these inside
+ * start(), and wakes no thread. If the result and the count are both 0 after start(), the operation
+ * is pending: this function aborts it and waits until it has ended. The operation may complete
+ * before the abort, so its final result is used.
+ * out: number of bytes transferred; 0 also after an error. */
 static size_t transfer_at_once(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
 {
     nng_aio *aio = side->now_aio;
@@ -118,13 +120,14 @@ static size_t write_now_by_nng(teffi_stream *stream, const struct iovec *pieces,
     return transfer_at_once(b, &b->out, nng_stream_send);
 }
 
-/* Starts a sleep of 0 ms on the write aio; nng then calls its callback, which calls written. */
-static void call_written_by_nng(teffi_stream *stream)
+/* Starts a sleep of 0 ms on the write aio. When the sleep ends, nng calls on_nng_written(), which
+ * calls the stream's `written`. */
+static void schedule_written_callback(teffi_stream *stream)
 {
     nng_sleep_aio(0, ((nng_bytes *)stream)->out.aio);
 }
 
-static void write_nng_remote(teffi_stream *stream, char *text, size_t n)
+static void format_nng_peer_address(teffi_stream *stream, char *text, size_t n)
 {
     nng_sockaddr sa;
     char host[INET6_ADDRSTRLEN] = "?";
@@ -145,8 +148,8 @@ static void write_nng_remote(teffi_stream *stream, char *text, size_t n)
 
 /* ---- the end ---- */
 
-/* Takes both gates, so that each operation is submitted before nng_stream_close(), which ends it,
- * or not at all. */
+/* Sets `shut` under both gates. So an operation is either submitted before nng_stream_close(),
+ * which ends it, or is not submitted. */
 static void close_nng_stream(teffi_stream *stream)
 {
     nng_bytes *b = (nng_bytes *)stream;
@@ -182,8 +185,8 @@ static const teffi_stream_ops stream_ops = {
     .write = write_by_nng,
     .receive_now = receive_now_by_nng,
     .write_now = write_now_by_nng,
-    .call_written = call_written_by_nng,
-    .remote = write_nng_remote,
+    .call_written = schedule_written_callback,
+    .remote = format_nng_peer_address,
     .close = close_nng_stream,
     .free = free_nng_stream,
 };
@@ -202,7 +205,8 @@ teffi_stream *teffi_nng_stream_new(nng_stream *stream, bool plain)
         return NULL;
     b->stream.ops = &stream_ops;
     b->stream.tries = plain;
-    /* both are initialized, even if the first fails: free_nng_stream() calls fini for both */
+    /* init_nng_side() is called for both sides, even if it fails for the first: free_nng_stream()
+     * calls fini_nng_side() for both */
     bool in = init_nng_side(&b->in, on_nng_received, b);
     if (!init_nng_side(&b->out, on_nng_written, b) || !in) {
         free_nng_stream(&b->stream);

@@ -21,7 +21,8 @@ static void push_due(teffi_reactor *r, reactor_side *side)
     reactor_side *head = atomic_load_explicit(&r->due, memory_order_relaxed);
     do
         side->next = head;
-    /* release: side->next; pairs with take_due(). seq_cst: before the load of asleep */
+    /* release: publishes side->next; pairs with take_due(). seq_cst: orders this push before the
+     * load of `asleep` in set_bit_and_queue() */
     while (!atomic_compare_exchange_weak_explicit(&r->due, &head, side, memory_order_seq_cst,
                                                   memory_order_relaxed));
 }
@@ -40,16 +41,16 @@ static reactor_side *take_due(teffi_reactor *r)
     return oldest;
 }
 
-/* Sets bit, and also QUEUED if the side then has READY and WAITS.
- * out:  true: this call has set QUEUED, so the caller must push the side. */
+/* Sets bit. If this leaves both READY and WAITS set, the same atomic operation also sets QUEUED.
+ * out:  true: QUEUED was not set before this call, and is now: the caller must push the side. */
 static bool set_side_bit(reactor_side *side, uint32_t bit)
 {
     const uint32_t both = SIDE_READY | SIDE_WAITS;
     uint32_t word = atomic_load_explicit(&side->word, memory_order_relaxed), want;
     do
         want = ((word | bit) & both) == both ? word | bit | SIDE_QUEUED : word | bit;
-    /* acq_rel: carries the operation's fields from the thread that begins it to attempt(), also if
-     * another thread pushes the side */
+    /* acq_rel: attempt() gets the operation's fields as the thread that begins the operation wrote
+     * them, even if another thread pushes the side */
     while (!atomic_compare_exchange_weak_explicit(&side->word, &word, want, memory_order_acq_rel,
                                                   memory_order_relaxed));
     return want & ~word & SIDE_QUEUED;
@@ -63,13 +64,14 @@ static void wake_poller(teffi_poller *poller)
     (void)!write(r->wakes, &one, sizeof one);
 }
 
-/* Sets bit. If that makes the side QUEUED, pushes the side, and wakes the thread that polls. */
+/* Sets bit. If that makes the side QUEUED, pushes the side to `due`, and, if the thread that polls
+ * is asleep, wakes that thread. */
 static void set_bit_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit)
 {
     if (!set_side_bit(side, bit))
         return;
     push_due(r, side);
-    /* seq_cst: after the push; pairs with wait_for_events() */
+    /* seq_cst: orders this load after the push; pairs with wait_for_events() */
     if (atomic_load_explicit(&r->asleep, memory_order_seq_cst))
         wake_poller(&r->poller);
 }
@@ -89,7 +91,7 @@ void teffi_reactor_report_edge(teffi_reactor *r, reactor_side *side)
 static bool keep_queued_if_ready(reactor_side *side)
 {
     uint32_t word = SIDE_WAITS | SIDE_QUEUED;
-    /* release: what the attempt wrote; pairs with the next set_side_bit() */
+    /* release: publishes what the attempt wrote; pairs with the next set_side_bit() */
     return !atomic_compare_exchange_strong_explicit(&side->word, &word, SIDE_WAITS,
                                                     memory_order_release, memory_order_relaxed);
 }
@@ -112,7 +114,7 @@ static void try_side(reactor_side *side)
 
 /* ---- sources ---- */
 
-bool teffi_reactor_add(teffi_reactor *r, reactor_source *source, bool reads, bool again)
+bool teffi_reactor_watch(teffi_reactor *r, reactor_source *source, bool reads, bool again)
 {
     struct epoll_event event = {.events = EPOLLET | EPOLLOUT | (reads ? EPOLLIN | EPOLLRDHUP : 0),
                                 .data.ptr = source};
@@ -120,7 +122,7 @@ bool teffi_reactor_add(teffi_reactor *r, reactor_source *source, bool reads, boo
     return epoll_ctl(r->epoll, op, source->fd, &event) == 0;
 }
 
-void teffi_reactor_bury(teffi_reactor *r, reactor_source *source)
+void teffi_reactor_free_source_later(teffi_reactor *r, reactor_source *source)
 {
     reactor_source *head = atomic_load_explicit(&r->dead, memory_order_relaxed);
     do
@@ -130,16 +132,17 @@ void teffi_reactor_bury(teffi_reactor *r, reactor_source *source)
                                                   memory_order_relaxed));
 }
 
-/* Closes and frees the buried sources. in: no events are kept. */
+/* Closes and frees the sources in `dead`. in: no event in r->events is still to be handled. */
 static void free_dead(teffi_reactor *r)
 {
     if (!atomic_load_explicit(&r->dead, memory_order_relaxed))
         return;
-    /* acquire: pairs with teffi_reactor_bury() */
+    /* acquire: pairs with teffi_reactor_free_source_later() */
     reactor_source *dead = atomic_exchange_explicit(&r->dead, NULL, memory_order_acquire);
     for (reactor_source *next; dead; dead = next) {
         next = dead->next_dead;
-        /* close() does not remove it from the epoll set if a forked process has it, too */
+        /* close() alone does not remove the socket from the epoll set if a forked process still has
+         * the socket open */
         (void)epoll_ctl(r->epoll, EPOLL_CTL_DEL, dead->fd, NULL);
         close(dead->fd);
         dead->free(dead);
@@ -148,7 +151,8 @@ static void free_dead(teffi_reactor *r)
 
 /* ---- the poller ---- */
 
-/* Waits for events. in: timeout_ns, UINT64_MAX: no limit. out: number of events; -1: see errno. */
+/* Waits for events. in: timeout_ns; UINT64_MAX means no limit. out: number of events; -1: see
+ * errno. */
 static int get_events(teffi_reactor *r, uint64_t timeout_ns)
 {
     if (r->in_ms) {
@@ -160,8 +164,9 @@ static int get_events(teffi_reactor *r, uint64_t timeout_ns)
                         NULL);
 }
 
-/* Waits, and keeps the events for run_events(). in: the poller, claimed. The events of the last
- * wait were handled, so no kept event points to a source that free_dead() frees. */
+/* Waits for events, and keeps them for run_events(). in: poller, which this thread has claimed.
+ * run_events() has handled the events of the previous wait, so no kept event points to a source
+ * that free_dead() frees. */
 static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
 {
     teffi_reactor *r = (teffi_reactor *)poller;
@@ -175,7 +180,8 @@ static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
     atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
 }
 
-/* Reports the edges of one event. An event without a source is a wake-up: empties the eventfd. */
+/* Reports the edges of one event. An event without a source comes from wake_poller(): for such an
+ * event, this function resets the eventfd instead. */
 static void report_edges(teffi_reactor *r, const struct epoll_event *event)
 {
     const uint32_t ends = EPOLLERR | EPOLLHUP;
@@ -218,7 +224,7 @@ static bool open_descriptors(teffi_reactor *r)
     const struct timespec none = {0};
     r->epoll = epoll_create1(EPOLL_CLOEXEC);
     r->wakes = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    /* with a timeout of 0, this fails only if the system call does not exist */
+    /* epoll_pwait2() with a timeout of 0 fails only if the system does not have this call */
     r->in_ms = epoll_pwait2(r->epoll, &event, 1, &none, NULL) < 0;
     return r->epoll >= 0 && r->wakes >= 0 &&
            epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wakes, &event) == 0;

@@ -2,7 +2,7 @@
  * edge-triggered: it reports a socket once when it becomes readable or writable. So an operation
  * must read or write all that is possible before it waits for the next edge.
  * Way:     socket.c -> [begin_wait] ... epoll -> the thread that polls -> [run] -> attempt, ended
- * Threads: add, begin_wait, report_edge, bury: any. attempt, ended: the thread that polls.
+ * Threads: teffi_reactor functions except new and free: any. attempt, ended: the thread that polls.
  * Model:   tests/model/side.pml */
 #pragma once
 
@@ -49,20 +49,20 @@ typedef struct teffi_reactor {
 } teffi_reactor;
 
 /* teffi_reactor_new - out: NULL: no memory, or no descriptor.
- * teffi_reactor_free - also frees the buried sources. in: no other source is in the set; no thread
- *       polls any more. */
+ * teffi_reactor_free - also frees the sources given to teffi_reactor_free_source_later(). in: no
+ *       other source is in the set; no thread polls any more. */
 teffi_reactor *teffi_reactor_new(void);
 void teffi_reactor_free(teffi_reactor *reactor);
 
-/* teffi_reactor_add - add a socket to the epoll set.
+/* teffi_reactor_watch - add a socket to the epoll set.
  * in:   reads: report readable as well as writable. again: the socket is in the set already: change
  *       `reads`, and report its present state as new edges.
  * out:  false: see errno. */
-bool teffi_reactor_add(teffi_reactor *reactor, reactor_source *source, bool reads, bool again);
+bool teffi_reactor_watch(teffi_reactor *reactor, reactor_source *source, bool reads, bool again);
 
-/* teffi_reactor_bury - have a source closed and freed later, when no kept event points to it any
- * more. in: no operation waits for its sides, and none is begun any more. */
-void teffi_reactor_bury(teffi_reactor *reactor, reactor_source *source);
+/* teffi_reactor_free_source_later - have a source closed and freed later, when no kept event
+ * points to it any more. in: no operation waits for its sides, and none is begun any more. */
+void teffi_reactor_free_source_later(teffi_reactor *reactor, reactor_source *source);
 
 /* teffi_reactor_begin_wait - begin an operation: attempt is called when side may be ready. in: no
  *       operation waits for side.
@@ -75,7 +75,7 @@ void teffi_reactor_report_edge(teffi_reactor *reactor, reactor_side *side);
  * runs: on the thread that tries the side, or while no operation waits for the side. */
 static inline void teffi_side_clear_ready(reactor_side *side)
 {
-    /* acquire: pairs with set_side_bit(): the system call sees what the cleared edge reported */
+    /* acquire: pairs with set_side_bit(), so that the system call finds what the edge reported */
     atomic_fetch_and_explicit(&side->word, ~(uint32_t)SIDE_READY, memory_order_acq_rel);
 }
 

@@ -15,7 +15,7 @@ struct socket_lookup {
     teffi_reactor *reactor;
     char address[TEFFI_ADDRESS_MAX + 1];
     pthread_mutex_t lock; /* guards the rest */
-    reactor_side *side;   /* NULL: teffi_lookup_end was called */
+    reactor_side *side;   /* NULL: teffi_lookup_free_when_over was called */
     bool over;
     socket_addresses found;
     const char *why;
@@ -67,8 +67,8 @@ static void free_socket_lookup(socket_lookup *lookup)
     free(lookup);
 }
 
-/* The lookup's thread: resolves, then reports an edge to the side, or frees the lookup if
- * teffi_lookup_end() was called meanwhile. */
+/* The function of the lookup's thread. Resolves the address, and afterwards reports an edge to the
+ * side; or frees the lookup if teffi_lookup_free_when_over() was called in the meantime. */
 static void run_lookup(void *arg)
 {
     socket_lookup *lookup = arg;
@@ -117,7 +117,7 @@ bool teffi_lookup_take(socket_lookup *lookup, socket_addresses *found, const cha
     return over;
 }
 
-void teffi_lookup_end(socket_lookup *lookup)
+void teffi_lookup_free_when_over(socket_lookup *lookup)
 {
     if (!lookup)
         return;

@@ -46,12 +46,12 @@ static teffi_stream_result adopt_socket(socket_transport *t, int fd)
     socket_stream *s = teffi_socket_stream_new(t->reactor, fd, NULL);
     if (!s) {
         close(fd);
-        return teffi_socket_failure(ENOMEM);
+        return teffi_socket_make_failure(ENOMEM);
     }
     if (teffi_socket_stream_watch(s))
         return (teffi_stream_result){.stream = &s->stream};
     s->stream.ops->free(&s->stream);
-    return teffi_socket_failure(ENOMEM);
+    return teffi_socket_make_failure(ENOMEM);
 }
 
 /* Accepts a connection, if one is queued. out: true: the accept has ended, with the result
@@ -64,25 +64,26 @@ static bool attempt_accept(reactor_side *side)
     do {
         fd = accept4(door->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         e = errno;
-        /* loaded after accept(): if that failed because of close_door(), closed is true. seq_cst:
-         * pairs with close_door() */
+        /* loaded after accept4(), so that `closed` is true if close_door() made accept4() fail.
+         * seq_cst: pairs with close_door() */
         closed = atomic_load_explicit(&door->closed, memory_order_seq_cst);
     } while (fd < 0 && !closed && should_accept_again(e));
     if (fd < 0 && !closed && e == EAGAIN)
         return false;
-    /* READY: more connections may be queued; on a closed listener, a later accept ends at once. */
+    /* The next accept must be attempted without an edge: more connections may be queued, or the
+     * listener is closed and no edge follows. */
     teffi_side_set_ready(side);
     if (fd >= 0)
         door->accepted = adopt_socket(door->transport, fd);
     else if (closed)
         door->accepted = (teffi_stream_result){.end = TEFFI_STREAM_CLOSED, .text = "closed"};
     else
-        door->accepted = teffi_socket_failure(e);
+        door->accepted = teffi_socket_make_failure(e);
     return true;
 }
 
-/* Reports the accept, unless the listeners were stopped. Holds the lock, which stop_listening()
- * takes, so that stop_listening() waits for the callback. */
+/* Reports the result of the accept; if the listeners were stopped, frees the accepted stream
+ * instead. Holds the lock during the callback, so that stop_listening() waits for the callback. */
 static void report_accepted(reactor_side *side)
 {
     socket_door *door = teffi_container(side, socket_door, accepts);
@@ -104,7 +105,8 @@ static void begin_accept(teffi_transport *transport, teffi_door which)
 
 /* ---- the listeners ---- */
 
-/* Binds fd; first removes the socket file of a listener that has ended. out: false: see errno. */
+/* Binds fd to address. If a listener that has ended left its socket file at the address, removes
+ * this file first. out: false: see errno. */
 static bool bind_socket(int fd, const struct socket_address *address)
 {
     const struct sockaddr *to = (const struct sockaddr *)&address->to;
@@ -130,7 +132,7 @@ static int bind_listener(const struct socket_address *address)
     return -1;
 }
 
-/* out: the port that the socket is bound to; 0: a path. */
+/* out: the port that the socket is bound to; 0 if it is bound to a path. */
 static int get_bound_port(int fd)
 {
     struct sockaddr_in6 address = {0};
@@ -140,7 +142,7 @@ static int get_bound_port(int fd)
     return tcp ? ntohs(address.sin6_port) : 0; /* the port of sockaddr_in has the same offset */
 }
 
-/* Removes the file if the listener has a path. */
+/* Removes the socket file that fd is bound to, if fd is a Unix socket. */
 static void remove_socket_file(int fd)
 {
     struct sockaddr_un address = {0};
@@ -149,8 +151,9 @@ static void remove_socket_file(int fd)
         (void)unlink(address.sun_path);
 }
 
-/* Closes the socket of a listener that is not in the epoll set, if it has one. */
-static void close_unpolled(reactor_source *listener)
+/* If the listener has a socket, closes the socket and removes the socket file. in: listener, which
+ * is not in the epoll set. */
+static void close_unpolled_listener(reactor_source *listener)
 {
     if (listener->fd < 0)
         return;
@@ -166,16 +169,16 @@ static teff_err listen_on(teffi_transport *transport, teffi_door which, const ch
     reactor_source *listener = &t->doors[which].listener;
     socket_addresses found;
     *why = "not an address of the form " TEFFI_ADDRESS_EXPECTED;
-    if (!teffi_address_ok(address) || !teffi_socket_resolve(address, AI_PASSIVE, &found, why))
+    if (!teffi_address_is_valid(address) || !teffi_socket_resolve(address, AI_PASSIVE, &found, why))
         return TEFF_E_INVALID;
     listener->fd = bind_listener(&found.at[0]);
-    bool ok = listener->fd >= 0 && teffi_reactor_add(t->reactor, listener, true, false);
+    bool ok = listener->fd >= 0 && teffi_reactor_watch(t->reactor, listener, true, false);
     int e = ok ? 0 : errno;
     if (ok) {
         *port = get_bound_port(listener->fd);
     } else {
-        *why = teffi_socket_failure(e).text;
-        close_unpolled(listener);
+        *why = teffi_socket_make_failure(e).text;
+        close_unpolled_listener(listener);
     }
     return ok ? TEFF_OK : e == EADDRNOTAVAIL ? TEFF_E_INVALID : TEFF_E_IO;
 }
@@ -192,18 +195,19 @@ static void close_door(socket_door *door)
     teffi_reactor_report_edge(door->transport->reactor, &door->accepts);
 }
 
-static void close_listening(teffi_transport *transport)
+static void close_all_listeners(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;
     for (int i = 0; i < TEFFI_DOORS; i++)
         close_door(&t->doors[i]);
 }
 
-/* Closes the listeners, and waits for a running callback: report_accepted() holds the lock. */
+/* Closes the listeners, and prevents further callbacks of accept. Waits for a running callback:
+ * report_accepted() holds the lock during the callback. */
 static void stop_listening(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;
-    close_listening(transport);
+    close_all_listeners(transport);
     pthread_mutex_lock(&t->lock);
     t->stopped = true;
     pthread_mutex_unlock(&t->lock);
@@ -229,7 +233,7 @@ static const teffi_transport_ops socket_transport_ops = {
     .dial_free = teffi_socket_dial_free,
     .listen = listen_on,
     .accept = begin_accept,
-    .close_listeners = close_listening,
+    .close_listeners = close_all_listeners,
     .stop_listeners = stop_listening,
     .free = free_socket_transport,
 };

@@ -32,13 +32,13 @@ socket_stream *teffi_socket_stream_new(teffi_reactor *reactor, int fd, reactor_s
  * watches is reached; the caller frees stream. */
 bool teffi_socket_stream_watch(socket_stream *stream);
 
-/* teffi_socket_failure - make the result of an operation that failed. in: e, its errno. */
-teffi_stream_result teffi_socket_failure(int e);
+/* teffi_socket_make_failure - make the result of an operation that failed. in: e, its errno. */
+teffi_stream_result teffi_socket_make_failure(int e);
 
-/* teffi_socket_write_address - write an address as "host:port", "[v6]:port" or "unix:/path"; as
+/* teffi_socket_format_address - write an address as "host:port", "[v6]:port" or "unix:/path"; as
  * "unix:" if the socket has no path; as "peer" if it cannot be read. */
-void teffi_socket_write_address(const struct sockaddr *address, socklen_t len, char *text,
-                                size_t n);
+void teffi_socket_format_address(const struct sockaddr *address, socklen_t len, char *text,
+                                 size_t n);
 
 /* teffi_socket_open - open a nonblocking socket, with TCP_NODELAY. out: -1: see errno. */
 int teffi_socket_open(int family);
@@ -72,9 +72,9 @@ socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, co
  * has no address, *why is the reason. */
 bool teffi_lookup_take(socket_lookup *lookup, socket_addresses *found, const char **why);
 
-/* teffi_lookup_end - free the lookup: now, or when its thread ends. Its side gets no edge any more.
- * in: may be NULL. */
-void teffi_lookup_end(socket_lookup *lookup);
+/* teffi_lookup_free_when_over - free the lookup: now, or when its thread ends. Its side gets no
+ * edge any more. in: lookup, may be NULL. */
+void teffi_lookup_free_when_over(socket_lookup *lookup);
 
 /* ---- socket_dial.c ---- */
 

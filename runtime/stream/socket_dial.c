@@ -27,15 +27,16 @@ struct teffi_stream_dial {
     teffi_stream_result result;
 };
 
-/* Sets the result to a failure. out: always true: the dial has ended. */
+/* Sets the result to a failure. out: always true, so that a caller can return it. */
 static bool fail_dial(teffi_stream_dial *dial, const char *why)
 {
     dial->result = (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = why};
     return true;
 }
 
-/* Finds the addresses; by a lookup if the host is a name. out: false: the lookup is not over yet;
- * it will report an edge. true: done; if there is no address, the result is a failure. */
+/* Finds the addresses of the host. If the host is a name, starts a lookup, or takes its result.
+ * out: false: the lookup is not over yet, and will report an edge. true: dial->found is final; if
+ * it has no address, the result is a failure. */
 static bool find_addresses(teffi_stream_dial *dial)
 {
     const char *why = "out of memory";
@@ -51,11 +52,11 @@ static bool find_addresses(teffi_stream_dial *dial)
     return dial->resolved = true;
 }
 
-/* Frees the stream that is connecting, if any, and sets the result to failure e, an errno. That is
- * the dial's result unless a later address is tried. */
+/* Frees the stream that is connecting, if there is one, and sets the dial's result to the failure
+ * e, an errno. If a later address is tried, its result replaces this failure. */
 static void give_up_address(teffi_stream_dial *dial, int e)
 {
-    dial->result = teffi_socket_failure(e);
+    dial->result = teffi_socket_make_failure(e);
     if (dial->connecting)
         dial->connecting->stream.ops->free(&dial->connecting->stream);
     dial->connecting = NULL;
@@ -74,14 +75,14 @@ static void connect_next(teffi_stream_dial *dial)
             close(fd);
         give_up_address(dial, e);
     } else if ((connect(fd, to, address->len) != 0 && errno != EINPROGRESS) ||
-               !teffi_reactor_add(dial->reactor, &dial->connecting->source, false, false)) {
+               !teffi_reactor_watch(dial->reactor, &dial->connecting->source, false, false)) {
         give_up_address(dial, errno);
     }
 }
 
 /* Checks whether the connect has ended. out: false: not yet. true: the socket is connected and the
  * stream is the result, or this address has failed. */
-static bool check_connecting(teffi_stream_dial *dial)
+static bool try_finish_connect(teffi_stream_dial *dial)
 {
     struct sockaddr_storage peer;
     socklen_t len = sizeof peer, error_len = sizeof(int);
@@ -115,7 +116,7 @@ static bool attempt_dial(reactor_side *side)
     while (dial->connecting || dial->next < dial->found.n) {
         if (!dial->connecting)
             connect_next(dial);
-        if (dial->connecting && !check_connecting(dial))
+        if (dial->connecting && !try_finish_connect(dial))
             return false;
     }
     return true;
@@ -139,9 +140,9 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
     dial->done = done;
     dial->arg = arg;
     snprintf(dial->address, sizeof dial->address, "%s", address);
-    /* An invalid address counts as resolved, without addresses: the dial then reports this failure.
-     * For a valid address the result is set again later. */
-    dial->resolved = !teffi_address_ok(address);
+    /* An invalid address counts as resolved, without any address found, so the dial reports the
+     * failure that is set here. For a valid address, a later result replaces this failure. */
+    dial->resolved = !teffi_address_is_valid(address);
     (void)fail_dial(dial, "not an address of the form " TEFFI_ADDRESS_EXPECTED);
     return dial;
 }
@@ -155,13 +156,13 @@ void teffi_socket_dial_start(teffi_stream_dial *dial)
 
 void teffi_socket_dial_cancel(teffi_stream_dial *dial)
 {
-    /* seq_cst: pairs with attempt_dial(), which runs after the edge below and sees the flag */
+    /* seq_cst: pairs with attempt_dial(), which the edge below causes and which loads the flag */
     atomic_store_explicit(&dial->cancelled, true, memory_order_seq_cst);
     teffi_reactor_report_edge(dial->reactor, &dial->side);
 }
 
 void teffi_socket_dial_free(teffi_stream_dial *dial)
 {
-    teffi_lookup_end(dial->lookup);
+    teffi_lookup_free_when_over(dial->lookup);
     free(dial);
 }

@@ -14,13 +14,14 @@
 #include "base/bug.h"
 #include "base/queue.h"
 
-teffi_stream_result teffi_socket_failure(int e)
+teffi_stream_result teffi_socket_make_failure(int e)
 {
     const char *text = e == ESHUTDOWN ? "Connection shutdown" : strerrordesc_np(e);
     return (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = text};
 }
 
-void teffi_socket_write_address(const struct sockaddr *address, socklen_t len, char *text, size_t n)
+void teffi_socket_format_address(const struct sockaddr *address, socklen_t len, char *text,
+                                 size_t n)
 {
     char host[NI_MAXHOST], port[NI_MAXSERV];
     const int numbers = NI_NUMERICHOST | NI_NUMERICSERV;
@@ -49,14 +50,14 @@ static const teffi_stream_result closed_here = {.end = TEFFI_STREAM_CLOSED,
 /* Has this process closed the stream? */
 static bool is_closed_here(const socket_stream *s)
 {
-    /* seq_cst: pairs with close_socket_stream(), which sets it before it reports edges */
+    /* seq_cst: pairs with close_socket_stream(), which sets closed before it reports edges */
     return atomic_load_explicit(&s->closed, memory_order_seq_cst);
 }
 
 /* Receives up to n bytes. Makes the side READY again if the next read should be tried without
- * waiting for an edge. That is so if this read has got all n bytes, has failed, or has found the
- * end; also if the peer has hung up, since then no edge may follow.
- * out: as recv(), but at the end of the peer's bytes -1 with ESHUTDOWN. */
+ * waiting for an edge: if this read has got all n bytes, has failed (except with EAGAIN), or has
+ * found the end; or if it has got bytes and the peer has hung up, because the hang-up may have been
+ * the last edge. out: as recv(), but -1 with ESHUTDOWN at the end of the peer's bytes. */
 static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
 {
     ssize_t got;
@@ -79,8 +80,8 @@ static size_t bytes_of(const struct iovec *pieces, unsigned n)
     return bytes;
 }
 
-/* Writes pieces. Makes the side READY again if the next write need not wait for an edge: this one
- * wrote all bytes, or failed. out: as sendmsg(). */
+/* Writes pieces. Makes the side READY again if the next write need not wait for an edge, because
+ * this write took all bytes or failed (except with EAGAIN). out: as sendmsg(). */
 static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigned n)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = n};
@@ -93,7 +94,7 @@ static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigne
     return sent;
 }
 
-/* Makes the result of an operation. in: bytes, as the system call returned it; errno.
+/* Makes *result from errno and bytes, the return value of the operation's system call.
  * out: false: no result, because the operation must wait for an edge. */
 static bool set_result_if_over(const socket_stream *s, teffi_stream_result *result, ssize_t bytes)
 {
@@ -102,7 +103,7 @@ static bool set_result_if_over(const socket_stream *s, teffi_stream_result *resu
     if (bytes >= 0)
         *result = (teffi_stream_result){.bytes = (size_t)bytes};
     else
-        *result = is_closed_here(s) ? closed_here : teffi_socket_failure(errno);
+        *result = is_closed_here(s) ? closed_here : teffi_socket_make_failure(errno);
     return true;
 }
 
@@ -129,7 +130,8 @@ static bool attempt_write(reactor_side *side)
     socket_stream *s = teffi_container(side, socket_stream, out);
     s->written = (teffi_stream_result){0};
     if (s->n_pieces == 0) {
-        /* from report_empty_write(): no room was used up, so the next write needs no edge */
+        /* a write of no pieces, from report_empty_write(), used no buffer space: the next write
+         * need not wait for an edge */
         teffi_side_set_ready(side);
         return true;
     }
@@ -186,8 +188,9 @@ static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, un
     return sent > 0 ? (size_t)sent : 0;
 }
 
-/* Begins a write of no pieces and makes its side READY, so attempt_write() ends it at once. The
- * wait begins last: then the callback may run at once, and another thread may free the stream. */
+/* Begins a write of no pieces and makes its side READY, so attempt_write() ends it at once. Begins
+ * the wait last, because from then on the callback may run and another thread may free the
+ * stream. */
 static void report_empty_write(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
@@ -196,12 +199,12 @@ static void report_empty_write(teffi_stream *stream)
     teffi_reactor_begin_wait(s->reactor, &s->out);
 }
 
-static void write_peer_address(teffi_stream *stream, char *text, size_t n)
+static void format_peer_address(teffi_stream *stream, char *text, size_t n)
 {
     struct sockaddr_storage address = {0};
     socklen_t len = sizeof address;
     (void)getpeername(((socket_stream *)stream)->source.fd, (struct sockaddr *)&address, &len);
-    teffi_socket_write_address((struct sockaddr *)&address, len, text, n);
+    teffi_socket_format_address((struct sockaddr *)&address, len, text, n);
 }
 
 /* Shuts the socket down, and reports edges, so that the operations under way end. The descriptor
@@ -216,13 +219,14 @@ static void close_socket_stream(teffi_stream *stream)
     teffi_reactor_report_edge(s->reactor, &s->out);
 }
 
-/* Closes the stream. It is freed later, because the thread that polls may still have its events. */
-static void bury_socket_stream(teffi_stream *stream)
+/* Closes the stream. The reactor frees it later, because the thread that polls may still have
+ * events for it. */
+static void close_and_free_stream_later(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
     teffi_bug_if((s->in.word | s->out.word) & SIDE_WAITS);
     close_socket_stream(stream);
-    teffi_reactor_bury(s->reactor, &s->source);
+    teffi_reactor_free_source_later(s->reactor, &s->source);
 }
 
 static void free_socket_memory(reactor_source *source)
@@ -236,9 +240,9 @@ static const teffi_stream_ops socket_stream_ops = {
     .receive_now = receive_at_once,
     .write_now = write_at_once,
     .call_written = report_empty_write,
-    .remote = write_peer_address,
+    .remote = format_peer_address,
     .close = close_socket_stream,
-    .free = bury_socket_stream,
+    .free = close_and_free_stream_later,
 };
 
 socket_stream *teffi_socket_stream_new(teffi_reactor *reactor, int fd, reactor_side *connects)
@@ -259,5 +263,5 @@ bool teffi_socket_stream_watch(socket_stream *s)
     bool again = s->source.out != NULL; /* the dial has added the source */
     s->source.in = &s->in;
     s->source.out = &s->out;
-    return teffi_reactor_add(s->reactor, &s->source, true, again);
+    return teffi_reactor_watch(s->reactor, &s->source, true, again);
 }

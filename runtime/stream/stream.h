@@ -74,11 +74,12 @@ struct teffi_stream {
     bool tries; /* immutable; true: receive_now and write_now may be called */
 };
 
-/* teffi_address_ok - address.c: is it "name:port", "1.2.3.4:port" or "[v6]:port", with a port of
+/* teffi_address_is_valid - address.c: is it "name:port", "1.2.3.4:port" or "[v6]:port", with a port
+ * of
  * 0..65535 and at most TEFFI_ADDRESS_MAX bytes, or "unix:/path"? A name has letters, digits, '.',
  * '-' and '_'; a v6 address has no zone ("%eth0"); a path has up to 107 bytes, none of them a
  * space, a comma or a control character. */
-bool teffi_address_ok(const char *address);
+bool teffi_address_is_valid(const char *address);
 #define TEFFI_ADDRESS_EXPECTED "host:port, [v6]:port or unix:/path"
 
 /* teffi_address_path - in: any text. out: the path behind "unix:"; NULL: it has no "unix:". */

@@ -121,7 +121,7 @@ static void bounce(teffi_group *group, teffi_item *item)
 static void on_exec(const teffi_group_ops *ops, uint64_t n)
 {
     bouncer pair[2] = {0};
-    teffi_platform_real(&platform, TEFF_LOG_ERROR);
+    teffi_platform_init_real(&platform, TEFF_LOG_ERROR);
     guard_must(teffi_exec_real_new(&platform, 1, guard_sched(), &exec));
     for (int i = 0; i < 2; i++) {
         teffi_group_init(&pair[i].group, exec, ops);
@@ -251,7 +251,7 @@ typedef struct framed {
 static void encode_one(framed *f)
 {
     size_t body_len;
-    guard_must(teffi_frame_room(f->msg, FRAME_MAX, &f->size, &body_len));
+    guard_must(teffi_frame_compute_room(f->msg, FRAME_MAX, &f->size, &body_len));
     if (f->size > sizeof f->bytes)
         guard_must(TEFF_E_TOO_LARGE);
     f->size = teffi_frame_encode(f->msg, body_len, NOW_NS, f->bytes);

@@ -93,7 +93,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: sched ROW WORKERS N [process]\n");
         return 2;
     }
-    teffi_platform_real(&bench_platform, TEFF_LOG_ERROR);
+    teffi_platform_init_real(&bench_platform, TEFF_LOG_ERROR);
     unsigned workers = (unsigned)atoi(argv[2]);
     return (argc > 4 ? on_processes : on_groups)(argv[1], workers, atoll(argv[3]));
 }

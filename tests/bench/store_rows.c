@@ -98,7 +98,7 @@ static void step(const loop *l, int which)
     sqlite3_reset(l->sql[which]);
 }
 
-static void bind_row(sqlite3_stmt *sql, const char *key)
+static void bind_table_and_key(sqlite3_stmt *sql, const char *key)
 {
     sqlite3_bind_text(sql, 1, "state", -1, SQLITE_STATIC);
     sqlite3_bind_blob(sql, 2, key, (int)strlen(key), SQLITE_STATIC);
@@ -109,9 +109,9 @@ static void loop_save(loop *l, uint64_t i)
     char key[40], value[VALUE_BYTES];
     snprintf(key, sizeof key, "dev rows.Saver %llu", (unsigned long long)(i % SAVERS_MAX));
     memset(value, (int)i, sizeof value);
-    bind_row(l->sql[LOOK], key);
+    bind_table_and_key(l->sql[LOOK], key);
     step(l, LOOK);
-    bind_row(l->sql[PUT], key);
+    bind_table_and_key(l->sql[PUT], key);
     sqlite3_bind_int64(l->sql[PUT], 3, ++l->etag);
     sqlite3_bind_int64(l->sql[PUT], 4, l->etag * 31);
     sqlite3_bind_blob(l->sql[PUT], 5, value, sizeof value, SQLITE_STATIC);

@@ -286,7 +286,7 @@ static void run_msg(uint32_t kind, const char *mode, const teffi_frame *frame)
         give_up("the frame does not decode");
     if (strcmp(mode, "show") == 0)
         show_msg(m);
-    else if (teffi_frame_room(m, BYTES_MAX, &room, &body_len))
+    else if (teffi_frame_compute_room(m, BYTES_MAX, &room, &body_len))
         give_up("the frame does not encode");
     else
         fwrite(bytes, 1, teffi_frame_encode(m, body_len, now_ns, bytes), stdout);
@@ -373,7 +373,7 @@ static void run_control(uint8_t kind, const char *mode, const teffi_frame *frame
     size_t n;
     if (strcmp(mode, "make") == 0)
         make_payload(kind, &p);
-    else if (frame->kind != kind || !teffi_frame_payload(frame, &data, &n) ||
+    else if (frame->kind != kind || !teffi_frame_get_payload(frame, &data, &n) ||
              read_payload(kind, data, n, &p))
         give_up("the control frame does not decode");
     if (strcmp(mode, "show") == 0) {

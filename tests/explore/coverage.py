@@ -21,7 +21,7 @@ UNREACHED = {
     ("sched/worker.c", "teffi_turn_fatal"),
     # It runs when a silo or a system of processes is made, before the scheduler. The test of it is
     # tests/unit/silo/test_options.c.
-    ("sched/exec.c", "teffi_sched_take"),
+    ("sched/exec.c", "teffi_sched_options_copy_checked"),
     # They make a system with the real platform. The test of them is
     # tests/unit/process/test_process.c.
     ("process/system.c", "teff_process_system_new"),

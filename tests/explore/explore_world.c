@@ -62,7 +62,7 @@ uint64_t teffi_process_cpu_ns(void)
     return ex.now_ns + explore_draw(20000000);
 }
 
-bool teffi_barrier_start(void)
+bool teffi_barrier_register(void)
 {
     return explore_draw(4); /* some kernels cannot */
 }
@@ -87,7 +87,7 @@ static uint32_t take_tokens(teffi_parker *parker)
     return word & ~(uint32_t)TEFFI_PARKER_POLLING;
 }
 
-uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
+uint32_t teffi_parker_take_tokens(teffi_parker *parker, uint64_t timeout_ns)
 {
     explore_point("parker", "wait");
     if (!*word_of(parker) && timeout_ns)
@@ -99,7 +99,7 @@ uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
 uint32_t teffi_parker_poll(teffi_poll_parker *p, teffi_poller *poller, uint64_t timeout_ns)
 {
     if (!poller)
-        return teffi_parker_take(&p->parker, timeout_ns);
+        return teffi_parker_take_tokens(&p->parker, timeout_ns);
     explore_point("parker", "poll");
     explore_flush(ex.current);
     *(teffi_poller *volatile *)&p->poller = poller;
@@ -137,7 +137,7 @@ void teffi_parker_leave_token(teffi_parker *parker, uint32_t token)
 
 bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
 {
-    return teffi_parker_take(parker, timeout_ns) != 0;
+    return teffi_parker_take_tokens(parker, timeout_ns) != 0;
 }
 
 void teffi_parker_wake(teffi_parker *parker)
@@ -150,7 +150,7 @@ void teffi_bug(const char *file, int line, const char *what)
     explore_fail("bug at %s:%d: %s", file, line, what);
 }
 
-void teffi_fatal_in(const char *who, const char *rule)
+void teffi_abort_for_broken_rule(const char *who, const char *rule)
 {
     explore_fail("%s: %s", who, rule);
 }

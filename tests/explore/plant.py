@@ -76,7 +76,7 @@ PLANTS = {
                   "    if (!group)\n        (void)teffi_deferral_run(&p->deferral);\n"),
     # Work was deferred anew, and the worker parks.
     "deferred-anew": ("sched/run.c",
-                      "    if (w->processor && teffi_deferral_exists(&w->processor->deferral))\n"
+                      "    if (w->processor && teffi_deferral_has_work(&w->processor->deferral))\n"
                       "        return true;\n", ""),
     # A worker blocks and leaves its deferred work to nobody.
     "held-back": ("sched/blocking.c",
@@ -91,8 +91,8 @@ PLANTS = {
     # does.
     "retaken-asleep": ("sched/blocking.c",
                        "was = teffi_processor_use_begin(w);\n"
-                       "    bool has_processor = unblock_worker(w);",
-                       "was = 0;\n    bool has_processor = unblock_worker(w);"),
+                       "    bool has_processor = regain_processor(w);",
+                       "was = 0;\n    bool has_processor = regain_processor(w);"),
     # A group goes to rest over an item that has just come.
     "blind-rest": ("group/group.c",
                    "    if (atomic_compare_exchange_strong_explicit(&group->word, &word, rest, "
@@ -137,7 +137,7 @@ PLANTS = {
                        "if (look && !sched)"),
     # A timer that was set on a borrowed processor is not seen by the worker that sleeps with it.
     "overslept": ("sched/borrow.c",
-                  "return teffi_wheel_next(&p->wheel) < w->sleeps_until_ns ? w : NULL;",
+                  "return teffi_wheel_next_due(&p->wheel) < w->sleeps_until_ns ? w : NULL;",
                   "return NULL;"),
     # A worker blocks, and its local batch still forbids stealing.
     "local-blocked": ("sched/blocking.c",
@@ -182,7 +182,7 @@ PLANTS = {
     # The last part ends before its turn has left its stack, and nobody goes on with the turn.
     "left-asleep": ("fork/fork.c",
                     "    join *j = arg;\n    if (count_down(j))\n"
-                    "        teffi_group_go_on(j->turn);",
+                    "        teffi_group_make_ready(j->turn);",
                     "    (void)count_down(arg);"),
     # A message reaches the process that uses the slot of the one it was sent to.
     # A process is found before its group is open: the item of a signal is lost.
@@ -192,7 +192,8 @@ PLANTS = {
                     "        atomic_fetch_add(&p->generation, 1), teffi_group_reuse(&p->group);\n"
                     "    uint32_t generation = p->generation | 1;\n"),
     "late-letter": ("process/turn.c",
-                    "teffi_process_takes(p, teffi_event_of(item)))\n        teffi_events_push",
+                    "teffi_process_accepts_event(p, teffi_event_of(item)))\n"
+                    "        teffi_events_push",
                     "!p->gone)\n        teffi_events_push"),
     # A request that comes while its process ends gets no response.
     "unanswered": ("process/events.c",

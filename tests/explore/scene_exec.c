@@ -157,7 +157,7 @@ static void visit_by_claim(place *p)
     leave(p);
     if (direct) {
         teffi_direct_leave(exec, outer);
-        teffi_direct_done(exec, &p->group);
+        teffi_direct_end_claim(exec, &p->group);
     } else {
         teffi_group_release(&p->group);
     }
@@ -175,7 +175,7 @@ static bool wait_in_room(token *t)
     explore_point("scene", "room");
     teffi_group_yield(&room.group, &room.gave);
     teffi_direct_leave(exec, outer);
-    teffi_direct_done(exec, &room.group);
+    teffi_direct_end_claim(exec, &room.group);
     return true;
 }
 
@@ -231,7 +231,7 @@ static void note_keeper(void)
 static void bring(void (*fn)(void *arg), void *arg)
 {
     note_keeper();
-    teffi_batch_run(exec, fn, arg);
+    teffi_call_adding_to_batch(exec, fn, arg);
 }
 
 /* The turn waits, on its worker's stack, for groups that it made READY itself: the first lie in

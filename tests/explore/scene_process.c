@@ -534,7 +534,7 @@ static void check_slots(void)
 {
     for (uint32_t i = 0; i < ACTORS; i++) {
         teff_process *p = teffi_process_at(processes, i | TEFFI_PROCESS_BIT);
-        if (p && teffi_mailbox_load(p))
+        if (p && teffi_mailbox_get_load(p))
             explore_fail("a mailbox counts messages that are gone");
     }
 }

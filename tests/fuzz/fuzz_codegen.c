@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     teffi_pool pool;
 
     teffi_pool_init(&pool);
-    teffi_codegen(&pool, &env, (teffi_bytes){data, size}, &response);
+    teffi_codegen_run(&pool, &env, (teffi_bytes){data, size}, &response);
     teffi_pool_fini(&pool);
     return 0;
 }

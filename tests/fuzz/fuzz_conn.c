@@ -143,9 +143,9 @@ static peer_seen *seen_of(const teffi_hello *peer)
 {
     bool client = peer->node.silo & TEFFI_CLIENT_BIT;
     unsigned i = 0;
-    teffi_bug_if(freed || teffi_node_none(peer->node));
+    teffi_bug_if(freed || teffi_node_is_none(peer->node));
     teffi_bug_if(peer->role != (client ? TEFFI_ROLE_CLIENT : TEFFI_ROLE_SILO));
-    while (i < n_seen && !teffi_node_is(seen[i].node, peer->node))
+    while (i < n_seen && !teffi_node_equals(seen[i].node, peer->node))
         i++;
     teffi_bug_if(i == SEEN_MAX);
     if (i == n_seen)
@@ -159,7 +159,7 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
     (void)arg;
     teffi_bug_if(!p->may_talk);
     if (from->role == TEFFI_ROLE_CLIENT) {
-        teffi_bug_if(!teffi_node_is(msg->src, from->node) || (msg->flags & TEFFI_MSG_PLACED));
+        teffi_bug_if(!teffi_node_equals(msg->src, from->node) || (msg->flags & TEFFI_MSG_PLACED));
         teffi_bug_if(msg->item.kind == TEFFI_MSG_RESPONSE);
         teffi_bug_if(msg->to.slot != TEFFI_SLOT_GRAIN && msg->to.slot != TEFFI_SLOT_CANCEL);
     }
@@ -242,7 +242,7 @@ static void look_at_hello(script_stream *s, const teffi_frame *frame)
     const uint8_t *payload;
     size_t len;
     teffi_greeting g;
-    teffi_bug_if(!teffi_frame_payload(frame, &payload, &len));
+    teffi_bug_if(!teffi_frame_get_payload(frame, &payload, &len));
     teffi_bug_if(teffi_hello_unpack(payload, len, &g));
     memcpy(s->nonce, g.nonce, sizeof s->nonce);
     s->knows_nonce = true;
@@ -376,7 +376,7 @@ static void send_message(script_stream *s)
     static uint8_t frame[FRAME_MAX];
     size_t size, body_len;
     teffi_msg *msg = make_message();
-    if (!teffi_frame_room(msg, sizeof frame, &size, &body_len) && size <= sizeof frame)
+    if (!teffi_frame_compute_room(msg, sizeof frame, &size, &body_len) && size <= sizeof frame)
         script_send(s, frame, teffi_frame_encode(msg, body_len, now_ns, frame));
     teffi_msg_free(msg);
 }
@@ -504,7 +504,7 @@ static void run_step(unsigned what)
         run_tick(take_byte());
         break;
     case 13:
-        (void)teffi_poller_once(&transport.poller);
+        (void)teffi_poller_poll_once(&transport.poller);
         break;
     case 14:
         end_dial();

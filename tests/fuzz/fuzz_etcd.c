@@ -13,7 +13,7 @@ static void take_writes(const json_t *answer)
     teffi_store_op first = {.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = 2};
     teffi_store_op second = {.kind = TEFFI_STORE_BATCH, .rows = rows + 2, .n_rows = 1};
     teffi_store_op *ops[] = {&first, &second};
-    size_t ended = teffi_etcd_take_writes(answer, ops, 2);
+    size_t ended = teffi_etcd_set_write_results(answer, ops, 2);
     teffi_bug_if(ended > 2 || (ops[0] == ops[1]));
     for (size_t i = 0; i < 2; i++)
         teffi_bug_if(i >= ended && ops[i]->err);
@@ -28,9 +28,9 @@ static void take_reads(const json_t *answer, teff_arena *arena, teffi_etcd_text 
         .kind = TEFFI_STORE_SCAN, .rows = &start, .n_rows = 1, .limit = 4, .arena = arena};
     teffi_store_op *ops[] = {&op};
     bool more = false;
-    if (!teffi_etcd_take_reads(answer, ops, 1, room) || op.err)
+    if (!teffi_etcd_set_read_results(answer, ops, 1, room) || op.err)
         teffi_bug_if(row.etag != 77 || row.value.data);
-    if (!teffi_etcd_take_scan(answer, "t/", &scan, &start, room, &more))
+    if (!teffi_etcd_append_scan_page(answer, "t/", &scan, &start, room, &more))
         teffi_bug_if(!scan.err || scan.rows != &start || scan.n_found);
     teffi_bug_if(scan.n_found > scan.limit);
     for (size_t i = 0; i < scan.n_found; i++)

@@ -37,7 +37,7 @@ static size_t put_frame(uint8_t *to, size_t room, size_t body, uint8_t fill)
     msg->method_id = 1u + fill;
     msg->raw = raw;
     msg->raw_len = body;
-    teff_err err = teffi_frame_room(msg, room, &size, &body_len);
+    teff_err err = teffi_frame_compute_room(msg, room, &size, &body_len);
     if (!err)
         size = teffi_frame_encode(msg, body_len, now, to);
     teffi_msg_free(msg);

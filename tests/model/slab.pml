@@ -63,7 +63,7 @@ inline update_state()
 }
 
 /* Each entry of a block that is zeros continues from begun. */
-inline begin_entries(from)
+inline init_and_link_entries(from)
 {
     i = 0;
     do
@@ -99,9 +99,9 @@ inline add_block()
     state = IN_USE;
 #ifdef MUTANT_USED_EARLY
     used = N;
-    begin_entries(UNMADE)
+    init_and_link_entries(UNMADE)
 #else
-    begin_entries(UNMADE);
+    init_and_link_entries(UNMADE);
     used = N
 #endif
 }
@@ -115,12 +115,12 @@ inline take_decommitted()
     free = 0;
 #ifdef MUTANT_STATE_LATE
     unlock();
-    begin_entries(IN_BLOCK);
+    init_and_link_entries(IN_BLOCK);
     lock();
     state = IN_USE
 #else
     state = IN_USE;
-    begin_entries(IN_BLOCK)
+    init_and_link_entries(IN_BLOCK)
 #endif
 }
 

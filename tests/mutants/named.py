@@ -112,11 +112,13 @@ NAMED = {
         "src->base.n_unknown_fields > 99 &&"),
     "an answer leaves before it is written": (
         "grains/activation/state.c",
-        "act->stored->answers->unsaved ? write_packed(ctx, act, false) : TEFF_OK", "TEFF_OK"),
+        "act->stored->answers->unsaved ? pack_and_write_state(ctx, act, false) : TEFF_OK",
+        "TEFF_OK"),
     "an answer is written only once": (
         "grains/activation/answers.c", "    answers->unsaved = true;\n", ""),
     "the answers of a row are not loaded": (
-        "grains/activation/state.c", "d->err = teffi_answers_take(d->act, stored, scratch)",
+        "grains/activation/state.c",
+        "d->err = teffi_answers_take_from_state(d->act, stored, scratch)",
         "d->err = TEFF_OK"),
     "a key counts for every method": (
         "grains/activation/answers.c", "teffi_hash64(packed, len, method->id)",
@@ -130,7 +132,7 @@ NAMED = {
         "grains/activation/state.c", "        act->stored->answers->turn = ctx;\n",
         "        act->stored->answers->turn = ctx;\n        act->stored->saving = false;\n"),
     "a cleared state loses its answers": (
-        "grains/activation/state.c", ".remove = clears && !teffi_answers_any(act)",
+        "grains/activation/state.c", ".remove = clears && !teffi_activation_has_answers(act)",
         ".remove = clears"),
     "one answer less is kept": (
         "grains/activation/answers.c", "return max ? max : TEFF_ANSWERS_DEFAULT;",
@@ -177,8 +179,9 @@ NAMED = {
     "an answer is not written with the transaction": (
         "grains/activation/turn.c", "        lock->writes = true;\n", ""),
     "a failure is no answer of a transaction": (
-        "grains/activation/turn.c", "return counts ? write_failure(turn, hash, err) : err;",
-        "return counts && !err ? write_failure(turn, hash, err) : err;"),
+        "grains/activation/turn.c",
+        "return counts ? roll_back_and_record_error(turn, hash, err) : err;",
+        "return counts && !err ? roll_back_and_record_error(turn, hash, err) : err;"),
     "the oldest entry of a participant counts": (
         "grains/activation/participants.c", "b->turn > a->turn", "b->turn < a->turn"),
     "an activation ends in a transaction": (

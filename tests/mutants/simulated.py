@@ -17,13 +17,13 @@ SIMULATED = {
         "return true;"),
     "a request that was set aside starts without a lease": (
         "grains/hosting/handler.c",
-        "        if (end_if_unwanted(act, msg) || end_without_lease(act, msg))\n"
+        "        if (end_if_unwanted(act, msg) || end_if_lease_is_over(act, msg))\n"
         "            continue;",
         "        if (end_if_unwanted(act, msg))\n            continue;"),
     "a turn resumes without a lease": (
         "runtime/call/wait.c",
-        "    if (ctx->owner && !teffi_lease_holds_about(",
-        "    if (false && !teffi_lease_holds_about("),
+        "    if (ctx->owner && !teffi_lease_holds_coarse(",
+        "    if (false && !teffi_lease_holds_coarse("),
     "a silo is dead before its lease is over": (
         "runtime/cluster/heartbeat.c", "SILENT_PERCENT = 150, BROKEN_PERCENT = 105",
         "SILENT_PERCENT = 75, BROKEN_PERCENT = 55"),
@@ -50,8 +50,8 @@ SIMULATED = {
         "                          .any = true,\n"),
     # ---- the directory ----
     "a recovery leaves out a silo that it cannot reach": (
-        "grains/directory/recover.c", "            err = recover_from(ctx, r, member);",
-        "            (void)!recover_from(ctx, r, member);"),
+        "grains/directory/recover.c", "            err = recover_from_silo(ctx, r, member);",
+        "            (void)!recover_from_silo(ctx, r, member);"),
     "a recovery takes a response for another view": (
         "grains/directory/recover.c", "if (response->view != ask->view)",
         "if (response->view < ask->view)"),
@@ -60,9 +60,10 @@ SIMULATED = {
         "shard->phase = TEFFI_SERVING;\n        shard->since"),
     "a partition between silos leaves the directory locked": (  # it waits for a newer view
         "grains/directory/recover.c",
-        "    teffi_membership_wait(ctx, seen, r->failed + TRIES_BEFORE);\n",
+        "    teffi_membership_await_change(ctx, seen, r->failed + TRIES_BEFORE);\n",
         "    while (teffi_membership_version(ctx->node) == r->view->version && !grains->closed)\n"
-        "        teffi_membership_wait(ctx, grains->node->membership->follow.changes.count, 9);\n"
+        "        teffi_membership_await_change(ctx, "
+        "grains->node->membership->follow.changes.count, 9);\n"
         "    (void)seen;\n"),
     "a registration that a new view overtakes is not repeated": (
         "grains/directory/client.c", "while (!view_is_current(ctx->node, a.view));",
@@ -107,7 +108,8 @@ SIMULATED = {
         'TEFF_E_UNAVAILABLE,\n                        "the link broke'),
     "a cancelled request runs": (
         "grains/hosting/handler.c",
-        "return teffi_cancel_any(&node->home) && drop_if_cancelled(act, msg);", "return false;"),
+        "return teffi_cancel_is_any_kept(&node->home) && drop_if_cancelled(act, msg);",
+        "return false;"),
     # ---- transactions ----
     "a transaction waits for an older one": (
         "grains/activation/lock.c",
@@ -125,7 +127,8 @@ SIMULATED = {
         "grains/activation/participants.c", "    if (!one->row.len)\n        return;",
         "    if (!one->row.len || !one->writes)\n        return;"),
     "a participant does not read the row that may have been written": (
-        "grains/activation/lock.c", "        teffi_state_lose(act);\n    teffi_lock_release(act);",
+        "grains/activation/lock.c",
+        "        teffi_state_mark_lost_and_deactivate(act);\n    teffi_lock_release(act);",
         "        teffi_lock_roll_back(act);\n    teffi_lock_release(act);"),
     "a transaction begins again as the same attempt": (
         "grains/activation/transaction.c", "    transaction.attempt++;\n", ""),
@@ -154,8 +157,8 @@ SIMULATED = {
         "    if (false && ctx->transaction)"),
     "a silo that leaves does not wait for transactions that begin again": (
         "grains/silo/lifecycle.c",
-        "           !teffi_transaction_retries_pending(node->grains) && ",
-        "           "),
+        "           !teffi_transaction_retries_pending(node->grains) &&\n",
+        ""),
     # ---- last, as they need several faults at once; some need thousands of seeds ----
     "the lease counts from the store's response": (
         "runtime/cluster/rows.c", "teffi_lease_renew(&ctx->home->lease, beat->sent_ns);",
@@ -175,6 +178,6 @@ SIMULATED = {
         "teffi_membership_push_view(ctx, false);"),
     "an activation begins without a lease": (
         "grains/hosting/life.c",
-        "    if (!teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec)) {",
+        "    if (!teffi_lease_holds_coarse(&act->grains->node->home.lease, act->group.exec)) {",
         "    if (false) {"),
 }

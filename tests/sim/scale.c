@@ -169,7 +169,7 @@ static bool is_settled(unsigned members)
         if (p->gone)
             continue;
         if (!p->serves || teff_silo_members(p->silo) != members ||
-            teffi_partitions_list_locked(p->silo->node.grains, NULL))
+            teffi_partitions_list_and_clear_locked(p->silo->node.grains, NULL))
             return false;
     }
     return true;
@@ -183,7 +183,7 @@ static void explain(unsigned members)
             fprintf(stderr, "%s: serves %d, %u members of %u, locked %d\n", p->address, p->serves,
                     teff_silo_members(p->silo), members,
                     p->silo->node.grains &&
-                        teffi_partitions_list_locked(p->silo->node.grains, NULL));
+                        teffi_partitions_list_and_clear_locked(p->silo->node.grains, NULL));
     }
     sim_trace_tail(&s.trace);
     must(false, "settle", "it takes too long");

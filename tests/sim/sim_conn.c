@@ -323,7 +323,7 @@ static void conn_establish(sim *s, void *arg, bool run)
     if (!run || side->ended)
         return;
     if (side->net->freed || conn->cut ||
-        (conn->expects && !teffi_node_is(side->peer->id, side->other.node))) {
+        (conn->expects && !teffi_node_equals(side->peer->id, side->other.node))) {
         sim_conn_end(conn, SIM_DIALLER);
         return;
     }
@@ -435,7 +435,7 @@ sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address)
 static bool admit_client(sim_conn *conn, teffi_msg *msg)
 {
     sim_side *side = &conn->side[SIM_ACCEPTOR];
-    if (teffi_admit_client(msg, side->other.node) == TEFFI_ADMITTED)
+    if (teffi_admit_client_message(msg, side->other.node) == TEFFI_ADMITTED)
         return true;
     sim_fail(conn->sim, "a client sent kind %u to slot %u", msg->item.kind, msg->to.slot);
     teffi_msg_free(msg);

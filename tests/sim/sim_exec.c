@@ -283,7 +283,7 @@ static teffi_group *current_group(teffi_exec *base)
 
 /* ---- turns in place: as often as drawn ---- */
 
-static bool direct_may(teffi_exec *base, bool beside)
+static bool direct_may_run(teffi_exec *base, bool beside)
 {
     (void)beside;
     sim_exec *exec = (sim_exec *)base;
@@ -309,15 +309,17 @@ static void direct_leave(teffi_exec *base, teffi_group *outer)
 }
 
 /* No slice ends here. */
-static void direct_yielded(teffi_exec *base, teffi_group *group)
+static void direct_handle_yield(teffi_exec *base, teffi_group *group)
 {
     (void)base;
     (void)group;
     teffi_bug(__FILE__, __LINE__, "a turn yielded");
 }
 
-static const teffi_direct_ops direct = {
-    .may = direct_may, .enter = direct_enter, .leave = direct_leave, .yielded = direct_yielded};
+static const teffi_direct_ops direct = {.may = direct_may_run,
+                                        .enter = direct_enter,
+                                        .leave = direct_leave,
+                                        .yielded = direct_handle_yield};
 
 static void exec_stop(teffi_exec *base)
 {

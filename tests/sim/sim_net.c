@@ -16,7 +16,7 @@ static const size_t frame_max_default = 1024 * 1024 + 4096;
 sim_peer *sim_peer_find(sim_net *net, teffi_node_id id)
 {
     for (sim_peer *p = net->peers; p; p = p->next)
-        if (p->listed && teffi_node_is(p->id, id))
+        if (p->listed && teffi_node_equals(p->id, id))
             return p;
     return NULL;
 }

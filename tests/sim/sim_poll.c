@@ -51,7 +51,7 @@ static void run_ticker(sim *s, void *arg, bool run)
     if (!run || net->freed || !is_due(net))
         return;
     if (net->reactor->poller.claims == net->claims_seen)
-        (void)teffi_poller_once(&net->reactor->poller);
+        (void)teffi_poller_poll_once(&net->reactor->poller);
     if (is_due(net))
         call_ticker(net);
 }

@@ -28,7 +28,7 @@ static teff_err encode_frame(const sim_net *net, const teffi_msg *msg, sim_frame
 {
     size_t room, body_len, before;
     uint64_t now_ns = sim_node_now(net->node);
-    teff_err err = teffi_frame_room(msg, net->frame_max, &room, &body_len);
+    teff_err err = teffi_frame_compute_room(msg, net->frame_max, &room, &body_len);
     if (err)
         return err;
     *frame = new_frame((uint8_t)msg->item.kind, room);
@@ -39,7 +39,8 @@ static teff_err encode_frame(const sim_net *net, const teffi_msg *msg, sim_frame
         return TEFF_OK;
     }
     /* As the link sends large messages: their longest bytes are a segment of their own. */
-    size_t copied = teffi_frame_encode_around(msg, body_len, &segment, now_ns, to, &before);
+    size_t copied =
+        teffi_frame_encode_without_segment(msg, body_len, &segment, now_ns, to, &before);
     memmove(to + before + segment.len, to + before, copied - before);
     memcpy(to + before, segment.bytes, segment.len);
     (*frame)->len = copied + segment.len;
@@ -230,7 +231,8 @@ teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg)
 teff_err sim_wire_wait(sim_conn *conn, teffi_msg *msg)
 {
     size_t room, body_len;
-    teff_err err = teffi_frame_room(msg, conn->side[SIM_DIALLER].net->frame_max, &room, &body_len);
+    teff_err err =
+        teffi_frame_compute_room(msg, conn->side[SIM_DIALLER].net->frame_max, &room, &body_len);
     if (err)
         return err;
     teffi_bug_if(!teffi_msg_own(msg));

@@ -229,7 +229,7 @@ int main(int argc, char **argv)
     unsigned rounds = 0;
     bool ok = true;
     workers_max = argc > 2 ? (unsigned)atoi(argv[2]) : 3;
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     uint64_t seed = platform.random(NULL);
     uint64_t end_ns = teffi_now(&platform) + (uint64_t)(seconds * 1e9);
     do

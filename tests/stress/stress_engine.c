@@ -345,7 +345,7 @@ int main(int argc, char **argv)
     bool ok = true, on_silo = false;
     for (int i = 2; i < argc; i++)
         configure(argv[i], &on_silo);
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     uint64_t first = platform.random(NULL),
              end_ns = teffi_now(&platform) + (uint64_t)(seconds * 1e9);
     if (on_silo && !start_silo())

@@ -267,7 +267,7 @@ int main(int argc, char **argv)
     bool ok = true;
     for (int i = 3; i < argc; i++)
         configure(argv[i], workers);
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     uint64_t seed = platform.random(NULL);
     uint64_t end_ns = teffi_now(&platform) + (uint64_t)(seconds * 1e9);
     do

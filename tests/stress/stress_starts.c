@@ -153,7 +153,7 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     uint64_t seed = platform.random(NULL), rng = seed, begin_ns = teffi_now(&platform);
     if (teffi_thread_start(&watcher, "watch", watch, NULL))
         return 2;

@@ -185,7 +185,7 @@ int main(int argc, char **argv)
         else
             return usage();
     }
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     uint64_t seed = platform.random(NULL), begin_ns = teffi_now(&platform);
     if (workers > WORKERS_MAX || teffi_exec_real_new(&platform, workers, NULL, &exec))
         return usage();

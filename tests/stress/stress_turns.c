@@ -225,7 +225,7 @@ int main(int argc, char **argv)
     teff_sched_options opt = {.policy = argc > 3 && strcmp(argv[3], "multilevel") == 0
                                             ? TEFF_SCHED_MULTILEVEL
                                             : (teff_sched_policy)0};
-    teffi_platform_real(&platform, TEFF_LOG_ERROR);
+    teffi_platform_init_real(&platform, TEFF_LOG_ERROR);
     if (teffi_exec_real_new(&platform, workers, &opt, &exec) != TEFF_OK)
         return 1;
     uint64_t seed = platform.random(platform.arg) | 1;

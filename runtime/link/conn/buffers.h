@@ -100,31 +100,31 @@ typedef struct write_position {
 
 /* teffi_write_buffer_reserve - make room for `more` bytes of data and one segment. out: false: no
  * memory.
- * teffi_write_buffer_add - add `more` bytes, which the caller has stored at data + len. in: room
- * was reserved. */
+ * teffi_write_buffer_commit_data - add `more` bytes, which the caller has stored at data + len. in:
+ * room was reserved. */
 bool teffi_write_buffer_reserve(write_buffer *out, size_t more);
-void teffi_write_buffer_add(write_buffer *out, size_t more);
+void teffi_write_buffer_commit_data(write_buffer *out, size_t more);
 
 /* teffi_write_buffer_add_segment - add a zero-copy segment before data[at], within the newest
  * frame; room was reserved. in: msg, owns the bytes, taken over; NULL: they are borrowed. */
 void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t *bytes, size_t len,
                                     teffi_msg *msg);
 
-/* teffi_write_buffer_own - copy the borrowed bytes that are not written yet, so that their owner
- * may change them. out: false: no memory; some may still be borrowed.
- * teffi_write_buffer_own_newest - copy the newest segment. out: false: no memory; the segment was
- * removed. */
-bool teffi_write_buffer_own(write_buffer *out, const write_position *at);
-bool teffi_write_buffer_own_newest(write_buffer *out);
+/* teffi_write_buffer_copy_borrowed - copy the borrowed bytes that are not written yet, so that
+ * their owner may change them. out: false: no memory; some may still be borrowed.
+ * teffi_write_buffer_copy_newest_segment - copy the newest segment. out: false: no memory; the
+ * segment was removed. */
+bool teffi_write_buffer_copy_borrowed(write_buffer *out, const write_position *at);
+bool teffi_write_buffer_copy_newest_segment(write_buffer *out);
 
 /* teffi_write_buffer_list_pieces - list the next bytes to be written, at most max.
  * out:  the number of bytes; pieces and their number *n. */
 size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_position *at, size_t max,
                                       struct iovec pieces[TEFFI_STREAM_PIECES], unsigned *n);
 
-/* teffi_write_buffer_written - move *at by n bytes, which were written; free the messages of the
- * segments that are finished. */
-void teffi_write_buffer_written(write_buffer *out, write_position *at, size_t n);
+/* teffi_write_buffer_mark_written - move *at by n bytes, which were written; free the messages of
+ * the segments that are finished. */
+void teffi_write_buffer_mark_written(write_buffer *out, write_position *at, size_t n);
 
 /* teffi_write_buffer_reset - make the buffer empty, after everything was written. The memory is
  * freed only if it is over max bytes and 16 writes in a row have used little of it, because fresh

@@ -10,15 +10,17 @@
 
 static _Thread_local bool thread_reads; /* a client's thread that reads while it waits */
 
-bool teffi_client_reader_thread_reads(void)
+bool teffi_client_reader_is_this_thread(void)
 {
     return thread_reads;
 }
 
-/* in: here: read on this thread; false: only begin receives, whose callbacks the transport runs. */
+/* Runs the deferred reads. in: here: true: they read on this thread. false: they only begin
+ * asynchronous receives, and the transport's threads run the callbacks. */
 static void run_deferred_reads(client_readers *r, bool here)
 {
-    /* seq_cst: in _begin and _defer, this load follows an access to `waiting` (file header) */
+    /* seq_cst: teffi_client_reader_begin() and teffi_client_reader_defer() access `waiting` before
+     * this load; see the file header */
     if (!atomic_load_explicit(&r->reads, memory_order_seq_cst))
         return;
     bool was_here = thread_reads;
@@ -35,23 +37,24 @@ bool teffi_client_reader_defer(teffi_conn *conn)
         return false;
     (void)teffi_deferred_push(&r->reads, &conn->receiver.next_read);
     atomic_fetch_add_explicit(&r->reads_deferred, 1, memory_order_relaxed);
-    /* seq_cst: after the push; pairs with teffi_client_reader_begin(). Over 1: another thread waits
-     * as well, so the transport's threads read */
+    /* seq_cst: this load comes after the push; pairs with teffi_client_reader_begin(). If `waiting`
+     * is over 1, another thread waits as well, so the transport's threads read. */
     if (atomic_load_explicit(&r->waiting, memory_order_seq_cst) > 1)
         run_deferred_reads(r, false);
     else
-        teffi_conns_ask_soon(conn->conns); /* the ticker runs the read if no thread waits soon */
+        teffi_conns_ask_delayed_run(
+            conn->conns); /* the ticker runs the read if no thread waits soon */
     return true;
 }
 
-bool teffi_client_reader_expire(teffi_conns *conns, bool all)
+bool teffi_client_reader_run_overdue_reads(teffi_conns *conns, bool all)
 {
     client_readers *r = &conns->readers;
     /* relaxed: with a stale value, reads run early, or the ticker calls once more */
     uint32_t deferred = atomic_load_explicit(&r->reads_deferred, memory_order_relaxed);
     bool none_new = deferred == r->reads_deferred_before;
     r->reads_deferred_before = deferred;
-    if (none_new || all) /* those that are left have waited since the call before, or longer */
+    if (none_new || all) /* none_new: all deferred reads are older than the previous call */
         run_deferred_reads(r, false);
     return !none_new;
 }
@@ -62,7 +65,7 @@ bool teffi_client_reader_begin(teffi_conns *conns, client_reader *reader)
     client_reader *none = NULL;
     if (conns->role != TEFFI_ROLE_CLIENT)
         return false;
-    /* seq_cst: before the load of reads, pairs with teffi_client_reader_defer() */
+    /* seq_cst: comes before the load of `reads`; pairs with teffi_client_reader_defer() */
     atomic_fetch_add_explicit(&r->waiting, 1, memory_order_seq_cst);
     /* release: publishes *reader, pairs with teffi_client_reader_give() */
     reader->was_known = atomic_compare_exchange_strong_explicit(
@@ -94,8 +97,8 @@ bool teffi_client_reader_give(teffi_conn *conn)
     return true;
 }
 
-/* Removes the reader from `known`, if it is there. out: false: a giver has removed it, and leaves
- * or has left TEFFI_TOKEN_GIVEN. */
+/* Removes the reader from `known`, if it is there. out: false: another thread has removed it in
+ * teffi_client_reader_give(), and has left or will leave TEFFI_TOKEN_GIVEN. */
 static bool withdraw_reader(client_readers *r, client_reader *reader)
 {
     return !reader->was_known ||
@@ -108,7 +111,7 @@ teffi_conn *teffi_client_reader_take(teffi_conns *conns, client_reader *reader, 
     if (withdraw_reader(&conns->readers, reader))
         return NULL;
     while (!(*tokens & TEFFI_TOKEN_GIVEN))
-        *tokens |= teffi_parker_take(reader->parker, UINT64_MAX);
+        *tokens |= teffi_parker_take_tokens(reader->parker, UINT64_MAX);
     thread_reads = true; /* until teffi_client_reader_end() */
     return reader->given;
 }
@@ -116,6 +119,6 @@ teffi_conn *teffi_client_reader_take(teffi_conns *conns, client_reader *reader, 
 void teffi_client_reader_end(teffi_conns *conns)
 {
     thread_reads = false;
-    /* relaxed: until others see it, they may only miss a chance to defer or give a read */
+    /* relaxed: other threads that load the old value only miss a chance to defer or give a read */
     atomic_fetch_sub_explicit(&conns->readers.waiting, 1, memory_order_relaxed);
 }

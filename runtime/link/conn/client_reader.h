@@ -54,16 +54,16 @@ void teffi_client_reader_end(struct teffi_conns *conns);
  * out:  false: no thread waits, several do, or the one that waits was given a connection before. */
 bool teffi_client_reader_give(teffi_conn *conn);
 
-/* teffi_client_reader_thread_reads - is the calling thread a client's thread that reads while it
+/* teffi_client_reader_is_this_thread - is the calling thread a client's thread that reads while it
  * waits? */
-bool teffi_client_reader_thread_reads(void);
+bool teffi_client_reader_is_this_thread(void);
 
 /* teffi_client_reader_defer - defer conn's next read until a thread waits.
  * in:   the reader's reference, taken over on true.
- * out:  false: _thread_reads() is false, or another thread waits. */
+ * out:  false: the calling thread does not read while it waits, or another thread waits. */
 bool teffi_client_reader_defer(teffi_conn *conn);
 
-/* teffi_client_reader_expire - let the transport's threads run the deferred reads, if no read was
- * deferred since the last call. in: all: run them in any case. out: true: call again soon.
+/* teffi_client_reader_run_overdue_reads - let the transport's threads run the deferred reads, if no
+ * read was deferred since the last call. in: all: run them in any case. out: true: call again soon.
  * runs: the ticker; link free. */
-bool teffi_client_reader_expire(struct teffi_conns *conns, bool all);
+bool teffi_client_reader_run_overdue_reads(struct teffi_conns *conns, bool all);

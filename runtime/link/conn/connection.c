@@ -78,7 +78,7 @@ void teffi_conn_register(teffi_conn *conn)
         conns->pending++;
 }
 
-void teffi_conn_carry(teffi_conn *conn, uint64_t node)
+void teffi_conn_set_carried_node(teffi_conn *conn, uint64_t node)
 {
     if (!conn || conn->carries == node)
         return;
@@ -159,10 +159,11 @@ void teffi_conns_ask_scan(teffi_conns *conns)
     teffi_parker_wake(&conns->ticker.parker.parker);
 }
 
-void teffi_conns_ask_soon(teffi_conns *conns)
+void teffi_conns_ask_delayed_run(teffi_conns *conns)
 {
     link_ticker *ticker = &conns->ticker;
-    /* seq_cst: after the caller has added its work; pairs with run_delayed() in link/heartbeat.c */
+    /* seq_cst: this load comes after the caller has added its work; pairs with run_delayed() in
+     * link/heartbeat.c */
     if (atomic_load_explicit(&ticker->asked_soon, memory_order_seq_cst))
         return;
     atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);

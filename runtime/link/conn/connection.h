@@ -29,7 +29,7 @@ typedef enum conn_state {
 
 typedef enum conn_cause {
     CONN_OWN_CAUSE,
-    CONN_WITH_OTHER, /* killed by teffi_ending_kill_other(), because the pair is broken */
+    CONN_WITH_OTHER, /* killed by teffi_ending_kill_for_broken_pair(), because the pair is broken */
     /* a newer connection replaced it, or its peer has connected again after a goodbye: messages
      * that it still receives are dropped */
     CONN_REPLACED,
@@ -162,13 +162,15 @@ static inline uint64_t teffi_conns_now(const teffi_conns *conns)
 }
 
 /* teffi_conns_ask_scan - let the ticker scan now.
- * teffi_conns_ask_soon - let the ticker run delayed writes and reads, and teffi_polling_check(),
- * within about LINK_SOON_NS. in: the caller has added the delayed work, or released the poller. */
+ * teffi_conns_ask_delayed_run - let the ticker run delayed writes and reads, and
+ * teffi_polling_move_to_ticker_if_idle(), within about LINK_SOON_NS. in: the caller has added the
+ * delayed work, or released the poller. */
 void teffi_conns_ask_scan(teffi_conns *conns);
-void teffi_conns_ask_soon(teffi_conns *conns);
+void teffi_conns_ask_delayed_run(teffi_conns *conns);
 
-/* teffi_conns_on_worker - does this thread hold a processor of an executor that can defer work? */
-static inline bool teffi_conns_on_worker(const teffi_conns *conns)
+/* teffi_conns_thread_is_worker - does this thread hold a processor of an executor that can defer
+ * work? */
+static inline bool teffi_conns_thread_is_worker(const teffi_conns *conns)
 {
     teffi_exec *exec = conns->exec;
     return exec && exec->ops->defer && exec->ops->worker && exec->ops->worker(exec);
@@ -187,9 +189,10 @@ void teffi_conn_unref(teffi_conn *conn);
  * the list drops the list's reference. */
 void teffi_conn_register(teffi_conn *conn);
 
-/* teffi_conn_carry - conns->lock held; set the node whose messages conn carries from now on.
+/* teffi_conn_set_carried_node - conns->lock held; set the node whose messages conn carries from now
+ * on.
  * in:   conn, may be NULL. node, 0: none. */
-void teffi_conn_carry(teffi_conn *conn, uint64_t node);
+void teffi_conn_set_carried_node(teffi_conn *conn, uint64_t node);
 
 /* teffi_conn_counter - conns->lock held. in: an accepted connection. out: the counter that counts
  * it in its present state: pending, silos_up or clients_up. */

@@ -42,6 +42,7 @@ typedef struct link_counters {
 /* teffi_counters_add - count n, without a log line. */
 void teffi_counters_add(link_counters *counters, link_counter which, uint64_t n);
 
-/* teffi_counters_note - count one, and log the line unless this counter logged one this second. */
-void teffi_counters_note(link_counters *counters, link_counter which, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+/* teffi_counters_add_one_and_log - add 1, and log the line; at most one line a second of each
+ * counter. */
+void teffi_counters_add_one_and_log(link_counters *counters, link_counter which, const char *fmt,
+                                    ...) __attribute__((format(printf, 3, 4)));

@@ -7,8 +7,8 @@
 
 #include "link/conn/connection.h"
 
-/* Makes the ticker poll once. runs: the monitor, if no thread has polled for a while and it has
- * woken no worker. */
+/* Makes the ticker poll once. runs: the monitor, if no thread has polled since the monitor's last
+ * tick, and the monitor has woken no worker to poll. */
 static void ask_ticker_to_poll(teffi_poller *poller)
 {
     teffi_conns *conns = poller->arg;
@@ -43,7 +43,7 @@ void teffi_polling_fini(teffi_conns *conns)
 
 /* ---- the list ---- */
 
-static void list_waiter(link_polling *p, link_waiter *waiter)
+static void add_waiter_to_list(link_polling *p, link_waiter *waiter)
 {
     pthread_mutex_lock(&p->lock);
     TAILQ_INSERT_TAIL(&p->waiters, waiter, link);
@@ -87,7 +87,7 @@ static bool wake_waiter(link_polling *p)
 static void hand_over_polling(teffi_conns *conns)
 {
     if (!wake_waiter(&conns->polling))
-        teffi_conns_ask_soon(conns);
+        teffi_conns_ask_delayed_run(conns);
 }
 
 /* ---- a client's thread ---- */
@@ -107,21 +107,22 @@ static uint32_t poll_until_token(teffi_conns *conns, teffi_poll_parker *parker)
     return tokens;
 }
 
-/* Waits in the list while another thread polls. out: the tokens; without TEFFI_TOKEN, the caller
- * tries again to claim the poller. */
+/* Waits in the list while another thread polls. out: the tokens; if TEFFI_TOKEN is not among them,
+ * the caller tries again to claim the poller. */
 static uint32_t sleep_listed(teffi_conns *conns, link_waiter *waiter)
 {
     link_polling *p = &conns->polling;
     uint32_t tokens = 0;
-    list_waiter(p, waiter);
-    /* seq_cst: after the insertion. poll_until_token() does the reverse: it releases the poller,
-     * then looks at the list under p->lock. So it finds this waiter, or this load no claim. */
+    add_waiter_to_list(p, waiter);
+    /* seq_cst: this load comes after the insertion. poll_until_token() releases the poller before
+     * it looks at the list under p->lock. So either it finds this waiter, or this load finds the
+     * poller unclaimed. */
     if (!atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         tokens = TEFFI_TOKEN_GIVEN;
     else
-        tokens = teffi_parker_take(&waiter->parker->parker, UINT64_MAX);
+        tokens = teffi_parker_take_tokens(&waiter->parker->parker, UINT64_MAX);
     if (!unlist_waiter(p, waiter))
-        tokens |= TEFFI_TOKEN_GIVEN | teffi_parker_take(&waiter->parker->parker, 0);
+        tokens |= TEFFI_TOKEN_GIVEN | teffi_parker_take_tokens(&waiter->parker->parker, 0);
     /* This thread was chosen to poll, but its wait is over: another thread must poll. */
     if (tokens & TEFFI_TOKEN && tokens & TEFFI_TOKEN_GIVEN)
         hand_over_polling(conns);
@@ -170,19 +171,20 @@ bool teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns)
     uint32_t claims = count_claims(p);
     if (atomic_load_explicit(&p->by_ticker, memory_order_relaxed) && teffi_poller_claim(p->poller))
         return sleep_in_poller(conns, timeout_ns);
-    uint32_t tokens = teffi_parker_take(&conns->ticker.parker.parker, timeout_ns);
-    /* true: during the sleep no thread has claimed the poller. One may have it all the time. If
-     * none has it, the executor has stopped, or its monitor was held up. */
+    uint32_t tokens = teffi_parker_take_tokens(&conns->ticker.parker.parker, timeout_ns);
+    /* unclaimed: no thread has claimed the poller during the sleep. A thread may have kept an
+     * earlier claim; in that case teffi_poller_poll_once() does nothing. Otherwise no thread polls,
+     * for example because the executor has stopped, or its monitor was held up. */
     bool unclaimed = p->poller && !tokens && count_claims(p) == claims;
     if (!atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) && !unclaimed)
         return false;
-    bool polled = teffi_poller_once(p->poller);
+    bool polled = teffi_poller_poll_once(p->poller);
     if (polled)
-        (void)wake_waiter(p); /* it may have failed to claim the poller during this poll */
+        (void)wake_waiter(p); /* the waiter may have failed to claim the poller meanwhile */
     return polled;
 }
 
-bool teffi_polling_check(teffi_conns *conns)
+bool teffi_polling_move_to_ticker_if_idle(teffi_conns *conns)
 {
     link_polling *p = &conns->polling;
     if (!p->poller || conns->role != TEFFI_ROLE_CLIENT)
@@ -190,9 +192,9 @@ bool teffi_polling_check(teffi_conns *conns)
     uint32_t claims = atomic_load_explicit(&p->poller->claims, memory_order_relaxed);
     bool changed = claims != p->claims_before;
     p->claims_before = claims;
-    /* seq_cst: follows the store of asked_soon in run_delayed(). A thread that stops polling does
-     * the reverse: it releases its claim, then loads asked_soon in hand_over_polling(). The lock in
-     * wake_waiter() orders these two. */
+    /* seq_cst: run_delayed() has stored asked_soon before this load. A thread that stops polling
+     * releases its claim, then takes the lock in wake_waiter(), which orders the release before the
+     * load of asked_soon in teffi_conns_ask_delayed_run(). */
     if (atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         return false;
     if (!changed) /* no thread polls, nor has begun to since the last call */

@@ -2,7 +2,8 @@
  * on a client, a thread that waits for a response; otherwise the ticker. So a response needs one
  * wake-up, and the thread that waits for it reads it.
  * Way:     driver (wait), heartbeat (sleep), sched (park) -> [polling] -> the transport's poller
- * Threads: wait: a client's threads; sleep, check: the ticker; the rest: link new and free. When a
+ * Threads: teffi_polling_wait: a client's threads; teffi_polling_sleep,
+ *          teffi_polling_move_to_ticker_if_idle: the ticker; the rest: link new and free. When a
  *          client's thread stops polling, it lets the next waiting thread poll. If no thread waits,
  *          the ticker polls after LINK_SOON_NS in which no thread has polled. */
 #pragma once
@@ -46,6 +47,7 @@ uint32_t teffi_polling_wait(struct teffi_conns *conns, teffi_poll_parker *parker
  * has polled once after the sleep. */
 bool teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns);
 
-/* teffi_polling_check - if no thread polls, nor has begun to since the last call, let the ticker
- * poll from now on. out: true: call again soon. runs: the ticker; does nothing on a silo. */
-bool teffi_polling_check(struct teffi_conns *conns);
+/* teffi_polling_move_to_ticker_if_idle - if no thread polls, nor has begun to since the last call,
+ * let the ticker poll from now on. out: true: call again soon. runs: the ticker; does nothing on a
+ * silo. */
+bool teffi_polling_move_to_ticker_if_idle(struct teffi_conns *conns);

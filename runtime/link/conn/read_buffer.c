@@ -6,7 +6,8 @@
 
 enum { CALM_MAX = 32 }; /* of read_buffer.calm, before the memory shrinks */
 
-/* Moves the bytes not taken to a new buffer. out: false: no memory; nothing has changed. */
+/* Replaces the buffer by a new one of at least cap bytes, and copies the bytes that were not taken
+ * yet. out: false: no memory; nothing has changed. */
 static bool resize_buffer(read_buffer *in, size_t cap)
 {
     size_t left = teffi_read_buffer_left(in);
@@ -44,9 +45,9 @@ static void move_to_front(read_buffer *in)
 }
 
 /* Doubles the buffer if no room is left, or if `full` is set and the capacity is below
- * LINK_READ_BUFFER_MAX. Halves an empty buffer of at least twice LINK_READ_BUFFER_MIN after more
- * than CALM_MAX small reads in a row: each was less than 1/8 of the capacity.
- * in:   got, bytes of the last read. out: false: no memory to grow. */
+ * LINK_READ_BUFFER_MAX. A read is small if it has less than 1/8 of the capacity. After more than
+ * CALM_MAX small reads in a row, halves the buffer if it is empty and has at least twice
+ * LINK_READ_BUFFER_MIN. in: got, bytes of the last read. out: false: no memory to grow. */
 static bool fit_small_frames(read_buffer *in, size_t got, bool full)
 {
     if (in->len == in->cap || (full && in->cap < LINK_READ_BUFFER_MAX))
@@ -59,9 +60,10 @@ static bool fit_small_frames(read_buffer *in, size_t got, bool full)
     return true;
 }
 
-/* Changes the capacity to what a large frame needs. Shrinks the buffer only if it has over twice
- * that. Grows it to that only if the last large frame was as long, or half of the frame is here:
- * a peer must not take memory by announcing a long frame. Until then doubles it when it is full.
+/* Fits the capacity to a large frame, which needs its length plus LINK_READ_BUFFER_MIN. Shrinks the
+ * buffer if it has more than twice the need. Grows it to the need if the last large frame was at
+ * least as long, or half of this frame has arrived. Before that, only doubles a full buffer, so
+ * that a peer cannot take memory by announcing a long frame.
  * in:   frame, the length of the frame. out: false: no memory. */
 static bool fit_large_frame(read_buffer *in, size_t frame)
 {
@@ -93,8 +95,8 @@ void teffi_read_buffer_trim(read_buffer *in)
     (void)resize_buffer(in, teffi_read_buffer_left(in) + LINK_READ_BUFFER_MIN);
 }
 
-/* If a large frame is expected, the room ends at most LINK_READ_BUFFER_MIN after it, because
- * hand_over_buffer() copies the bytes after the frame. */
+/* If a large frame is expected, at most LINK_READ_BUFFER_MIN bytes of the room lie after its end,
+ * because hand_over_buffer() copies the bytes after the frame. */
 size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at)
 {
     size_t frame = expected_frame(in), room = in->cap - in->len;

@@ -13,8 +13,8 @@ enum {
 void teffi_receiver_fini(teffi_conn *conn)
 {
     teffi_read_buffer_fini(&conn->receiver.buffer);
-    teffi_reserve_count_spare(conn); /* the buffer is empty: none */
-    teffi_reserve_return(conn);
+    teffi_reserve_count_spare(conn); /* sets spare_bytes to 0, because the buffer is freed */
+    teffi_reserve_release(conn);
 }
 
 /* ---- reads ---- */
@@ -46,9 +46,9 @@ static bool read_at_once(teffi_conn *conn)
     return n != 0;
 }
 
-/* Takes the hint that a large frame came: another one may follow at once, even if the last read did
- * not fill its room. out: true: try an extra read. After an extra read that found nothing, only
- * every LOOK_EVERY-th hint is used. */
+/* Clears r->large, which says that a large frame came. out: true: try an extra read, because
+ * another large frame may follow at once, even if the last read did not fill its room. If the
+ * previous extra read found nothing, the result is true only at every LOOK_EVERY-th large frame. */
 static bool take_large_hint(conn_receiver *r)
 {
     bool large = r->large;
@@ -95,7 +95,7 @@ static bool defer_read(teffi_conn *conn)
     teffi_exec *exec = conn->conns->exec;
     if (!conn->stream->tries || r->got <= LINK_READ_SHORT || conn->state != CONN_UP)
         return false;
-    if (teffi_conns_on_worker(conn->conns))
+    if (teffi_conns_thread_is_worker(conn->conns))
         return exec->ops->defer(exec, &r->next_read);
     return teffi_client_reader_defer(conn);
 }
@@ -110,12 +110,13 @@ bool teffi_receiver_receive_or_defer(teffi_conn *conn)
 bool teffi_receiver_reject_malformed(teffi_conn *conn, const char *what)
 {
     link_counter which = conn->state == CONN_UP ? LINK_MALFORMED : LINK_GARBAGE;
-    teffi_counters_note(&conn->conns->counters, which, "%s: %s, closed", conn->target, what);
+    teffi_counters_add_one_and_log(&conn->conns->counters, which, "%s: %s, closed", conn->target,
+                                   what);
     teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, what);
     return false;
 }
 
-teffi_admission teffi_admit_client(teffi_msg *msg, teffi_node_id client)
+teffi_admission teffi_admit_client_message(teffi_msg *msg, teffi_node_id client)
 {
     msg->src = client;
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
@@ -142,9 +143,9 @@ static teffi_msg *make_refusal(const teffi_msg *request)
 /* Counts and logs a client's message that is not admitted; responds if it is a request. */
 static void refuse_message(teffi_conn *conn, const teffi_msg *msg)
 {
-    teffi_counters_note(&conn->conns->counters, LINK_REFUSED_SYSTEM,
-                        "client %08x: message to slot %u refused", conn->handshake.remote.node.silo,
-                        msg->to.slot);
+    teffi_counters_add_one_and_log(&conn->conns->counters, LINK_REFUSED_SYSTEM,
+                                   "client %08x: message to slot %u refused",
+                                   conn->handshake.remote.node.silo, msg->to.slot);
     if (msg->item.kind != TEFFI_MSG_REQUEST)
         return;
     teffi_msg *response = make_refusal(msg);
@@ -157,7 +158,7 @@ static teffi_admission admit_message(const teffi_conn *conn, teffi_msg *msg)
     const teffi_hello *remote = &conn->handshake.remote;
     if (remote->role == TEFFI_ROLE_SILO)
         return TEFFI_ADMITTED;
-    return teffi_admit_client(msg, remote->node);
+    return teffi_admit_client_message(msg, remote->node);
 }
 
 /* Adds msg to the batch if it is admitted. in: msg, taken over. out: false: conn is broken. */
@@ -172,8 +173,8 @@ static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
         refuse_message(conn, msg);
     teffi_msg_free(msg);
     return admission == TEFFI_ADMIT_REFUSED ||
-           teffi_receiver_reject_malformed(conn,
-                                    "a response from a client, or a request within a transaction");
+           teffi_receiver_reject_malformed(
+               conn, "a response from a client, or a request within a transaction");
 }
 
 /* Decodes the frame to a message, checks it and adds it to the batch. A silo accepts messages only
@@ -187,7 +188,7 @@ static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t no
     teff_err err = teffi_read_buffer_take(&r->buffer, frame, now_ns, &msg);
     if (err)
         return teffi_receiver_reject_malformed(conn, err == TEFF_E_NOMEM ? "no memory for a message"
-                                                                  : "bad message");
+                                                                         : "bad message");
     if ((msg->flags & TEFFI_MSG_ROW) && msg->item.kind != TEFFI_MSG_RESPONSE &&
         msg->to.slot != TEFFI_SLOT_STORE) {
         teffi_msg_free(msg);
@@ -210,14 +211,16 @@ static bool report_bad_length(teffi_conn *conn, teff_err err)
             conn, "the peer speaks TLS, and this side was given no certificate");
     if (err != TEFF_E_TOO_LARGE || !up)
         return teffi_receiver_reject_malformed(conn, "bad frame length");
-    teffi_counters_note(&conn->conns->counters, LINK_OVERSIZE, "%s: frame over %u bytes, closed",
-                        conn->target, conn->conns->frame_max_bytes);
+    teffi_counters_add_one_and_log(&conn->conns->counters, LINK_OVERSIZE,
+                                   "%s: frame over %u bytes, closed", conn->target,
+                                   conn->conns->frame_max_bytes);
     teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, "frame over the limit");
     return false;
 }
 
-/* As teffi_read_buffer_peek(), with the limit of this connection: short before UP, longer for
- * frames with rows, which only silos send. */
+/* As teffi_read_buffer_peek(), with conn's limit for the length of a frame: TEFFI_HELLO_MAX before
+ * UP; afterwards frame_max_bytes, or TEFFI_FRAME_ROW_MAX if the peer is a silo and the frame may
+ * have a row. */
 static teff_err peek_frame(teffi_conn *conn, bool *whole, teffi_frame *frame)
 {
     read_buffer *in = &conn->receiver.buffer;
@@ -237,7 +240,8 @@ bool teffi_receiver_has_frame(teffi_conn *conn)
     return peek_frame(conn, &whole, &frame) || whole;
 }
 
-/* Is the frame a message to be taken? Not before UP, and not after this side has sent REFUSE. */
+/* Is the frame a message that may be taken? Messages are taken only while the connection is UP and
+ * this side has not sent REFUSE. */
 static bool is_message(const teffi_conn *conn, const teffi_frame *frame)
 {
     return conn->state == CONN_UP && !conn->handshake.refused && frame->kind <= TEFFI_MSG_RESPONSE;
@@ -264,7 +268,7 @@ static receive_step take_frames(teffi_conn *conn, teffi_frame *frame)
     return RECEIVE_BATCH;
 }
 
-void teffi_receiver_skip(teffi_conn *conn)
+void teffi_receiver_skip_frame(teffi_conn *conn)
 {
     teffi_read_buffer_skip(&conn->receiver.buffer);
     conn->receiver.taken = true;
@@ -273,7 +277,7 @@ void teffi_receiver_skip(teffi_conn *conn)
 /* Restarts the time limit of an unfinished frame when a frame was taken before it, or when
  * PARTIAL_STEP more of its bytes have arrived. A slow peer still cannot hold much memory, because
  * the buffer grows only with the bytes received. */
-static void note_partial(teffi_conn *conn, bool taken)
+static void update_partial_frame_timer(teffi_conn *conn, bool taken)
 {
     conn_receiver *r = &conn->receiver;
     size_t received = teffi_read_buffer_left(&r->buffer);
@@ -307,14 +311,14 @@ static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
     teffi_counters_add(&conn->conns->counters, LINK_FRAMES_IN, r->frames);
     r->frames = 0;
     r->taken = false;
-    note_partial(conn, taken);
-    if (taken) /* the frame that memory was reserved for is complete: it was the first */
-        teffi_reserve_return(conn);
+    update_partial_frame_timer(conn, taken);
+    if (taken) /* a reservation, if any, was for the first frame taken, which is complete */
+        teffi_reserve_release(conn);
     return step;
 }
 
-/* If a batch has been collected, returns without changing the buffer: the caller reports the batch,
- * then calls this function again before the next read. */
+/* If messages or a BYE_ACK were collected, returns without growing or shrinking the buffer. In that
+ * case the caller posts the batch, and calls this function again before the next read. */
 receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame)
 {
     receive_step step = take_and_count_frames(conn, frame);
@@ -326,7 +330,8 @@ receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame)
     }
     if (!fit_buffer(conn))
         return RECEIVE_BROKEN;
-    /* the buffer ends with a part of a frame; if that is long, the rest is probably in the socket */
+    /* The buffer ends with a part of a frame. If this part is long, the rest of the frame is
+     * probably in the socket. */
     conn->receiver.filled |= teffi_read_buffer_left(&conn->receiver.buffer) > LINK_READ_SHORT;
     return step;
 }

@@ -31,7 +31,7 @@ typedef enum receive_step {
     RECEIVE_MORE,  /* no complete frame is left */
     RECEIVE_FRAME, /* not a message; or before UP or after REFUSE: handle it, then skip it */
     RECEIVE_BATCH, /* the batch is full */
-    RECEIVE_WAITS, /* no memory for the next frame: the caller calls teffi_reserve_wait() */
+    RECEIVE_WAITS, /* no memory for the next frame: the caller calls teffi_reserve_or_enqueue() */
     RECEIVE_BROKEN /* the caller ends the connection */
 } receive_step;
 
@@ -43,7 +43,7 @@ typedef struct conn_receiver {
     bool large;           /* a message with a large body came since the last take_large_hint() */
     bool none_followed;   /* the last extra read after a large frame found nothing */
     unsigned skipped;     /* counts large frames while none_followed */
-    bool taken;           /* a frame was taken since the last note_partial() */
+    bool taken;           /* a frame was taken since the last update_partial_frame_timer() */
     size_t partial_bytes; /* bytes of the unfinished frame at liveness.partial_since_ns */
     uint64_t frames;      /* messages taken, not yet added to the counters */
     size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
@@ -66,13 +66,14 @@ void teffi_receiver_add_bytes(teffi_conn *conn, size_t n);
 bool teffi_receiver_has_frame(teffi_conn *conn);
 
 /* teffi_receiver_take_frames - move messages from the buffer to the batch, until the caller must
- * act. out: why it stopped; for RECEIVE_FRAME, *frame, valid until teffi_receiver_skip(). */
+ * act. out: why it stopped; for RECEIVE_FRAME, *frame, valid until teffi_receiver_skip_frame(). */
 receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame);
 
-/* teffi_receiver_skip - remove the frame of RECEIVE_FRAME. */
-void teffi_receiver_skip(teffi_conn *conn);
+/* teffi_receiver_skip_frame - remove the frame of RECEIVE_FRAME. */
+void teffi_receiver_skip_frame(teffi_conn *conn);
 
-/* teffi_receiver_reject_malformed - count, log and record a protocol violation. out: false, always. */
+/* teffi_receiver_reject_malformed - count, log and record a protocol violation.
+ * out:  false, always. */
 bool teffi_receiver_reject_malformed(teffi_conn *conn, const char *what);
 
 /* teffi_receiver_read_now - read without blocking, if more bytes have probably arrived.
@@ -101,21 +102,23 @@ bool teffi_receiver_resume(teffi_conn *conn);
 
 /* teffi_reserve_frame - reserve memory for a client's incomplete large frame, unless that is done.
  * Small frames and frames of silos need no reservation. runs: the reader.
- * out:  false: no room, or other connections wait; read nothing more, call teffi_reserve_wait(). */
+ * out:  false: no room, or other connections wait. The caller reads nothing more, and calls
+ *       teffi_reserve_or_enqueue(). */
 bool teffi_reserve_frame(teffi_conn *conn);
 
-/* teffi_reserve_wait - queue conn until its frame is reserved. in: the reader's reference, taken
- * over on true. out: false: reserved now. true: teffi_reserve_sweep() takes conn off the queue. */
-bool teffi_reserve_wait(teffi_conn *conn);
+/* teffi_reserve_or_enqueue - queue conn until its frame is reserved. in: the reader's reference,
+ * taken over on true. out: false: reserved now. true: teffi_reserve_sweep() takes conn off the
+ * queue. */
+bool teffi_reserve_or_enqueue(teffi_conn *conn);
 
 /* teffi_reserve_count_spare - count as spare bytes the capacity of a client's buffer that exceeds
  * both the reserved frame and a buffer for small frames; trim the buffer if the link has too many
  * spare bytes. runs: the reader, after the buffer has changed; the free of the connection. */
 void teffi_reserve_count_spare(teffi_conn *conn);
 
-/* teffi_reserve_return - release the reservation: the frame is complete, or will never be.
+/* teffi_reserve_release - release the reservation: the frame is complete, or will never be.
  * runs: as teffi_reserve_count_spare(). */
-void teffi_reserve_return(teffi_conn *conn);
+void teffi_reserve_release(teffi_conn *conn);
 
 /* teffi_reserve_sweep - take connections off the queue: killed ones, and those whose frame can be
  * reserved now. out: ready: those connections (receiver.waiting), to be resumed, each with its
@@ -131,6 +134,6 @@ typedef enum teffi_admission {
     TEFFI_ADMIT_BROKEN,  /* a response, or within a transaction: clients send neither */
 } teffi_admission;
 
-/* teffi_admit_client - check a message from a client; set its sender to client, its hop count to 0,
- * and clear its PLACED flag. in: client, the node of its hello. */
-teffi_admission teffi_admit_client(teffi_msg *msg, teffi_node_id client);
+/* teffi_admit_client_message - check a message from a client; set its sender to client, its hop
+ * count to 0, and clear its PLACED flag. in: client, the node of its hello. */
+teffi_admission teffi_admit_client_message(teffi_msg *msg, teffi_node_id client);

@@ -10,14 +10,15 @@ static bool is_client(const teffi_conn *conn)
 }
 
 /* out: the limit of frames_bytes, which is also that of spare_bytes. */
-static size_t reserve_max_bytes(const teffi_conns *conns)
+static size_t max_reserve_bytes(const teffi_conns *conns)
 {
     return conns->budget ? (size_t)conns->budget->max_bytes / LINK_RESERVE_SHARE : SIZE_MAX;
 }
 
-/* out: 0: nothing to reserve: the frame is small, not from a client, or of unknown length.
- *      Otherwise the largest size of a buffer that is made for the frame: such a buffer has room
- *      for LINK_READ_BUFFER_MIN after it, and its block may be a quarter larger than needed. */
+/* out: the bytes to reserve for the frame that conn receives. 0 if the frame is small, not from a
+ *      client, or of unknown length. Otherwise the largest size of a buffer for the frame: the
+ *      buffer has room for LINK_READ_BUFFER_MIN bytes after the frame, and its block may be a
+ *      quarter larger than needed. */
 static size_t bytes_for_frame(const teffi_conn *conn)
 {
     size_t frame = conn->receiver.buffer.frame;
@@ -34,14 +35,15 @@ static bool is_closed(teffi_conn *conn)
     return closed;
 }
 
-/* reserve.lock held. Reserves memory for the frame of conn. Two frames are reserved without limit:
- * the only one, because it may be larger than the limit; and that of a killed connection, because
- * nothing would resume a wait that begins after free_link() has swept the queue.
+/* Reserves memory for conn's frame; the caller holds reserve.lock. Ignores the limit in two cases:
+ * if no other frame has a reservation, because this frame alone may be larger than the limit; and
+ * if conn was killed, because nothing resumes conn if it begins to wait after the last sweep,
+ * which free_link() makes.
  * out:  false: no room. */
-static bool reserve_locked(teffi_conn *conn)
+static bool reserve_frame_locked(teffi_conn *conn)
 {
     conn_reserve *r = &conn->conns->reserve;
-    size_t need = bytes_for_frame(conn), max = reserve_max_bytes(conn->conns);
+    size_t need = bytes_for_frame(conn), max = max_reserve_bytes(conn->conns);
     if (r->frames_bytes && (need > max || r->frames_bytes > max - need) && !is_closed(conn))
         return false;
     r->frames_bytes += need;
@@ -55,12 +57,12 @@ bool teffi_reserve_frame(teffi_conn *conn)
     if (conn->receiver.frame_bytes || !bytes_for_frame(conn))
         return true;
     pthread_mutex_lock(&r->lock);
-    bool reserved = !r->waiting.head && reserve_locked(conn);
+    bool reserved = !r->waiting.head && reserve_frame_locked(conn);
     pthread_mutex_unlock(&r->lock);
     return reserved;
 }
 
-bool teffi_reserve_wait(teffi_conn *conn)
+bool teffi_reserve_or_enqueue(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
     conn_reserve *r = &conns->reserve;
@@ -69,16 +71,17 @@ bool teffi_reserve_wait(teffi_conn *conn)
     conn->liveness.partial_since_ns = 0; /* the wait does not count against the peer */
     pthread_mutex_lock(&r->lock);
     /* connections wait in order of arrival; a killed one does not wait */
-    bool waits = (r->waiting.head && !is_closed(conn)) || !reserve_locked(conn);
+    bool waits = (r->waiting.head && !is_closed(conn)) || !reserve_frame_locked(conn);
     if (waits)
         teffi_queue_push(&r->waiting, &conn->receiver.waiting);
     size_t reserved = r->frames_bytes;
     pthread_mutex_unlock(&r->lock);
     if (waits) /* conn is not used here: another thread may have resumed and freed it */
-        teffi_counters_note(&conns->counters, LINK_FRAMES_WAITED,
-                            "client %08x: a frame of %zu bytes waits, clients' unfinished frames "
-                            "take %zu bytes",
-                            client, frame, reserved);
+        teffi_counters_add_one_and_log(
+            &conns->counters, LINK_FRAMES_WAITED,
+            "client %08x: a frame of %zu bytes waits, clients' unfinished frames "
+            "take %zu bytes",
+            client, frame, reserved);
     return waits;
 }
 
@@ -93,7 +96,7 @@ void teffi_reserve_count_spare(teffi_conn *conn)
         return;
     pthread_mutex_lock(&r->lock);
     r->spare_bytes -= receiver->spare_bytes;
-    bool fits = spare <= reserve_max_bytes(conn->conns) - r->spare_bytes;
+    bool fits = spare <= max_reserve_bytes(conn->conns) - r->spare_bytes;
     receiver->spare_bytes = fits ? spare : 0;
     r->spare_bytes += receiver->spare_bytes;
     pthread_mutex_unlock(&r->lock);
@@ -101,7 +104,7 @@ void teffi_reserve_count_spare(teffi_conn *conn)
         teffi_read_buffer_trim(&receiver->buffer);
 }
 
-void teffi_reserve_return(teffi_conn *conn)
+void teffi_reserve_release(teffi_conn *conn)
 {
     conn_reserve *r = &conn->conns->reserve;
     if (!conn->receiver.frame_bytes)
@@ -129,7 +132,7 @@ void teffi_reserve_sweep(teffi_conns *conns, teffi_queue *ready)
         teffi_queue_push(closed ? ready : &r->waiting, q);
     }
     while (r->waiting.head &&
-           reserve_locked(teffi_container(r->waiting.head, teffi_conn, receiver.waiting)))
+           reserve_frame_locked(teffi_container(r->waiting.head, teffi_conn, receiver.waiting)))
         teffi_queue_push(ready, teffi_queue_pop(&r->waiting));
     pthread_mutex_unlock(&r->lock);
 }

@@ -9,7 +9,8 @@ enum { WRITES_INLINE = 4 }; /* most flights in a row on one thread */
 /* This thread has scheduled a coalesced write, and has written no coalesced frames since. */
 static _Thread_local bool thread_has_coalesced;
 
-/* conn->lock held. Charges the budget with the present bytes of the buffers and of unopened. */
+/* conn->lock held. Corrects the number of bytes that conn has counted in the budget: those of both
+ * buffers and of the unopened messages. */
 static void update_budget(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -44,8 +45,9 @@ static bool is_drained(const conn_sender *s)
     return s->closing == SENDER_LINGERS && !s->writing;
 }
 
-/* conn->lock held. As begin_flight(). But if a deferred or coalesced write is scheduled, leaves the
- * frames to it, unless they are urgent, the last ones or at least LINK_FLUSH_BYTES. */
+/* conn->lock held. Calls begin_flight(), unless a deferred or coalesced write is scheduled, which
+ * will write the pending frames. Frames that are urgent, or the last of the connection, or have
+ * LINK_FLUSH_BYTES or more, do not wait for the scheduled write. */
 static bool begin_next_flight(teffi_conn *conn)
 {
     const conn_sender *s = &conn->sender;
@@ -56,7 +58,8 @@ static bool begin_next_flight(teffi_conn *conn)
     return begin_flight(conn);
 }
 
-/* Ends the flight, and begins the next one. in: failed: its rest cannot be written.
+/* Ends the flight, and begins the next one. in: failed: true if the ended flight could not be
+ * written completely.
  * out:  true: the caller writes the next flight. false: there is none; the flight's reference was
  *       dropped, or passed to the callback that ends the connection. */
 static bool end_flight(teffi_conn *conn, bool failed)
@@ -94,13 +97,13 @@ static size_t list_pieces(const conn_sender *s, struct iovec *pieces, unsigned *
 /* Counts a write of n bytes of in_flight, and advances `written`. */
 static void count_written(teffi_conn *conn, size_t n)
 {
-    teffi_write_buffer_written(&conn->sender.in_flight, &conn->sender.written, n);
+    teffi_write_buffer_mark_written(&conn->sender.in_flight, &conn->sender.written, n);
     teffi_counters_add(&conn->conns->counters, LINK_WRITES, 1);
     teffi_counters_add(&conn->conns->counters, LINK_BYTES_OUT, n);
 }
 
-/* Does this silo have its lease, if it needs one? Without the lease it writes nothing, because its
- * messages may be wrong by now. */
+/* May this node write at now_ns? A silo may not after its lease has ended, because its messages may
+ * be wrong. */
 static bool may_write_at(const teffi_conn *conn, uint64_t now_ns)
 {
     const _Atomic uint64_t *until_ns = conn->conns->until_ns;
@@ -125,14 +128,16 @@ static bool is_written(const conn_sender *s)
     return s->written.total == s->in_flight.total;
 }
 
-/* Writes without blocking. out: false: bytes are left: the caller calls write_in_background(). */
+/* Writes without blocking. out: false if bytes of the flight are left, which the caller must write
+ * in the background. */
 static bool write_now(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
     teffi_stream *stream = conn->stream;
     struct iovec pieces[TEFFI_STREAM_PIECES];
     unsigned n;
-    /* Read before the write: the peer measures our silence from when it receives the bytes. */
+    /* The clock is read before the write, because the peer may receive the bytes, and begin to
+     * measure how long we are silent, before the write returns. */
     uint64_t since_ns = teffi_conns_now(conn->conns);
     if (!may_write_at(conn, since_ns))
         return false;
@@ -150,8 +155,9 @@ static bool write_now(teffi_conn *conn)
     return stream->tries;
 }
 
-/* Writes this flight and the next ones on this thread, at most WRITES_INLINE or until the socket is
- * full, then in the background. in: the flight's reference, taken over. */
+/* Writes this flight and the next ones on this thread, until WRITES_INLINE flights are written or
+ * the socket is full; begins a background write if bytes are left. in: the flight's reference,
+ * taken over. */
 static void write_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -160,14 +166,14 @@ static void write_flight(teffi_conn *conn)
             return;
     /* When send returns, its caller may change the bytes that the frame borrows: copy those
      * not written yet. */
-    if (teffi_write_buffer_own(&s->in_flight, &s->written))
+    if (teffi_write_buffer_copy_borrowed(&s->in_flight, &s->written))
         write_in_background(conn);
     else
         (void)end_flight(conn, true);
 }
 
 /* Writes the pending frames, unless a write is in flight. If nothing is left and conn lingers,
- * kills it. in: conn->lock held, released; a reference, taken over. */
+ * kills it. in: conn->lock is held, and is released here; a reference, taken over. */
 static void write_and_unlock(teffi_conn *conn)
 {
     bool mine = begin_flight(conn);
@@ -182,7 +188,7 @@ static void write_and_unlock(teffi_conn *conn)
     teffi_conn_unref(conn);
 }
 
-bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result)
+bool teffi_sender_complete_write(teffi_conn *conn, const teffi_stream_result *result)
 {
     conn_sender *s = &conn->sender;
     if (!s->writing) /* called by end_flight(), through call_written: no write has ended */
@@ -229,18 +235,18 @@ static void schedule_coalesced_write(teffi_conn *conn)
 {
     (void)teffi_deferred_push(&conn->conns->coalesced, &conn->sender.write_coalesced);
     thread_has_coalesced = true;
-    teffi_conns_ask_soon(conn->conns);
+    teffi_conns_ask_delayed_run(conn->conns);
 }
 
 void teffi_sender_write_coalesced(teffi_conns *conns)
 {
     thread_has_coalesced = false;
-    /* seq_cst: on the ticker, this load follows its store of asked_soon in run_delayed() */
+    /* seq_cst: in run_delayed(), the ticker stores asked_soon before this load */
     if (atomic_load_explicit(&conns->coalesced, memory_order_seq_cst))
         teffi_deferred_run_all(&conns->coalesced);
 }
 
-void teffi_sender_write_own(teffi_conns *conns)
+void teffi_sender_write_own_coalesced(teffi_conns *conns)
 {
     if (thread_has_coalesced)
         teffi_sender_write_coalesced(conns);
@@ -277,10 +283,10 @@ static void append_control(conn_sender *s, uint8_t kind, const uint8_t *payload,
         return;
     }
     teffi_frame_encode_control(kind, payload, len, to->data + to->len);
-    teffi_write_buffer_add(to, size);
+    teffi_write_buffer_commit_data(to, size);
 }
 
-void teffi_sender_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len)
+void teffi_sender_send_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len)
 {
     pthread_mutex_lock(&conn->lock);
     append_control(&conn->sender, kind, payload, len);
@@ -347,16 +353,16 @@ static bool has_room(const teffi_conn *conn, size_t more, const teffi_msg *msg)
 {
     const conn_sender *s = &conn->sender;
     size_t share = msg->system ? 4 : msg->item.kind == TEFFI_MSG_RESPONSE ? 2 : 1;
-    if (teffi_msg_for_grain(msg) && teffi_budget_is_over(conn->conns->budget))
+    if (teffi_msg_for_grain(msg) && teffi_budget_is_exceeded(conn->conns->budget))
         return false;
     size_t waiting = s->pending.total + s->in_flight.total + s->unopened_bytes;
     size_t max = conn->conns->queue_max_bytes * share;
     return waiting == 0 || (waiting < max && more <= max - waiting);
 }
 
-/* conn->lock held. out: the time for encoding msg's deadline; 0: it has none. While a write is
- * deferred or coalesced, further frames use the time in pending_ns: that is precise enough, because
- * the time left is encoded in milliseconds. */
+/* conn->lock held. out: the present time, for encoding msg's deadline; 0 if msg has no deadline.
+ * While a write is deferred or coalesced, further frames use the time in pending_ns: that is
+ * precise enough, because the time left is encoded in milliseconds. */
 static uint64_t read_pending_clock(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
@@ -369,16 +375,16 @@ static uint64_t read_pending_clock(teffi_conn *conn, const teffi_msg *msg)
 
 _Static_assert((int)LINK_LARGE >= (int)LINK_FLUSH_BYTES, "a large frame is written at once");
 
-/* conn->lock held. Will this thread write a large frame before send returns? Then borrowed bytes
- * are copied only if the socket does not take them. */
+/* conn->lock held. Will this thread write a large frame before send returns? If so, the frame's
+ * borrowed bytes are not copied now; write_flight() copies those that the socket does not take. */
 static bool writes_at_once(const teffi_conn *conn)
 {
     return conn->stream && conn->stream->tries && !conn->sender.writing;
 }
 
 /* conn->lock held. Encodes msg to the pending frames. The largest part of a large frame becomes a
- * zero-copy segment, if it has LINK_LARGE bytes. out: false: no memory. *kept: the segment owns
- * msg. */
+ * zero-copy segment, if that part has at least LINK_LARGE bytes.
+ * out:  false: no memory. *kept: set to true if the segment owns msg. */
 static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len, bool *kept)
 {
     conn_sender *s = &conn->sender;
@@ -391,25 +397,25 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t b
     uint8_t *at = to->data + to->len;
     uint64_t now_ns = read_pending_clock(conn, msg);
     if (large) {
-        copied = teffi_frame_encode_around(msg, body_len, &segment, now_ns, at, &before);
+        copied = teffi_frame_encode_without_segment(msg, body_len, &segment, now_ns, at, &before);
         *kept = !msg->borrows;
         teffi_write_buffer_add_segment(to, to->len + before, segment.bytes, segment.len,
                                        *kept ? msg : NULL);
         /* borrowed bytes that will be written after send has returned are copied now */
-        if (msg->borrows && !writes_at_once(conn) && !teffi_write_buffer_own_newest(to))
+        if (msg->borrows && !writes_at_once(conn) && !teffi_write_buffer_copy_newest_segment(to))
             return false;
     } else {
         copied = teffi_frame_encode(msg, body_len, now_ns, at);
     }
-    teffi_write_buffer_add(to, copied);
+    teffi_write_buffer_commit_data(to, copied);
     s->pending_frames++;
     if (msg->item.kind == TEFFI_MSG_REQUEST)
         conn->conns->sent(conn->conns->sent_arg, conn->handshake.remote.node, msg);
     return true;
 }
 
-/* conn->lock held. Queues a message until the handshake is over; if the handshake fails, the owner
- * gets the message back as unsent. */
+/* conn->lock held. Queues a message until the handshake is over; if the handshake fails, the link's
+ * owner gets the message back as unsent. */
 static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t room)
 {
     if (!teffi_msg_own(msg))
@@ -419,8 +425,10 @@ static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t room)
     return TEFF_OK;
 }
 
-/* conn->lock held. Appends msg to the pending frames, or before open to the unopened messages.
- * in:   room, body_len, from teffi_frame_room(). out: *kept: the connection owns msg. */
+/* conn->lock held. Appends msg to the pending frames, or to the unopened messages if the sender is
+ * not open yet.
+ * in:   room, body_len, from teffi_frame_compute_room(). *kept is false.
+ * out:  *kept: set to true if the connection owns msg. */
 static teff_err append_message(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len,
                                bool *kept)
 {
@@ -446,8 +454,9 @@ typedef enum next_step {
     WRITE
 } next_step;
 
-/* Is this thread in a turn? A turn without a processor, or in a blocking region, cannot defer a
- * write and does not call wait, so its frames must not be kept. */
+/* Is this thread in a turn? If the turn has no processor, or is in a blocking region, its writes
+ * cannot be deferred. They must not be coalesced either, because a turn never calls the net's op
+ * `wait`, which would write the kept frames. */
 static bool is_in_turn(const teffi_conns *conns)
 {
     teffi_exec *exec = conns->exec;
@@ -477,7 +486,7 @@ static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
         return begin_flight(conn) ? WRITE : LEAVE_PENDING;
     if (s->deferred)
         return LEAVE_PENDING;
-    if (teffi_conns_on_worker(conn->conns)) {
+    if (teffi_conns_thread_is_worker(conn->conns)) {
         s->deferred = true;
         s->pending_ns = 0; /* it may be the time of an earlier write */
         return DEFER;
@@ -500,7 +509,8 @@ static void defer_write(teffi_conn *conn)
         write_deferred(&conn->sender.write_deferred);
 }
 
-teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len)
+teff_err teffi_sender_send_and_unlock(teffi_conn *conn, teffi_msg *msg, size_t room,
+                                      size_t body_len)
 {
     bool kept = false;
     teff_err err = append_message(conn, msg, room, body_len, &kept);
@@ -525,18 +535,18 @@ teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t room,
 teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg)
 {
     size_t room, body_len;
-    teff_err err = teffi_frame_room(msg, conn->conns->frame_max_bytes, &room, &body_len);
+    teff_err err = teffi_frame_compute_room(msg, conn->conns->frame_max_bytes, &room, &body_len);
     if (err)
         return err;
     pthread_mutex_lock(&conn->lock);
-    return teffi_sender_send_locked(conn, msg, room, body_len);
+    return teffi_sender_send_and_unlock(conn, msg, room, body_len);
 }
 
 /* ---- the end of the handshake ---- */
 
 /* conn->lock held. Moves the oldest unopened message to the pending frames. Drops it instead if its
- * deadline has passed, because its call has timed out, or if its size is over the limit.
- * out:  false: no memory; the message stays in unopened. */
+ * deadline has passed (its call has timed out), or if its size is over the limit.
+ * out:  false: no memory; the message stays in s->unopened. */
 static bool append_oldest_unopened(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -544,7 +554,7 @@ static bool append_oldest_unopened(teffi_conn *conn)
     size_t room, body_len;
     teffi_msg *msg = teffi_container(s->unopened.head, teffi_msg, link);
     bool late = msg->deadline_ns && teffi_conns_now(conn->conns) >= msg->deadline_ns;
-    teff_err err = teffi_frame_room(msg, conn->conns->frame_max_bytes, &room, &body_len);
+    teff_err err = teffi_frame_compute_room(msg, conn->conns->frame_max_bytes, &room, &body_len);
     if (!late && !err && !append_frame(conn, msg, room, body_len, &kept))
         return false;
     (void)teffi_queue_pop(&s->unopened);

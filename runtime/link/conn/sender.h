@@ -66,31 +66,33 @@ void teffi_sender_fini(teffi_conn *conn);
  *       sender is closed), TEFF_E_OVERLOADED, TEFF_E_TOO_LARGE, TEFF_E_NOMEM. */
 teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg);
 
-/* teffi_sender_send_locked - the same, called with conn->lock held, which it always releases.
- * in:   room, body_len, from teffi_frame_room(). */
-teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len);
+/* teffi_sender_send_and_unlock - the same, called with conn->lock held, which it always releases.
+ * in:   room, body_len, from teffi_frame_compute_room(). */
+teff_err teffi_sender_send_and_unlock(teffi_conn *conn, teffi_msg *msg, size_t room,
+                                      size_t body_len);
 
-/* teffi_sender_control - append a control frame, and write all pending frames now. If a write is in
- * flight, they are written after it, maybe by a deferred or coalesced write. If the sender is
- * closed, nothing is appended; without memory, conn lingers instead. runs: no lock held. */
-void teffi_sender_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
+/* teffi_sender_send_control - append a control frame, and write all pending frames now. If a write
+ * is in flight, they are written after it, maybe by a deferred or coalesced write. If the sender is
+ * closed, nothing is appended; if there is no memory, conn lingers. runs: no lock held. */
+void teffi_sender_send_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
 
 /* teffi_sender_open - the handshake is over: encode the unopened messages and write them. If the
  * memory is not enough for all, the rest stays unopened, and conn lingers. runs: no lock held. */
 void teffi_sender_open(teffi_conn *conn);
 
 /* teffi_sender_finish - append BYE or BYE_ACK after all accepted messages, and accept no more. A
- * coalesced write sends the frames later: the caller calls teffi_sender_write_own() once it holds
- * no lock, otherwise the ticker writes them. runs: also with conns->lock held. */
+ * coalesced write sends the frames later: the caller calls teffi_sender_write_own_coalesced() once
+ * it holds no lock, otherwise the ticker writes them. runs: also with conns->lock held. */
 void teffi_sender_finish(teffi_conn *conn, uint8_t kind);
 
 /* Coalescing: a thread outside the executor cannot defer a write. So its frames that follow shortly
  * after a write are kept until the thread waits, or LINK_FLUSH_BYTES are pending, or the ticker
  * writes them within about LINK_SOON_NS.
  * teffi_sender_write_coalesced - write the kept frames of all threads. runs: no lock held.
- * teffi_sender_write_own - the same, if this thread has kept frames since its last such write. */
+ * teffi_sender_write_own_coalesced - the same, if this thread has kept frames since its last such
+ * write. */
 void teffi_sender_write_coalesced(struct teffi_conns *conns);
-void teffi_sender_write_own(struct teffi_conns *conns);
+void teffi_sender_write_own_coalesced(struct teffi_conns *conns);
 
 /* teffi_sender_move_unopened - move unopened messages and goodbyes to another connection, which is
  * not open yet and has no messages; close the sender of `from`. */
@@ -113,8 +115,8 @@ bool teffi_sender_close(teffi_conn *conn);
  * finished, so no message is added. */
 bool teffi_sender_has_unsent(teffi_conn *conn);
 
-/* teffi_sender_complete - take the result of a write: write the rest, or the next frames.
+/* teffi_sender_complete_write - take the result of a write: write the rest, or the next frames.
  * runs: the callback of the stream.
  * out:  true: the reader has stopped, so the caller ends the connection; it owns the write's
  *       reference. */
-bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result);
+bool teffi_sender_complete_write(teffi_conn *conn, const teffi_stream_result *result);

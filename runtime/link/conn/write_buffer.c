@@ -41,7 +41,7 @@ bool teffi_write_buffer_reserve(write_buffer *out, size_t more)
     return reserve_data(out, more) && reserve_segment(out);
 }
 
-void teffi_write_buffer_add(write_buffer *out, size_t more)
+void teffi_write_buffer_commit_data(write_buffer *out, size_t more)
 {
     out->len += more;
     out->total += more;
@@ -57,7 +57,7 @@ void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t 
 /* Copies a segment if it is borrowed, except its first `done` bytes, which are written already. The
  * copy is in the arena of a new message, because a segment's bytes are owned by a message.
  * out:  false: no memory. */
-static bool own_segment(write_segment *segment, size_t done)
+static bool copy_borrowed_segment(write_segment *segment, size_t done)
 {
     if (segment->msg)
         return true;
@@ -73,26 +73,26 @@ static bool own_segment(write_segment *segment, size_t done)
     return true;
 }
 
-bool teffi_write_buffer_own(write_buffer *out, const write_position *at)
+bool teffi_write_buffer_copy_borrowed(write_buffer *out, const write_position *at)
 {
     for (unsigned i = at->segment; i < out->n_segments; i++)
-        if (!own_segment(&out->segments[i], i == at->segment ? at->segment_done : 0))
+        if (!copy_borrowed_segment(&out->segments[i], i == at->segment ? at->segment_done : 0))
             return false;
     return true;
 }
 
-bool teffi_write_buffer_own_newest(write_buffer *out)
+bool teffi_write_buffer_copy_newest_segment(write_buffer *out)
 {
     write_segment *newest = &out->segments[out->n_segments - 1];
-    if (own_segment(newest, 0))
+    if (copy_borrowed_segment(newest, 0))
         return true;
     out->total -= newest->len;
     out->n_segments--;
     return false;
 }
 
-/* out: the piece at position *at: bytes of data up to the next segment or to the end, or the rest
- *      of a segment. */
+/* out: the piece at position *at: the bytes of out->data up to the next segment or to the end, or
+ *      the rest of a segment. */
 static struct iovec piece_at(const write_buffer *out, const write_position *at)
 {
     const write_segment *segment =
@@ -136,7 +136,7 @@ size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_posit
     return max - left;
 }
 
-void teffi_write_buffer_written(write_buffer *out, write_position *at, size_t n)
+void teffi_write_buffer_mark_written(write_buffer *out, write_position *at, size_t n)
 {
     while (n) {
         size_t len = piece_at(out, at).iov_len;

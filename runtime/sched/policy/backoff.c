@@ -20,8 +20,8 @@ static uint64_t rate_of(uint64_t items, uint64_t ns)
     return (items << 20) / (ns | 1);
 }
 
-void teffi_backoff_begin(teffi_backoff *b, struct teffi_processor *victim, uint64_t items,
-                         uint64_t now)
+void teffi_backoff_begin_measurement(teffi_backoff *b, struct teffi_processor *victim,
+                                     uint64_t items, uint64_t now)
 {
     b->since_ns = now;
     b->victim = victim;
@@ -39,14 +39,14 @@ uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now)
      * victim alone. */
     if (n * WORTH_IT_NS < ns || (is_known && rate_of(n, ns) * 8 > b->alone_rate * 9))
         b->sleep_ns = 0;
-    else if (!b->sleep_ns || !is_known) /* the sleep also measures the victim's rate alone */
+    else if (!b->sleep_ns || !is_known) /* alone_rate is measured during the sleep */
         b->sleep_ns = SLEEP_MIN_NS;
     else if (b->sleep_ns < SLEEP_MAX_NS)
         b->sleep_ns *= 2;
     return b->sleep_ns;
 }
 
-void teffi_backoff_record(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now)
+void teffi_backoff_record_alone_rate(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now)
 {
     if (now - from < PERIOD_NS)
         return; /* woken too early for a measurement */

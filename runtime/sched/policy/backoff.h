@@ -24,10 +24,10 @@ typedef struct teffi_backoff {
     uint64_t sleep_ns;    /* the last sleep; 0: stealing paid, or was not judged yet */
 } teffi_backoff;
 
-/* teffi_backoff_begin - begin a measurement, at a steal, if since_ns is 0. in: items, handled by
- * both so far. */
-void teffi_backoff_begin(teffi_backoff *b, struct teffi_processor *victim, uint64_t items,
-                         uint64_t now);
+/* teffi_backoff_begin_measurement - begin a measurement, at a steal, if since_ns is 0. in: items,
+ * handled by both so far. */
+void teffi_backoff_begin_measurement(teffi_backoff *b, struct teffi_processor *victim,
+                                     uint64_t items, uint64_t now);
 
 /* teffi_backoff_judge - the thief has no work, and since_ns is not 0: end the measurement, if it
  * took 50 us.
@@ -35,6 +35,7 @@ void teffi_backoff_begin(teffi_backoff *b, struct teffi_processor *victim, uint6
  * out:  for how long to sleep, in ns; 0: stealing paid, or the measurement goes on. */
 uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now);
 
-/* teffi_backoff_record - after a sleep: record the victim's rate, unless the sleep was shorter than
+/* teffi_backoff_record_alone_rate - after a sleep: record the victim's rate, unless the sleep was
+ * shorter than
  * 50 us. in: items that the victim handled in from .. now. */
-void teffi_backoff_record(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now);
+void teffi_backoff_record_alone_rate(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now);

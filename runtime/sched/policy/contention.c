@@ -19,20 +19,21 @@ void teffi_contention_reset(teffi_contention *c, uint32_t n)
     *c = (teffi_contention){.n = n, .limit = n};
 }
 
-bool teffi_contention_is_due(const teffi_contention *c, uint64_t now_ns)
+bool teffi_contention_sample_is_due(const teffi_contention *c, uint64_t now_ns)
 {
     return now_ns >= c->due_ns;
 }
 
-/* Were the cores contended during time_ns? in: for how long workers ran in that time, and for how
- * long they were ready to run and had no core. */
+/* Were the cores contended during a time of time_ns? in: ran_ns: how long workers ran in that time.
+ * delayed_ns: how long they were ready to run but had no core. */
 static bool is_contended(uint64_t time_ns, uint64_t ran_ns, uint64_t delayed_ns)
 {
     return (ran_ns + delayed_ns) * BUSY >= time_ns && delayed_ns * DELAYED >= ran_ns;
 }
 
-/* Begin a trial: of half the limit, if the cores are contended, or of a higher limit. If both are
- * possible, they alternate. If neither is, begin none. */
+/* Begin a trial of half the limit, which is possible if the cores are contended, or of a higher
+ * limit. If both are possible, successive trials alternate between them. If neither is possible, no
+ * trial begins. */
 static void begin_trial(teffi_contention *c, bool contended)
 {
     bool is_full = c->limit == c->n, may_double = contended && c->limit * 2 < c->n;

@@ -44,8 +44,8 @@ typedef struct teffi_contention_sample {
 /* teffi_contention_reset - no limit below n, and no trial; a sample is due. */
 void teffi_contention_reset(teffi_contention *c, uint32_t n);
 
-/* teffi_contention_is_due - is it time for a sample? */
-bool teffi_contention_is_due(const teffi_contention *c, uint64_t now_ns);
+/* teffi_contention_sample_is_due - is it time for a sample? */
+bool teffi_contention_sample_is_due(const teffi_contention *c, uint64_t now_ns);
 
 /* teffi_contention_update - take a sample that is due into account: c->limit may change. If the
  * sample is more than 100 ms late, as teffi_contention_reset first. */

@@ -16,8 +16,8 @@ typedef struct teffi_deferral {
     uint64_t from_ns; /* when run_if_old saw work after it had seen none; 0: it saw none */
 } teffi_deferral;
 
-/* teffi_deferral_exists - is there deferred work? A hint, if not called by the owner. */
-static inline bool teffi_deferral_exists(const teffi_deferral *d)
+/* teffi_deferral_has_work - is there deferred work? A hint, if not called by the owner. */
+static inline bool teffi_deferral_has_work(const teffi_deferral *d)
 {
     /* relaxed: only the owner adds work; other threads may miss the latest */
     return atomic_load_explicit(&d->list, memory_order_relaxed) != NULL;
@@ -27,7 +27,7 @@ static inline bool teffi_deferral_exists(const teffi_deferral *d)
  * runs: the owner, using its processor; the monitor; any thread when no worker runs any more. */
 static inline bool teffi_deferral_run(teffi_deferral *d)
 {
-    bool exists = teffi_deferral_exists(d);
+    bool exists = teffi_deferral_has_work(d);
     if (exists)
         teffi_deferred_run_all(&d->list);
     return exists;
@@ -41,13 +41,13 @@ static inline void teffi_deferral_run_if_ticked(teffi_deferral *d, uint32_t now_
         teffi_deferred_run_all(&d->list);
 }
 
-/* teffi_deferral_run_if_old - run the deferred work if a call over 50 us ago has seen some already.
- * Needed while the worker always finds another group. runs: whenever the owner has read the
- * clock. */
+/* teffi_deferral_run_if_old - run the deferred work if this function has found some at every call
+ * for more than 50 us. Otherwise the work would not run while the worker always finds a
+ * group. runs: whenever the owner has read the clock. */
 static inline void teffi_deferral_run_if_old(teffi_deferral *d, uint64_t now_ns)
 {
     enum { AGE_MAX_NS = 50000 };
-    if (!teffi_deferral_exists(d)) {
+    if (!teffi_deferral_has_work(d)) {
         d->from_ns = 0;
     } else if (!d->from_ns) {
         d->from_ns = now_ns;

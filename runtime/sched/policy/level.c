@@ -13,7 +13,7 @@ static const uint32_t threshold_us[TEFF_SCHED_LEVELS - 1] = {5000, 100000};
 
 /* ---- decayed run time ---- */
 
-/* out: the time in used, in units of UNIT_NS, decayed to epoch. */
+/* out: the run time that `used` holds, in units of UNIT_NS, decayed to `epoch`. */
 static uint32_t decayed_count(uint32_t used, uint32_t epoch)
 {
     uint32_t halvings = (epoch - (used >> TIME_BITS)) & UINT8_MAX;
@@ -25,14 +25,14 @@ static uint32_t epoch_of(uint64_t now_ns)
     return (uint32_t)(now_ns / halved_every_ns) & UINT8_MAX;
 }
 
-uint32_t teffi_used_add(uint32_t used, uint64_t now_ns, uint64_t ns)
+uint32_t teffi_used_time_add(uint32_t used, uint64_t now_ns, uint64_t ns)
 {
     uint32_t epoch = epoch_of(now_ns);
     uint64_t count = decayed_count(used, epoch) + (ns + UNIT_NS / 2) / UNIT_NS;
     return epoch << TIME_BITS | (uint32_t)(count < TIME_MASK ? count : TIME_MASK);
 }
 
-uint64_t teffi_used_since(uint32_t from, uint32_t to)
+uint64_t teffi_used_time_between(uint32_t from, uint32_t to)
 {
     uint32_t before = decayed_count(from, to >> TIME_BITS), now = to & TIME_MASK;
     return now > before ? (uint64_t)(now - before) * UNIT_NS : 0;
@@ -53,7 +53,7 @@ unsigned teffi_level_of_group(const teffi_levels *levels, const teffi_group *gro
 {
     if (!group->shares)
         return teffi_level_of(levels, group->used);
-    /* with an account, group->used is the account's number */
+    /* group->used is the number of the account that the group shares */
     const _Atomic uint32_t *used = &levels->account[group->used];
     return teffi_level_of(levels, atomic_load_explicit(used, memory_order_relaxed));
 }
@@ -61,13 +61,14 @@ unsigned teffi_level_of_group(const teffi_levels *levels, const teffi_group *gro
 void teffi_levels_charge(teffi_levels *levels, teffi_group *group, uint64_t now_ns, uint64_t ns)
 {
     if (!group->shares) {
-        group->used = teffi_used_add(group->used, now_ns, ns);
+        group->used = teffi_used_time_add(group->used, now_ns, ns);
         return;
     }
-    /* with an account, group->used is the account's number. relaxed: only a sum */
+    /* group->used is the number of the account that the group shares.
+     * relaxed: the account is only a sum */
     _Atomic uint32_t *used = &levels->account[group->used];
     uint32_t was = atomic_load_explicit(used, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(used, &was, teffi_used_add(was, now_ns, ns),
+    while (!atomic_compare_exchange_weak_explicit(used, &was, teffi_used_time_add(was, now_ns, ns),
                                                   memory_order_relaxed, memory_order_relaxed))
         ;
 }
@@ -104,7 +105,7 @@ static unsigned levels_pop(teffi_order *order, teffi_group **out, unsigned n)
     return got || !n ? got : teffi_levels_pop_above_0(order, out, 1);
 }
 
-uint32_t teffi_level_us(const teff_sched_options *opt, unsigned level)
+uint32_t teffi_level_threshold_us(const teff_sched_options *opt, unsigned level)
 {
     return opt->level_us[level - 1] ? opt->level_us[level - 1] : threshold_us[level - 1];
 }
@@ -115,7 +116,8 @@ void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
     *levels =
         (teffi_levels){.order = {.push = levels_push, .pop = levels_pop}, .platform = platform};
     for (unsigned i = 0; i < TEFF_SCHED_LEVELS - 1; i++)
-        levels->threshold[i] = (uint32_t)((uint64_t)teffi_level_us(opt, i + 1) * 1000 / UNIT_NS);
+        levels->threshold[i] =
+            (uint32_t)((uint64_t)teffi_level_threshold_us(opt, i + 1) * 1000 / UNIT_NS);
     levels->target = (opt->level0_percent ? opt->level0_percent : SHARE_DEFAULT) * 10;
     levels->rng = platform->random(platform->arg) | 1;
     atomic_init(&levels->chance, SHARE_DEFAULT * 10);
@@ -123,7 +125,8 @@ void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
 
 /* ---- the chance of level 0 ---- */
 
-/* out: chance, moved by a step if level 0's share is off the target. All in thousandths. */
+/* out: `chance`, raised or lowered by one step if level 0's `share` of the run time is not close to
+ * `target`. All numbers are in thousandths. */
 static uint32_t adjusted_chance(uint32_t chance, uint32_t share, uint32_t target)
 {
     if (share + SHARE_OFF < target)
@@ -135,7 +138,7 @@ static uint32_t adjusted_chance(uint32_t chance, uint32_t share, uint32_t target
 
 void teffi_levels_adjust(teffi_levels *levels, uint64_t level0_ns, uint64_t all_ns)
 {
-    /* acquire: last_level0_ns and last_ns; pairs with the release below */
+    /* acquire: before last_level0_ns and last_ns are read; pairs with the release below */
     if (atomic_exchange_explicit(&levels->adjusting, true, memory_order_acquire))
         return; /* another thread adjusts now */
     /* all_ns may be less than last_ns: another thread may have read the sums later but got here

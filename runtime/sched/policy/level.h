@@ -38,24 +38,27 @@ typedef struct teffi_levels {
     teffi_queue level[TEFF_SCHED_LEVELS];
 } teffi_levels;
 
-/* teffi_level_us - the run time, in us, from which a group is of this level. in: level, 1 or 2. */
-uint32_t teffi_level_us(const teff_sched_options *opt, unsigned level);
+/* teffi_level_threshold_us - the run time, in us, from which a group is of this level. in: level, 1
+ * or 2. */
+uint32_t teffi_level_threshold_us(const teff_sched_options *opt, unsigned level);
 
 /* teffi_levels_init - empty. in: opt, checked; platform, borrowed. */
 void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
                        const teff_sched_options *opt);
 
-/* teffi_used_add - decayed run time, packed: 8 bits of epoch (units of 10 s), 24 bits of time
+/* teffi_used_time_add - decayed run time, packed: 8 bits of epoch (units of 10 s), 24 bits of time
  * (units of 64 ns), saturating at 1.07 s. The epoch repeats after 43 min: if nothing was added for
  * so long, the old time counts in full again. out: used, decayed to now, plus ns. */
-uint32_t teffi_used_add(uint32_t used, uint64_t now_ns, uint64_t ns);
+uint32_t teffi_used_time_add(uint32_t used, uint64_t now_ns, uint64_t ns);
 
-/* teffi_used_since - in: from; to, the result of calls of teffi_used_add that began with from.
+/* teffi_used_time_between - in: from; to, the result of calls of teffi_used_time_add that began
+ * with from.
  * out:  the nanoseconds that these calls have added, decayed to the epoch of to; less if to is
  *       saturated. */
-uint64_t teffi_used_since(uint32_t from, uint32_t to);
+uint64_t teffi_used_time_between(uint32_t from, uint32_t to);
 
-/* teffi_level_of - the level, 0 to 2, of this run time. in: used, as packed by teffi_used_add().
+/* teffi_level_of - the level, 0 to 2, of this run time. in: used, as packed by
+ * teffi_used_time_add().
  * teffi_level_of_group - the level of a group that the caller owns, or of its account.
  * teffi_levels_charge - add ns to the run time of a group that the caller owns, or of its account;
  * with an account, any thread may charge at the same time. */

@@ -15,7 +15,7 @@ enum { SLOW_MAX = 2, SHARED_PICKS = 2 };
 #endif
 enum { FIRST_PICKS = 2, SAMPLE_EVERY = 4 };
 
-bool teffi_local_batch_add(teffi_local_batch *batch, bool deque_is_open)
+bool teffi_local_batch_record_push(teffi_local_batch *batch, bool deque_is_open)
 {
     if (!batch->exists)
         batch->picks = 0;
@@ -32,9 +32,9 @@ static bool update_preemptions(uint64_t *preemptions)
     return *preemptions != before;
 }
 
-/* Is the batch so slow that thieves may take from it? Yes after SLOW_MAX slow samples in a row, or
- * after one over SURE_NS, unless the OS has preempted this thread since the last one over SURE_NS.
- * Counts this sample if it is slow. */
+/* Is the batch so slow that thieves may take from it? True if SLOW_MAX samples in a row were slow,
+ * or if this sample is over SURE_NS and the OS has not preempted this thread since the last sample
+ * over SURE_NS. Counts this sample if it is slow. */
 static bool batch_is_slow(teffi_local_batch *batch, uint32_t turns, uint64_t ns,
                           uint64_t *preemptions)
 {

@@ -21,11 +21,11 @@ typedef struct teffi_local_batch {
     uint64_t sampled_ns;
 } teffi_local_batch;
 
-/* teffi_local_batch_add - record that a group was pushed to the deque; the first one begins a
- * batch.
+/* teffi_local_batch_record_push - record that a group was pushed to the deque; the first one begins
+ * a batch.
  * in:   deque_is_open: it has other groups, and thieves may take from it.
  * out:  true: keep it local (no_steal); false: wake another worker. */
-bool teffi_local_batch_add(teffi_local_batch *batch, bool deque_is_open);
+bool teffi_local_batch_record_push(teffi_local_batch *batch, bool deque_is_open);
 
 typedef enum teffi_batch_verdict {
     TEFFI_BATCH_NOT_SAMPLED,

@@ -47,8 +47,8 @@ static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group
     rank_mark(ranks, at);
 }
 
-/* Remove the group at one end of a rank that is not empty. in: end, other: the rank's head and
- * tail, to remove the oldest group; its tail and head, to remove the newest. */
+/* Remove the group at one end of a rank that is not empty. in: end: &rank->head to remove the
+ * oldest group, &rank->tail to remove the newest. other: the address of the rank's other end. */
 static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_qnode **end,
                               teffi_qnode **other)
 {
@@ -71,8 +71,8 @@ static unsigned last_rank(const teffi_priorities *ranks)
     return word * 64 + 63 - (unsigned)__builtin_clzll(ranks->filled[word]);
 }
 
-/* Mark the newest group of the lowest priority as evicted, and move it to rank 0: it is popped
- * before all other ranks, so that its items are refused soon. */
+/* Mark the newest group of the lowest priority as evicted, and move it to rank 0, from which groups
+ * are popped first. So the items of the evicted group are refused soon. */
 static void evict_one(teffi_priorities *ranks)
 {
     unsigned at = last_rank(ranks);

@@ -34,7 +34,7 @@ static uint32_t top_index(uint64_t top)
     return (uint32_t)(top >> 32);
 }
 
-/* out: top with a higher index and the same tag. */
+/* out: top with its index raised by `by`, and the same tag. */
 static uint64_t top_moved(uint64_t top, uint32_t by)
 {
     return (uint64_t)(top_index(top) + by) << 32 | (uint32_t)top;
@@ -75,8 +75,8 @@ void teffi_deque_fini(teffi_deque *deque)
     atomic_store_explicit(&deque->ring, NULL, memory_order_relaxed);
 }
 
-/* Replace the ring by one of twice the room, with items from .. to - 1. out: NULL: memory is
- * out, and nothing has changed. */
+/* Replace old, the deque's ring, by a ring of twice the room, and copy the items with indices
+ * [from, to) into it. out: the new ring; NULL: memory is out, and nothing has changed. */
 static teffi_ring *ring_grow(teffi_deque *deque, teffi_ring *old, uint32_t from, uint32_t to)
 {
     teffi_ring *ring = ring_new((old->mask + 1) * 2, old);
@@ -84,7 +84,7 @@ static teffi_ring *ring_grow(teffi_deque *deque, teffi_ring *old, uint32_t from,
         return NULL;
     for (uint32_t i = from; i != to; i++)
         cell_set(ring, i, cell_get(old, i));
-    /* release: the copied cells; pairs with steal's acquire of ring */
+    /* release: publishes the copied cells; pairs with teffi_deque_steal's acquire load of ring */
     atomic_store_explicit(&deque->ring, ring, memory_order_release);
     return ring;
 }
@@ -99,8 +99,8 @@ bool teffi_deque_push(teffi_deque *deque, void *item)
     if (bottom - top > ring->mask && !(ring = ring_grow(deque, ring, top, bottom)))
         return false;
     cell_set(ring, bottom, item);
-    /* seq_cst: publishes the cell to steal, and comes before the pusher's load of idle_word
-     * (idle.c); pairs with steal and teffi_deque_count */
+    /* seq_cst: publishes the cell to thieves, and comes before the pusher's load of idle_word
+     * (idle.c); pairs with teffi_deque_steal and teffi_deque_count */
     atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_seq_cst);
     return true;
 }
@@ -111,15 +111,15 @@ static bool is_beyond_steal(uint64_t top, uint32_t i)
     return (int32_t)(i - top_index(top)) >= TEFFI_DEQUE_NEAR;
 }
 
-/* After bottom was lowered to i: take item i by making all thieves' claims on it fail.
- * out:  false: a thief has taken it. */
+/* Take item i, after bottom was lowered to i. If a thief that has loaded top may claim item i,
+ * change top's tag first, so that this claim fails. out: false: a thief has taken item i. */
 static bool claim_bottom(teffi_deque *deque, uint64_t top, uint32_t i)
 {
     while ((int32_t)(i - top_index(top)) >= 0) {
         if (is_beyond_steal(top, i))
             return true;
-        /* release: the lowered bottom, for thieves that read the new tag; acquire: pairs with
-         * steal's CAS */
+        /* seq_cst includes release, which publishes the lowered bottom to thieves that load the new
+         * tag, and acquire, which pairs with the CAS in teffi_deque_steal. */
         if (atomic_compare_exchange_strong_explicit(&deque->top, &top, top_retagged(top),
                                                     memory_order_seq_cst, memory_order_seq_cst))
             return true;
@@ -135,7 +135,8 @@ void *teffi_deque_pop(teffi_deque *deque)
         return NULL; /* the index of top only rises: surely empty */
     uint32_t i = bottom - 1;
     if (is_beyond_steal(top, i)) {
-        /* seq_cst on both: lower bottom before reading top; pairs with steal's top before bottom */
+        /* seq_cst on both: this thread lowers bottom, then loads top; teffi_deque_steal loads top,
+         * then bottom */
         atomic_store_explicit(&deque->bottom, i, memory_order_seq_cst);
         top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
     } else {

@@ -32,7 +32,7 @@ unsigned teffi_runqueue_pop_by(teffi_runqueue *queue, teffi_group **out, unsigne
                                unsigned (*pop)(teffi_order *order, teffi_group **out, unsigned n))
 {
     if (atomic_load_explicit(&queue->count, memory_order_relaxed) == 0)
-        return 0; /* without the lock: a worker that parks looks at count once more, seq_cst */
+        return 0; /* no lock is needed: before a worker parks, it loads count again (seq_cst) */
     pthread_mutex_lock(&queue->lock);
     unsigned got = pop ? pop(queue->order, out, n) : teffi_groups_pop(&queue->fifo, out, n);
     atomic_fetch_sub_explicit(&queue->count, got, memory_order_relaxed);

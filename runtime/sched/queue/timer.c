@@ -37,8 +37,8 @@ static uint64_t due_tick(uint64_t due_ns)
     return due_ns / TEFFI_TICK_NS + (due_ns % TEFFI_TICK_NS != 0); /* rounded up: never early */
 }
 
-/* A past tick becomes now. A tick more than 63 buckets of the top level ahead becomes the tick 63
- * buckets ahead; its timer is reinserted when that bucket begins. */
+/* A past tick becomes now. A tick that is more than 63 top-level buckets ahead of now becomes the
+ * tick that is 63 such buckets ahead; its timer is reinserted when that bucket begins. */
 static uint64_t clamp_tick(uint64_t now, uint64_t tick)
 {
     uint64_t farthest = (uint64_t)MASK << (BITS * (TEFFI_WHEEL_LEVELS - 1));
@@ -47,7 +47,7 @@ static uint64_t clamp_tick(uint64_t now, uint64_t tick)
     return tick - now > farthest ? now + farthest : tick;
 }
 
-/* The first tick, not before wheel->tick, of the bucket that holds tick. */
+/* The first tick of the bucket that holds tick, or wheel->tick if that bucket has already begun. */
 static uint64_t bucket_begin(const teffi_wheel *wheel, uint64_t tick, unsigned level)
 {
     uint64_t begin = tick >> (BITS * level) << (BITS * level);
@@ -103,16 +103,16 @@ static uint64_t wheel_next_tick(const teffi_wheel *wheel)
     return best;
 }
 
-/* Set next_due_ns. in: tick; UINT64_MAX: no timer is set. */
+/* Set next_due_ns to the time of tick. in: tick: UINT64_MAX if no timer is set. */
 static void wheel_set_next_due(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t due = tick > UINT64_MAX / TEFFI_TICK_NS ? UINT64_MAX : tick * TEFFI_TICK_NS;
     atomic_store_explicit(&wheel->next_due_ns, due, memory_order_seq_cst);
 }
 
-/* Lower next_due_ns to tick, if that is earlier. in: tick, at which the bucket of an inserted timer
- * begins. out: true: it was earlier. */
-static bool wheel_note_earliest(teffi_wheel *wheel, uint64_t tick)
+/* Lower next_due_ns to the time of tick if tick is earlier. in: tick: the first tick of the bucket
+ * into which a timer was inserted. out: true: next_due_ns was lowered. */
+static bool wheel_lower_next_due(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
     bool earlier = tick < before / TEFFI_TICK_NS;
@@ -130,26 +130,26 @@ bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
     wheel_count_add(wheel, 1);
     /* release: pairs with cancel's acquire */
     atomic_store_explicit(&timer->where, wheel->id, memory_order_release);
-    bool earlier = wheel_note_earliest(wheel, tick);
+    bool earlier = wheel_lower_next_due(wheel, tick);
     teffi_spinlock_unlock(&wheel->lock);
     return earlier;
 }
 
-/* Move a bucket's timers to another wheel. Both locks held; the caller updates both counts and the
- * old wheel's `filled`. out: true: the new wheel has a new earliest timer. */
+/* Move a bucket's timers to the wheel `to`. The caller holds both wheels' locks, and updates both
+ * counts and the old wheel's `filled`. out: true: `to` has a new earliest timer. */
 static bool move_bucket(teffi_timers *bucket, teffi_wheel *to)
 {
     bool earlier = false;
     for (teffi_timer *timer; (timer = LIST_FIRST(bucket));) {
         LIST_REMOVE(timer, link);
-        earlier |= wheel_note_earliest(to, wheel_insert(to, timer));
+        earlier |= wheel_lower_next_due(to, wheel_insert(to, timer));
         /* release: pairs with cancel's acquire */
         atomic_store_explicit(&timer->where, to->id, memory_order_release);
     }
     return earlier;
 }
 
-bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to)
+bool teffi_wheel_move_timers(teffi_wheel *from, teffi_wheel *to)
 {
     teffi_wheel *first = from->id < to->id ? from : to, *second = first == from ? to : from;
     bool earlier = false;
@@ -218,8 +218,8 @@ static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
         teffi_timer *timer = LIST_FIRST(&wheel->bucket[wheel->tick & MASK]);
         if (timer && due_tick(timer->due_ns) <= now)
             return timer;
-        /* That bucket is empty; or now is before wheel->tick, which another thread with a later
-         * `now` has advanced: then now is before next as well. */
+        /* Either that bucket is empty, or `now` is before wheel->tick, because another thread has
+         * advanced the wheel to a later time. In the latter case `now` is before `next`, too. */
         uint64_t next = wheel_next_tick(wheel);
         if (next > now)
             return NULL;
@@ -230,13 +230,14 @@ static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
 
 void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
 {
-    for (unsigned fired = 0; fired < FIRE_MAX && now_ns >= teffi_wheel_next(wheel); fired++) {
+    for (unsigned fired = 0; fired < FIRE_MAX && now_ns >= teffi_wheel_next_due(wheel); fired++) {
         teffi_spinlock_lock(&wheel->lock);
         teffi_timer *timer = wheel_advance(wheel, now_ns / TEFFI_TICK_NS);
         if (timer) {
             wheel_remove(wheel, timer);
             wheel_count_add(wheel, (uint32_t)-1);
-            /* release: this wheel's use of the timer; it may now be set on another wheel */
+            /* release: pairs with cancel's acquire. After this store the timer may be set on
+             * another wheel. */
             atomic_store_explicit(&timer->where, 0, memory_order_release);
         }
         wheel_set_next_due(wheel, wheel_next_tick(wheel));

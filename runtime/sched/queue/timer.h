@@ -42,19 +42,19 @@ bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
  * thread: the wheel's owner, and the monitor when they are overdue. */
 void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
 
-/* teffi_wheel_move - move all timers of a wheel to another wheel of the same array. It holds both
- * wheels' locks, the lower id's first, so that a cancel finds each timer in one of them.
+/* teffi_wheel_move_timers - move all timers of a wheel to another wheel of the same array. It holds
+ * both wheels' locks, the lower id's first, so that a cancel finds each timer in one of them.
  * out:  true: the wheel `to` has a new earliest timer. */
-bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to);
+bool teffi_wheel_move_timers(teffi_wheel *from, teffi_wheel *to);
 
-/* teffi_wheel_count - how many timers are set; a hint without the lock. */
+/* teffi_wheel_count - how many timers are set. A hint, because it is read without the lock. */
 static inline uint32_t teffi_wheel_count(teffi_wheel *wheel)
 {
     return atomic_load_explicit(&wheel->count, memory_order_relaxed);
 }
 
-/* teffi_wheel_next - read next_due_ns, without the lock. */
-static inline uint64_t teffi_wheel_next(teffi_wheel *wheel)
+/* teffi_wheel_next_due - read next_due_ns, without the lock. */
+static inline uint64_t teffi_wheel_next_due(teffi_wheel *wheel)
 {
     return atomic_load_explicit(&wheel->next_due_ns, memory_order_seq_cst);
 }

@@ -11,13 +11,13 @@ static teffi_budget budget;
 static void over_when_more_is_in_use(void **state)
 {
     teffi_budget_init(&budget, 100000);
-    assert_false(teffi_budget_is_over(&budget));
+    assert_false(teffi_budget_is_exceeded(&budget));
     teffi_budget_add(&budget, 100000);
-    assert_false(teffi_budget_is_over(&budget));
+    assert_false(teffi_budget_is_exceeded(&budget));
     teffi_budget_add(&budget, TEFFI_BUDGET_STEP);
-    assert_true(teffi_budget_is_over(&budget));
+    assert_true(teffi_budget_is_exceeded(&budget));
     teffi_budget_add(&budget, -100000);
-    assert_false(teffi_budget_is_over(&budget));
+    assert_false(teffi_budget_is_exceeded(&budget));
     assert_int_equal(bytes_used(&budget), TEFFI_BUDGET_STEP);
 }
 
@@ -26,7 +26,7 @@ static void small_steps_come_to_count(void **state)
     teffi_budget_init(&budget, 100000);
     for (int i = 0; i < 100000 + TEFFI_BUDGET_STEP; i++)
         teffi_budget_add(&budget, 1);
-    assert_true(teffi_budget_is_over(&budget));
+    assert_true(teffi_budget_is_exceeded(&budget));
 }
 
 /* The total is shared by all threads. */
@@ -43,7 +43,7 @@ static void small_changes_stay_with_the_thread(void **state)
 static void nothing_is_no_budget(void **state)
 {
     teffi_budget_add(NULL, 5);
-    assert_false(teffi_budget_is_over(NULL));
+    assert_false(teffi_budget_is_exceeded(NULL));
 }
 
 enum { ROUNDS = 100000 };

@@ -12,7 +12,7 @@ static void be_wrong(void)
 
 static void break_a_rule(void)
 {
-    teffi_fatal_in("words.Word.Add", "it waits");
+    teffi_abort_for_broken_rule("words.Word.Add", "it waits");
 }
 
 static void a_bug_names_its_place(void **state)

@@ -24,7 +24,7 @@ static uint64_t hash_of(unsigned number)
 static item *find(const teffi_table *t, unsigned number)
 {
     uint64_t hash = hash_of(number);
-    for (teffi_tnode *n = teffi_table_first(t, hash); n; n = teffi_table_next(n))
+    for (teffi_tnode *n = teffi_table_find_first(t, hash); n; n = teffi_table_find_next(n))
         if (((item *)n)->number == number)
             return (item *)n;
     return NULL;
@@ -45,8 +45,8 @@ static void empty_tables(void **state)
     teffi_table t = {0};
     teffi_tnode *next = NULL;
     size_t at = 0;
-    assert_null(teffi_table_first(&t, 5));
-    assert_null(teffi_table_each(&t, &at, &next));
+    assert_null(teffi_table_find_first(&t, 5));
+    assert_null(teffi_table_iterate(&t, &at, &next));
     teffi_table_fini(&t);
 }
 
@@ -65,7 +65,7 @@ static void one_hash_only(void **state)
     teffi_table t = {0};
     unsigned found = 0;
     fill(&t);
-    for (teffi_tnode *n = teffi_table_first(&t, hash_of(3)); n; n = teffi_table_next(n)) {
+    for (teffi_tnode *n = teffi_table_find_first(&t, hash_of(3)); n; n = teffi_table_find_next(n)) {
         assert_int_equal(n->hash, hash_of(3));
         found++;
     }
@@ -100,12 +100,12 @@ static void hashes_of_one_chain(void **state)
     for (uint64_t i = 0; i < 4; i++)
         assert_true(teffi_table_add(&t, &nodes[i], i << 32));
     for (uint64_t i = 0; i < 4; i++) {
-        assert_ptr_equal(teffi_table_first(&t, i << 32), &nodes[i]);
-        assert_null(teffi_table_next(&nodes[i]));
+        assert_ptr_equal(teffi_table_find_first(&t, i << 32), &nodes[i]);
+        assert_null(teffi_table_find_next(&nodes[i]));
     }
-    assert_null(teffi_table_first(&t, (uint64_t)4 << 32));
+    assert_null(teffi_table_find_first(&t, (uint64_t)4 << 32));
     teffi_table_fini(&t);
-    assert_null(teffi_table_first(&t, 0)); /* empty, as zeroed */
+    assert_null(teffi_table_find_first(&t, 0)); /* empty, as zeroed */
     assert_true(teffi_table_add(&t, &nodes[0], 0));
     teffi_table_fini(&t);
 }
@@ -138,7 +138,7 @@ static void walk(void **state)
     teffi_tnode *next = NULL, *n;
     size_t at = 0, met = 0;
     fill(&t);
-    while ((n = teffi_table_each(&t, &at, &next))) {
+    while ((n = teffi_table_iterate(&t, &at, &next))) {
         ((item *)n)->seen++;
         if (met++ % 2 == 0)
             teffi_table_del(&t, n);

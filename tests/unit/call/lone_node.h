@@ -22,7 +22,7 @@ static inline teffi_node *lone_node_open(void)
     static teffi_net net = {&ops};
     static teffi_platform platform;
     static teffi_node node;
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     platform.exec_new = teffi_exec_real_new;
     assert_int_equal(teffi_node_init(&node, &platform, TEFFI_ROLE_SILO, "test", 2, NULL), TEFF_OK);
     node.home.net = &net;
@@ -33,7 +33,7 @@ static inline teffi_node *lone_node_open(void)
 static inline void lone_node_close(teffi_node *node)
 {
     teffi_node_stop(node);
-    teffi_node_free_exec(node);
+    teffi_node_free_exec_and_tasks(node);
     teffi_node_fini(node);
 }
 

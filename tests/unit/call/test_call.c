@@ -75,7 +75,7 @@ static void a_response_is_decoded_or_says_that_it_is_not(void **state)
     for (unsigned row = 0; row < 2; row++) {
         teffi_call *call = pending(60000);
         ProtobufCMessage *reply = NULL;
-        teffi_call_expect(call, &teff__wire__ack__descriptor, 0);
+        teffi_call_expect_body(call, &teff__wire__ack__descriptor, 0);
         teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
         assert_non_null(msg);
         msg->call.slot = call->slot;
@@ -152,13 +152,13 @@ static void a_lost_link_ends_what_went_over_it(void **state)
     teffi_call_set_sent_to(&node->home, a->slot, a->generation, one);
     teffi_call_set_sent_to(&node->home, b->slot, b->generation, two);
     teffi_call_set_sent_to(&node->home, d->slot, d->generation, one_again);
-    assert_null(teffi_calls_lose(&node->home, one));
+    assert_null(teffi_calls_end_sent_to(&node->home, one));
     lab_fails(ctx, end_of(a), TEFF_E_UNREACHABLE);
     assert_true(lab_pending(b) && lab_pending(c) && lab_pending(d));
     teffi_call_set_sent_to(&node->home, b->slot, b->generation, one); /* forwarded */
-    assert_null(teffi_calls_lose(&node->home, two));
+    assert_null(teffi_calls_end_sent_to(&node->home, two));
     assert_true(lab_pending(b));
-    assert_null(teffi_calls_lose(&node->home, one));
+    assert_null(teffi_calls_end_sent_to(&node->home, one));
     lab_fails(ctx, end_of(b), TEFF_E_UNREACHABLE);
 }
 

@@ -134,7 +134,7 @@ static void *losing(void *arg)
         teffi_call_set_sent_to(&node->home, (uint32_t)(use >> 32), (uint32_t)use,
                                peers[draw(p, 2)]);
         if (draw(p, 64) == 0)
-            assert_null(teffi_calls_lose(&node->home, peers[draw(p, 2)]));
+            assert_null(teffi_calls_end_sent_to(&node->home, peers[draw(p, 2)]));
     }
     return NULL;
 }

@@ -130,7 +130,7 @@ static void respond(const teffi_call *call)
 
 static bool has_ended(const teffi_call *call)
 {
-    return teffi_wait_done(&call->wait);
+    return teffi_wait_is_done(&call->wait);
 }
 
 static bool is_late(const teffi_call *call)
@@ -372,7 +372,7 @@ static void a_late_response_finds_another_use(void **state)
         assert_int_not_equal(again->generation, before.generation);
         respond(&before);
         teffi_call_set_sent_to(&home, before.slot, before.generation, (teffi_node_id){7, 7});
-        assert_null(teffi_calls_lose(&home, (teffi_node_id){7, 7}));
+        assert_null(teffi_calls_end_sent_to(&home, (teffi_node_id){7, 7}));
         assert_true(is_pending(again));
         respond(again);
         assert_true(has_ended(again) && !again->err);
@@ -387,7 +387,7 @@ static void the_end_of_a_link_ends_what_that_node_was_asked(void **state)
     teffi_call_set_sent_to(&home, asked->slot, asked->generation, one);
     teffi_call_set_sent_to(&home, other->slot, other->generation, two);
     assert_true(teffi_calls_any_sent_to(&home, one));
-    assert_null(teffi_calls_lose(&home, one));
+    assert_null(teffi_calls_end_sent_to(&home, one));
     assert_true(has_ended(asked) && asked->err == TEFF_E_UNREACHABLE);
     assert_true(is_pending(other));
     assert_false(teffi_calls_any_sent_to(&home, one));

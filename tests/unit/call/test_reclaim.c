@@ -104,7 +104,7 @@ static use *peak(int n)
 
 static uint32_t held(void)
 {
-    uint32_t n = 0, end = teffi_slab_blocks(slab);
+    uint32_t n = 0, end = teffi_slab_block_count(slab);
     for (uint32_t b = 0; (b = teffi_slab_next_committed(slab, b)) < end; b++)
         n++;
     return n;
@@ -125,7 +125,7 @@ static bool is_resident(uint32_t block)
 static uint32_t resident(void)
 {
     uint32_t n = 0;
-    for (uint32_t b = 0; b < teffi_slab_blocks(slab); b++)
+    for (uint32_t b = 0; b < teffi_slab_block_count(slab); b++)
         n += is_resident(b);
     return n;
 }
@@ -144,7 +144,7 @@ static void nobody_is_found(const use *late, int n)
         respond(late[i]);
         teffi_call_set_sent_to(&home, late[i].slot, late[i].generation, peer);
     }
-    assert_null(teffi_calls_lose(&home, peer));
+    assert_null(teffi_calls_end_sent_to(&home, peer));
 }
 
 static void a_peak_goes_back_and_late_responses_find_nobody(void **state)
@@ -162,7 +162,7 @@ static void a_peak_goes_back_and_late_responses_find_nobody(void **state)
         gone_but(STAY);
         nobody_is_found(before[round], PEAK);
     }
-    assert_true(teffi_slab_blocks(slab) <= PEAK / TEFFI_SLAB_BLOCK + 1);
+    assert_true(teffi_slab_block_count(slab) <= PEAK / TEFFI_SLAB_BLOCK + 1);
     for (int round = 0; round < 3; round++)
         free(before[round]);
 }
@@ -188,7 +188,7 @@ static void calls_in_use_keep_their_blocks_and_are_found(void **state)
         respond(kept[i]);
     assert_int_equal(teffi_calls_pending(&home), KEPT - KEPT / 2);
     assert_true(teffi_calls_any_sent_to(&home, peer));
-    assert_null(teffi_calls_lose(&home, peer));
+    assert_null(teffi_calls_end_sent_to(&home, peer));
     assert_int_equal(teffi_calls_pending(&home), 0);
     teff_ctx_reset(ctx);
 }
@@ -218,7 +218,7 @@ static void what_is_needed_stays(void **state)
         assert_true(held() >= AT_ONCE / TEFFI_SLAB_BLOCK);
         pass(10);
     }
-    assert_true(teffi_slab_blocks(slab) <= AT_ONCE / TEFFI_SLAB_BLOCK + 1);
+    assert_true(teffi_slab_block_count(slab) <= AT_ONCE / TEFFI_SLAB_BLOCK + 1);
     settle();
     gone_but(STAY);
 }
@@ -233,7 +233,7 @@ static void dropped_calls_are_used_again(void **state)
         teff_drop(ctx, &call);
         assert_null(call.impl);
     }
-    assert_int_equal(teffi_slab_blocks(slab), 1);
+    assert_int_equal(teffi_slab_block_count(slab), 1);
 }
 
 /* ---- threads ---- */
@@ -310,7 +310,7 @@ static void threads_call_and_come_late_while_memory_goes(void **state)
                          0);
     while (running > 0) {
         pass(TEFFI_SLAB_AGE_MS);
-        went = went || held() < teffi_slab_blocks(slab);
+        went = went || held() < teffi_slab_block_count(slab);
     }
     for (int i = 0; i <= CALLERS; i++)
         pthread_join(threads[i], NULL);

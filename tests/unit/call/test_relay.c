@@ -107,7 +107,7 @@ static void it_is_no_call_under_way(void **state)
 {
     uint64_t pending = teffi_calls_pending(&node->home);
     come(one_client, origin);
-    assert_int_equal(teffi_calls_relays(&node->home), 0);
+    assert_int_equal(teffi_calls_relay_count(&node->home), 0);
     assert_true(teffi_calls_pending(&node->home) <= pending);
 }
 
@@ -193,13 +193,13 @@ static void it_ends_the_relay_of_its_call_alone(void **state)
     come(other_client, origin);
     come(one_client, (teffi_origin){origin.slot, origin.generation, 1});
     come(one_client, (teffi_origin){origin.slot, origin.generation + 1, origin.cookie});
-    assert_int_equal(teffi_calls_relays(&node->home), 1);
+    assert_int_equal(teffi_calls_relay_count(&node->home), 1);
     uint32_t before = kept();
     come(one_client, origin);
-    assert_int_equal(teffi_calls_relays(&node->home), 0);
+    assert_int_equal(teffi_calls_relay_count(&node->home), 0);
     assert_int_equal(node->dropped, dropped); /* no response was sent on */
     assert_int_equal(kept(), before + 1);     /* the relay's own: its request was not sent */
-    assert_false(teffi_cancel_sign(&node->home, msg, silo));
+    assert_false(teffi_call_sign_unless_cancelled(&node->home, msg, silo));
     assert_int_equal(kept(), before);
     teffi_msg_free(msg);
 }
@@ -210,9 +210,9 @@ static void a_cancel_that_cannot_be_kept_ends_its_relay(void **state)
     assert_int_equal(relay(msg), TEFF_OK);
     for (uint32_t i = 0; i < TEFFI_CANCELS_MAX; i++)
         come(one_client, (teffi_origin){origin.slot + 1 + i, 1, i});
-    assert_int_equal(teffi_calls_relays(&node->home), 1);
+    assert_int_equal(teffi_calls_relay_count(&node->home), 1);
     come(one_client, origin);
-    assert_int_equal(teffi_calls_relays(&node->home), 0);
+    assert_int_equal(teffi_calls_relay_count(&node->home), 0);
     teffi_calls_forget_relays(&node->home, one_client);
     teffi_msg_free(msg);
 }
@@ -222,8 +222,8 @@ static void a_request_is_not_relayed_after_its_cancel(void **state)
     teffi_msg *msg = request_of(one_client);
     come(one_client, origin);
     assert_int_equal(relay(msg), TEFF_E_CANCELLED);
-    assert_int_equal(kept() + teffi_calls_relays(&node->home), 0);
-    assert_true(teffi_node_is(msg->src, one_client));
+    assert_int_equal(kept() + teffi_calls_relay_count(&node->home), 0);
+    assert_true(teffi_node_equals(msg->src, one_client));
     assert_int_equal(relay(msg), TEFF_OK);
     teffi_calls_forget_relays(&node->home, one_client);
     teffi_msg_free(msg);
@@ -239,7 +239,7 @@ static void calls_with_one_id_are_cancelled_one_by_one(void **state)
     }
     for (uint32_t left = 3; left-- > 0;) {
         come(one_client, origin);
-        assert_int_equal(teffi_calls_relays(&node->home), left);
+        assert_int_equal(teffi_calls_relay_count(&node->home), left);
     }
 }
 
@@ -296,7 +296,7 @@ static teffi_call *call_a_grain(teffi_msg **request)
 {
     teffi_call *call = teffi_ctx_call_new(ctx, in_ms(600000));
     assert_non_null(call);
-    teffi_call_expect(call, NULL, TEFFI_CALL_HAS_ASKED);
+    teffi_call_expect_body(call, NULL, TEFFI_CALL_HAS_ASKED);
     call->sent_to = 0;
     *request = request_of(node->id);
     (*request)->call.slot = call->slot;
@@ -316,7 +316,7 @@ static void a_request_that_waits_here_is_not_sent(void **state)
     fire(call_a_grain(&msg));
     assert_int_equal(kept(), 1);
     assert_true(teffi_node_has_cancel(node, msg));
-    assert_false(teffi_cancel_sign(&node->home, msg, silo));
+    assert_false(teffi_call_sign_unless_cancelled(&node->home, msg, silo));
     assert_int_equal(kept(), 0);
     teffi_msg_free(msg);
 }
@@ -325,7 +325,7 @@ static void of_a_request_that_was_sent_nothing_is_kept(void **state)
 {
     teffi_msg *msg;
     teffi_call *call = call_a_grain(&msg);
-    assert_true(teffi_cancel_sign(&node->home, msg, silo));
+    assert_true(teffi_call_sign_unless_cancelled(&node->home, msg, silo));
     assert_true(msg->call.cookie == teffi_call_cookie(&node->home, call->slot, call->generation));
     teffi_call_set_sent_to(&node->home, call->slot, call->generation, silo);
     fire(call);
@@ -338,9 +338,9 @@ static void a_call_that_was_dropped_is_still_sent(void **state)
     teffi_msg *msg;
     teff_call call = {call_a_grain(&msg)};
     teff_drop(ctx, &call);
-    assert_true(teffi_cancel_sign(&node->home, msg, silo));
+    assert_true(teffi_call_sign_unless_cancelled(&node->home, msg, silo));
     come(one_client, origin);
-    assert_true(teffi_cancel_sign(&node->home, msg, silo));
+    assert_true(teffi_call_sign_unless_cancelled(&node->home, msg, silo));
     teffi_msg_free(msg);
 }
 

@@ -43,9 +43,10 @@ static void test_tokens_lie_side_by_side(void **state)
     assert_false(teffi_parker_has_token(&parker, TEFFI_TOKEN));
     teffi_parker_leave_token(&parker, TEFFI_TOKEN);
     teffi_parker_leave_token(&parker, TEFFI_TOKEN);
-    assert_int_equal(teffi_parker_take(&parker, UINT64_MAX), TEFFI_TOKEN | TEFFI_TOKEN_GIVEN);
-    assert_int_equal(teffi_parker_take(&parker, 0), 0);
-    assert_int_equal(teffi_parker_take(&parker, 1000), 0);
+    assert_int_equal(teffi_parker_take_tokens(&parker, UINT64_MAX),
+                     TEFFI_TOKEN | TEFFI_TOKEN_GIVEN);
+    assert_int_equal(teffi_parker_take_tokens(&parker, 0), 0);
+    assert_int_equal(teffi_parker_take_tokens(&parker, 1000), 0);
 }
 
 /* ---- signals from threads ---- */
@@ -111,7 +112,7 @@ static void one_round(signaller *s, uint64_t *rng)
     dawdle(rng);
     teffi_await(ctx, waits, SIGNALLERS);
     for (int i = 0; i < SIGNALLERS; i++) {
-        assert_true(teffi_wait_done(waits[i]));
+        assert_true(teffi_wait_is_done(waits[i]));
         assert_int_equal(jobs[i].ended, 1);
     }
     /* no token is left for the next wait */
@@ -139,7 +140,7 @@ static void one_round_of_any(signaller *s, uint64_t *rng)
         teffi_await_any(ctx, left, n);
         still = 0;
         for (size_t i = 0; i < n; i++)
-            if (!teffi_wait_done(left[i]))
+            if (!teffi_wait_is_done(left[i]))
                 left[still++] = left[i];
             else
                 assert_int_equal(teffi_container(left[i], job, wait)->ended, 1);
@@ -164,8 +165,8 @@ static void one_round_of_any_of_the_same(signaller *s, uint64_t *rng)
         s[i].todo = &jobs[i];
     dawdle(rng);
     teffi_await_any(ctx, waits, 4);
-    assert_true(teffi_wait_done(waits[0]) || teffi_wait_done(waits[2]));
-    if (!teffi_wait_done(waits[0]))
+    assert_true(teffi_wait_is_done(waits[0]) || teffi_wait_is_done(waits[2]));
+    if (!teffi_wait_is_done(waits[0]))
         teffi_await_any(ctx, waits, 2);
     teffi_await(ctx, waits, 4);
     for (int i = 0; i < 2; i++)
@@ -237,7 +238,7 @@ static void test_a_sleeper_wakes_for_either_token(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(teffi_thread_start(&l[i].thread, "leaver", leave_on, &l[i]), TEFF_OK);
     while (l[0].taken < ROUNDS || l[1].taken < ROUNDS) {
-        uint32_t tokens = teffi_parker_take(&parker, UINT64_MAX);
+        uint32_t tokens = teffi_parker_take_tokens(&parker, UINT64_MAX);
         assert_int_equal(tokens & ~(uint32_t)(TEFFI_TOKEN | TEFFI_TOKEN_GIVEN), 0);
         l[0].taken += (tokens & TEFFI_TOKEN) != 0;
         l[1].taken += (tokens & TEFFI_TOKEN_GIVEN) != 0;
@@ -245,7 +246,7 @@ static void test_a_sleeper_wakes_for_either_token(void **state)
     }
     for (int i = 0; i < 2; i++)
         teffi_thread_join(&l[i].thread);
-    assert_int_equal(teffi_parker_take(&parker, 0), 0);
+    assert_int_equal(teffi_parker_take_tokens(&parker, 0), 0);
 }
 
 /* Some are done before, one is there twice. */
@@ -257,8 +258,8 @@ static void test_what_is_done_is_not_waited_for(void **state)
     teffi_wait_init(&a, ctx, NULL);
     teffi_wait_init(&b, ctx, NULL);
     teffi_wait_signal(&a);
-    assert_true(teffi_wait_done(&a));
-    assert_false(teffi_wait_done(&b));
+    assert_true(teffi_wait_is_done(&a));
+    assert_false(teffi_wait_is_done(&b));
     teffi_wait_signal(&b);
     teffi_await(ctx, waits, 3);
     teff_ctx_free(ctx);
@@ -324,7 +325,7 @@ static bool sleep_and_read(teffi_net *net, teffi_poll_parker *parker, uint32_t *
         return false;
     if (net_saw.answered)
         teffi_parker_leave_token(&parker->parker, TEFFI_TOKEN_GIVEN);
-    *tokens = teffi_parker_take(&parker->parker, UINT64_MAX);
+    *tokens = teffi_parker_take_tokens(&parker->parker, UINT64_MAX);
     net_saw.users_behind = home.users;
     net_saw.tokens |= *tokens;
     if (net_saw.answered)
@@ -388,7 +389,7 @@ static void test_what_it_reads_ends_the_wait(void **state)
     teffi_await(ctx, waits, 1);
     over = true;
     teffi_thread_join(&thread);
-    assert_true(teffi_wait_done(&wait));
+    assert_true(teffi_wait_is_done(&wait));
     saw(1);
     assert_int_equal(net_saw.tokens, TEFFI_TOKEN_GIVEN);
     teff_ctx_free(ctx);

@@ -37,7 +37,7 @@ static const teffi_exec_ops ops = {.timer_set = timer_set, .timer_cancel = timer
 
 static int setup(void **state)
 {
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     platform.mono_ns = some_time;
     exec.ops = &ops;
     node.platform = &platform;
@@ -70,7 +70,7 @@ static void *wait_once(void *arg)
 {
     waiting *w = arg;
     teff_ctx *ctx = teffi_ctx_new(&node.home);
-    teffi_membership_wait(ctx, w->seen, w->tries);
+    teffi_membership_await_change(ctx, w->seen, w->tries);
     w->over = true;
     teff_ctx_free(ctx);
     return NULL;

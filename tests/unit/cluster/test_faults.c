@@ -16,7 +16,7 @@ static teff_err make_view(void)
     if (!view)
         return TEFF_E_NOMEM;
     assert_int_equal(view->n_active, MEMBERS);
-    assert_false(teffi_node_none(teffi_view_owner(view, 0)));
+    assert_false(teffi_node_is_none(teffi_view_owner(view, 0)));
     teffi_view_unref(view);
     return TEFF_OK;
 }

@@ -84,7 +84,7 @@ static void let_beat(int live, uint32_t step_ms)
 static int silence_one(void)
 {
     int silent = id_of(1).silo > id_of(2).silo ? 1 : 2;
-    teffi_heartbeat_stop(l->silos[silent]->node.membership);
+    teffi_membership_stop_timers(l->silos[silent]->node.membership);
     return silent;
 }
 
@@ -110,7 +110,7 @@ static void remove_heartbeat(int silo)
         .table = TEFFI_TABLE_ALIVE, .key = {key, (size_t)n}, .any = true, .remove = true};
     teffi_store_op write = {
         .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
-    lab_ok(ctx, teffi_ctx_store(ctx, &write));
+    lab_ok(ctx, teffi_ctx_run_store_op(ctx, &write));
 }
 
 /* A live one would write it again. */

@@ -219,7 +219,7 @@ static void without_a_lease_nothing_leaves(void **state)
     const char *key = key_there();
     teffi_node *node = &l->silos[CUT]->node;
     cut = true;
-    teffi_heartbeat_stop(node->membership); /* and with it the timer of the lease */
+    teffi_membership_stop_timers(node->membership); /* and with it the timer of the lease */
     advance(CUT, LEASE_MS + STEP_MS);
     assert_false(is_over(CUT));
     teff_ctx_timeout(l->ctx[WELL], 500);
@@ -236,7 +236,7 @@ static void the_store_refuses_what_a_dead_silo_writes(void **state)
     const char *key = key_there();
     lab_number *out;
     blind = true;
-    teffi_heartbeat_stop(l->silos[CUT]->node.membership);
+    teffi_membership_stop_timers(l->silos[CUT]->node.membership);
     teffi_lease *lease = &l->silos[CUT]->node.home.lease;
     teffi_lease_begin(lease, teffi_lease_read(lease) + 600 * 1000000000ull); /* a wrong clock */
     let_other_declare_it_dead();
@@ -252,7 +252,7 @@ static void the_store_refuses_what_a_dead_silo_writes(void **state)
 static void a_dead_silo_cannot_renew(void **state)
 {
     teff_ctx *ctx = l->ctx[CUT];
-    teffi_heartbeat_stop(l->silos[CUT]->node.membership);
+    teffi_membership_stop_timers(l->silos[CUT]->node.membership);
     uint64_t until_ns = teffi_lease_read(&ctx->home->lease);
     let_other_declare_it_dead();
     lab_fails(ctx, lab_beat(ctx), TEFF_E_CONFLICT);

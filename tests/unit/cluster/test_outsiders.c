@@ -105,7 +105,7 @@ static void only_dead_silos_are_refused(void **state)
 
 static void connect_silo(uint32_t silo, teffi_standing expected)
 {
-    assert_int_equal(teffi_outsiders_add(&membership, first_start(silo)), expected);
+    assert_int_equal(teffi_outsiders_add_connection(&membership, first_start(silo)), expected);
 }
 
 static void only_unknown_silos_are_strangers(void **state)
@@ -131,12 +131,12 @@ static void it_stays_a_stranger_until_its_last_connection_ends(void **state)
 {
     connect_silo(STRANGER, TEFFI_STANDING_STRANGER);
     connect_silo(STRANGER, TEFFI_STANDING_STRANGER);
-    teffi_outsiders_remove(&membership, first_start(STRANGER));
+    teffi_outsiders_remove_connection(&membership, first_start(STRANGER));
     assert_int_equal(node.strangers, 1);
-    teffi_outsiders_remove(&membership, first_start(STRANGER));
+    teffi_outsiders_remove_connection(&membership, first_start(STRANGER));
     assert_int_equal(node.strangers, 0);
     assert_false(teffi_outsiders_have_stranger(&membership, first_start(STRANGER)));
-    teffi_outsiders_remove(&membership, first_start(STRANGER)); /* it is none any more */
+    teffi_outsiders_remove_connection(&membership, first_start(STRANGER)); /* it is none any more */
 }
 
 static void a_view_makes_it_a_member(void **state)
@@ -174,7 +174,7 @@ static void only_so_many_may_be_connected(void **state)
     assert_null(teffi_outsiders_check(&membership, first_start(MEMBER)));
     connect_silo(FIRST, TEFFI_STANDING_STRANGER);
     for (int i = 0; i < 2; i++)
-        teffi_outsiders_remove(&membership, first_start(FIRST));
+        teffi_outsiders_remove_connection(&membership, first_start(FIRST));
     connect_silo(LAST, TEFFI_STANDING_STRANGER);
 }
 

@@ -320,7 +320,7 @@ static uint32_t consent(int from, int silent, uint64_t beat)
     one.beat = beat;
     ask.silent = list;
     ask.n_silent = 1;
-    return teffi_promise_consent(membership_of(from), &ask);
+    return teffi_membership_consent_to_deaths(membership_of(from), &ask);
 }
 
 static void a_promise_and_a_consent_exclude_each_other(void **state)
@@ -347,7 +347,7 @@ static void a_promise_and_a_consent_exclude_each_other(void **state)
 static void silence_last(void)
 {
     wait_for_same_view();
-    teffi_heartbeat_stop(membership_of(2));
+    teffi_membership_stop_timers(membership_of(2));
 }
 
 /* Silo 2 writes no heartbeat any more. out: after how much time, on the clocks of the others, it is

@@ -73,7 +73,7 @@ static void put_in(const char *table, const char *rest, const void *data, size_t
     teffi_row row = {.table = table, .key = key(rest), .value = {data, len}, .any = true};
     teffi_store_op op = {
         .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
-    lab_ok(ctx, teffi_ctx_store(ctx, &op));
+    lab_ok(ctx, teffi_ctx_run_store_op(ctx, &op));
 }
 
 static void put(const char *rest, const void *data, size_t len)
@@ -86,7 +86,7 @@ static void take_out(const char *rest)
     teffi_row row = {.table = "membership", .key = key(rest), .any = true, .remove = true};
     teffi_store_op op = {
         .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
-    lab_ok(ctx, teffi_ctx_store(ctx, &op));
+    lab_ok(ctx, teffi_ctx_run_store_op(ctx, &op));
 }
 
 static void put_member(const char *rest, uint32_t silo, uint32_t incarnation, const char *address,
@@ -109,7 +109,7 @@ static void what_was_written_is_read(void **state)
     teffi_rows rows, again;
     lab_ok(ctx, teffi_rows_read(ctx, &rows));
     assert_int_equal(rows.n, 1);
-    assert_true(teffi_node_is(rows.rows[0].member.node, l->silos[0]->node.id));
+    assert_true(teffi_node_equals(rows.rows[0].member.node, l->silos[0]->node.id));
     teffi_member_row more[2] = {
         {.member = {{1, 5}, TEFFI_LEAVING, "h:1", types, 2, versions, 2, TEFFI_LEASE_MS, 0}},
         {.member = {{2, 6}, TEFFI_ACTIVE, "[::1]:2", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0},
@@ -124,8 +124,8 @@ static void what_was_written_is_read(void **state)
     assert_string_equal(again.rows[0].member.address, "h:1");
     assert_int_equal(again.rows[0].member.n_types, 2);
     assert_int_equal(again.rows[0].member.types[1], 9);
-    assert_int_equal(teffi_member_version(&again.rows[0].member, 4), 0);
-    assert_int_equal(teffi_member_version(&again.rows[0].member, 9), 63);
+    assert_int_equal(teffi_member_type_version(&again.rows[0].member, 4), 0);
+    assert_int_equal(teffi_member_type_version(&again.rows[0].member, 9), 63);
     assert_int_equal(again.rows[1].member.n_versions, 0);
     assert_true(again.rows[1].dead);
     teffi_view *view = teffi_rows_make_view(ctx, &again);
@@ -167,7 +167,7 @@ static void a_look_finds_a_change(void **state)
 {
     enum { LOOKS = 3, APART_MS = 100 };
     teffi_membership *m = l->silos[0]->node.membership;
-    teffi_heartbeat_stop(m);
+    teffi_membership_stop_timers(m);
     for (uint32_t i = 1; i <= LOOKS; i++) {
         teffi_rows rows;
         uint64_t before_ns = m->follow.looked_ns;
@@ -185,7 +185,7 @@ static void a_look_finds_a_change(void **state)
 static void a_read_of_the_table_is_a_change(void **state)
 {
     teffi_membership *m = l->silos[0]->node.membership;
-    teffi_heartbeat_stop(m);
+    teffi_membership_stop_timers(m);
     lab_until(teffi_tasks_running(&l->silos[0]->node.home) == 0);
     uint64_t version = teffi_membership_version(&l->silos[0]->node), seen = m->follow.changes.count;
     lab_fails(ctx, teffi_membership_refresh(ctx, version + 1), TEFF_E_TIMEOUT);
@@ -200,7 +200,7 @@ static void skipped(void)
     assert_int_equal(rows.junk, 1);
     for (size_t i = 0; i < rows.n; i++)
         assert_true(rows.rows[i].dead !=
-                    teffi_node_is(rows.rows[i].member.node, l->silos[0]->node.id));
+                    teffi_node_equals(rows.rows[i].member.node, l->silos[0]->node.id));
     teffi_view *view = teffi_rows_make_view(ctx, &rows);
     assert_int_equal(view->n_members, 1);
     teffi_view_unref(view);
@@ -486,7 +486,7 @@ static size_t alive_rows(void)
                          .to = key("n"),
                          .limit = 500,
                          .arena = &ctx->arena};
-    lab_ok(ctx, teffi_ctx_store(ctx, &op));
+    lab_ok(ctx, teffi_ctx_run_store_op(ctx, &op));
     return op.n_found;
 }
 
@@ -528,7 +528,7 @@ static void a_silo_whose_row_is_deleted_learns_that_it_is_dead(void **state)
     teffi_node *node = &two->silos[1]->node;
     lab_ok(two->ctx[0], teffi_rows_read(two->ctx[0], &rows));
     for (size_t i = 0; i < rows.n; i++)
-        if (teffi_node_is(rows.rows[i].member.node, node->id)) {
+        if (teffi_node_equals(rows.rows[i].member.node, node->id)) {
             teffi_member_row gone = rows.rows[i];
             gone.dead = gone.forget = true;
             lab_ok(two->ctx[0], teffi_rows_write(two->ctx[0], &rows, &gone, 1));

@@ -32,14 +32,14 @@ static void each_silo_is_told_once(void **state)
     teffi_membership *m = l->silos[0]->node.membership;
     teffi_node_id member = l->silos[1]->node.id, stranger = {9, 9};
     assert_int_equal(told_of_view(true), 1);
-    teffi_outsiders_add(m, member);
+    teffi_outsiders_add_connection(m, member);
     assert_int_equal(told_of_view(true), 1);
     for (int i = 0; i < 3; i++)
-        teffi_outsiders_add(m, stranger);
+        teffi_outsiders_add_connection(m, stranger);
     assert_int_equal(told_of_view(true), 2);
     assert_int_equal(told_of_view(false), 1);
     for (uint32_t i = 0; i < 2 * TEFFI_OUTSIDERS_MAX; i++)
-        teffi_outsiders_add(m, (teffi_node_id){100 + i, 1});
+        teffi_outsiders_add_connection(m, (teffi_node_id){100 + i, 1});
     assert_int_equal(told_of_view(true), 1 + TEFFI_OUTSIDERS_MAX);
 }
 

@@ -35,7 +35,7 @@ static unsigned owned(const teffi_view *view, teffi_node_id node)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++)
-        n += teffi_node_is(teffi_view_owner(view, i), node);
+        n += teffi_node_equals(teffi_view_owner(view, i), node);
     return n;
 }
 
@@ -76,9 +76,9 @@ static void only_what_must_moves(void **state)
         unsigned moved = 0;
         for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
             teffi_node_id old = teffi_view_owner(before, i), now = teffi_view_owner(after, i);
-            if (teffi_node_is(old, now))
+            if (teffi_node_equals(old, now))
                 continue;
-            assert_true(teffi_node_is(now, added));
+            assert_true(teffi_node_equals(now, added));
             moved++;
         }
         assert_true(moved > 0);
@@ -99,9 +99,9 @@ static void owners_do_not_depend_on_order(void **state)
     }
     teffi_view *b = teffi_view_new(1, members, 9);
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++)
-        assert_true(teffi_node_is(teffi_view_owner(a, i), teffi_view_owner(b, i)));
+        assert_true(teffi_node_equals(teffi_view_owner(a, i), teffi_view_owner(b, i)));
     for (unsigned i = 0; i < 9; i++)
-        assert_true(teffi_node_is(a->members[i].node, b->members[i].node));
+        assert_true(teffi_node_equals(a->members[i].node, b->members[i].node));
     teffi_view_unref(a);
     teffi_view_unref(b);
 }
@@ -119,7 +119,7 @@ static void leaving_members_own_nothing(void **state)
     for (int i = 0; i < 3; i++)
         members[i].status = TEFFI_LEAVING;
     view = teffi_view_new(5, members, 3);
-    assert_true(teffi_node_none(teffi_view_owner(view, 17)));
+    assert_true(teffi_node_is_none(teffi_view_owner(view, 17)));
     teffi_view_unref(view);
 }
 
@@ -127,8 +127,8 @@ static void an_empty_view_is_allowed(void **state)
 {
     teffi_view *view = teffi_view_new(0, NULL, 0);
     assert_non_null(view);
-    assert_true(teffi_node_none(teffi_view_owner(view, 0)));
-    assert_true(teffi_node_none(teffi_view_owner(view, TEFFI_PARTITIONS - 1)));
+    assert_true(teffi_node_is_none(teffi_view_owner(view, 0)));
+    assert_true(teffi_node_is_none(teffi_view_owner(view, TEFFI_PARTITIONS - 1)));
     teffi_view_unref(view);
     teffi_view_unref(NULL);
 }
@@ -142,16 +142,16 @@ static void members_are_copies(void **state)
     members[0].node.incarnation = 9;
     const teffi_member *m = teffi_view_find(view, first);
     assert_non_null(m);
-    assert_int_equal(teffi_member_version(m, 3), 2);
-    assert_int_equal(teffi_member_version(m, 8), 0);
-    assert_int_equal(teffi_member_version(m, 77), -1);
+    assert_int_equal(teffi_member_type_version(m, 3), 2);
+    assert_int_equal(teffi_member_type_version(m, 8), 0);
+    assert_int_equal(teffi_member_type_version(m, 77), -1);
     assert_null(teffi_view_find(view, members[0].node));
     types[0] = 3;
     versions[0] = 2;
     teffi_node node = {.view = view};
     const teffi_view *again = teffi_view_get(&node);
     teffi_view_unref(view);
-    assert_int_equal(teffi_member_version(teffi_view_find(again, first), 8), 0);
+    assert_int_equal(teffi_member_type_version(teffi_view_find(again, first), 8), 0);
     teffi_view_unref(again);
 }
 

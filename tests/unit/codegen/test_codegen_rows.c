@@ -32,7 +32,7 @@ static bool answered_with_files(const uint8_t *data, size_t n)
     assert_non_null(exact);
     memcpy(exact, data, n);
     teffi_pool_init(&pool);
-    if (teffi_codegen(&pool, &alone, (teffi_bytes){exact, n}, &out) == NULL) {
+    if (teffi_codegen_run(&pool, &alone, (teffi_bytes){exact, n}, &out) == NULL) {
         response = protoc__response__unpack(&pool.allocator, out.n, out.data);
         assert_non_null(response);
         files = response->n_file > 0;

@@ -27,20 +27,21 @@ static void snake(void **state)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_string_equal(teffi_snake(&pool, cases[i][0]), cases[i][1]);
+        assert_string_equal(teffi_to_snake_case(&pool, cases[i][0]), cases[i][1]);
     }
 }
 
 static void protobuf_c_names(void **state)
 {
-    assert_string_equal(teffi_pbc_type(&pool, "acme.shopX.v1.HTTPReply.inner_Thing"),
+    assert_string_equal(teffi_pbc_type_name(&pool, "acme.shopX.v1.HTTPReply.inner_Thing"),
                         "Acme__ShopX__V1__HTTPReply__InnerThing");
-    assert_string_equal(teffi_pbc_lower(&pool, "acme.shopX.v1.HTTPReply.inner_Thing"),
+    assert_string_equal(teffi_pbc_lowercase_name(&pool, "acme.shopX.v1.HTTPReply.inner_Thing"),
                         "acme__shop_x__v1__httpreply__inner__thing");
-    assert_string_equal(teffi_pbc_upper(&pool, "acme.shopX.HTTPReply"), "ACME__SHOP_X__HTTPREPLY");
-    assert_string_equal(teffi_pbc_field(&pool, "camelCase"), "camelcase");
-    assert_string_equal(teffi_pbc_field(&pool, "Default"), "default_");
-    assert_string_equal(teffi_pbc_field(&pool, "default_"), "default_");
+    assert_string_equal(teffi_pbc_uppercase_name(&pool, "acme.shopX.HTTPReply"),
+                        "ACME__SHOP_X__HTTPREPLY");
+    assert_string_equal(teffi_pbc_field_name(&pool, "camelCase"), "camelcase");
+    assert_string_equal(teffi_pbc_field_name(&pool, "Default"), "default_");
+    assert_string_equal(teffi_pbc_field_name(&pool, "default_"), "default_");
 }
 
 static void reserved_names(void **state)
@@ -52,19 +53,20 @@ static void reserved_names(void **state)
     static const char *const free_names[] = {"add", "E", "ENABLED__X", "SIG__X", "times", "near"};
 
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) {
-        assert_true(teffi_is_keyword(keywords[i]));
+        assert_true(teffi_is_keyword_or_macro(keywords[i]));
     }
     for (size_t i = 0; i < sizeof free_names / sizeof *free_names; i++) {
-        assert_false(teffi_is_keyword(free_names[i]));
+        assert_false(teffi_is_keyword_or_macro(free_names[i]));
     }
-    assert_true(teffi_is_taken("DIR"));
-    assert_true(teffi_is_taken("malloc"));
-    assert_true(teffi_is_taken("yn"));
-    assert_true(teffi_is_taken("response")); /* generated functions have such variables */
-    assert_true(teffi_is_taken("n_names"));
-    assert_true(teffi_is_taken("teff_silo"));
-    assert_true(teffi_is_taken("_x"));
-    assert_false(teffi_is_taken("words_word"));
+    assert_true(teffi_is_taken_at_file_scope("DIR"));
+    assert_true(teffi_is_taken_at_file_scope("malloc"));
+    assert_true(teffi_is_taken_at_file_scope("yn"));
+    assert_true(
+        teffi_is_taken_at_file_scope("response")); /* generated functions have such variables */
+    assert_true(teffi_is_taken_at_file_scope("n_names"));
+    assert_true(teffi_is_taken_at_file_scope("teff_silo"));
+    assert_true(teffi_is_taken_at_file_scope("_x"));
+    assert_false(teffi_is_taken_at_file_scope("words_word"));
     assert_false(teffi_is_identifier(""));
     assert_false(teffi_is_identifier("9a"));
     assert_false(teffi_is_identifier("a-b"));
@@ -74,9 +76,9 @@ static void reserved_names(void **state)
 
 static void ids(void **state)
 {
-    assert_int_equal(teffi_fnv32(""), 0x811c9dc5);
-    assert_int_equal(teffi_fnv32("a"), 0xe40c292c);
-    assert_int_equal(teffi_fnv32("foobar"), 0xbf9cf968);
+    assert_int_equal(teffi_hash_fnv32(""), 0x811c9dc5);
+    assert_int_equal(teffi_hash_fnv32("a"), 0xe40c292c);
+    assert_int_equal(teffi_hash_fnv32("foobar"), 0xbf9cf968);
 }
 
 static void a_map_keeps_the_first(void **state)
@@ -86,13 +88,14 @@ static void a_map_keeps_the_first(void **state)
 
     assert_null(teffi_map_get(&map, "x"));
     for (int i = 0; i < 1000; i++) {
-        assert_null(teffi_map_put(&map, teffi_pool_printf(&pool, "name%d", i), &values[i]));
+        assert_null(
+            teffi_map_put_if_absent(&map, teffi_pool_printf(&pool, "name%d", i), &values[i]));
     }
     for (int i = 0; i < 1000; i++) {
         const char *name = teffi_pool_printf(&pool, "name%d", i);
 
         assert_ptr_equal(teffi_map_get(&map, name), &values[i]);
-        assert_ptr_equal(teffi_map_put(&map, name, &values[0]), &values[i]);
+        assert_ptr_equal(teffi_map_put_if_absent(&map, name, &values[0]), &values[i]);
     }
 }
 
@@ -101,7 +104,7 @@ static const char *commented(const char *comment)
     teffi_text text = {.pool = &pool};
 
     teffi_text_printf(&text, ">");
-    teffi_text_add_comment(&text, "  ", teffi_text_sanitize(&pool, comment));
+    teffi_text_add_comment(&text, "  ", teffi_text_sanitize_comment(&pool, comment));
     return text.data;
 }
 

@@ -139,11 +139,11 @@ static void use_fields(void *arg)
 {
     teffi_fiber *fiber = teffi_fiber_current();
     bool new = !*teffi_fiber_joins() && !*teffi_fiber_local(fiber);
-    *(bool *)arg = new &&strcmp(teffi_fiber_doing(fiber), "a turn") == 0;
+    *(bool *)arg = new &&strcmp(teffi_fiber_get_label(fiber), "a turn") == 0;
     *teffi_fiber_joins() = &used[0];
     *teffi_fiber_local(fiber) = &used[1];
     teffi_fiber_set_label(fiber, "used");
-    assert_string_equal(teffi_fiber_doing(fiber), "used");
+    assert_string_equal(teffi_fiber_get_label(fiber), "used");
 }
 
 static void test_a_fiber_on_a_used_stack_begins_anew(void **state)
@@ -178,12 +178,12 @@ static void look_at_region(void *arg)
     char here;
     bool *in = arg;
     in[0] = teffi_fiber_may_preempt(fiber, &here);
-    teffi_fiber_set_region(fiber, true);
+    teffi_fiber_set_preemptible(fiber, true);
     in[1] = teffi_fiber_may_preempt(fiber, &here);
     in[2] = teffi_fiber_may_preempt(fiber, &elsewhere);
     in[3] = teffi_fiber_may_preempt(fiber, (void *)UINTPTR_MAX);
     in[4] = teffi_fiber_may_preempt(fiber, NULL);
-    teffi_fiber_set_region(fiber, false);
+    teffi_fiber_set_preemptible(fiber, false);
     in[5] = teffi_fiber_may_preempt(fiber, &here);
 }
 
@@ -199,7 +199,7 @@ static void begin_region(void *arg)
 {
     void (*then)(teffi_fiber * fiber) = *(void (**)(teffi_fiber * fiber)) arg;
     teffi_fiber_set_label(teffi_fiber_current(), "words.Word.Add");
-    teffi_fiber_set_region(teffi_fiber_current(), true);
+    teffi_fiber_set_preemptible(teffi_fiber_current(), true);
     if (then)
         then(teffi_fiber_current());
 }

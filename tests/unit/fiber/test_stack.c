@@ -98,7 +98,7 @@ static void test_a_reserved_pool_has_guards_of_its_own(void **state)
     enum { SOME = 10 };
     teffi_fiber_pool *pool = teffi_fiber_pool_new(STACK, 0);
     teffi_fiber_pool *system = teffi_fiber_pool_new(STACK, 0);
-    teffi_fiber_pool_reserve(system);
+    teffi_fiber_pool_use_reserved_guards(system);
     assert_int_equal(run_many(pool, GUARDS + SOME), GUARDS);
     assert_int_equal(run_many(system, SOME), SOME);
     teffi_fiber_pool_free(pool);

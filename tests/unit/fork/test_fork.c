@@ -397,7 +397,7 @@ static const char *part_does;
 
 static void note_doing(void *arg)
 {
-    part_does = teffi_fiber_current() ? teffi_fiber_doing(teffi_fiber_current()) : "no fiber";
+    part_does = teffi_fiber_current() ? teffi_fiber_get_label(teffi_fiber_current()) : "no fiber";
 }
 
 static void fork_one(job *j)
@@ -569,6 +569,6 @@ int main(void)
         cmocka_unit_test_setup(test_both_kinds_are_stolen, setup),
         cmocka_unit_test_setup(test_a_process_forks_and_stays_alone, setup),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests_name("sched/fork", tests, NULL, NULL);
 }

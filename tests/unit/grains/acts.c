@@ -47,7 +47,7 @@ static const direct_loose_methods loose = {.obey = loose_obey};
 
 direct_memo *acts_memo(const teff_ctx *turn)
 {
-    return (direct_memo *)teffi_activation_state(teffi_activation_of_turn(turn));
+    return (direct_memo *)teffi_activation_state(teffi_activation_of_ctx(turn));
 }
 
 static teff_err run_on_activate(teff_ctx *turn, int64_t key)
@@ -155,7 +155,7 @@ void acts_open(teff_silo_options opt)
     static teffi_platform platform;
     char text[TEFF_TEXT_MAX] = "";
     opt.size = sizeof opt;
-    teffi_silo_platform(&platform, TEFF_LOG_WARN);
+    teffi_silo_init_platform(&platform, TEFF_LOG_WARN);
     real_clock = platform.mono_ns;
     platform.mono_ns = acts_clock;
     monitor_hold(&platform);

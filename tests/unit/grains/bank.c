@@ -83,16 +83,16 @@ void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
     }
 }
 
-tell_fn __real_teffi_participants_tell, __wrap_teffi_participants_tell;
+tell_fn __real_teffi_participants_send_outcome, __wrap_teffi_participants_send_outcome;
 
-void __wrap_teffi_participants_tell(teffi_grains *grains,
-                                    const Teff__Transaction__Participants *all,
-                                    const teffi_transaction *transaction, teffi_step step)
+void __wrap_teffi_participants_send_outcome(teffi_grains *grains,
+                                            const Teff__Transaction__Participants *all,
+                                            const teffi_transaction *transaction, teffi_step step)
 {
     if (bank.mute > 0)
         bank.mute--;
     else
-        __real_teffi_participants_tell(grains, all, transaction, step);
+        __real_teffi_participants_send_outcome(grains, all, transaction, step);
 }
 
 /* ---- grains ---- */

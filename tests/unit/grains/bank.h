@@ -1,6 +1,6 @@
 /* bank.h - silos with grains that run what a test hands them, in transactions. Batches of
  * transactions, and what the root tells at the end, fail on command.
- * Way:     calls -> turns -> [__wrap_teffi_store_submit, __wrap_teffi_participants_tell] */
+ * Way:     calls -> turns -> [__wrap_teffi_store_submit, __wrap_teffi_participants_send_outcome] */
 #pragma once
 
 #include "bank.teff.h"

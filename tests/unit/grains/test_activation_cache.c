@@ -13,7 +13,7 @@ static teffi_activation *const other = one + 1;
 static uint64_t mark_of(uint32_t type, uint64_t number)
 {
     const teffi_ident ident = {type, sizeof number, (const uint8_t *)&number, 0};
-    return teffi_activation_mark(&ident);
+    return teffi_activation_cache_hash(&ident);
 }
 
 static void numbers_in_a_row_lie_apart(void **state)
@@ -38,7 +38,7 @@ static void types_and_texts_have_marks_of_their_own(void **state)
     const teffi_ident a = {TYPE, 5, (const uint8_t *)"alice", 0};
     const teffi_ident b = {TYPE, 5, (const uint8_t *)"blice", 0};
     assert_true(mark_of(TYPE, 1) != mark_of(TYPE + 1, 1));
-    assert_true(teffi_activation_mark(&a) != teffi_activation_mark(&b));
+    assert_true(teffi_activation_cache_hash(&a) != teffi_activation_cache_hash(&b));
 }
 
 static void what_was_put_is_found_by_its_mark_only(void **state)

@@ -14,11 +14,11 @@ static void pairs(void **state)
     for (int c = 0; c < 3; c++) {
         for (int beside = 0; beside < 3; beside++) {
             uint32_t running[3] = {0};
-            assert_true(teffi_may_start(running, (teffi_class)c));
+            assert_true(teffi_class_may_start(running, (teffi_class)c));
             running[beside] = 1;
-            assert_int_equal(teffi_may_start(running, (teffi_class)c), may[c][beside]);
+            assert_int_equal(teffi_class_may_start(running, (teffi_class)c), may[c][beside]);
             running[beside] = 5;
-            assert_int_equal(teffi_may_start(running, (teffi_class)c), may[c][beside]);
+            assert_int_equal(teffi_class_may_start(running, (teffi_class)c), may[c][beside]);
         }
     }
 }
@@ -27,19 +27,19 @@ static void pairs(void **state)
 static void every_running_turn_counts(void **state)
 {
     uint32_t running[3] = {[TEFFI_READ_ONLY] = 1, [TEFFI_FREELY] = 9};
-    assert_false(teffi_may_start(running, TEFFI_EXCLUSIVE));
-    assert_true(teffi_may_start(running, TEFFI_READ_ONLY));
+    assert_false(teffi_class_may_start(running, TEFFI_EXCLUSIVE));
+    assert_true(teffi_class_may_start(running, TEFFI_READ_ONLY));
     running[TEFFI_READ_ONLY] = 0;
-    assert_true(teffi_may_start(running, TEFFI_EXCLUSIVE));
+    assert_true(teffi_class_may_start(running, TEFFI_EXCLUSIVE));
     running[TEFFI_EXCLUSIVE] = 1;
-    assert_false(teffi_may_start(running, TEFFI_READ_ONLY));
+    assert_false(teffi_class_may_start(running, TEFFI_READ_ONLY));
 }
 
 static teffi_class class_of(const teff_type_info *info, const char *method)
 {
     for (size_t i = 0; i < info->n_methods; i++)
         if (strcmp(info->methods[i].name, method) == 0)
-            return teffi_class_of(info, &info->methods[i]);
+            return teffi_class_of_method(info, &info->methods[i]);
     fail_msg("no method %s", method);
     return TEFFI_EXCLUSIVE;
 }

@@ -53,7 +53,7 @@ static bool kept_by(teffi_node *node, const teffi_ident *ident)
     const teffi_view *view = teffi_view_get(node);
     teffi_node_id owner = teffi_view_owner(view, teffi_partition(ident->hash));
     teffi_view_unref(view);
-    return teffi_node_is(owner, node->id);
+    return teffi_node_equals(owner, node->id);
 }
 
 /* Leaves whose places silo 0 knows itself. out: so many live on silo 1. */
@@ -105,7 +105,7 @@ static int hints_to(teffi_node *node, teffi_node_id other, const char *prefix)
     char key[48];
     int n = 0;
     for (int i = 0; i < LEAVES; i++)
-        n += teffi_node_is(
+        n += teffi_node_equals(
             teffi_location_get(node->grains->location_cache, leaf(node, key, prefix, i).hash),
             other);
     return n;
@@ -133,7 +133,7 @@ static void what_was_not_sent_is_sent_later(void **state)
         lab_until(is_forgotten(node, other->id));
         teff_call call;
         lab_ok(ctx, lab_relay_fan_async(ctx, fan, plan, NULL, &call));
-        lab_until(teffi_lookups_any(node->grains));
+        lab_until(teffi_lookups_are_pending(node->grains));
         assert_int_equal(node->home.net->ops->peer_add(node->home.net, other->id,
                                                        teff_silo_address(l->silos[1])),
                          TEFF_OK);

@@ -83,7 +83,7 @@ static teff_err holds_to_the_end(teff_ctx *turn, int64_t key, const direct_act *
                                  direct_number *out)
 {
     teff_err err = holds(turn, key, in, out);
-    while (!teffi_activation_of_turn(turn)->reason)
+    while (!teffi_activation_of_ctx(turn)->reason)
         teffi_ctx_sleep(turn, 1);
     return err;
 }
@@ -122,7 +122,7 @@ static uint32_t relays(void)
 {
     uint32_t n = 0;
     for (int i = 0; i < SILOS; i++)
-        n += three->silos[i] ? teffi_calls_relays(&three->silos[i]->node.home) : 0;
+        n += three->silos[i] ? teffi_calls_relay_count(&three->silos[i]->node.home) : 0;
     return n;
 }
 
@@ -420,7 +420,7 @@ static void a_request_that_is_being_located_does_not_run(void **state)
         if (!i)
             teffi_cancel_apply(&node->home, msg->src, (teffi_origin){5, 6, 7}, UINT64_MAX);
         teffi_route_unsent(node->grains, msg, (teffi_node_id){0});
-        lab_until(!teffi_lookups_any(node->grains) && node->home.calls.cancels == 0);
+        lab_until(!teffi_lookups_are_pending(node->grains) && node->home.calls.cancels == 0);
         lab_until(node->dropped == dropped + (unsigned)i); /* the response to a client not there */
     }
     lab_close(one);

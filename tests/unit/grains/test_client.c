@@ -60,8 +60,8 @@ static void the_holder_is_the_one_that_the_owner_names(void **state)
     teffi_pid found;
     will_respond(0, &holder);
     lab_ok(ctx, look_up(UINT64_MAX, &found));
-    assert_true(teffi_pid_is(found, holder));
-    assert_true(teffi_node_is(sent.to, bare_other));
+    assert_true(teffi_pid_equals(found, holder));
+    assert_true(teffi_node_equals(sent.to, bare_other));
     assert_int_equal(sent.slot, TEFFI_SLOT_DIRECTORY);
     assert_int_equal(sent.method_id, TEFFI_METHOD_LOOKUP);
     will_respond(1, &holder); /* absent */
@@ -146,7 +146,7 @@ static void too_much_to_do_is_passed_on(void **state)
 static teffi_activation *begin_activation(void)
 {
     teffi_activation *act;
-    assert_int_equal(teffi_shard_create(&grains, &ident, false, NULL, &act), TEFF_OK);
+    assert_int_equal(teffi_shard_create_activation(&grains, &ident, false, NULL, &act), TEFF_OK);
     return act;
 }
 
@@ -156,7 +156,7 @@ static void an_activation_is_registered_if_the_owner_says_so(void **state)
     teffi_pid own = teffi_activation_pid(act), found;
     will_respond(0, &holder);
     assert_int_equal(teffi_directory_register(ctx, act, &found), TEFF_E_EXISTS);
-    assert_true(teffi_pid_is(found, holder));
+    assert_true(teffi_pid_equals(found, holder));
     assert_false(act->registered);
     will_respond(0, &own);
     lab_ok(ctx, teffi_directory_register(ctx, act, &found));
@@ -168,10 +168,12 @@ static void no_activation_is_made_where_none_may_be(void **state)
 {
     teffi_activation *act;
     grains.accepting = false;
-    assert_int_equal(teffi_shard_create(&grains, &ident, false, NULL, &act), TEFF_E_NOT_FOUND);
+    assert_int_equal(teffi_shard_create_activation(&grains, &ident, false, NULL, &act),
+                     TEFF_E_NOT_FOUND);
     grains.accepting = true;
     ident.type++;
-    assert_int_equal(teffi_shard_create(&grains, &ident, false, NULL, &act), TEFF_E_NOT_FOUND);
+    assert_int_equal(teffi_shard_create_activation(&grains, &ident, false, NULL, &act),
+                     TEFF_E_NOT_FOUND);
 }
 
 /* ---- telling ---- */
@@ -190,7 +192,7 @@ static void silos_are_told_where_a_grain_is_not(void **state)
     assert_non_null(moved);
     assert_int_equal(moved->type, lab_turns_info.id);
     assert_int_equal(moved->key.len, 1);
-    assert_true(teffi_node_is(teffi_pid_unpack(moved->pid).node, bare_self));
+    assert_true(teffi_node_equals(teffi_pid_unpack(moved->pid).node, bare_self));
     teff__cluster__moved__free_unpacked(moved, NULL);
 }
 

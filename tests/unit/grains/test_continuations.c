@@ -16,7 +16,7 @@ static _Atomic unsigned wrong, steps, posted;
  * the activation runs meanwhile. */
 static void at_home(const teff_ctx *ctx)
 {
-    const teffi_activation *act = teffi_activation_of_turn(ctx);
+    const teffi_activation *act = teffi_activation_of_ctx(ctx);
     if (node->home.exec->ops->current(node->home.exec) != &act->group ||
         ctx->group != &act->group ||
         teffi_group_state_of((teffi_group *)(uintptr_t)&act->group) != TEFFI_GROUP_RUNNING)
@@ -59,7 +59,7 @@ static teff_err turns_write(lab_turns *self, const lab_step *in, lab_number *out
     teffi_ctx_sleep(ctx, (uint32_t)in->seq % 2); /* a timer */
     at_home(ctx);
     teff_err err = fan_out(ctx);
-    teffi_ctx_on_worker(ctx, run_closure, ctx);
+    teffi_ctx_run_on_worker(ctx, run_closure, ctx);
     at_home(ctx);
     if (!err)
         err = teff_post(ctx, on_post, ctx->group);

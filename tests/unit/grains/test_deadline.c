@@ -169,7 +169,7 @@ static void all_tries_share_a_deadline(void **state)
     for (int i = 0; i < TRIES; i++) { /* each waits 20 ms before the next */
         lab_until(pending_due_ns(node) != UINT64_MAX);
         assert_true(pending_due_ns(node) <= first + 2 * MS);
-        assert_null(teffi_calls_lose(&node->home, l->silos[0]->node.id));
+        assert_null(teffi_calls_end_sent_to(&node->home, l->silos[0]->node.id));
     }
     l->record.gate = true;
     pthread_join(thread, NULL);

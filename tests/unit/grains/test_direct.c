@@ -105,7 +105,7 @@ static teff_err writes_a_note(teff_ctx *turn, int64_t key, const direct_act *in,
     char *note = teff_state_alloc(turn, NOTE);
     memset(note, 'a', NOTE - 1);
     acts_memo(turn)->note = note;
-    out->n = (int64_t)teffi_activation_of_turn(turn)->stored->arena->used_bytes;
+    out->n = (int64_t)teffi_activation_of_ctx(turn)->stored->arena->used_bytes;
     return TEFF_OK;
 }
 

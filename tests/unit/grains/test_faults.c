@@ -73,17 +73,17 @@ static void grains_are_installed_whole_or_not_at_all(void **state)
 
 static void end_activation(teffi_activation *act)
 {
-    teffi_shard_remove(act);
+    teffi_shard_remove_activation(act);
     teffi_activation_clear(act);
     teffi_group_init_complete(&act->group);
-    teffi_shard_reclaim(act);
+    teffi_shard_reclaim_activation(act);
 }
 
 static teff_err make_activation(void)
 {
     teffi_activation *act;
     teffi_ident ident = teffi_ident_of(&grains.secret, lab_turns_info.id, long_key, LONG_KEY);
-    teff_err err = teffi_shard_create(&grains, &ident, true, NULL, &act);
+    teff_err err = teffi_shard_create_activation(&grains, &ident, true, NULL, &act);
     assert_int_equal(grains.shards->activations, !err);
     assert_int_equal(teffi_shard_has(&grains, &ident, NULL), !err);
     if (!err)
@@ -112,7 +112,7 @@ static teff_err set_aside(void)
     if (!busy->more)
         return outcome(n, dropped);
     teffi_msg_free(teffi_container(teffi_queue_pop(&busy->more->pending), teffi_msg, link));
-    teffi_activation_drop_more(busy);
+    teffi_activation_free_rare_fields(busy);
     busy->queued = 0;
     return TEFF_OK;
 }
@@ -120,7 +120,7 @@ static teff_err set_aside(void)
 static void a_request_that_cannot_be_set_aside_is_refused(void **state)
 {
     teffi_ident ident = bare_ident();
-    assert_int_equal(teffi_shard_create(&grains, &ident, true, NULL, &busy), TEFF_OK);
+    assert_int_equal(teffi_shard_create_activation(&grains, &ident, true, NULL, &busy), TEFF_OK);
     busy->phase = TEFFI_VALID;
     busy->busy = TEFFI_BUSY_LIFE;
     assert_int_equal(fault_sweep(set_aside, true), 2);
@@ -140,7 +140,7 @@ static teff_err locate(void)
     msg->hops = 1;
     bare_busy = NULL;
     teffi_route_unsent(&grains, msg, bare_other);
-    assert_int_equal(teffi_lookups_any(&grains), bare_busy != NULL);
+    assert_int_equal(teffi_lookups_are_pending(&grains), bare_busy != NULL);
     if (!bare_busy && sent.n > n)
         assert_string_equal(sent.text, "out of memory to locate the grain");
     if (!bare_busy)
@@ -151,7 +151,7 @@ static teff_err locate(void)
     (void)teffi_group_run(bare_busy, 10, 0);
     grains.closed = false;
     teff_err err = outcome(n, dropped);
-    assert_false(teffi_lookups_any(&grains));
+    assert_false(teffi_lookups_are_pending(&grains));
     return err == TEFF_E_UNAVAILABLE ? TEFF_OK : err;
 }
 
@@ -316,7 +316,7 @@ static void a_heartbeat_that_fails_is_tried_again(void **state)
     node.store = &refusing;
     node.home.lease.length_ms = 5 * BEAT_MS;
     bare_platform.wall_ns = bare_clock;
-    teffi_heartbeat_start(node.membership);
+    teffi_membership_start_timers(node.membership);
     assert_int_equal(bare_due_ns, bare_now_ns + BEAT_MS * 1000000ull);
     assert_true(fault_sweep(beat, false) >= 1);
 }
@@ -331,7 +331,7 @@ static teff_err ask(uint32_t method, const ProtobufCMessage *body)
     if (!msg)
         return TEFF_E_NOMEM;
     msg->method_id = method;
-    if (!teffi_node_pack(msg, body)) {
+    if (!teffi_node_pack_body(msg, body)) {
         teffi_msg_free(msg);
         return TEFF_E_NOMEM;
     }
@@ -374,7 +374,7 @@ static void serve_all(void)
     uint8_t all[TEFFI_PARTITION_SET_BYTES];
     memset(all, 0xff, sizeof all);
     bare_view(1, (teffi_node_id[]){bare_self}, 1);
-    teffi_partitions_unlock(&grains, all, 1);
+    teffi_partitions_start_serving(&grains, all, 1);
 }
 
 static void a_registration_that_cannot_be_kept_is_refused(void **state)
@@ -391,7 +391,7 @@ static void begin_grains(void)
         const uint8_t key[] = {'k', (uint8_t)('a' + i)};
         teffi_ident ident = teffi_ident_of(&grains.secret, lab_turns_info.id, key, sizeof key);
         teffi_activation *act;
-        assert_int_equal(teffi_shard_create(&grains, &ident, true, NULL, &act), TEFF_OK);
+        assert_int_equal(teffi_shard_create_activation(&grains, &ident, true, NULL, &act), TEFF_OK);
     }
 }
 

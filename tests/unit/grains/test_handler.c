@@ -71,13 +71,13 @@ static uint8_t reason_after(const situation *s)
     act.reason = s->before;
     act.busy = TEFFI_BUSY_LIFE; /* nothing comes of it yet */
     if (s->pending)
-        teffi_queue_push(&teffi_activation_ensure_more(&act)->pending, &waits.link);
+        teffi_queue_push(&teffi_activation_ensure_rare_fields(&act)->pending, &waits.link);
     if (s->asked)
         teffi_activation_ask_to_end(&act, s->asked);
     else
         teffi_activation_nudge(&act);
     run_items();
-    teffi_activation_drop_more(&act);
+    teffi_activation_free_rare_fields(&act);
     return act.reason;
 }
 
@@ -114,7 +114,7 @@ static void a_duplicate_may_be_found_before_it_begins(void **state)
     type->methods = &no_hooks;
     bare_view(1, &bare_self, 1);
     teffi_shard_of(&grains, ident.hash)->phase = TEFFI_SERVING;
-    assert_int_equal(teffi_shard_create(&grains, &ident, true, NULL, &made), TEFF_OK);
+    assert_int_equal(teffi_shard_create_activation(&grains, &ident, true, NULL, &made), TEFF_OK);
     teffi_activation_nudge(made);
     assert_int_equal(pthread_create(&thread, NULL, unregister, made), 0);
     while (!atomic_load_explicit(&is_duplicate, memory_order_relaxed))
@@ -199,14 +199,14 @@ static void a_request_for_another_grain_is_routed_again(void **state)
         assert_int_equal(act.queued, 0);
         assert_false(act.running || act.more);
     }
-    assert_true(teffi_lookups_any(&grains));
+    assert_true(teffi_lookups_are_pending(&grains));
 }
 
 /* ---- an activation that failed ---- */
 
 static void fail_as(teff_err err, const char *text, bool named)
 {
-    teffi_more *more = teffi_activation_ensure_more(&act);
+    teffi_more *more = teffi_activation_ensure_rare_fields(&act);
     assert_non_null(more);
     more->failed_text = text ? strdup(text) : NULL;
     more->failed_named = named;
@@ -224,7 +224,7 @@ static void requests_get_the_error_of_a_failed_activation(void **state)
     handle(bare_message(TEFFI_MSG_REQUEST));
     expect(2, TEFF_E_IO, "the disk is full");
     assert_false(sent.flags & TEFFI_MSG_UNNAMED);
-    teffi_activation_drop_more(&act); /* there was no memory for the text */
+    teffi_activation_free_rare_fields(&act); /* there was no memory for the text */
     handle(bare_message(TEFFI_MSG_REQUEST));
     expect(3, TEFF_E_IO, "none");
 }
@@ -233,7 +233,7 @@ static void requests_get_the_error_of_a_failed_activation(void **state)
 
 static void ends_in_favour_of(teffi_node_id winner)
 {
-    teffi_more *more = teffi_activation_ensure_more(&act);
+    teffi_more *more = teffi_activation_ensure_rare_fields(&act);
     assert_non_null(more);
     more->winner = (teffi_pid){winner, 20, 1};
     act.phase = TEFFI_ENDED;
@@ -244,7 +244,7 @@ static void requests_follow_the_winner_of_a_race(void **state)
     ends_in_favour_of(bare_other);
     handle(bare_message(TEFFI_MSG_REQUEST));
     assert_int_equal(sent.n, 1);
-    assert_true(teffi_node_is(sent.to, bare_other));
+    assert_true(teffi_node_equals(sent.to, bare_other));
     assert_int_equal(sent.kind, TEFFI_MSG_REQUEST);
     teffi_msg *often = bare_message(TEFFI_MSG_REQUEST);
     often->hops = TEFFI_HOPS_MAX;
@@ -259,7 +259,7 @@ static void without_a_winner_they_are_located_again(void **state)
     handle(bare_message(TEFFI_MSG_REQUEST));
     assert_int_equal(sent.n, 1); /* their silo learns that the grain is not here */
     assert_int_equal(sent.method_id, TEFFI_METHOD_MOVED);
-    assert_true(teffi_lookup_waits(&grains, &ident));
+    assert_true(teffi_lookup_exists(&grains, &ident));
     assert_int_equal(act.queued, 0);
 }
 
@@ -272,7 +272,7 @@ static void what_is_queued_is_freed_with_it(void **state)
     for (uint32_t kind = TEFFI_MSG_REQUEST; kind <= TEFFI_MSG_ONEWAY; kind++)
         assert_int_equal(teffi_activation_push(&act, type, bare_message(kind), &deep), TEFF_OK);
     assert_int_equal(waiting(), 1);
-    teffi_turns_discard(&act);
+    teffi_activation_discard_contents(&act);
     assert_int_equal(bytes_used(node.budget), 0);
 }
 

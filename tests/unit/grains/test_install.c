@@ -73,7 +73,8 @@ static void many_are_looked_at_in_slices(void **state)
         teffi_ident ident = teffi_ident_of(&hosting.grains->secret, infos[0].id,
                                            (const uint8_t *)key, (uint32_t)len);
         teffi_activation *act;
-        assert_int_equal(teffi_shard_create(hosting.grains, &ident, true, NULL, &act), TEFF_OK);
+        assert_int_equal(teffi_shard_create_activation(hosting.grains, &ident, true, NULL, &act),
+                         TEFF_OK);
     }
     for (unsigned round = 0; round < 2; round++)
         for (unsigned slice = 1; slice <= SLICES; slice++) {

@@ -93,7 +93,7 @@ static void save_and_load(void)
 
 static const teffi_stored *stored(const keep_keeper *self)
 {
-    return teffi_activation_of_turn(self->ctx)->stored;
+    return teffi_activation_of_ctx(self->ctx)->stored;
 }
 
 /* ---- one of everything ---- */
@@ -340,7 +340,7 @@ static teffi_row read_stored_row(void)
     teffi_row from = {.table = "state"};
     teffi_store_op op = {
         .kind = TEFFI_STORE_SCAN, .rows = &from, .n_rows = 1, .limit = 2, .arena = &ctx->arena};
-    lab_ok(ctx, teffi_ctx_store(ctx, &op));
+    lab_ok(ctx, teffi_ctx_run_store_op(ctx, &op));
     assert_int_equal(op.n_found, 1);
     return op.rows[0];
 }
@@ -363,7 +363,7 @@ static void write_row(const keep_all *all)
     row.any = true;
     teffi_store_op op = {
         .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
-    lab_ok(ctx, teffi_ctx_store(ctx, &op));
+    lab_ok(ctx, teffi_ctx_run_store_op(ctx, &op));
     teff_ctx_reset(ctx);
 }
 

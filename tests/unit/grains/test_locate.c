@@ -57,9 +57,9 @@ static void timer_set(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
 static teff_err send_one(teffi_net *net, teffi_node_id to, teffi_msg *msg)
 {
     sends++;
-    if (!ghost_leaves || !teffi_node_is(to, ghost))
+    if (!ghost_leaves || !teffi_node_equals(to, ghost))
         return real_net->send(net, to, msg);
-    teffi_node_pass_relays(node, teffi_calls_lose(&node->home, ghost));
+    teffi_node_pass_relay_outcomes(node, teffi_calls_end_sent_to(&node->home, ghost));
     return TEFF_E_CLOSED;
 }
 
@@ -101,7 +101,7 @@ static teff_silo *counted_silo(lab_record *record)
     char text[TEFF_TEXT_MAX] = "";
     teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = "memory", .workers = 2};
     teff_silo *silo;
-    teffi_silo_platform(&real, TEFF_LOG_WARN);
+    teffi_silo_init_platform(&real, TEFF_LOG_WARN);
     teffi_platform platform = real;
     platform.exec_new = exec_new;
     platform.net_new = net_new;
@@ -145,7 +145,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     write_ghost(true);
-    lab_until(!teffi_lookups_any(node->grains));
+    lab_until(!teffi_lookups_are_pending(node->grains));
     lab_close(l);
     return 0;
 }
@@ -160,7 +160,7 @@ static bool owned_by_ghost(int64_t key)
 {
     const teffi_view *view = teffi_view_get(node);
     unsigned partition = teffi_partition(ident_of(&key).hash);
-    bool is = teffi_node_is(teffi_view_owner(view, partition), ghost);
+    bool is = teffi_node_equals(teffi_view_owner(view, partition), ghost);
     teffi_view_unref(view);
     return is;
 }
@@ -190,9 +190,9 @@ static void hold_by_ghost(void)
         teffi_pid holder, pid = {ghost, 20, 1};
         key = next_key(key, false);
         teffi_ident ident = ident_of(&key);
-        assert_int_equal(
-            teffi_partition_apply(node->grains, TEFFI_METHOD_REGISTER, &ident, pid, &holder, NULL),
-            TEFF_OK);
+        assert_int_equal(teffi_partition_execute_method(node->grains, TEFFI_METHOD_REGISTER, &ident,
+                                                        pid, &holder, NULL),
+                         TEFF_OK);
     }
 }
 
@@ -287,7 +287,7 @@ static void a_look_up_that_nobody_waits_for_ends(void **state)
     start_calls(calls, true);
     assert_int_equal(teff_await_all(ctx, calls, CALLS), TEFF_E_TIMEOUT);
     assert_true(in_view(ghost));
-    lab_until(!teffi_lookups_any(node->grains));
+    lab_until(!teffi_lookups_are_pending(node->grains));
     assert_true(in_view(ghost));
 }
 

@@ -41,12 +41,12 @@ static uint64_t in_line(uint32_t i)
 
 static bool leads_to(const teffi_location_cache *hints, uint64_t hash, uint32_t i)
 {
-    return teffi_node_is(teffi_location_get(hints, hash), silo(i));
+    return teffi_node_equals(teffi_location_get(hints, hash), silo(i));
 }
 
 static bool leads_nowhere(const teffi_location_cache *hints, uint64_t hash)
 {
-    return teffi_node_none(teffi_location_get(hints, hash));
+    return teffi_node_is_none(teffi_location_get(hints, hash));
 }
 
 static teffi_location_cache h;
@@ -159,9 +159,9 @@ static void look(world *w, uint64_t hash)
     teffi_node_id got = teffi_location_get(&w->hints, hash);
     uint32_t after = atomic_fetch_add(&w->members, 0); /* after the hint on any machine */
     uint32_t i = got.silo - 1;
-    if (!teffi_node_none(got)) {
+    if (!teffi_node_is_none(got)) {
         w->led++;
-        w->wrong += i >= SILOS || i == SELF || !teffi_node_is(got, silo(i)) ||
+        w->wrong += i >= SILOS || i == SELF || !teffi_node_equals(got, silo(i)) ||
                     (before && before == after && !(before >> i & 1));
     }
     w->looks++;

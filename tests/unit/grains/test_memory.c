@@ -285,7 +285,7 @@ static int64_t key_elsewhere(unsigned *partition)
                                                     (const uint8_t *)&key, sizeof key)
                                          .hash);
         owner = teffi_view_owner(view, *partition);
-    } while (teffi_node_is(owner, node->id));
+    } while (teffi_node_equals(owner, node->id));
     teffi_view_unref(view);
     return key;
 }
@@ -375,7 +375,7 @@ static teff_err overlaps(teff_ctx *turn, int64_t key, const direct_act *in, dire
 {
     int64_t mine = ++world.rounds;
     while (world.rounds == mine && !world.gate &&
-           !(teffi_activation_of_turn(turn)->busy & TEFFI_BUSY_COMPACT))
+           !(teffi_activation_of_ctx(turn)->busy & TEFFI_BUSY_COMPACT))
         teffi_ctx_sleep(turn, 1);
     return TEFF_OK;
 }

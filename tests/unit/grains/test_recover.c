@@ -31,7 +31,7 @@ static int owner_of(int64_t key)
         teffi_node *node = l->silos[i] ? &l->silos[i]->node : NULL;
         const teffi_view *view = node ? teffi_view_get(node) : NULL;
         unsigned partition = node ? teffi_partition(ident_of(i, &key).hash) : 0;
-        bool is = view && teffi_node_is(teffi_view_owner(view, partition), node->id);
+        bool is = view && teffi_node_equals(teffi_view_owner(view, partition), node->id);
         teffi_view_unref(view);
         if (is)
             return i;
@@ -139,11 +139,12 @@ static void a_holder_that_lost_has_ended_when_its_silo_says_so(void **state)
     teffi_ident ident = teffi_ident_of(&l->silos[0]->node.grains->secret, lab_turns_info.id,
                                        (const uint8_t *)key, sizeof key - 1);
     lab_ok(l->ctx[0], teffi_directory_lookup(l->ctx[0], &ident, NULL, &pid));
-    int holder = teffi_node_is(pid.node, l->silos[1]->node.id);
+    int holder = teffi_node_equals(pid.node, l->silos[1]->node.id);
     teff_ctx *other = l->ctx[!holder];
-    assert_int_equal(teffi_directory_deactivate(other, &ident, pid, 1, SOON_MS), TEFF_E_TIMEOUT);
+    assert_int_equal(teffi_directory_deactivate_loser(other, &ident, pid, 1, SOON_MS),
+                     TEFF_E_TIMEOUT);
     l->record.gate = true;
-    lab_ok(other, teffi_directory_deactivate(other, &ident, pid, 1, LATER_MS));
+    lab_ok(other, teffi_directory_deactivate_loser(other, &ident, pid, 1, LATER_MS));
     lab_ok(l->ctx[1], lab_turns_write_await(l->ctx[1], call, &out));
 }
 
@@ -187,8 +188,8 @@ static void follow_view(teffi_node *node, uint64_t version, teffi_node_id member
 
 static teff_err peek(const teffi_ident *ident, teffi_pid *holder)
 {
-    return teffi_partition_apply(l->silos[0]->node.grains, TEFFI_METHOD_LOOKUP, ident,
-                                 (teffi_pid){0}, holder, NULL);
+    return teffi_partition_execute_method(l->silos[0]->node.grains, TEFFI_METHOD_LOOKUP, ident,
+                                          (teffi_pid){0}, holder, NULL);
 }
 
 /* It is asked for in one view; in the next the partition is another silo's, then ours again. */
@@ -209,19 +210,19 @@ static void what_was_asked_before_a_partition_was_lost_is_not_taken(void **state
     follow_view(node, v + 1, other.node);
     follow_view(node, v + 2, node->id);
     assert_int_equal(teffi_partition_merge(grains, &ident, other, v, &pid), TEFF_E_CLOSED);
-    teffi_partitions_unlock(grains, all, v);
+    teffi_partitions_start_serving(grains, all, v);
     assert_int_equal(peek(&ident, &pid), TEFF_E_UNAVAILABLE);
     /* A round for a later view takes what is listed for it, and nothing of the one before. */
     assert_int_equal(teffi_partition_merge(grains, &ident, other, v + 2, &pid), TEFF_OK);
-    assert_true(teffi_partitions_list_locked(grains, set)); /* a new round */
+    assert_true(teffi_partitions_list_and_clear_locked(grains, set)); /* a new round */
     assert_int_equal(teffi_partition_merge(grains, &ident, third, v + 3, &pid), TEFF_OK);
     /* Two of them: the same one wins whichever comes first. */
     assert_int_equal(teffi_partition_merge(grains, &ident, other, v + 3, &pid), TEFF_E_EXISTS);
-    assert_true(teffi_pid_is(pid, third));
+    assert_true(teffi_pid_equals(pid, third));
     assert_int_equal(teffi_partition_merge(grains, &ident, third, v + 3, &pid), TEFF_E_EXISTS);
-    assert_true(teffi_pid_is(pid, third));
-    assert_true(teffi_partitions_list_locked(grains, set)); /* a new round */
-    teffi_partitions_unlock(grains, all, v + 3);
+    assert_true(teffi_pid_equals(pid, third));
+    assert_true(teffi_partitions_list_and_clear_locked(grains, set)); /* a new round */
+    teffi_partitions_start_serving(grains, all, v + 3);
     assert_int_equal(peek(&ident, &pid), TEFF_E_NOT_FOUND);
     grains->shards->recovering = false;
 }
@@ -280,7 +281,7 @@ static void requests_that_wait_are_limited(void **state)
     assert_int_equal(grains->shards->parked.count, TEFFI_PARKED_MAX);
     assert_true(grains->shards->parked_bytes > 0);
     memset(all, 0xff, sizeof all);
-    teffi_partitions_unlock(grains, all, v + 2);
+    teffi_partitions_start_serving(grains, all, v + 2);
     for (int i = 0; i < TEFFI_PARKED_MAX; i++)
         lab_ok(l->ctx[1], teffi_ctx_await_call(l->ctx[1], calls[i], NULL));
     assert_int_equal(grains->shards->parked.count, 0);
@@ -302,7 +303,7 @@ static void bytes_of_requests_that_wait_are_limited(void **state)
         assert_non_null(msg);
         msg->raw_len = BODY; /* of bytes that are not there */
         msg->key_len = KEY;
-        if (!teffi_partitions_park(&shards, msg))
+        if (!teffi_partitions_park_request(&shards, msg))
             break;
         assert_int_equal(shards.parked_bytes, (n + 1) * one);
     }

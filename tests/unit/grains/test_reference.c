@@ -34,7 +34,7 @@ static struct {
 static void respond_to(teffi_msg *request)
 {
     teffi_msg *response = teffi_node_make_response(&node, request);
-    assert_true(response && teffi_node_pack(response, &lab_number(.n = 0)->base));
+    assert_true(response && teffi_node_pack_body(response, &lab_number(.n = 0)->base));
     teffi_msg_free(request);
     teffi_node_deliver(&node, response);
 }
@@ -53,7 +53,7 @@ static teff_err take(teffi_net *net, teffi_node_id to, teffi_msg *msg)
     }
     teffi_call_set_sent_to(&node.home, msg->call.slot, msg->call.generation, to);
     teffi_msg_free(msg);
-    teffi_node_pass_relays(&node, teffi_calls_lose(&node.home, to));
+    teffi_node_pass_relay_outcomes(&node, teffi_calls_end_sent_to(&node.home, to));
     return TEFF_OK;
 }
 

@@ -7,8 +7,8 @@ static void responded_and_gone(teff_err err, const char *text)
 {
     bare_responded(1, err, text);
     assert_int_equal(bytes_used(node.budget), 0);
-    assert_int_equal(teffi_calls_relays(&node.home), 0);
-    assert_false(teffi_lookups_any(&grains));
+    assert_int_equal(teffi_calls_relay_count(&node.home), 0);
+    assert_false(teffi_lookups_are_pending(&grains));
 }
 
 /* ---- refused ---- */
@@ -85,9 +85,9 @@ static void was_sent_to_other(unsigned n, uint8_t hops)
 {
     assert_int_equal(sent.n, n);
     assert_int_equal(sent.kind, TEFFI_MSG_REQUEST);
-    assert_true(teffi_node_is(sent.to, bare_other));
+    assert_true(teffi_node_equals(sent.to, bare_other));
     assert_int_equal(sent.hops, hops);
-    assert_int_equal(teffi_calls_relays(&node.home), n);
+    assert_int_equal(teffi_calls_relay_count(&node.home), n);
 }
 
 static void a_request_for_a_grain_elsewhere_is_relayed(void **state)
@@ -105,7 +105,8 @@ static void a_request_that_lost_a_race_follows_the_winner(void **state)
     bare_view(1, (teffi_node_id[]){bare_self, bare_other}, 2);
     teffi_route_to_winner(&grains, bare_message(TEFFI_MSG_REQUEST), bare_other);
     was_sent_to_other(1, 1);
-    assert_true(teffi_node_is(teffi_location_get(grains.location_cache, ident.hash), bare_other));
+    assert_true(
+        teffi_node_equals(teffi_location_get(grains.location_cache, ident.hash), bare_other));
     teffi_route(&grains, bare_message(TEFFI_MSG_REQUEST));
     was_sent_to_other(2, 1);
 }
@@ -116,11 +117,11 @@ static void is_located_again(const teffi_msg *msg)
 {
     teffi_ident ident = bare_ident();
     assert_int_equal(sent.n, 0);
-    assert_true(teffi_lookup_waits(&grains, &ident));
+    assert_true(teffi_lookup_exists(&grains, &ident));
     assert_int_equal(msg->hops, 0);
     assert_int_equal(msg->tries, 1);
     assert_int_equal(msg->flags & TEFFI_MSG_PLACED, 0);
-    assert_true(teffi_node_none(teffi_location_get(grains.location_cache, ident.hash)));
+    assert_true(teffi_node_is_none(teffi_location_get(grains.location_cache, ident.hash)));
     assert_true(bytes_used(node.budget) > 0);
 }
 

@@ -14,7 +14,7 @@ static teffi_msg *ask_message(uint32_t method, const ProtobufCMessage *body)
     teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
     msg->to = (teffi_pid){.node = bare_self, .slot = TEFFI_SLOT_DIRECTORY};
     msg->method_id = method;
-    assert_true(teffi_node_pack(msg, body));
+    assert_true(teffi_node_pack_body(msg, body));
     return msg;
 }
 
@@ -37,7 +37,7 @@ static void response_is(int result, uint64_t view, teffi_pid holder)
     assert_non_null(r);
     assert_int_equal(r->result, result);
     assert_int_equal(r->view, view);
-    assert_true(teffi_pid_is(teffi_pid_unpack(r->pid), holder));
+    assert_true(teffi_pid_equals(teffi_pid_unpack(r->pid), holder));
     teff__cluster__directory_response__free_unpacked(r, NULL);
 }
 
@@ -54,7 +54,7 @@ static void serve_all(uint64_t version)
     uint8_t all[TEFFI_PARTITION_SET_BYTES];
     memset(all, 0xff, sizeof all);
     bare_view(version, (teffi_node_id[]){bare_self}, 1);
-    teffi_partitions_unlock(&grains, all, version);
+    teffi_partitions_start_serving(&grains, all, version);
 }
 
 /* As above, in a view that has the holders, too; this silo owns the grain's partition. */
@@ -146,7 +146,7 @@ static void a_request_waits_for_a_partition_that_is_recovered(void **state)
     bare_view(1, (teffi_node_id[]){bare_self}, 1);
     teffi_directory_handle(&node, about_grain(TEFFI_METHOD_LOOKUP, 1, (teffi_pid){0}));
     assert_int_equal(sent.n, 0);
-    teffi_partitions_unlock(&grains, all, 1);
+    teffi_partitions_start_serving(&grains, all, 1);
     run_directory();
     bare_responded(1, TEFF_OK, "none");
 }
@@ -179,7 +179,8 @@ static unsigned begin_grains(void)
         const uint8_t key[] = {'k', (uint8_t)('a' + i)};
         teffi_ident ident = teffi_ident_of(&grains.secret, lab_turns_info.id, key, sizeof key);
         teffi_activation *act;
-        assert_int_equal(teffi_shard_create(&grains, &ident, i % 3 != 0, NULL, &act), TEFF_OK);
+        assert_int_equal(teffi_shard_create_activation(&grains, &ident, i % 3 != 0, NULL, &act),
+                         TEFF_OK);
         registered += i % 3 != 0;
     }
     return registered;
@@ -249,14 +250,14 @@ static void a_place_that_is_out_of_date_is_dropped(void **state)
     teffi_location_put(grains.location_cache, ident.hash, bare_other);
     for (int i = 0; i < 2; i++) { /* it is there, says the peer; the other one: not any more */
         assert_true(
-            teffi_node_is(teffi_location_get(grains.location_cache, ident.hash), bare_other));
+            teffi_node_equals(teffi_location_get(grains.location_cache, ident.hash), bare_other));
         teffi_pid_pack(&packed, (teffi_pid){.node = i ? bare_other : bare_peer});
         moved.type = lab_turns_info.id;
         moved.key = (ProtobufCBinaryData){1, (uint8_t *)(uintptr_t) "a"};
         moved.pid = &packed.pid;
         teffi_directory_handle(&node, ask_message(TEFFI_METHOD_MOVED, &moved.base));
     }
-    assert_true(teffi_node_none(teffi_location_get(grains.location_cache, ident.hash)));
+    assert_true(teffi_node_is_none(teffi_location_get(grains.location_cache, ident.hash)));
     assert_int_equal(sent.n, 0);
 }
 

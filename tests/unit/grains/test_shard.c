@@ -133,7 +133,7 @@ static teffi_shards *shards_here(void)
 static uint32_t entries_held(teffi_slab *slab)
 {
     pthread_mutex_lock(&slab->lock);
-    uint32_t blocks = teffi_slab_blocks(slab) - slab->n[TEFFI_SLAB_DECOMMITTED];
+    uint32_t blocks = teffi_slab_block_count(slab) - slab->n[TEFFI_SLAB_DECOMMITTED];
     pthread_mutex_unlock(&slab->lock);
     return blocks * TEFFI_SLAB_BLOCK;
 }

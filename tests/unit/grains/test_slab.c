@@ -46,7 +46,7 @@ static void put_all(void)
 /* Entries of the blocks that are not decommitted. */
 static uint32_t entries_held(void)
 {
-    return (teffi_slab_blocks(&memory) - memory.n[TEFFI_SLAB_DECOMMITTED]) * TEFFI_SLAB_BLOCK;
+    return (teffi_slab_block_count(&memory) - memory.n[TEFFI_SLAB_DECOMMITTED]) * TEFFI_SLAB_BLOCK;
 }
 
 static void memory_goes_back_and_no_life_is_taken_for_another(void **state)

@@ -69,7 +69,7 @@ static teffi_row read_row(const char *key)
     teffi_row row = {.table = "state", .key = row_key(key)};
     teffi_store_op op = {
         .kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &l->ctx[0]->arena};
-    lab_ok(l->ctx[0], teffi_ctx_store(l->ctx[0], &op));
+    lab_ok(l->ctx[0], teffi_ctx_run_store_op(l->ctx[0], &op));
     return row;
 }
 
@@ -78,7 +78,7 @@ static void write_row(const char *key, const void *value, size_t len)
     teffi_row row = {.table = "state", .key = row_key(key), .value = {value, len}, .any = true};
     teffi_store_op op = {
         .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &l->ctx[0]->arena};
-    lab_ok(l->ctx[0], teffi_ctx_store(l->ctx[0], &op));
+    lab_ok(l->ctx[0], teffi_ctx_run_store_op(l->ctx[0], &op));
 }
 
 /* ---- cases ---- */

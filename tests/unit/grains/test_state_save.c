@@ -81,7 +81,7 @@ static teffi_row row_of_all(void)
     teffi_row from = {.table = "state"};
     teffi_store_op op = {
         .kind = TEFFI_STORE_SCAN, .rows = &from, .n_rows = 1, .limit = 2, .arena = &ctx->arena};
-    lab_ok(ctx, teffi_ctx_store(ctx, &op));
+    lab_ok(ctx, teffi_ctx_run_store_op(ctx, &op));
     assert_true(op.n_found <= 1);
     return op.n_found ? op.rows[0] : (teffi_row){0};
 }
@@ -91,7 +91,7 @@ static void write_any(teffi_row row)
     row.any = true;
     teffi_store_op op = {
         .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
-    lab_ok(ctx, teffi_ctx_store(ctx, &op));
+    lab_ok(ctx, teffi_ctx_run_store_op(ctx, &op));
 }
 
 static void write_count(uint8_t count)

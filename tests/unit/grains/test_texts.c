@@ -76,10 +76,10 @@ static void late(const caller *c)
 static void lost(const caller *c)
 {
     lab_number *out;
-    if (teffi_node_none(c->asks))
+    if (teffi_node_is_none(c->asks))
         return;
     teff_call call = hold(c);
-    assert_null(teffi_calls_lose(&c->node->home, c->asks));
+    assert_null(teffi_calls_end_sent_to(&c->node->home, c->asks));
     names(c, "lab.Turns.Write", lab_turns_write_await(c->ctx, call, &out), TEFF_E_UNREACHABLE);
     let_go();
 }

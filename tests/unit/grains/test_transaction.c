@@ -151,7 +151,7 @@ static teffi_row find_row_of_a(void)
     teffi_row from = {.table = "state"};
     teffi_store_op scan = {
         .kind = TEFFI_STORE_SCAN, .rows = &from, .n_rows = 1, .limit = 100, .arena = &side->arena};
-    lab_ok(side, teffi_ctx_store(side, &scan));
+    lab_ok(side, teffi_ctx_run_store_op(side, &scan));
     for (size_t i = 0; i < scan.n_found; i++)
         if (((const char *)scan.rows[i].key.data)[scan.rows[i].key.len - 1] == 'a')
             return scan.rows[i];
@@ -169,7 +169,7 @@ static void write_row_of_a(int64_t n)
     row.value = (teffi_bytes){packed, protobuf_c_message_pack(&b.base, packed)};
     teffi_store_op write = {
         .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &side->arena};
-    lab_ok(side, teffi_ctx_store(side, &write));
+    lab_ok(side, teffi_ctx_run_store_op(side, &write));
 }
 
 static void test_all_states_are_written_in_one_batch(void **state)

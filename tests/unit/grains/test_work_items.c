@@ -45,7 +45,7 @@ static teff_err ask_target(teff_ctx *ctx)
 
 static teffi_group *group_of(const teff_ctx *ctx)
 {
-    return &teffi_activation_of_turn(ctx)->group;
+    return &teffi_activation_of_ctx(ctx)->group;
 }
 
 static void posted_by_a_turn(void *arg)
@@ -82,7 +82,7 @@ static int setup(void **state)
     char text[TEFF_TEXT_MAX];
     pthread_mutex_init(&logged.lock, NULL);
     lines_clear(&logged);
-    teffi_silo_platform(&platform, TEFF_LOG_WARN);
+    teffi_silo_init_platform(&platform, TEFF_LOG_WARN);
     platform.log = (teffi_log){.write = lines_log, .arg = &logged, .level = TEFF_LOG_WARN};
     wrong = seen = asked = 0;
     gate = false;

@@ -97,6 +97,6 @@ int main(void)
         cmocka_unit_test(what_the_null_group_has_left_is_dropped),
         cmocka_unit_test(the_null_group_has_a_description),
     };
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

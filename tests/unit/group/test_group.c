@@ -384,7 +384,7 @@ static void test_a_turn_that_stays_is_resumed_after_go_on(void **state)
     assert_int_equal(teffi_group_run_counted(*state, 100, 0), 1 << 1);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_RUNNING);
     assert_int_equal(seen.ready, 1);
-    teffi_group_go_on(*state);
+    teffi_group_make_ready(*state);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
     assert_int_equal(seen.ready, 2);
     assert_int_equal(teffi_group_run_counted(*state, 100, 0), 1 << 1);
@@ -433,20 +433,20 @@ static void test_each_end_of_a_run_is_charged(void **state)
 {
     teffi_meter meter = {on_charge};
     charges = 0;
-    assert_int_equal(teffi_group_run_with(*state, 100, 0, &meter, false), 0); /* it is IDLE */
+    assert_int_equal(teffi_group_run_with_meter(*state, 100, 0, &meter, false), 0); /* it is IDLE */
     push(*state, 0, 5);
-    assert_int_equal(teffi_group_run_with(*state, 2, 0, &meter, false), 2 << 1 | 1);
+    assert_int_equal(teffi_group_run_with_meter(*state, 2, 0, &meter, false), 2 << 1 | 1);
     assert_int_equal(charges, 2); /* at the end of a batch, too */
-    assert_int_equal(teffi_group_run_with(*state, 2, 0, &meter, false), 2 << 1 | 1);
+    assert_int_equal(teffi_group_run_with_meter(*state, 2, 0, &meter, false), 2 << 1 | 1);
     assert_int_equal(charges, 3);
-    assert_int_equal(teffi_group_run_with(*state, 2, 0, &meter, false), 1 << 1);
+    assert_int_equal(teffi_group_run_with_meter(*state, 2, 0, &meter, false), 1 << 1);
     assert_int_equal(charges, 4);
     yields_begin(*state, false);
     charges = 0;
     seen.n_handled = 0;
-    assert_true(teffi_group_run_with(*state, 100, 0, &meter, false) & 1);
+    assert_true(teffi_group_run_with_meter(*state, 100, 0, &meter, false) & 1);
     assert_int_equal(charges, 1);
-    assert_false(teffi_group_run_with(*state, 100, 0, NULL, false) & 1);
+    assert_false(teffi_group_run_with_meter(*state, 100, 0, NULL, false) & 1);
 }
 
 static void test_items_of_an_evicted_group_are_dropped_if_they_may_be(void **state)
@@ -455,11 +455,11 @@ static void test_items_of_an_evicted_group_are_dropped_if_they_may_be(void **sta
     teffi_group_init(*state, &exec, &evict_ops);
     evictions = 0;
     push(*state, 0, 5);
-    assert_int_equal(teffi_group_run_with(*state, 100, 0, NULL, true), 5 << 1);
+    assert_int_equal(teffi_group_run_with_meter(*state, 100, 0, NULL, true), 5 << 1);
     assert_int_equal(evictions, 3);
     assert_int_equal(seen.n_handled, 2);
     push(*state, 0, 5);
-    assert_false(teffi_group_run_with(*state, 100, 0, NULL, false) & 1);
+    assert_false(teffi_group_run_with_meter(*state, 100, 0, NULL, false) & 1);
     assert_int_equal(seen.n_handled, 7);
 }
 

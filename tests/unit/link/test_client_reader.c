@@ -60,9 +60,9 @@ static void await(waiter *w)
             refused++;
             return;
         }
-        tokens |= teffi_parker_take(&w->parker.parker, 0);
+        tokens |= teffi_parker_take_tokens(&w->parker.parker, 0);
     }
-    reading += teffi_client_reader_thread_reads(); /* only while it waits */
+    reading += teffi_client_reader_is_this_thread(); /* only while it waits */
 }
 
 static void ask(waiter *w, uint32_t n, size_t bytes)
@@ -203,7 +203,7 @@ static void a_busy_thread_holds_no_responses_back(void **state)
         unsigned before = client->messages;
         ask(&waiters[0], 1000 + i, i % 2 ? LONG : 4);
         test_wait(client, client->messages == before + 1);
-        assert_int_equal(teffi_parker_take(&waiters[0].parker.parker, 0), TEFFI_TOKEN);
+        assert_int_equal(teffi_parker_take_tokens(&waiters[0].parker.parker, 0), TEFFI_TOKEN);
     }
     disconnect(client, silo);
 }
@@ -234,7 +234,7 @@ static void no_thread_sleeps_beside_deferred_reads(void **state)
         test_wait(silo, test_counters(silo->net).bytes_out > before + LONG);
         assert_true(teffi_client_reader_begin(&link->conns, &reader));
         assert_null(link->conns.readers.reads);
-        end_wait(link, &reader, teffi_parker_take(&waiters[0].parker.parker, 0));
+        end_wait(link, &reader, teffi_parker_take_tokens(&waiters[0].parker.parker, 0));
     }
     disconnect(client, silo);
 }
@@ -258,7 +258,7 @@ static void *ask_and_await(void *arg)
         if (--w->awaited)
             await(w);
         else
-            beside += teffi_parker_take(&w->parker.parker, 0) != 0;
+            beside += teffi_parker_take_tokens(&w->parker.parker, 0) != 0;
         beside += w->awaited != 0;
         compute(w);
     }

@@ -24,7 +24,7 @@ static teff_err make_link(void)
                                    .exec = &exec};
     char text[TEFF_TEXT_MAX];
     teffi_net *net;
-    teffi_platform_real(&platform, TEFF_LOG_ERROR);
+    teffi_platform_init_real(&platform, TEFF_LOG_ERROR);
     polled = NULL;
     teff_err err = teffi_net_link_new(&platform, &opt, &net, text);
     assert_int_equal(err == TEFF_OK, polled != NULL);

@@ -63,7 +63,7 @@ static void a_request_for_soon_counts_once(void **state)
     test_node *node = start(60000);
     test_wait(node, slept_ns == LOOK_MAX_MS * (uint64_t)MS);
     unsigned before = soon;
-    teffi_conns_ask_soon(&link_of(node)->conns);
+    teffi_conns_ask_delayed_run(&link_of(node)->conns);
     test_wait(node, soon > before);
     test_wait(node, slept_ns == LOOK_MAX_MS * (uint64_t)MS);
     stop(node);

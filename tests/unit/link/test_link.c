@@ -19,9 +19,9 @@ static void a_message_arrives_with_all_it_holds(void **state)
     assert_int_equal(b->last->call.slot, 5);
     assert_int_equal(b->last->method_id, 7);
     assert_int_equal(b->last->raw_len, 100);
-    assert_true(teffi_node_is(b->last->src, a->id));
+    assert_true(teffi_node_equals(b->last->src, a->id));
     teffi_hello peer = test_last_peer(b);
-    assert_true(teffi_node_is(peer.node, a->id));
+    assert_true(teffi_node_equals(peer.node, a->id));
     assert_string_equal(peer.address, a->address);
     test_wait(a, a->ups == 1);
     test_node_stop(a);
@@ -81,7 +81,7 @@ static void a_dialled_address_becomes_a_known_node(void **state)
     dial(a, b->address);
     assert_int_equal(a->done_err, TEFF_OK);
     assert_int_equal(a->done_after_ups, 1);
-    assert_true(teffi_node_is(a->done_peer.node, b->id));
+    assert_true(teffi_node_equals(a->done_peer.node, b->id));
     test_send(a, b, 1, 10);
     test_wait(b, b->messages == 1);
     dial(a, b->address); /* once more: the connection that is there stays */

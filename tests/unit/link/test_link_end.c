@@ -245,7 +245,7 @@ static void messages_for_a_peer_that_is_not_there_come_back(void **state)
     test_wait(a, a->unsent >= taken);
     assert_int_equal(a->checked_unsent, a->unsent);
     assert_int_equal(a->ups + a->downs + a->sent, 0);
-    assert_true(teffi_node_is(test_last_peer(a).node, gone));
+    assert_true(teffi_node_equals(test_last_peer(a).node, gone));
     teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 2, 1);
     teff_err err = a->net->ops->send(a->net, gone, msg);
     assert_true(err == TEFF_E_UNREACHABLE || err == TEFF_OK); /* OK while a redial is under way */

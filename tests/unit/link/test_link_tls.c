@@ -92,7 +92,7 @@ static void tls_needs_its_files(void **state)
     static const teffi_net_events none;
     char text[TEFF_TEXT_MAX] = "";
     opt.events = &none;
-    teffi_platform_real(&plain.platform, TEFF_LOG_ERROR);
+    teffi_platform_init_real(&plain.platform, TEFF_LOG_ERROR);
     assert_int_equal(teffi_net_link_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
     assert_non_null(strstr(text, "none.pem"));
     opt.tls.authority = NULL;

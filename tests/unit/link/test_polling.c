@@ -245,15 +245,16 @@ static void the_ticker_gives_the_poller_back(void **state)
 
 static void the_ticker_polls_when_no_thread_has_for_a_while(void **state)
 {
-    assert_true(teffi_poller_once(&poller.poller));
-    assert_true(teffi_polling_check(&conns)); /* somebody polled: look again soon */
+    assert_true(teffi_poller_poll_once(&poller.poller));
+    assert_true(
+        teffi_polling_move_to_ticker_if_idle(&conns)); /* somebody polled: look again soon */
     assert_false(conns.polling.by_ticker);
-    assert_false(teffi_polling_check(&conns));
+    assert_false(teffi_polling_move_to_ticker_if_idle(&conns));
     assert_true(conns.polling.by_ticker);
     conns.polling.by_ticker = false;
     assert_true(teffi_poller_claim(&poller.poller));
     for (unsigned i = 0; i < 3; i++)
-        assert_false(teffi_polling_check(&conns)); /* somebody polls */
+        assert_false(teffi_polling_move_to_ticker_if_idle(&conns)); /* somebody polls */
     assert_false(conns.polling.by_ticker);
     teffi_poller_release(&poller.poller);
 }

@@ -20,7 +20,7 @@ static size_t put(uint8_t *to, uint32_t slot, size_t n)
     msg->call.slot = slot;
     msg->raw = body;
     msg->raw_len = n;
-    assert_int_equal(teffi_frame_room(msg, MAX, &size, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_room(msg, MAX, &size, &body_len), TEFF_OK);
     size = teffi_frame_encode(msg, body_len, 0, to);
     assert_int_equal(size, HEAD + n);
     teffi_msg_free(msg);

@@ -28,11 +28,11 @@ static void a_client_is_what_its_connection_says(void **state)
         msg.src = (teffi_node_id){8, 2};
         msg.flags = 0xffff;
         msg.hops = 5;
-        if (teffi_admit_client(&msg, client) != rows[i].admission)
+        if (teffi_admit_client_message(&msg, client) != rows[i].admission)
             fail_msg("%s", rows[i].what);
         msg.transaction = (const uint8_t *)"of silos only";
-        assert_int_equal(teffi_admit_client(&msg, client), TEFFI_ADMIT_BROKEN);
-        assert_true(teffi_node_is(msg.src, client));
+        assert_int_equal(teffi_admit_client_message(&msg, client), TEFFI_ADMIT_BROKEN);
+        assert_true(teffi_node_equals(msg.src, client));
         assert_int_equal(msg.flags, 0xffff & ~TEFFI_MSG_PLACED);
         assert_int_equal(msg.hops, 0);
     }
@@ -114,7 +114,7 @@ static void read_request(teffi_conn *conn, size_t n)
     size_t room, body_len;
     teffi_msg *msg = request_of(n);
     conn->receiver.offered = teffi_read_buffer_room(&conn->receiver.buffer, &at);
-    assert_int_equal(teffi_frame_room(msg, n, &room, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_room(msg, n, &room, &body_len), TEFF_OK);
     size_t size = teffi_frame_encode(msg, body_len, 0, at);
     conn->receiver.offered = size; /* it fills its room */
     teffi_receiver_add_bytes(conn, size);

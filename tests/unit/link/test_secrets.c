@@ -166,7 +166,7 @@ static void link_fails(const char *secret, const char *client_secret, const char
     teffi_net *net;
     teffi_net_options opt = {
         .events = &none, .secret_file = secret, .client_secret_file = client_secret};
-    teffi_platform_real(&platform, TEFF_LOG_ERROR);
+    teffi_platform_init_real(&platform, TEFF_LOG_ERROR);
     assert_int_equal(teffi_net_link_new(&platform, &opt, &net, text), TEFF_E_INVALID);
     assert_null(net);
     assert_null(strstr(text, "canary"));
@@ -194,7 +194,7 @@ static size_t true_ack(int which, const teffi_greeting *hello, const teffi_greet
     teffi_ack ack = {{0}, {0}};
     uint8_t ours[TEFFI_PROOF_BYTES], theirs[TEFFI_PROOF_BYTES];
     assert_int_equal(teffi_secret_read(paths[which], TEFFI_SECRET_MIN, &secret, NULL), TEFF_OK);
-    assert_true(teffi_proof_digest(hello, ours) && teffi_proof_digest(answer, theirs));
+    assert_true(teffi_proof_digest_hello(hello, ours) && teffi_proof_digest_hello(answer, theirs));
     assert_true(teffi_proof_make(secret, TEFFI_PROVER_DIALLER, ours, theirs, ack.proof));
     memcpy(ack.echo, answer->nonce, sizeof ack.echo);
     teffi_secret_free(secret);

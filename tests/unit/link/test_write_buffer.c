@@ -33,7 +33,7 @@ static void put(write_buffer *out, plain *all, size_t n)
     assert_true(teffi_write_buffer_reserve(out, n));
     fill(out->data + out->len, n);
     memcpy(all->bytes + all->len, out->data + out->len, n);
-    teffi_write_buffer_add(out, n);
+    teffi_write_buffer_commit_data(out, n);
     all->len += n;
 }
 
@@ -50,7 +50,7 @@ static void put_around(write_buffer *out, plain *all, size_t before, size_t cut,
     uint8_t *at = out->data + out->len;
     fill(at, before + behind);
     teffi_write_buffer_add_segment(out, out->len + before, bytes, cut, msg);
-    teffi_write_buffer_add(out, before + behind);
+    teffi_write_buffer_commit_data(out, before + behind);
     memcpy(all->bytes + all->len, at, before);
     memcpy(all->bytes + all->len + before, bytes, cut);
     memcpy(all->bytes + all->len + before + cut, at + before, behind);
@@ -72,7 +72,7 @@ static void write_some(write_buffer *out, write_position *at, const plain *all, 
     }
     assert_int_equal(seen, offered);
     size_t before = at->total, taken = draw(3) ? offered : 1 + draw((uint32_t)offered);
-    teffi_write_buffer_written(out, at, taken);
+    teffi_write_buffer_mark_written(out, at, taken);
     assert_int_equal(at->total, before + taken);
 }
 
@@ -119,8 +119,8 @@ static void what_is_lent_is_copied_in_time(void **state)
         all->len = 0;
         put_around(&out, all, 12, MAX, 8, borrowed);
         if (first)
-            teffi_write_buffer_written(&out, &at, first);
-        assert_true(teffi_write_buffer_own(&out, &at));
+            teffi_write_buffer_mark_written(&out, &at, first);
+        assert_true(teffi_write_buffer_copy_borrowed(&out, &at));
         memset(borrowed, 0, sizeof borrowed);
         while (at.total < out.total)
             write_some(&out, &at, all, MAX);
@@ -139,7 +139,7 @@ static void what_is_lent_is_copied_at_once(void **state)
     for (int i = 0; i < 10; i++) {
         put_around(&out, all, 12, 1000, 8, NULL);
         put_around(&out, all, 12, MAX, 8, borrowed);
-        assert_true(teffi_write_buffer_own_newest(&out));
+        assert_true(teffi_write_buffer_copy_newest_segment(&out));
         memset(borrowed, 0, sizeof borrowed);
     }
     assert_int_equal(out.total, all->len);
@@ -156,8 +156,8 @@ static void what_is_not_written_is_freed(void **state)
     write_position at = {0};
     for (int i = 0; i < 10; i++)
         put_around(&out, all, 12, 1000, 8, NULL);
-    teffi_write_buffer_written(&out, &at, 3500); /* in the fourth */
-    teffi_write_buffer_fini(&out);               /* a leak is the sanitizer's to find */
+    teffi_write_buffer_mark_written(&out, &at, 3500); /* in the fourth */
+    teffi_write_buffer_fini(&out);                    /* a leak is the sanitizer's to find */
     assert_null(out.data);
     assert_null(out.segments);
     free(all);

@@ -134,7 +134,7 @@ static void an_arena_that_goes_back_keeps_nothing_newer(void **state)
             assert_non_null(teff_arena_alloc(&arena, SIZE));
             memset(teff_arena_alloc(&arena, 500), 'x', 500);
         }
-        teffi_arena_back(&arena, here);
+        teffi_arena_rewind(&arena, here);
         assert_true(kept() >= PIECES * teffi_block_room(SIZE));
         assert_true(round == 0 || kept() == before);
         assert_string_equal(first, "first");

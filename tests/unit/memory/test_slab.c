@@ -110,7 +110,7 @@ static void shuffle(thing **got, int n)
 
 static uint32_t used(void)
 {
-    return teffi_slab_blocks(&slab) * BLOCK;
+    return teffi_slab_block_count(&slab) * BLOCK;
 }
 
 static bool is_committed(uint32_t block)
@@ -131,11 +131,11 @@ static bool is_resident(uint32_t block)
 static void gone_but(uint32_t stay)
 {
     uint32_t committed = 0, resident = 0;
-    for (uint32_t b = 0; b < teffi_slab_blocks(&slab); b++) {
+    for (uint32_t b = 0; b < teffi_slab_block_count(&slab); b++) {
         committed += is_committed(b);
         resident += !slab.pages.bytes && is_resident(b); /* the file of an image is always */
     }
-    assert_int_equal(committed, teffi_slab_blocks(&slab) - slab.n[TEFFI_SLAB_DECOMMITTED]);
+    assert_int_equal(committed, teffi_slab_block_count(&slab) - slab.n[TEFFI_SLAB_DECOMMITTED]);
     if (committed > stay || resident > stay)
         fail_msg("%u blocks are committed, %u resident, %u may be", committed, resident, stay);
 }
@@ -225,7 +225,7 @@ static void a_decommitted_block_is_as_the_image(void **state)
     for (int i = 0; i < PEAK; i++) {
         assert_int_equal(got[i]->word, FREE_WORD);
         got[i]->word = (uint64_t)i;
-        *teffi_slab_mark(&slab, got[i]->slot / BLOCK) = 1;
+        *teffi_slab_get_block_mark(&slab, got[i]->slot / BLOCK) = 1;
     }
     put_all(got, 0, PEAK);
     settle();
@@ -236,7 +236,7 @@ static void a_decommitted_block_is_as_the_image(void **state)
         if (is_committed(block))
             continue;
         assert_int_equal(t->word, FREE_WORD);
-        assert_true(*teffi_slab_mark(&slab, block) == UINT64_MAX);
+        assert_true(*teffi_slab_get_block_mark(&slab, block) == UINT64_MAX);
     }
     free(got);
 }

@@ -47,7 +47,7 @@ static inline bool packs_around(const ProtobufCMessage *m, const uint8_t *expect
     uint8_t *rest = malloc(n - segment.len + 1);
     bool same = rest != NULL;
     if (same) {
-        size_t before = teffi_pack_around(m, n, &segment, rest);
+        size_t before = teffi_pack_without_segment(m, n, &segment, rest);
         same =
             before <= n - segment.len && memcmp(rest, expected, before) == 0 &&
             memcmp(segment.bytes, expected + before, segment.len) == 0 &&
@@ -175,7 +175,8 @@ static inline const char *codec_same(const ProtobufCMessageDescriptor *desc, con
     teff_arena arena;
     ProtobufCMessage *ours;
     teffi_arena_init(&arena, NULL, 0, 256u * 1024 * 1024);
-    teff_err err = teffi_unpack_with(desc, data, n, TEFF_FIELDS_MAX, n % 2 != 0, &arena, &ours);
+    teff_err err =
+        teffi_unpack_with_options(desc, data, n, TEFF_FIELDS_MAX, n % 2 != 0, &arena, &ours);
     bool special = !err && n && (is_special(desc, data, data + n) || has_wide_varint(data, n));
     ProtobufCMessage *theirs = special ? NULL : protobuf_c_message_unpack(desc, NULL, n, data);
     const char *what = NULL;

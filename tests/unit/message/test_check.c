@@ -112,8 +112,8 @@ static void fields_count_as_they_are_decoded(void **state)
             teff_err err = check(t, &limits, &packed, text);
             teffi_arena_init(&arena, NULL, 0, 0);
             teffi_pack(&t->base, rows[i].packed, bytes);
-            teff_err decoded = teffi_unpack_with(t->base.descriptor, bytes, rows[i].packed, fields,
-                                                 false, &arena, &back);
+            teff_err decoded = teffi_unpack_with_options(t->base.descriptor, bytes, rows[i].packed,
+                                                         fields, false, &arena, &back);
             teffi_arena_fini(&arena);
             if (err != expected || decoded != expected)
                 fail_msg("%s, %zu fields: %s, %s", rows[i].what, fields, teff_err_name(err),

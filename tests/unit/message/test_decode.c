@@ -230,15 +230,15 @@ static void bytes_are_borrowed_or_copied(void **state)
         teff_arena arena;
         ProtobufCMessage *msg;
         teffi_arena_init(&arena, NULL, 0, 0);
-        assert_int_equal(teffi_unpack_with(&teff__test__tree__descriptor, data, sizeof data, 9,
-                                           borrows, &arena, &msg),
+        assert_int_equal(teffi_unpack_with_options(&teff__test__tree__descriptor, data, sizeof data,
+                                                   9, borrows, &arena, &msg),
                          TEFF_OK);
         const ProtobufCBinaryData *blob = &((Teff__Test__Tree *)(void *)msg)->blob;
         assert_int_equal(blob->len, 3);
         assert_memory_equal(blob->data, data + 2, 3);
         assert_int_equal(blob->data == data + 2, borrows);
-        assert_int_equal(teffi_unpack_with(&teff__test__tree__descriptor, empty, sizeof empty, 9,
-                                           borrows, &arena, &msg),
+        assert_int_equal(teffi_unpack_with_options(&teff__test__tree__descriptor, empty,
+                                                   sizeof empty, 9, borrows, &arena, &msg),
                          TEFF_OK);
         blob = &((Teff__Test__Tree *)(void *)msg)->blob;
         assert_int_equal(blob->len, 0);

@@ -115,7 +115,7 @@ static void packed_bytes_are_one_segment(void **state)
     assert_true(teffi_msg_find_segment(msg, 5, &segment));
     assert_ptr_equal(segment.bytes, msg->raw);
     assert_int_equal(segment.len, 5);
-    assert_int_equal(teffi_msg_pack_around(msg, 5, &segment, out), 0);
+    assert_int_equal(teffi_msg_pack_without_segment(msg, 5, &segment, out), 0);
     teffi_msg_free(msg);
 }
 

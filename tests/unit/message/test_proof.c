@@ -38,8 +38,8 @@ static exchange usual_exchange(void)
 static void prove(const exchange *e, uint8_t proof[TEFFI_PROOF_BYTES])
 {
     uint8_t dialler[TEFFI_PROOF_BYTES], acceptor[TEFFI_PROOF_BYTES];
-    assert_true(teffi_proof_digest(&e->dialler, dialler));
-    assert_true(teffi_proof_digest(&e->acceptor, acceptor));
+    assert_true(teffi_proof_digest_hello(&e->dialler, dialler));
+    assert_true(teffi_proof_digest_hello(&e->acceptor, acceptor));
     assert_true(teffi_proof_make(&e->secret, e->prover, dialler, acceptor, proof));
 }
 
@@ -150,9 +150,9 @@ static void the_longest_texts_are_digested(void **state)
     exchange e = usual_exchange();
     memset(e.dialler.hello.cluster, 'c', TEFFI_CLUSTER_MAX);
     memset(e.dialler.hello.address, 'a', TEFFI_ADDRESS_MAX);
-    assert_true(teffi_proof_digest(&e.dialler, digest));
+    assert_true(teffi_proof_digest_hello(&e.dialler, digest));
     e.dialler.hello.address[TEFFI_ADDRESS_MAX - 1] = '\0';
-    assert_true(teffi_proof_digest(&e.dialler, shorter));
+    assert_true(teffi_proof_digest_hello(&e.dialler, shorter));
     assert_false(teffi_proof_equal(digest, shorter));
 }
 

@@ -37,7 +37,7 @@ static void answer(unsigned i, teff_err err, uint32_t number)
     body.err = number;
     response->err = (uint16_t)err;
     response->text = "as the silo said";
-    assert_true(err || teffi_node_pack(response, &body.base));
+    assert_true(err || teffi_node_pack_body(response, &body.base));
     sent.request[i] = NULL;
     teffi_msg_free(request);
     teffi_node_deliver(&node, response);
@@ -48,7 +48,7 @@ static teff_err on_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
     if (sent.err)
         return sent.err;
     assert_true(sent.n < IN_FLIGHT_MAX);
-    assert_true(teffi_node_is(to, peer));
+    assert_true(teffi_node_equals(to, peer));
     sent.request[sent.n++] = msg;
     if (sent.at_once)
         answer(sent.n - 1, TEFF_OK, 7);
@@ -168,7 +168,7 @@ static void a_request_names_its_target_its_call_and_its_deadline(void **state)
     const teffi_msg *msg = sent.request[0];
     assert_non_null(msg);
     assert_int_equal(msg->item.kind, TEFFI_MSG_REQUEST);
-    assert_true(teffi_node_is(msg->src, self) && teffi_node_is(msg->to.node, peer));
+    assert_true(teffi_node_equals(msg->src, self) && teffi_node_equals(msg->to.node, peer));
     assert_int_equal(msg->to.slot, TEFFI_SLOT_DIRECTORY);
     assert_int_equal(msg->method_id, METHOD);
     assert_int_equal(msg->deadline_ns, now_ns + (uint64_t)TIMEOUT_MS * MS);
@@ -257,7 +257,7 @@ static teff_err store(teffi_store_op *op)
     row = (teffi_row){.table = "t", .key = {&key, 1}};
     *op =
         (teffi_store_op){.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
-    return teffi_ctx_store(ctx, op);
+    return teffi_ctx_run_store_op(ctx, op);
 }
 
 static void what_the_store_found_is_in_the_callers_operation(void **state)

@@ -35,8 +35,8 @@ static bool is_whole(const teffi_msg *msg)
 
 static teff_err on_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
 {
-    assert_true(teffi_node_is(to, peer) && teffi_node_is(msg->to.node, peer));
-    assert_true(teffi_node_is(msg->src, self));
+    assert_true(teffi_node_equals(to, peer) && teffi_node_equals(msg->to.node, peer));
+    assert_true(teffi_node_equals(msg->src, self));
     if (!msg->err && sent.expected)
         assert_true(is_whole(msg));
     sent.n++;
@@ -247,7 +247,7 @@ static teff_err respond_as_process(void)
 
 static void a_response_of_a_process_is_sent_whole_or_not_at_all(void **state)
 {
-    teffi_pid_attach(&node, &routes);
+    teffi_pid_attach_system(&node, &routes);
     assert_int_equal(fault_sweep(respond_as_process, true), 2);
     assert_int_equal(sent.n, 2);
 }
@@ -261,11 +261,11 @@ static teff_err relay_error(void)
     if (!request)
         return TEFF_E_NOMEM;
     teff_err err = teffi_relay_begin(&node, request);
-    assert_true(err || teffi_node_is(request->src, self));
+    assert_true(err || teffi_node_equals(request->src, self));
     if (!err)
-        teffi_node_pass_relays(&node, teffi_calls_cancel(&node.home));
+        teffi_node_pass_relay_outcomes(&node, teffi_calls_cancel(&node.home));
     teffi_msg_free(request);
-    assert_int_equal(teffi_calls_relays(&node.home), 0);
+    assert_int_equal(teffi_calls_relay_count(&node.home), 0);
     return err ? err : sent.n == before ? TEFF_E_UNREACHABLE : TEFF_OK;
 }
 

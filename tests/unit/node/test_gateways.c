@@ -21,12 +21,12 @@ static teffi_node_id choose(const teffi_gateways *g, uint64_t grain)
 static void without_a_connection_there_is_none(void **state)
 {
     teffi_gateways g = {{0}};
-    assert_true(teffi_node_none(choose(&g, 1)));
+    assert_true(teffi_node_is_none(choose(&g, 1)));
     teffi_gateways_set(&g, 3, node_of(3));
-    assert_true(teffi_node_is(choose(&g, 1), node_of(3)));
-    assert_true(teffi_node_is(teffi_gateways_get(&g, 3), node_of(3)));
+    assert_true(teffi_node_equals(choose(&g, 1), node_of(3)));
+    assert_true(teffi_node_equals(teffi_gateways_get(&g, 3), node_of(3)));
     teffi_gateways_set(&g, 3, (teffi_node_id){0});
-    assert_true(teffi_node_none(choose(&g, 1)));
+    assert_true(teffi_node_is_none(choose(&g, 1)));
 }
 
 /* Whatever the order of their addresses. */
@@ -38,7 +38,7 @@ static void each_client_chooses_the_same_one(void **state)
         teffi_gateways_set(&b, NODES - 1 - i, node_of(i));
     }
     for (unsigned grain = 0; grain < GRAINS; grain++)
-        assert_true(teffi_node_is(choose(&a, grain), choose(&b, grain)));
+        assert_true(teffi_node_equals(choose(&a, grain), choose(&b, grain)));
 }
 
 static void each_has_its_share(void **state)
@@ -63,8 +63,8 @@ static void only_the_grains_of_one_that_goes_move(void **state)
         teffi_gateways_set(&after, gone, (teffi_node_id){0});
         for (unsigned grain = 0; grain < GRAINS; grain++) {
             teffi_node_id was = choose(&before, grain), is = choose(&after, grain);
-            assert_true(teffi_node_is(was, node_of(gone)) ? !teffi_node_is(is, was)
-                                                          : teffi_node_is(is, was));
+            assert_true(teffi_node_equals(was, node_of(gone)) ? !teffi_node_equals(is, was)
+                                                              : teffi_node_equals(is, was));
         }
     }
 }

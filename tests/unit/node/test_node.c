@@ -77,7 +77,7 @@ static void say(raw_peer *raw, teffi_msg *msg)
 {
     uint8_t frame[256];
     size_t size, body;
-    assert_int_equal(teffi_frame_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_room(msg, sizeof frame, &size, &body), TEFF_OK);
     size = teffi_frame_encode(msg, body, 0, frame);
     assert_true(raw_send(raw, frame, size));
     teffi_msg_free(msg);

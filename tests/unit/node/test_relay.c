@@ -48,7 +48,7 @@ static teffi_msg *begin(teffi_node_id from, uint64_t deadline_ns)
     msg->call.generation = 9;
     msg->deadline_ns = deadline_ns;
     assert_int_equal(teffi_relay_begin(node, msg), TEFF_OK);
-    assert_true(teffi_node_is(msg->src, node->id));
+    assert_true(teffi_node_equals(msg->src, node->id));
     assert_true(msg->call.slot != 7000000);
     return msg;
 }
@@ -58,9 +58,9 @@ static void a_lost_link_ends_it(void **state)
     uint64_t dropped = node->dropped; /* the client is not there: its response is counted so */
     teffi_msg *msg = begin(one_client, 0);
     teffi_call_set_sent_to(&node->home, msg->call.slot, msg->call.generation, peer);
-    teffi_node_pass_relays(node, teffi_calls_lose(&node->home, one_client));
+    teffi_node_pass_relay_outcomes(node, teffi_calls_end_sent_to(&node->home, one_client));
     assert_int_equal(relays(), 1);
-    teffi_node_pass_relays(node, teffi_calls_lose(&node->home, peer));
+    teffi_node_pass_relay_outcomes(node, teffi_calls_end_sent_to(&node->home, peer));
     assert_int_equal(relays(), 0);
     assert_int_equal(node->dropped, dropped + 1);
     teffi_msg_free(msg);
@@ -71,11 +71,11 @@ static void it_counts_until_its_outcome_was_sent_on(void **state)
 {
     teffi_msg *msg = begin(one_client, 0);
     teffi_call_set_sent_to(&node->home, msg->call.slot, msg->call.generation, peer);
-    teffi_call *ended = teffi_calls_lose(&node->home, peer);
+    teffi_call *ended = teffi_calls_end_sent_to(&node->home, peer);
     assert_non_null(ended);
-    assert_int_equal(teffi_calls_relays(&node->home), 1);
-    teffi_node_pass_relays(node, ended);
-    assert_int_equal(teffi_calls_relays(&node->home), 0);
+    assert_int_equal(teffi_calls_relay_count(&node->home), 1);
+    teffi_node_pass_relay_outcomes(node, ended);
+    assert_int_equal(teffi_calls_relay_count(&node->home), 0);
     teffi_msg_free(msg);
 }
 
@@ -238,7 +238,7 @@ static void a_one_way_needs_none(void **state)
     assert_non_null(msg);
     msg->src = one_client;
     assert_int_equal(teffi_relay_begin(node, msg), TEFF_OK);
-    assert_true(teffi_node_is(msg->src, node->id));
+    assert_true(teffi_node_equals(msg->src, node->id));
     assert_int_equal(relays(), 0);
     teffi_msg_free(msg);
 }

@@ -17,7 +17,7 @@ static void on_interrupt(void *context)
 {
     teffi_interrupt_allow();
     teffi_fiber_suspend(fiber);
-    teffi_interrupt_rebind(context);
+    teffi_interrupt_rebind_to_this_thread(context);
     atomic_store_explicit(&back, true, memory_order_relaxed);
 }
 

@@ -25,7 +25,7 @@ static void a_child_draws_other_numbers(void **state)
     teffi_platform p;
     uint64_t mine[N], childs[N];
     int ends[2], status;
-    teffi_platform_real(&p, TEFF_LOG_WARN);
+    teffi_platform_init_real(&p, TEFF_LOG_WARN);
     (void)p.random(p.arg); /* some are left of what was read from the system */
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
@@ -49,7 +49,7 @@ static void a_childs_numbers_are_random(void **state)
 {
     teffi_platform p;
     int status;
-    teffi_platform_real(&p, TEFF_LOG_WARN);
+    teffi_platform_init_real(&p, TEFF_LOG_WARN);
     (void)p.random(p.arg);
     pid_t child = fork();
     if (child == 0) {
@@ -69,7 +69,7 @@ static void an_old_errno_does_not_matter(void **state)
 {
     teffi_platform p;
     uint64_t numbers[N];
-    teffi_platform_real(&p, TEFF_LOG_WARN);
+    teffi_platform_init_real(&p, TEFF_LOG_WARN);
     errno = EINTR;
     draw(&p, numbers);
     for (int i = 1; i < N; i++)
@@ -86,7 +86,7 @@ static uint64_t ns_of(clockid_t id)
 static void the_clocks_are_the_systems(void **state)
 {
     teffi_platform p;
-    teffi_platform_real(&p, TEFF_LOG_WARN);
+    teffi_platform_init_real(&p, TEFF_LOG_WARN);
     for (int i = 0; i < 10; i++) {
         uint64_t from = ns_of(CLOCK_BOOTTIME), now = p.mono_ns(p.arg);
         assert_in_range(now, from, ns_of(CLOCK_BOOTTIME));
@@ -126,7 +126,7 @@ static const char *said(void (*fn)(const teffi_platform *p), int signal)
     if (child == 0) {
         teffi_platform p;
         dup2(ends[1], STDERR_FILENO);
-        teffi_platform_real(&p, TEFF_LOG_WARN);
+        teffi_platform_init_real(&p, TEFF_LOG_WARN);
         fn(&p);
         _exit(0);
     }
@@ -167,7 +167,7 @@ static void log_before_and_after(const teffi_platform *p)
 static void end_at_once(const teffi_platform *p)
 {
     teff_log_to(&handler);
-    teffi_fatal_in("somebody", "the last words");
+    teffi_abort_for_broken_rule("somebody", "the last words");
 }
 
 static void a_handler_gets_the_lines(void **state)
@@ -208,7 +208,7 @@ static void handlers_change_while_threads_write(void **state)
     const teff_log_handler handlers[2] = {{count, &pages[0]}, {count, &pages[1]}};
     pthread_t threads[THREADS];
     teffi_platform p;
-    teffi_platform_real(&p, TEFF_LOG_WARN);
+    teffi_platform_init_real(&p, TEFF_LOG_WARN);
     teff_log_to(&handlers[0]);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, log_lines, &p), 0);

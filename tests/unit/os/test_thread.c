@@ -172,7 +172,7 @@ static void a_barrier_of_all_threads_is_there_if_the_system_has_it(void **state)
 {
     long has = syscall(SYS_membarrier, QUERY, 0, 0);
     bool expected = has > 0 && has & PRIVATE_EXPEDITED;
-    assert_int_equal(teffi_barrier_start(), expected);
+    assert_int_equal(teffi_barrier_register(), expected);
     barriers = 0;
     if (expected)
         teffi_barrier_all();
@@ -196,7 +196,8 @@ static void a_token_waits_for_its_thread(void **state)
     assert_true(teffi_parker_wait(&parker, UINT64_MAX));
     teffi_parker_leave_token(&parker, TEFFI_TOKEN_GIVEN);
     teffi_parker_leave_token(&parker, TEFFI_TOKEN);
-    assert_int_equal(teffi_parker_take(&parker, UINT64_MAX), TEFFI_TOKEN | TEFFI_TOKEN_GIVEN);
+    assert_int_equal(teffi_parker_take_tokens(&parker, UINT64_MAX),
+                     TEFFI_TOKEN | TEFFI_TOKEN_GIVEN);
     assert_int_equal(parker.word, 0);
 }
 
@@ -206,7 +207,7 @@ static uint32_t taken;
 static void sleep_there(void *arg)
 {
     errno = 0;
-    taken = teffi_parker_take(&bed, UINT64_MAX);
+    taken = teffi_parker_take_tokens(&bed, UINT64_MAX);
 }
 
 static void a_sleeper_is_woken(void **state)

@@ -135,7 +135,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(others_keep_their_own_run_time, setup, teardown),
         cmocka_unit_test_setup_teardown(forked_parts_are_charged_to_the_account, setup, teardown),
     };
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     platform.mono_ns = work_clock;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

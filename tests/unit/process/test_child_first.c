@@ -70,7 +70,7 @@ int main(void)
         cmocka_unit_test(the_spawner_goes_on),
         cmocka_unit_test(a_spawner_that_yields_comes_second),
     };
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     platform.mono_ns = work_clock;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,7 @@ static void send_request(uint64_t tag)
 
 static uint64_t waiting(void)
 {
-    return teffi_mailbox_load(p) >> TEFFI_MAILBOX_SHIFT;
+    return teffi_mailbox_get_load(p) >> TEFFI_MAILBOX_SHIFT;
 }
 
 static void mail_is(uint64_t tag)
@@ -219,9 +219,9 @@ static void a_message_counts_until_it_is_freed(void **state)
     assert_int_equal(waiting(), 2);
     teffi_event_free(p, event);
     assert_int_equal(waiting(), 1);
-    assert_int_equal(teffi_mailbox_load(p), teffi_mailbox_charge(0));
+    assert_int_equal(teffi_mailbox_get_load(p), teffi_mailbox_charge(0));
     teffi_events_free(p, &p->mail);
-    assert_int_equal(teffi_mailbox_load(p), 0);
+    assert_int_equal(teffi_mailbox_get_load(p), 0);
 }
 
 static void a_returned_message_is_urgent_and_does_not_count(void **state)
@@ -231,7 +231,7 @@ static void a_returned_message_is_urgent_and_does_not_count(void **state)
     take();
     assert_int_equal(waiting(), 0);
     urgent_is(TEFF_EVENT_RETURNED, 5);
-    assert_int_equal(teffi_mailbox_load(p), 0);
+    assert_int_equal(teffi_mailbox_get_load(p), 0);
     no_mail();
 }
 
@@ -320,7 +320,7 @@ static void signals_are_taken_once_and_only_the_first_cancel_counts(void **state
 static void the_again_item_can_be_queued_again_once_it_was_taken(void **state)
 {
     assert_false(p->again_queued);
-    teffi_process_push_again(p);
+    teffi_process_requeue(p);
     assert_true(p->again_queued);
     take();
     assert_false(p->again_queued);

@@ -132,7 +132,7 @@ static teff_err run_run(void)
     return run_one(&run_ops);
 }
 
-static teff_err run_fiber(void)
+static teff_err run_process_on_fiber(void)
 {
     return run_one(&fiber_ops);
 }
@@ -149,7 +149,7 @@ static void test_a_failed_request_ends_a_run_function(void **state)
 
 static void test_a_failed_request_ends_a_fiber(void **state)
 {
-    assert_true(fault_sweep(run_fiber, true) > 10);
+    assert_true(fault_sweep(run_process_on_fiber, true) > 10);
 }
 
 /* ---- messages that return ---- */

@@ -447,7 +447,7 @@ static teff_err step_holds(void *self, const teff_event *events, size_t n, teff_
     if (!err)
         err = teff_step_upgrade(out, &idler, NULL, "second", "in", 3);
     if (!err && event.tag == 2)
-        t.mailbox = teffi_mailbox_load(teff_step_process(out));
+        t.mailbox = teffi_mailbox_get_load(teff_step_process(out));
     return !err && event.tag == 3 ? TEFF_E_USER(1) : err;
 }
 
@@ -463,7 +463,7 @@ static void test_upgrade_with_an_event_that_was_received(void **state)
     latch_wait(&t.stepped, 3); /* of the new one */
     assert_string_equal(t.method, "second");
     assert_true(t.mailbox > 0);
-    assert_int_equal(teffi_mailbox_load(teffi_process_find(*state, pid)), 0);
+    assert_int_equal(teffi_mailbox_get_load(teffi_process_find(*state, pid)), 0);
     assert_int_equal(send_tag(*state, pid, 99), TEFF_OK);
     latch_wait(&t.ended, 1);
     assert_int_equal(t.err, TEFF_OK);

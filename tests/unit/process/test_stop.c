@@ -142,7 +142,7 @@ static void test_what_does_not_end_is_forced_and_named(void **state)
     teff_err errs[4] = {TEFF_OK};
     teff_pid pids[4];
     memset(&t, 0, sizeof t);
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     platform.arg = &self;
     platform.mono_ns = patient_clock;
     assert_int_equal(teffi_exec_real_new(&platform, 1, NULL, &exec), TEFF_OK);

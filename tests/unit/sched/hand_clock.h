@@ -100,7 +100,7 @@ static inline void world_init(world *w)
 {
     memset(w, 0, sizeof *w);
     pthread_mutex_init(&w->log.lock, NULL);
-    teffi_platform_real(&w->platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&w->platform, TEFF_LOG_WARN);
     w->platform.arg = w;
     w->platform.mono_ns = world_now;
     w->platform.random = world_random;

@@ -102,7 +102,7 @@ __attribute__((unused)) static uint64_t real_now(void)
 {
     static teffi_platform real;
     if (!real.mono_ns)
-        teffi_platform_real(&real, TEFF_LOG_WARN);
+        teffi_platform_init_real(&real, TEFF_LOG_WARN);
     return teffi_now(&real);
 }
 

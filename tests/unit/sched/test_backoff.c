@@ -22,7 +22,7 @@ static int setup(void **state)
 /* out: for how long to sleep, after so many items in so long. */
 static uint64_t judge_after(uint64_t items, uint64_t ns)
 {
-    teffi_backoff_begin(&b, NULL, handled, now_ns);
+    teffi_backoff_begin_measurement(&b, NULL, handled, now_ns);
     handled += items;
     now_ns += ns;
     return teffi_backoff_judge(&b, handled, now_ns);
@@ -31,7 +31,7 @@ static uint64_t judge_after(uint64_t items, uint64_t ns)
 static void sleep_while(uint64_t items, uint64_t ns)
 {
     now_ns += ns;
-    teffi_backoff_record(&b, items, now_ns - ns, now_ns);
+    teffi_backoff_record_alone_rate(&b, items, now_ns - ns, now_ns);
 }
 
 static void a_measurement_takes_50_us(void **state)

@@ -27,7 +27,7 @@ static void begin_batch(teffi_local_batch *batch)
 {
     batch->exists = false;
     now_ns += 10000000; /* what was before it does not count */
-    (void)teffi_local_batch_add(batch, false);
+    (void)teffi_local_batch_record_push(batch, false);
 }
 
 static void test_picks_that_are_sampled(void **state)
@@ -141,12 +141,12 @@ static void test_later_batches_are_shared_for_1024_picks(void **state)
     for (unsigned pick = 0; pick <= 1; pick++)
         assert_int_equal(check_after(&batch, 0), TEFFI_BATCH_SHARED);
     begin_batch(&batch);
-    assert_false(teffi_local_batch_add(&batch, false));
+    assert_false(teffi_local_batch_record_push(&batch, false));
     for (unsigned pick = 0; pick < 1024; pick++)
         assert_int_not_equal(check_after(&batch, 0), TEFFI_BATCH_LOCAL);
     assert_int_equal(check_after(&batch, 0), TEFFI_BATCH_LOCAL);
-    assert_true(teffi_local_batch_add(&batch, false));
-    assert_false(teffi_local_batch_add(&batch, true));
+    assert_true(teffi_local_batch_record_push(&batch, false));
+    assert_false(teffi_local_batch_record_push(&batch, true));
 }
 
 int main(void)

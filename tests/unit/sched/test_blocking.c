@@ -217,7 +217,7 @@ static uint64_t skipping_clock(void *arg)
 {
     static teffi_platform clock;
     if (!clock.mono_ns)
-        teffi_platform_real(&clock, TEFF_LOG_ERROR);
+        teffi_platform_init_real(&clock, TEFF_LOG_ERROR);
     return clock.mono_ns(clock.arg) + atomic_load(&skipped_ns);
 }
 
@@ -520,6 +520,6 @@ int main(void)
         cmocka_unit_test_setup(test_processors_retaken_all_the_time, setup),
         cmocka_unit_test_setup(test_the_limit_on_threads, setup),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests_name("sched/blocking", tests, NULL, NULL);
 }

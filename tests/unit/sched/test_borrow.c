@@ -380,7 +380,7 @@ static void test_hooks_see_each_borrow_as_a_life(void **state)
 
 int main(void)
 {
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_chain_runs_here),
         cmocka_unit_test(test_a_chain_runs_here_by_every_policy),

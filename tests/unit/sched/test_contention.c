@@ -65,11 +65,11 @@ static void a_sample_is_due_each_50_ms_and_each_20_in_a_trial(void **state)
 {
     begin(2);
     assert_int_equal(c.due_ns, 55 * MS);
-    assert_false(teffi_contention_is_due(&c, 55 * MS - 1));
-    assert_true(teffi_contention_is_due(&c, 55 * MS));
+    assert_false(teffi_contention_sample_is_due(&c, 55 * MS - 1));
+    assert_true(teffi_contention_sample_is_due(&c, 55 * MS));
     sample(1, 1, 10 * MS, 10 * MS);
     assert_int_equal(c.due_ns, 75 * MS);
-    assert_true(teffi_contention_is_due(&c, 75 * MS));
+    assert_true(teffi_contention_sample_is_due(&c, 75 * MS));
 }
 
 static void a_trial_needs_a_sixth_of_delay(void **state)
@@ -304,7 +304,7 @@ static void a_processor_without_a_worker_does_not_count(void **state)
     teffi_exec *exec;
     teffi_sched *sched = limited_sched(&exec);
     pthread_mutex_lock(&sched->idle_lock);
-    teffi_processor *p = teffi_idle_take_processor(teffi_idle_parked(sched));
+    teffi_processor *p = teffi_idle_take_processor(teffi_idle_choose_parked(sched));
     pthread_mutex_unlock(&sched->idle_lock);
     assert_null(p->worker);
     push(&other);
@@ -379,7 +379,7 @@ static void a_tick_samples_what_was_done(void **state)
     const teffi_contention *seen = &sched->monitor.contention;
     uint64_t items = 0;
     for (unsigned i = 0; i < 2; i++)
-        items += teffi_processor_items(&sched->processors[i]);
+        items += teffi_processor_items_handled(&sched->processors[i]);
     assert_int_equal(seen->items_seen, items);
     assert_in_range(seen->cpu_seen_ns, cpu_ns, teffi_process_cpu_ns());
     assert_in_range(seen->due_ns, 50 * MS, UINT64_MAX - 1);
@@ -411,6 +411,6 @@ int main(void)
         cmocka_unit_test(another_number_of_workers_ends_the_limit),
         cmocka_unit_test(a_tick_samples_what_was_done),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -238,6 +238,6 @@ int main(void)
         cmocka_unit_test(a_blocking_region_keeps_it),
         cmocka_unit_test(it_is_right_wherever_a_group_runs),
     };
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

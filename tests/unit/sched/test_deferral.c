@@ -31,11 +31,11 @@ static int setup(void **state)
 
 static void all_of_it_runs_once(void **state)
 {
-    assert_false(teffi_deferral_exists(&d));
+    assert_false(teffi_deferral_has_work(&d));
     assert_false(teffi_deferral_run(&d));
     teffi_deferral_add(&d, &work[0], 1);
     teffi_deferral_add(&d, &work[1], 2);
-    assert_true(teffi_deferral_exists(&d));
+    assert_true(teffi_deferral_has_work(&d));
     assert_true(teffi_deferral_run(&d));
     assert_int_equal(runs, 2);
     assert_false(teffi_deferral_run(&d));
@@ -48,7 +48,7 @@ static void work_that_is_deferred_again_waits(void **state)
     teffi_deferral_add(&d, &work[0], 1);
     assert_true(teffi_deferral_run(&d));
     assert_int_equal(runs, 1);
-    assert_true(teffi_deferral_exists(&d));
+    assert_true(teffi_deferral_has_work(&d));
 }
 
 static void it_runs_when_the_coarse_clock_has_advanced(void **state)

@@ -47,7 +47,7 @@ static void run_callee_in_place(job *j)
     teffi_group *own = teffi_direct_enter(j->exec, &callee.job.group);
     fjob_handle(&callee.job.group, NULL);
     teffi_direct_leave(j->exec, own);
-    teffi_direct_done(j->exec, &callee.job.group);
+    teffi_direct_end_claim(j->exec, &callee.job.group);
     (void)teff_yield();
     (void)teff_yield();
 }
@@ -106,7 +106,7 @@ static void run_many_in_place(job *j)
             return;
         teffi_group *own = teffi_direct_enter(j->exec, &inner.group);
         teffi_direct_leave(j->exec, own);
-        teffi_direct_done(j->exec, &inner.group);
+        teffi_direct_end_claim(j->exec, &inner.group);
     }
     job_push(&one);
 }
@@ -145,6 +145,6 @@ int main(void)
         cmocka_unit_test(test_a_turn_in_place_forks_and_joins),
         cmocka_unit_test(test_turns_in_place_count_once),
     };
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,7 +92,7 @@ static void test_stacks_have_the_size_of_the_option(void **state)
     assert_true(filled);
     exec->ops->free(exec);
     for (int i = 0; i < 2; i++)
-        assert_non_null(strstr(teffi_sched_check(&wrong[i], 1), "stack_bytes"));
+        assert_non_null(strstr(teffi_sched_options_check(&wrong[i], 1), "stack_bytes"));
 }
 
 static void test_stacks_are_limited(void **state)
@@ -444,7 +444,7 @@ static void do_in_place(teffi_exec *exec, job *callee)
     teffi_group *outer = teffi_direct_enter(exec, &callee->group);
     game.in_place++;
     teffi_direct_leave(exec, outer);
-    teffi_direct_done(exec, &callee->group);
+    teffi_direct_end_claim(exec, &callee->group);
 }
 
 /* Another one becomes ready; then turns in place; then the peer is to run next. */
@@ -707,7 +707,7 @@ static void check_push_ends_back_off(teff_sched_policy policy, uint32_t used)
     push(&turn);
     while (!atomic_load(&busy.runs))
         teffi_thread_yield();
-    (void)teffi_parker_take(&w->parker.parker, 0);
+    (void)teffi_parker_take_tokens(&w->parker.parker, 0);
     atomic_store(&w->backing_off, true);
     atomic_store(&w->sched->n_backing_off, 1);
     push(&small);
@@ -723,7 +723,7 @@ static void test_a_push_for_all_ends_back_off(void **state)
 {
     check_push_ends_back_off(TEFF_SCHED_SINGLE, 0);
     check_push_ends_back_off(TEFF_SCHED_MULTILEVEL,
-                             teffi_used_add(0, teffi_now(&platform), 1000000000u));
+                             teffi_used_time_add(0, teffi_now(&platform), 1000000000u));
     check_push_ends_back_off(TEFF_SCHED_PRIORITY, 0);
 }
 
@@ -786,6 +786,6 @@ int main(void)
         cmocka_unit_test(test_a_timer_comes_soon_after_a_suspend),
         cmocka_unit_test(test_a_push_for_all_ends_back_off),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

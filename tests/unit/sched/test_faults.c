@@ -83,6 +83,6 @@ int main(void)
         cmocka_unit_test(test_with_each_policy_it_starts_whole_or_not_at_all),
         cmocka_unit_test(test_without_a_spare_thread_work_waits_for_the_blocking_call),
     };
-    teffi_platform_real(&platform, (teff_log_level)0); /* nothing is logged */
+    teffi_platform_init_real(&platform, (teff_log_level)0); /* nothing is logged */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

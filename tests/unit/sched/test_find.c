@@ -398,6 +398,6 @@ int main(void)
         cmocka_unit_test_setup(test_the_clock_is_read_while_deferred_work_makes_groups_ready,
                                setup),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,14 +19,14 @@ static const teff_sched_options multilevel = {.policy = TEFF_SCHED_MULTILEVEL};
 
 static void wrong(teff_sched_options opt, const char *name)
 {
-    const char *said = teffi_sched_check(&opt, 1);
+    const char *said = teffi_sched_options_check(&opt, 1);
     assert_non_null(said);
     assert_non_null(strstr(said, name));
 }
 
 static void test_options(void **state)
 {
-    assert_null(teffi_sched_check(&multilevel, 1));
+    assert_null(teffi_sched_options_check(&multilevel, 1));
     wrong((teff_sched_options){.policy = 3}, "policy");
     wrong((teff_sched_options){.level_us = {1, 0}}, "level_us");
     wrong((teff_sched_options){.level_us = {0, 2}}, "level_us");
@@ -52,29 +52,29 @@ static void test_levels_by_run_time(void **state)
     teffi_levels_init(&levels, &platform, &multilevel);
     assert_int_equal(teffi_level_of(&levels, used), 0);
     for (unsigned ms = 1; ms <= 200; ms++) {
-        used = teffi_used_add(used, work_clock(NULL), MS);
+        used = teffi_used_time_add(used, work_clock(NULL), MS);
         assert_int_equal(teffi_level_of(&levels, used), ms < 5 ? 0 : ms < 100 ? 1 : 2);
     }
     for (unsigned i = 0; i < 10; i++)
-        used = teffi_used_add(used, work_clock(NULL), S); /* as much as can be counted */
+        used = teffi_used_time_add(used, work_clock(NULL), S); /* as much as can be counted */
     assert_int_equal(teffi_level_of(&levels, used), 2);
     /* 1.07 s, halved: below 100 ms after four times 10 s, below 5 ms after eight */
     static const unsigned level[] = {2, 2, 2, 2, 1, 1, 1, 1, 0};
     for (unsigned i = 0; i < 9; i++, atomic_fetch_add(&worked_ns, 10 * S))
         assert_int_equal(teffi_level_of(&levels, used), level[i]);
-    used = teffi_used_add(used, work_clock(NULL), MS);
+    used = teffi_used_time_add(used, work_clock(NULL), MS);
     assert_int_equal(teffi_level_of(&levels, used), 0);
-    assert_int_equal(teffi_level_of(&levels, teffi_used_add(0, work_clock(NULL), 5 * MS)), 1);
+    assert_int_equal(teffi_level_of(&levels, teffi_used_time_add(0, work_clock(NULL), 5 * MS)), 1);
 }
 
 static void test_run_time_since_another(void **state)
 {
-    uint32_t from = teffi_used_add(0, S, 64 * MS), to = teffi_used_add(from, S, 32 * MS);
-    assert_int_equal(teffi_used_since(from, to), 32 * MS);
-    assert_int_equal(teffi_used_since(from, from), 0);
-    assert_int_equal(teffi_used_since(to, from), 0);
-    to = teffi_used_add(from, 11 * S, 16 * MS); /* halved in between */
-    assert_int_equal(teffi_used_since(from, to), 16 * MS);
+    uint32_t from = teffi_used_time_add(0, S, 64 * MS), to = teffi_used_time_add(from, S, 32 * MS);
+    assert_int_equal(teffi_used_time_between(from, to), 32 * MS);
+    assert_int_equal(teffi_used_time_between(from, from), 0);
+    assert_int_equal(teffi_used_time_between(to, from), 0);
+    to = teffi_used_time_add(from, 11 * S, 16 * MS); /* halved in between */
+    assert_int_equal(teffi_used_time_between(from, to), 16 * MS);
 }
 
 static void test_levels_as_configured(void **state)
@@ -82,12 +82,12 @@ static void test_levels_as_configured(void **state)
     teffi_levels levels;
     const teff_sched_options opt = {
         .policy = TEFF_SCHED_MULTILEVEL, .level_us = {1000, 2000}, .level0_percent = 60};
-    assert_null(teffi_sched_check(&opt, 1));
+    assert_null(teffi_sched_options_check(&opt, 1));
     teffi_levels_init(&levels, &platform, &opt);
     uint64_t now = work_clock(NULL);
-    assert_int_equal(teffi_level_of(&levels, teffi_used_add(0, now, MS - 1000)), 0);
-    assert_int_equal(teffi_level_of(&levels, teffi_used_add(0, now, MS)), 1);
-    assert_int_equal(teffi_level_of(&levels, teffi_used_add(0, now, 2 * MS)), 2);
+    assert_int_equal(teffi_level_of(&levels, teffi_used_time_add(0, now, MS - 1000)), 0);
+    assert_int_equal(teffi_level_of(&levels, teffi_used_time_add(0, now, MS)), 1);
+    assert_int_equal(teffi_level_of(&levels, teffi_used_time_add(0, now, 2 * MS)), 2);
     assert_int_equal(levels.target, 600);
 }
 
@@ -107,7 +107,7 @@ static void test_queue(void **state)
     queue.order = &levels.order;
     for (unsigned i = 0; i < EACH; i++)
         for (unsigned l = TEFF_SCHED_LEVELS; l-- > 0;) {
-            group[l][i].used = teffi_used_add(0, work_clock(NULL), used_ns[l]);
+            group[l][i].used = teffi_used_time_add(0, work_clock(NULL), used_ns[l]);
             teffi_runqueue_push(&queue, &group[l][i]);
         }
     assert_int_equal(atomic_load(&levels.n_above_0), 2 * EACH);
@@ -211,7 +211,7 @@ static void test_each_run_is_charged(void **state)
     WAIT_FOR(atomic_load(&b.runs) == ITEMS && teffi_group_state_of(&b.group) == TEFFI_GROUP_IDLE);
     monitor_release();
     exec->ops->free(exec);
-    assert_int_equal(teffi_used_since(0, b.group.used), ITEMS * MS);
+    assert_int_equal(teffi_used_time_between(0, b.group.used), ITEMS * MS);
 }
 
 /* Alone it finds nothing to run; then it waits for its peer, which runs on the same stack. */
@@ -240,8 +240,8 @@ static void test_nested_runs_are_charged_apart(void **state)
     WAIT_FOR(atomic_load(&a.runs) == 1 && teffi_group_state_of(&a.group) == TEFFI_GROUP_IDLE);
     monitor_release();
     exec->ops->free(exec);
-    assert_int_equal(teffi_used_since(0, a.group.used), 4 * MS);
-    assert_int_equal(teffi_used_since(0, b.group.used), 3 * MS);
+    assert_int_equal(teffi_used_time_between(0, a.group.used), 4 * MS);
+    assert_int_equal(teffi_used_time_between(0, b.group.used), 3 * MS);
 }
 
 #define WORK_NS (60 * S)
@@ -316,7 +316,7 @@ int main(void)
         cmocka_unit_test(test_nested_runs_are_charged_apart),
         cmocka_unit_test(test_short_work_has_its_share),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     platform.mono_ns = work_clock;
     platform.random = fixed;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ static void push_some(void *arg)
 static void bring_some(job *j)
 {
     its_processor = processor_here(j->exec);
-    teffi_batch_run(j->exec, push_some, NULL);
+    teffi_call_adding_to_batch(j->exec, push_some, NULL);
 }
 
 static bool all_rest(void)
@@ -377,7 +377,7 @@ static void test_on_another_thread(void **state)
 {
     teffi_exec *exec = exec_new(2, NULL);
     set_up(exec, NULL, ran_here);
-    teffi_batch_run(exec, push_some, NULL);
+    teffi_call_adding_to_batch(exec, push_some, NULL);
     WAIT_FOR(atomic_load(&n_ran) == N);
     assert_false(teffi_processor_forbids_stealing(&real_of(exec)->processors[0]));
     assert_false(teffi_processor_forbids_stealing(&real_of(exec)->processors[1]));
@@ -400,7 +400,7 @@ static void bring_within(void *arg)
 {
     teffi_exec *exec = arg;
     push(&some[0]);
-    teffi_batch_run(exec, push_none, NULL);
+    teffi_call_adding_to_batch(exec, push_none, NULL);
     is_brought_here(true); /* the outer one goes on */
     for (unsigned i = 1; i < N; i++)
         push(&some[i]);
@@ -408,7 +408,7 @@ static void bring_within(void *arg)
 
 static void bring_nested(job *j)
 {
-    teffi_batch_run(j->exec, bring_within, j->exec);
+    teffi_call_adding_to_batch(j->exec, bring_within, j->exec);
     is_brought_here(false);
 }
 
@@ -431,7 +431,7 @@ static void push_not_brought(void *arg)
 static void bring_elsewhere(job *j)
 {
     teffi_exec *other = some[0].exec;
-    teffi_batch_run(other, push_not_brought, NULL);
+    teffi_call_adding_to_batch(other, push_not_brought, NULL);
 }
 
 static void test_another_executors_worker(void **state)
@@ -465,7 +465,7 @@ static void help_in_fn(void *arg)
 static void bring_with_help(job *j)
 {
     plain[0].run = turn_in_fn;
-    teffi_batch_run(j->exec, help_in_fn, j->exec);
+    teffi_call_adding_to_batch(j->exec, help_in_fn, j->exec);
 }
 
 static void test_a_turn_inside(void **state)
@@ -496,7 +496,7 @@ static void push_links(void *arg)
 static void bring_links(job *j)
 {
     if (j->peer[0])
-        teffi_batch_run(j->exec, push_links, j);
+        teffi_call_adding_to_batch(j->exec, push_links, j);
     if (j == &chain[CHAIN / 2] &&
         !teffi_processor_forbids_stealing(&real_of(j->exec)->processors[0]))
         atomic_store(&let_in, true);
@@ -556,7 +556,7 @@ static void push_rest(void *arg)
 static void push_all(void *arg)
 {
     bringer *b = arg;
-    teffi_batch_run(b->reader.exec, push_part, b);
+    teffi_call_adding_to_batch(b->reader.exec, push_part, b);
     push_rest(b);
 }
 
@@ -572,20 +572,20 @@ static void read_batch(job *j)
     bringer *b = teffi_container(j, bringer, reader);
     switch (b->round % 4) {
     case 0:
-        teffi_batch_run(j->exec, push_all, b);
+        teffi_call_adding_to_batch(j->exec, push_all, b);
         break;
     case 1:
         push_part(b);
-        teffi_batch_run(j->exec, push_rest, b);
+        teffi_call_adding_to_batch(j->exec, push_rest, b);
         break;
     case 2:
-        teffi_batch_run(j->exec, push_part, b);
+        teffi_call_adding_to_batch(j->exec, push_part, b);
         push_rest(b);
         break;
     default:
-        teffi_batch_run(j->exec, push_part, b);
+        teffi_call_adding_to_batch(j->exec, push_part, b);
         block_a_moment(j->exec);
-        teffi_batch_run(j->exec, push_rest, b);
+        teffi_call_adding_to_batch(j->exec, push_rest, b);
     }
 }
 
@@ -654,7 +654,7 @@ static void test_several_bring(void **state)
 
 int main(void)
 {
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     platform.mono_ns = ticking_clock;
     the_test = pthread_self();
     const struct CMUnitTest tests[] = {

@@ -312,6 +312,6 @@ int main(void)
         cmocka_unit_test(test_counts_of_parks_and_wakes),
         cmocka_unit_test(test_a_process_system_tells),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,7 @@ static int setup(void **state)
     net.arrived = net.kept = net.n_jobs = 0;
     net.woken = false;
     net.waiting = net.waiting_most = net.waits = net.wakes = net.handled = net.asked = 0;
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     return 0;
 }
 

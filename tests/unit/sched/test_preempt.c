@@ -303,6 +303,6 @@ int main(void)
         cmocka_unit_test_setup(test_regions_that_begin_and_end_meanwhile, setup),
         cmocka_unit_test_setup(test_regions_elsewhere_do_nothing, setup),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests_name("sched/preempt", tests, NULL, NULL);
 }

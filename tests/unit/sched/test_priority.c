@@ -257,7 +257,7 @@ static void test_nothing_is_lost(void **state)
     static job first;
     const teff_sched_options opt = {.policy = TEFF_SCHED_PRIORITY, .waiting_max = 10};
     teff_sched_metrics all;
-    assert_null(teffi_sched_check(&opt, 2));
+    assert_null(teffi_sched_options_check(&opt, 2));
     teffi_exec *exec = exec_new(2, &opt);
     atomic_store(&handled, 0);
     atomic_store(&refused, 0);
@@ -290,6 +290,6 @@ int main(void)
         cmocka_unit_test(test_a_call_in_place_lets_more_urgent_groups_go_first),
         cmocka_unit_test(test_nothing_is_lost),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

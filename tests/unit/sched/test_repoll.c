@@ -240,6 +240,6 @@ int main(void)
         cmocka_unit_test(test_wakes_inside_stay_local),
         cmocka_unit_test(test_a_long_scan_yields),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

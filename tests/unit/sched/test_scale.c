@@ -17,13 +17,13 @@ static void hold_worker(job *j)
 static void test_10000_threads(void **state)
 {
     teff_sched_options opt = {.threads_max = 10001};
-    assert_non_null(strstr(teffi_sched_check(&opt, 1), "threads_max"));
+    assert_non_null(strstr(teffi_sched_options_check(&opt, 1), "threads_max"));
     opt.threads_max = 1;
-    assert_non_null(strstr(teffi_sched_check(&opt, 1), "threads_max"));
+    assert_non_null(strstr(teffi_sched_options_check(&opt, 1), "threads_max"));
     opt.threads_max = 10000;
-    assert_null(teffi_sched_check(&opt, 1));
+    assert_null(teffi_sched_options_check(&opt, 1));
     opt.threads_max = 2;
-    assert_null(teffi_sched_check(&opt, 1));
+    assert_null(teffi_sched_options_check(&opt, 1));
     teffi_exec *exec = exec_new(1, NULL);
     assert_int_equal(teffi_sched_of(exec)->threads_max, 10000);
     exec->ops->free(exec);
@@ -34,13 +34,13 @@ static void test_limits(void **state)
     teff_sched_options opt = {.workers_max = 4};
     teff_sched_metrics all;
     teffi_exec *none;
-    assert_null(teffi_sched_check(&opt, 4));
-    assert_non_null(strstr(teffi_sched_check(&opt, 5), "workers_max"));
+    assert_null(teffi_sched_options_check(&opt, 4));
+    assert_non_null(strstr(teffi_sched_options_check(&opt, 5), "workers_max"));
     opt.workers_max = TEFFI_PROCESSORS_MAX + 1;
-    assert_non_null(strstr(teffi_sched_check(&opt, 1), "workers_max"));
+    assert_non_null(strstr(teffi_sched_options_check(&opt, 1), "workers_max"));
     assert_int_equal(teffi_exec_real_new(&platform, 1, &opt, &none), TEFF_E_INVALID);
     opt = (teff_sched_options){.workers_max = 4, .threads_max = 3};
-    assert_non_null(strstr(teffi_sched_check(&opt, 2), "threads_max"));
+    assert_non_null(strstr(teffi_sched_options_check(&opt, 2), "threads_max"));
     opt.threads_max = 0;
     teffi_exec *exec = exec_new(2, &opt);
     assert_int_equal(exec->workers, 4);
@@ -84,7 +84,7 @@ static bool vacant(teffi_exec *exec, unsigned from)
     for (unsigned i = from; i < real->n_processors; i++)
         all &= !real->processors[i].worker && !atomic_load(&real->processors[i].lifo) &&
                !teffi_deque_count(&real->processors[i].deque) &&
-               teffi_wheel_next(&real->processors[i].wheel) == UINT64_MAX;
+               teffi_wheel_next_due(&real->processors[i].wheel) == UINT64_MAX;
     pthread_mutex_unlock(&real->idle_lock);
     return all;
 }
@@ -253,6 +253,6 @@ int main(void)
         cmocka_unit_test(test_timers_while_scaling),
         cmocka_unit_test(test_a_process_system),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

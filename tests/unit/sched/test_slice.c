@@ -336,6 +336,6 @@ int main(void)
         cmocka_unit_test_setup(test_after_a_region_to_a_processor_or_the_global_queue, setup),
         cmocka_unit_test_setup(test_a_process_yields_when_it_sends, setup),
     };
-    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    teffi_platform_init_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests_name("sched/slice", tests, NULL, NULL);
 }

@@ -170,6 +170,6 @@ int main(void)
         cmocka_unit_test(test_an_ending_pass_runs_the_work_and_takes_no_more),
         cmocka_unit_test(test_a_group_of_level_0_goes_to_the_lifo_slot),
     };
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

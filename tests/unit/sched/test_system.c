@@ -340,6 +340,6 @@ int main(void)
         cmocka_unit_test(test_without_its_thread),
         cmocka_unit_test(test_start_stop),
     };
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     return cmocka_run_group_tests_name("sched/system", tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void test_never_early(void **state)
     now_ns += 2 * MS;
     teffi_wheel_fire(&wheel, now_ns);
     assert_int_equal(p.fired, 1);
-    assert_true(teffi_wheel_next(&wheel) == UINT64_MAX);
+    assert_true(teffi_wheel_next_due(&wheel) == UINT64_MAX);
     assert_int_equal(teffi_wheel_count(&wheel), 0);
 }
 
@@ -135,13 +135,13 @@ static void test_moved_to_another_wheel(void **state)
         p[i] = (probe){.timer.fire = on_fire};
         (void)teffi_wheel_set(&wheels[0], &p[i].timer, now_ns + in_ns[i]);
     }
-    uint64_t next_ns = teffi_wheel_next(&wheels[0]);
-    assert_true(teffi_wheel_move(&wheels[0], &wheels[1]));
+    uint64_t next_ns = teffi_wheel_next_due(&wheels[0]);
+    assert_true(teffi_wheel_move_timers(&wheels[0], &wheels[1]));
     assert_int_equal(teffi_wheel_count(&wheels[0]), 0);
     assert_int_equal(teffi_wheel_count(&wheels[1]), N);
-    assert_true(teffi_wheel_next(&wheels[0]) == UINT64_MAX);
-    assert_true(teffi_wheel_next(&wheels[1]) == next_ns);
-    assert_false(teffi_wheel_move(&wheels[0], &wheels[1]));
+    assert_true(teffi_wheel_next_due(&wheels[0]) == UINT64_MAX);
+    assert_true(teffi_wheel_next_due(&wheels[1]) == next_ns);
+    assert_false(teffi_wheel_move_timers(&wheels[0], &wheels[1]));
     for (unsigned i = 0; i < N; i++)
         assert_true(teffi_wheel_cancel(wheels, sizeof *wheels, &p[i].timer));
     assert_int_equal(teffi_wheel_count(&wheels[1]), 0);
@@ -157,8 +157,8 @@ static void test_far_future(void **state)
         set(&p, in_ms[i] * MS);
         uint64_t due = now_ns + in_ms[i] * MS;
         while (!p.fired && steps++ < 20) {
-            if (teffi_wheel_next(&wheel) > now_ns)
-                now_ns = teffi_wheel_next(&wheel);
+            if (teffi_wheel_next_due(&wheel) > now_ns)
+                now_ns = teffi_wheel_next_due(&wheel);
             teffi_wheel_fire(&wheel, now_ns);
         }
         assert_int_equal(p.fired, 1);
@@ -211,7 +211,7 @@ static void test_against_a_list(void **state)
     }
     now_ns += (uint64_t)1 << 37;
     teffi_wheel_fire(&wheel, now_ns);
-    assert_true(teffi_wheel_next(&wheel) == UINT64_MAX);
+    assert_true(teffi_wheel_next_due(&wheel) == UINT64_MAX);
 }
 
 int main(void)

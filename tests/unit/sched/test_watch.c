@@ -336,10 +336,10 @@ static void limits_have_ranges(void **state)
     teff_sched_options wrong[2] = {{.turn_warn_ms = 86400001}, {.delay_warn_ms = UINT32_MAX}};
     teff_sched_options right = {.turn_warn_ms = 86400000, .delay_warn_ms = 1};
     for (unsigned i = 0; i < 2; i++) {
-        assert_non_null(teffi_sched_check(&wrong[i], 1));
+        assert_non_null(teffi_sched_options_check(&wrong[i], 1));
         assert_int_equal(teffi_exec_real_new(&w.platform, 1, &wrong[i], &exec), TEFF_E_INVALID);
     }
-    assert_null(teffi_sched_check(&right, 1));
+    assert_null(teffi_sched_options_check(&right, 1));
 }
 
 /* ---- processes by their names ---- */

@@ -76,7 +76,7 @@ static void items_are_handled_in_the_order_of_their_pushes(void **state)
     enum { LISTS = 24, ITEMS = 6000, ROUND = 50 };
     static list lists[LISTS];
     teffi_platform platform;
-    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     teffi_exec *exec = exec_of(&platform, 4, (teff_sched_options){0});
     for (unsigned i = 0; i < LISTS; i++)
         list_init(&lists[i], exec, ITEMS);

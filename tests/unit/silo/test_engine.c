@@ -232,13 +232,14 @@ static void engines_share_the_limit_of_a_stop(void **state)
 {
     enum { STUCK = 6, LIMIT_MS = 500 };
     teffi_platform real;
-    teffi_platform_real(&real, TEFF_LOG_WARN);
+    teffi_platform_init_real(&real, TEFF_LOG_WARN);
     begin(1);
     for (unsigned i = 0; i < STUCK; i++)
         add_stuck_engine();
     lab_until(t.lab->record.held == 1);
     uint64_t from_ns = teffi_now(&real);
-    assert_int_equal(teffi_silo_stop_engines_and_processes(t.lab->silos[0], LIMIT_MS), TEFF_E_TIMEOUT);
+    assert_int_equal(teffi_silo_stop_engines_and_processes(t.lab->silos[0], LIMIT_MS),
+                     TEFF_E_TIMEOUT);
     assert_true(teffi_now(&real) - from_ns < UINT64_C(1000000) * (STUCK - 2) * LIMIT_MS);
     t.lab->record.gate = true;
 }

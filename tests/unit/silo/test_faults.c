@@ -48,7 +48,7 @@ static teffi_msg *request(void)
     ask.limit = 5;
     ask.rows = list;
     ask.n_rows = 1;
-    if (teffi_node_pack(msg, &ask.base))
+    if (teffi_node_pack_body(msg, &ask.base))
         return msg;
     teffi_msg_free(msg);
     return NULL;

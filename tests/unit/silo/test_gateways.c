@@ -24,7 +24,7 @@ static void a_dial_leaves_no_memory(void **state)
     teffi_platform platform;
     teff_client *client;
     char text[TEFF_TEXT_MAX];
-    teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+    teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
     assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
     teff_ctx *ctx = teff_client_ctx(client);
     size_t before = teffi_arena_here(&ctx->arena).used_bytes;
@@ -37,7 +37,7 @@ static void a_dial_leaves_no_memory(void **state)
 
 static bool has_in_place(const teff_client *client, unsigned place, const test_node *gateway)
 {
-    return teffi_node_is(teffi_gateways_get(&client->node.gateways, place), gateway->id);
+    return teffi_node_equals(teffi_gateways_get(&client->node.gateways, place), gateway->id);
 }
 
 static uint64_t chosen;
@@ -61,14 +61,14 @@ static void the_next_gateway_that_is_there_is_taken_first(void **state)
         teffi_platform platform;
         teff_client *client;
         char text[TEFF_TEXT_MAX];
-        teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+        teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
         platform.random = choose;
         assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
         teff_ctx *ctx = teff_client_ctx(client);
         lab_ok(ctx, teffi_gateways_join(ctx, client));
         assert_true(has_in_place(client, taken[chosen], there[taken[chosen]]));
         lab_until(has_in_place(client, 1 - taken[chosen], there[1 - taken[chosen]]));
-        assert_true(teffi_node_none(teffi_gateways_get(&client->node.gateways, 2)));
+        assert_true(teffi_node_is_none(teffi_gateways_get(&client->node.gateways, 2)));
         teff_ctx_free(ctx);
         teff_client_free(client);
     }
@@ -132,14 +132,14 @@ static void a_gateway_is_left_by_one_task(void **state)
 
 static bool goes_to(const teff_client *client, teffi_node_id gateway)
 {
-    return teffi_node_is(teffi_gateways_choose(&client->node.gateways, 0), gateway);
+    return teffi_node_equals(teffi_gateways_choose(&client->node.gateways, 0), gateway);
 }
 
 static bool has_any(const teff_client *client, teffi_node_id id)
 {
     bool any = false;
     for (unsigned i = 0; i < client->n_places; i++)
-        any |= teffi_node_is(teffi_gateways_get(&client->node.gateways, i), id);
+        any |= teffi_node_equals(teffi_gateways_get(&client->node.gateways, i), id);
     return any;
 }
 
@@ -229,7 +229,7 @@ static unsigned find_gateway(const teff_client *client, uint64_t hash)
 {
     teffi_node_id id = teffi_gateways_choose(&client->node.gateways, hash);
     for (unsigned i = 0; i < GATEWAYS; i++)
-        if (nodes[i] && teffi_node_is(nodes[i]->id, id))
+        if (nodes[i] && teffi_node_equals(nodes[i]->id, id))
             return i;
     fail_msg("no gateway");
     return 0;
@@ -346,7 +346,7 @@ static void a_gateway_that_breaks_at_once_is_dialled_again(void **state)
     teffi_platform platform;
     teff_client *client;
     char text[TEFF_TEXT_MAX];
-    teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+    teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
     assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
     teff_ctx *ctx = teff_client_ctx(client);
     for (breaks = BREAKS; teffi_gateways_join(ctx, client) && tries < TRIES_MAX; tries++)

@@ -85,7 +85,7 @@ static teff_silo *new_silo(void)
     teffi_platform platform;
     teff_silo_options opt = {.size = sizeof opt, .workers = 1};
     teff_silo *silo;
-    teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+    teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
     platform.store_open = open_door;
     assert_int_equal(teffi_silo_new_on(&platform, &opt, &silo, NULL), TEFF_OK);
     lab_host_all(silo, &record);

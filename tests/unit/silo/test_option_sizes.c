@@ -30,13 +30,13 @@ static teff_err make_client(void *opt)
     teffi_platform platform;
     teff_client *client = opt;
     ((teff_client_options *)opt)->gateways[0] = "127.0.0.1:1";
-    teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+    teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
     teff_err err = teffi_client_open(&platform, opt, &client, said);
     teff_client_free(client);
     return err;
 }
 
-static teff_err make_processes(void *opt)
+static teff_err make_process_system(void *opt)
 {
     teff_process_system *system = opt; /* must become NULL on an error */
     teff_err err = teff_process_system_new(opt, &system);
@@ -58,7 +58,7 @@ static teff_err make_scheduler(void *opt)
     teff_process_options processes = {.size = sizeof processes, .sched = opt};
     teff_engine_options engine = {.size = sizeof engine, .sched = opt};
     teff_err err = make_silo(&silo);
-    assert_int_equal(make_processes(&processes), err);
+    assert_int_equal(make_process_system(&processes), err);
     assert_int_equal(make_engine(&engine), err);
     return err;
 }
@@ -81,7 +81,7 @@ static const struct subject {
     }
     SUBJECT(teff_silo_options, make_silo, connection_bytes_max),
     SUBJECT(teff_client_options, make_client, connection_bytes_max),
-    SUBJECT(teff_process_options, make_processes, mailbox_max),
+    SUBJECT(teff_process_options, make_process_system, mailbox_max),
     SUBJECT(teff_engine_options, make_engine, schedulers),
     SUBJECT(teff_sched_options, make_scheduler, delay_warn_ms),
     SUBJECT(teff_sched_hooks, make_hooks, size),

@@ -273,7 +273,7 @@ static void open_silos(teff_sched_options sched)
     teffi_platform real;
     memset(&t, 0, sizeof t);
     sched.size = sizeof sched;
-    teffi_silo_platform(&real, TEFF_LOG_WARN);
+    teffi_silo_init_platform(&real, TEFF_LOG_WARN);
     t.platform = real;
     t.real_ns = real.mono_ns;
     t.platform.mono_ns = standing_clock;

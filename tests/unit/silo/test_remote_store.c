@@ -88,7 +88,7 @@ static teff_silo *start_silo(const char *seed)
     teffi_platform platform;
     teff_silo_options opt = {.size = sizeof opt, .workers = 1, .seeds = {seed}};
     teff_silo *silo;
-    teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+    teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
     platform.store_open = open_door;
     assert_int_equal(teffi_silo_new_on(&platform, &opt, &silo, NULL), TEFF_OK);
     lab_host_all(silo, &record);
@@ -111,7 +111,7 @@ static void *operate(void *arg)
     o->op.rows = &o->row;
     o->op.n_rows = 1;
     o->op.arena = &o->ctx->arena;
-    (void)!teffi_ctx_store(o->ctx, &o->op);
+    (void)!teffi_ctx_run_store_op(o->ctx, &o->op);
     o->done = true;
     return NULL;
 }

@@ -30,9 +30,9 @@ static void init_client(client *c, const char *request)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     *c = (client){0};
-    teffi_platform_real(&c->platform, TEFF_LOG_WARN);
+    teffi_platform_init_real(&c->platform, TEFF_LOG_WARN);
     assert_int_equal(teffi_etcd_http_init(&c->http, &c->platform, &no_login), TEFF_OK);
-    teffi_etcd_add_text(&c->request, request);
+    teffi_etcd_text_add_string(&c->request, request);
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(listen(listener, 8), 0);
@@ -157,7 +157,7 @@ static void half_a_request_is_unsent(void **state)
 {
     client c;
     init_client(&c, "");
-    assert_true(teffi_etcd_reserve(&c.request, LONG));
+    assert_true(teffi_etcd_text_reserve(&c.request, LONG));
     memset(c.request.data, ' ', LONG);
     c.request.len = LONG;
     start_post(&c);

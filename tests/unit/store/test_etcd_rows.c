@@ -400,7 +400,7 @@ static void odd_answers_to_writes_set_nothing(void **state)
     teffi_store_op *ops[] = {&first, &second};
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
         json_t *answer = parse(odd[i]);
-        assert_int_equal(teffi_etcd_take_writes(answer, ops, 2), 0);
+        assert_int_equal(teffi_etcd_set_write_results(answer, ops, 2), 0);
         assert_int_equal(first.err | second.err, TEFF_OK);
         assert_int_equal(rows[0].etag, 0);
         json_decref(answer);
@@ -408,13 +408,13 @@ static void odd_answers_to_writes_set_nothing(void **state)
     json_t *answer =
         parse("{\"header\":{\"revision\":\"7\"},\"responses\":[{\"response_range\":{}},"
               "{\"response_range\":{\"kvs\":[{\"mod_revision\":\"6\"}]}}]}");
-    assert_int_equal(teffi_etcd_take_writes(answer, ops, 2), 1);
+    assert_int_equal(teffi_etcd_set_write_results(answer, ops, 2), 1);
     assert_ptr_equal(ops[0], &second);
     assert_int_equal(second.err, TEFF_E_CONFLICT);
     assert_int_equal(first.err, TEFF_OK);
     json_decref(answer);
     answer = parse("{\"succeeded\":true,\"header\":{\"revision\":7}}");
-    assert_int_equal(teffi_etcd_take_writes(answer, ops, 2), 2);
+    assert_int_equal(teffi_etcd_set_write_results(answer, ops, 2), 2);
     assert_int_equal(rows[0].etag, 7);
     json_decref(answer);
 }
@@ -441,9 +441,9 @@ static void odd_answers_to_reads_set_nothing(void **state)
     bool more;
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
         json_t *answer = parse(odd[i]);
-        assert_false(teffi_etcd_take_reads(answer, ops, 1, &room));
+        assert_false(teffi_etcd_set_read_results(answer, ops, 1, &room));
         assert_int_equal(row.etag, 3);
-        assert_false(teffi_etcd_take_scan(answer, "p/", &scan, &start, &room, &more));
+        assert_false(teffi_etcd_append_scan_page(answer, "p/", &scan, &start, &room, &more));
         assert_int_equal(scan.err, TEFF_E_MALFORMED);
         scan.err = TEFF_OK;
         json_decref(answer);
@@ -454,9 +454,9 @@ static void odd_answers_to_reads_set_nothing(void **state)
                  "[{\"response_range\":{\"kvs\":[{\"mod_revision\":\"3\",\"value\":\"%s\"}]}}]}",
                  damaged[i], damaged[i]);
         json_t *answer = parse(text);
-        assert_true(teffi_etcd_take_reads(answer, ops, 1, &room));
+        assert_true(teffi_etcd_set_read_results(answer, ops, 1, &room));
         assert_int_equal(op.err, TEFF_E_MALFORMED);
-        assert_false(teffi_etcd_take_scan(answer, "p/", &scan, &start, &room, &more));
+        assert_false(teffi_etcd_append_scan_page(answer, "p/", &scan, &start, &room, &more));
         assert_int_equal(scan.err, TEFF_E_MALFORMED);
         assert_ptr_equal(scan.rows, &start);
         scan.err = op.err = TEFF_OK;

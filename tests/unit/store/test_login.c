@@ -67,17 +67,17 @@ static void the_password_is_read_each_time(void **state)
     scratch_path(path, "password");
     snprintf(options, sizeof options, "?password-file=%s", path);
     expect_taken(options, false);
-    assert_int_equal(teffi_login_password(&login, &password, text), TEFF_E_INVALID);
+    assert_int_equal(teffi_login_read_password(&login, &password, text), TEFF_E_INVALID);
     for (int i = 0; i < 2; i++) {
         scratch_write(path, passwords[i], strlen(passwords[i]));
         assert_int_equal(chmod(path, 0600), 0);
-        assert_int_equal(teffi_login_password(&login, &password, text), TEFF_OK);
+        assert_int_equal(teffi_login_read_password(&login, &password, text), TEFF_OK);
         assert_int_equal(password->len, strcspn(passwords[i], "\n"));
         assert_memory_equal(password->bytes, passwords[i], password->len);
         teffi_secret_free(password);
     }
     expect_taken("", false);
-    assert_int_equal(teffi_login_password(&login, &password, text), TEFF_OK);
+    assert_int_equal(teffi_login_read_password(&login, &password, text), TEFF_OK);
     assert_null(password);
 }
 

@@ -66,7 +66,7 @@ static void groups_keep_the_order(void **state)
     assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 0);
     assert_int_equal(n_done, 0);
     for (size_t i = 0; i < N; i++)
-        teffi_op_queue_finish(&f.queue, &ops[i]);
+        teffi_op_queue_finish_op(&f.queue, &ops[i]);
     assert_int_equal(n_done, N);
 }
 
@@ -125,7 +125,7 @@ static void bytes_over_the_limit_are_refused(void **state)
     teffi_op_queue_submit(&f.queue, &system);
     assert_int_equal(n_done, 1);
     assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 1);
-    teffi_op_queue_finish(&f.queue, &first);
+    teffi_op_queue_finish_op(&f.queue, &first);
     make_op(&second, &rows[1], TEFFI_OP_QUEUE_BYTES_MAX - 1); /* and the 1 of system */
     teffi_op_queue_submit(&f.queue, &second);
     assert_int_equal(n_done, 2);
@@ -172,7 +172,7 @@ static void *take_until_closed(void *arg)
     while ((n = teffi_op_queue_take(&f.queue, f.group, UINT64_MAX)) > 0) {
         *taken += n;
         for (size_t i = 0; i < n; i++)
-            teffi_op_queue_finish(&f.queue, f.group[i]);
+            teffi_op_queue_finish_op(&f.queue, f.group[i]);
     }
     return NULL;
 }

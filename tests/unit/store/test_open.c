@@ -12,14 +12,14 @@ static void addresses(void **state)
         teffi_store *store = (teffi_store *)1;
         assert_int_equal(teffi_store_open(bad[i], &store, text), TEFF_E_INVALID);
         assert_null(store);
-        assert_non_null(strstr(text, teffi_store_check(bad[i])));
+        assert_non_null(strstr(text, teffi_store_check_address(bad[i])));
         assert_int_equal(teffi_store_open(bad[i], &store, NULL), TEFF_E_INVALID);
     }
     teffi_store *store;
     assert_int_equal(teffi_store_open("sqlite:", &store, text), TEFF_E_INVALID);
     assert_non_null(strstr(text, "file name"));
-    assert_null(teffi_store_check("memory"));
-    assert_null(teffi_store_check("sqlite:x"));
+    assert_null(teffi_store_check_address("memory"));
+    assert_null(teffi_store_check_address("sqlite:x"));
     teffi_store_close(NULL);
 }
 

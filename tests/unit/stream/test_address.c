@@ -10,7 +10,7 @@ static void good_addresses(void **state)
                                        "a-b.example:80", "[::ffff:1.2.3.4]:5",  "a_b:1",      "_:1",
                                        "h:00001",        "unix:/run/teff.sock", "unix:/a"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
-        if (!teffi_address_ok(good[i]))
+        if (!teffi_address_is_valid(good[i]))
             fail_msg("'%s' was refused", good[i]);
 }
 
@@ -52,21 +52,21 @@ static void bad_addresses(void **state)
                                       "unix:1"};
     char long_name[400];
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        if (teffi_address_ok(bad[i]))
+        if (teffi_address_is_valid(bad[i]))
             fail_msg("'%s' was taken", bad[i]);
     memset(long_name, 'a', sizeof long_name);
     memcpy(long_name, "unix:/", 6);
     long_name[5 + 108] = '\0'; /* one byte too long */
-    assert_false(teffi_address_ok(long_name));
+    assert_false(teffi_address_is_valid(long_name));
     long_name[5 + 107] = '\0';
-    assert_true(teffi_address_ok(long_name));
+    assert_true(teffi_address_is_valid(long_name));
     memset(long_name, 'a', sizeof long_name);
     memcpy(long_name + 395, ":1", 3);
-    assert_false(teffi_address_ok(long_name));
+    assert_false(teffi_address_is_valid(long_name));
     memcpy(long_name + TEFFI_ADDRESS_MAX - 1, ":1", 3); /* one byte too long */
-    assert_false(teffi_address_ok(long_name));
+    assert_false(teffi_address_is_valid(long_name));
     memcpy(long_name + TEFFI_ADDRESS_MAX - 2, ":1", 3);
-    assert_true(teffi_address_ok(long_name));
+    assert_true(teffi_address_is_valid(long_name));
 }
 
 int main(void)

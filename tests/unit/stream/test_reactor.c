@@ -83,7 +83,7 @@ static void add_item(probe *p)
 
 static void look_once(teffi_reactor *r)
 {
-    assert_true(teffi_poller_once(&r->poller));
+    assert_true(teffi_poller_poll_once(&r->poller));
 }
 
 /* ---- one side ---- */
@@ -445,7 +445,7 @@ static int add_source(teffi_reactor *r, test_source *s)
     s->in.again = s->out.again = 1000;
     teffi_reactor_begin_wait(r, &s->in.side);
     teffi_reactor_begin_wait(r, &s->out.side);
-    assert_true(teffi_reactor_add(r, &s->source, true, false));
+    assert_true(teffi_reactor_watch(r, &s->source, true, false));
     return fds[1];
 }
 
@@ -456,7 +456,7 @@ static void end_source(teffi_reactor *r, test_source *s, int peer)
     teffi_reactor_report_edge(r, &s->in.side);
     teffi_reactor_report_edge(r, &s->out.side);
     look_once(r);
-    teffi_reactor_bury(r, &s->source);
+    teffi_reactor_free_source_later(r, &s->source);
     close(peer);
 }
 
@@ -477,7 +477,7 @@ static void edges_come_from_sockets(void **state)
     look_once(*state);
     assert_int_equal(s.in.ended, 2);
     assert_true(s.source.hung_up);
-    assert_true(teffi_reactor_add(*state, &s.source, true, true));
+    assert_true(teffi_reactor_watch(*state, &s.source, true, true));
     look_once(*state);
     assert_int_equal(s.in.ended, 3); /* reported anew */
     end_source(*state, &s, peer);
@@ -530,7 +530,7 @@ static void an_edge_of_a_buried_source_is_harmless(void **state)
     assert_true(teffi_poller_claim(&r->poller));
     assert_int_equal(write(peer, "x", 1), 1);
     r->poller.wait(&r->poller, 0);
-    teffi_reactor_bury(r, &s.source);
+    teffi_reactor_free_source_later(r, &s.source);
     (void)r->poller.run(&r->poller);
     assert_int_equal(s.freed, 0);
     assert_int_equal(s.in.attempts, attempts);
