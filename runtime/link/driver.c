@@ -202,7 +202,7 @@ static void run_deferred_read(teffi_deferred *work)
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);
     bool client = teffi_client_reader_is_this_thread();
     bool here = client || teffi_conns_thread_is_worker(conn->conns);
-    if (!teffi_receiver_read_deferred(conn, here)) {
+    if (!teffi_receiver_run_deferred_read(conn, here)) {
         if (!teffi_receiver_receive(conn))
             teffi_driver_end(conn);
     } else if (client) {

@@ -4,7 +4,7 @@
 #include "base/utf8.h"
 
 /* Sets arena->bad_text if the text is not UTF-8. */
-void teff_copy_check(teff_arena *arena, const char *text, size_t n)
+void teff_copy_check_utf8(teff_arena *arena, const char *text, size_t n)
 {
     if (!teffi_utf8_valid((const uint8_t *)text, n))
         arena->bad_text = true;

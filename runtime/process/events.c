@@ -10,7 +10,7 @@ void teffi_event_free(teff_process *p, teffi_event *event)
 {
     uint32_t kind = event->item.kind;
     if (kind == TEFFI_ITEM_MESSAGE)
-        teffi_mailbox_add_taken(p, event->event.len);
+        teffi_mailbox_count_taken(p, event->event.len);
     if (kind == TEFFI_ITEM_COMMAND)
         teffi_command_free(teffi_container(event, teffi_command, e));
     else if (kind == TEFFI_ITEM_TIMER)

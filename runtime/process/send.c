@@ -27,7 +27,7 @@ static bool is_within_limits(const teff_process_system *system, uint64_t load)
 
 uint64_t teffi_mailbox_get_load(const teff_process *p)
 {
-    /* acquire: pairs with teffi_mailbox_add_taken; `taken` is loaded before `sent` */
+    /* acquire: pairs with teffi_mailbox_count_taken; `taken` is loaded before `sent` */
     uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
     return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
 }

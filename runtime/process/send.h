@@ -16,9 +16,10 @@ static inline uint64_t teffi_mailbox_charge(size_t len)
     return ((uint64_t)1 << TEFFI_MAILBOX_SHIFT) + sizeof(teffi_event) + len;
 }
 
-/* teffi_mailbox_add_taken - stop counting a message with len bytes of data as waiting. runs: in
- * the process's turn, which is the only writer of `taken`. */
-static inline void teffi_mailbox_add_taken(teff_process *p, size_t len)
+/* teffi_mailbox_count_taken - add the charge of a message with len bytes of data to `taken`, the
+ * total of the messages that wait no longer. runs: in the process's turn, the only writer of
+ * `taken`. */
+static inline void teffi_mailbox_count_taken(teff_process *p, size_t len)
 {
     uint64_t taken = atomic_load_explicit(&p->taken, memory_order_relaxed);
     /* release: pairs with teffi_mailbox_get_load */

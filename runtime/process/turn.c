@@ -197,7 +197,7 @@ static __attribute__((noinline)) void run_one_message(teff_process *p, teffi_eve
     if (err || out.decided || out.first) {
         teffi_step_end(p, (teffi_events){message, message}, &out, err);
     } else { /* the process stays idle */
-        teffi_mailbox_add_taken(p, message->event.len);
+        teffi_mailbox_count_taken(p, message->event.len);
         teffi_pool_put(message, sizeof *message + message->event.len);
     }
     teffi_process_add_counts(p, 1, 1, 0);
@@ -241,7 +241,7 @@ static void evict_message(teff_process *p, teffi_event *event)
         teffi_event_free(p, event);
         return;
     }
-    teffi_mailbox_add_taken(p, event->event.len);
+    teffi_mailbox_count_taken(p, event->event.len);
     teffi_process_return_message(system, event, teffi_process_pid_of(p, event->generation));
 }
 

@@ -186,7 +186,7 @@ static outcome send_control_request(session *s, const char *path, const char *js
 /* ---- the connection ---- */
 
 /* out: s->control: the login request. The caller clears it, since it contains the password. */
-static void print_login(session *s, const teffi_secret *password)
+static void make_login_request(session *s, const teffi_secret *password)
 {
     json_t *request = json_pack("{s:s, s:s%}", "name", s->engine->login.user, "password",
                                 password->bytes, password->len);
@@ -208,7 +208,7 @@ static teff_err log_in_to_etcd(session *s)
     teff_err err = teffi_login_read_password(&s->engine->login, &password, s->why);
     if (err || !password)
         return err;
-    print_login(s, password);
+    make_login_request(s, password);
     teffi_secret_free(password);
     if (s->control.failed)
         return teffi_fail(s->why, TEFF_E_INVALID, "etcd: the password is not UTF-8, or no memory");
@@ -344,8 +344,9 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
     return o;
 }
 
-/* Fails the writes with TEFF_E_UNKNOWN, since they may have run. Before that, creates their fence
- * key if a member can be reached. */
+/* Fails the writes with TEFF_E_UNKNOWN, since they may have run. First connects to another member of
+ * etcd and, if one can be reached, creates the fence key of these writes: if they have not run yet,
+ * they then never run. */
 static void end_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
 {
     char why[TEFF_TEXT_MAX];

@@ -1,7 +1,7 @@
 /* postgres.c - engine `postgres`: rows in a PostgreSQL database, over libpq.
  * Way:     store/store -> op_queue -> [postgres] -> libpq -> the server
  * States:  submitted -> queue -> group -> sent in one round trip, as one transaction -> done()
- *          The connection breaks: see end_old_backend() and fail_or_keep_ops().
+ *          The connection breaks: see end_old_backend() and drop_connection_and_fail_ops().
  * Threads: submit, close: any. All else, also done() of accepted operations: the session's thread.
  *          The cluster's own tables have their own session, so that they do not wait behind states.
  * Source:  PostgreSQL's manual, libpq, "Pipeline Mode" */
@@ -570,8 +570,8 @@ static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
     return o == IN_DOUBT && !teffi_store_op_is_read(op);
 }
 
-/* Drops the connection. Keeps writes in doubt in s->in_doubt; fails the others with TEFF_E_IO. */
-static void fail_or_keep_ops(session *s, teffi_store_op **ops, size_t n, outcome o)
+/* Drops the connection. Moves writes in doubt to s->in_doubt; fails the others with TEFF_E_IO. */
+static void drop_connection_and_fail_ops(session *s, teffi_store_op **ops, size_t n, outcome o)
 {
     char text[TEFF_TEXT_MAX];
     copy_first_line(text, PQerrorMessage(s->conn));
@@ -637,7 +637,7 @@ static bool handle_outcome(session *s, teffi_store_op **ops, size_t n, size_t n_
     for (size_t i = 0; o == REFUSED && i < n; i++)
         run_group(s, &ops[i], 1);
     if (o == UNSENT || o == IN_DOUBT)
-        fail_or_keep_ops(s, ops, n, o);
+        drop_connection_and_fail_ops(s, ops, n, o);
     return false;
 }
 

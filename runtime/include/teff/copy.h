@@ -10,20 +10,20 @@
 
 TEFF_BEGIN_C
 
-/* Each function but teff_copy_check replaces the pointer or list in place with a copy in the arena.
- * teff_copy_check - record in the arena if n bytes of text are not UTF-8: a message with such a
+/* Each function but teff_copy_check_utf8 replaces the pointer or list in place with a copy in the arena.
+ * teff_copy_check_utf8 - record in the arena if n bytes of text are not UTF-8: a message with such a
  * text is not sent.
  * in:   arena; text, n bytes; copy, a shallow copy whose pointers still point to the source.
  * out:  0: out of memory; else not 0.
  * runs: wherever the arena's owner runs. */
-TEFF_API void teff_copy_check(teff_arena *arena, const char *text, size_t n);
+TEFF_API void teff_copy_check_utf8(teff_arena *arena, const char *text, size_t n);
 TEFF_API int teff_copy_text(teff_arena *arena, const char **text);
 TEFF_API int teff_copy_texts(teff_arena *arena, size_t n, const char ***texts);
 TEFF_API int teff_copy_bytes(teff_arena *arena, ProtobufCBinaryData *bytes);
 TEFF_API int teff_copy_bytes_list(teff_arena *arena, size_t n, ProtobufCBinaryData **list);
 TEFF_API int teff_copy_unknown(teff_arena *arena, ProtobufCMessage *copy);
 
-/* out: the size of text including its zero byte. Also calls teff_copy_check, unless the text is
+/* out: the size of text including its zero byte. Also calls teff_copy_check_utf8, unless the text is
  * empty, or ASCII of 4 to 8 bytes. */
 static inline size_t teff_copy_text_size(teff_arena *arena, const char *text)
 {
@@ -38,7 +38,7 @@ static inline size_t teff_copy_text_size(teff_arena *arena, const char *text)
         }
     }
     if (n > 0) {
-        teff_copy_check(arena, text, n);
+        teff_copy_check_utf8(arena, text, n);
     }
     return n + 1;
 }

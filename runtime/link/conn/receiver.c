@@ -70,7 +70,7 @@ bool teffi_receiver_read_now(teffi_conn *conn)
     return found;
 }
 
-bool teffi_receiver_read_deferred(teffi_conn *conn, bool here)
+bool teffi_receiver_run_deferred_read(teffi_conn *conn, bool here)
 {
     conn->receiver.inlined = 0;
     return here && read_at_once(conn);

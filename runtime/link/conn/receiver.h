@@ -80,9 +80,9 @@ bool teffi_receiver_reject_malformed(teffi_conn *conn, const char *what);
  * out:  true: bytes were read. */
 bool teffi_receiver_read_now(teffi_conn *conn);
 
-/* teffi_receiver_read_deferred - run the deferred read: read without blocking.
+/* teffi_receiver_run_deferred_read - run the deferred read: read without blocking.
  * in:   here: this thread may handle the bytes; false: do not read. out: true: bytes were read. */
-bool teffi_receiver_read_deferred(teffi_conn *conn, bool here);
+bool teffi_receiver_run_deferred_read(teffi_conn *conn, bool here);
 
 /* teffi_receiver_receive - begin a receive, which ends in the callback of the stream.
  * teffi_receiver_receive_or_defer - the same, but after a read over LINK_READ_SHORT defer it, if

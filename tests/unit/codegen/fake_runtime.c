@@ -38,7 +38,7 @@ void *teff_arena_copy(teff_arena *arena, const void *src, size_t n)
     return copy;
 }
 
-void teff_copy_check(teff_arena *arena, const char *text, size_t n)
+void teff_copy_check_utf8(teff_arena *arena, const char *text, size_t n)
 {
     (void)arena;
     (void)text;

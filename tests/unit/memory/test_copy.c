@@ -44,7 +44,7 @@ static void texts_are_copied(void **state)
     assert_true(teff_copy_texts(&arena, 0, &empty));
     assert_null(empty);
     assert_false(arena.bad_text);
-    teff_copy_check(&arena, "\xff", 1);
+    teff_copy_check_utf8(&arena, "\xff", 1);
     assert_true(arena.bad_text);
 }
 
