@@ -344,9 +344,9 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
     return o;
 }
 
-/* Fails the writes with TEFF_E_UNKNOWN, since they may have run. First connects to another member of
- * etcd and, if one can be reached, creates the fence key of these writes: if they have not run yet,
- * they then never run. */
+/* Fails the writes with TEFF_E_UNKNOWN, since they may have run. First connects to another member
+ * of etcd and, if one can be reached, creates the fence key of these writes: if they have not run
+ * yet, they then never run. */
 static void end_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
 {
     char why[TEFF_TEXT_MAX];

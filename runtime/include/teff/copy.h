@@ -10,9 +10,10 @@
 
 TEFF_BEGIN_C
 
-/* Each function but teff_copy_check_utf8 replaces the pointer or list in place with a copy in the arena.
- * teff_copy_check_utf8 - record in the arena if n bytes of text are not UTF-8: a message with such a
- * text is not sent.
+/* Each function but teff_copy_check_utf8 replaces the pointer or list in place with a copy in the
+ * arena.
+ * teff_copy_check_utf8 - record in the arena if n bytes of text are not UTF-8: a message with such
+ * a text is not sent.
  * in:   arena; text, n bytes; copy, a shallow copy whose pointers still point to the source.
  * out:  0: out of memory; else not 0.
  * runs: wherever the arena's owner runs. */
@@ -23,8 +24,8 @@ TEFF_API int teff_copy_bytes(teff_arena *arena, ProtobufCBinaryData *bytes);
 TEFF_API int teff_copy_bytes_list(teff_arena *arena, size_t n, ProtobufCBinaryData **list);
 TEFF_API int teff_copy_unknown(teff_arena *arena, ProtobufCMessage *copy);
 
-/* out: the size of text including its zero byte. Also calls teff_copy_check_utf8, unless the text is
- * empty, or ASCII of 4 to 8 bytes. */
+/* out: the size of text including its zero byte. Also calls teff_copy_check_utf8, unless the text
+ * is empty, or ASCII of 4 to 8 bytes. */
 static inline size_t teff_copy_text_size(teff_arena *arena, const char *text)
 {
     size_t n = text != NULL ? strlen(text) : 0;
