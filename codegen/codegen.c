@@ -17,8 +17,8 @@ typedef struct parameters {
     bool emit_lock;
 } parameters;
 
-/* Parses one parameter, for example "lock=words.teff.lock", into *p. Notes a problem if the
- * parameter is unknown or given twice.
+/* Parses one parameter, for example "lock=words.teff.lock", into *p. Adds a problem to the model
+ * if the parameter is unknown or given twice.
  * in: word must outlive *p, because p->lock may point into it. */
 static void parse_parameter(teffi_model *model, char *word, parameters *p)
 {
@@ -105,9 +105,9 @@ static uint32_t parse_method_line(char *line)
     return (uint32_t)strtoul(space + 3, NULL, 16);
 }
 
-/* Checks a line of the lock file if it has the form "words.Word version 2": notes a problem unless
- * this grain type exists and has at least this version. in: where is the line's place, as
- * "FILE:number". out: false if the line has another form; in that case, nothing was checked. */
+/* Checks a line of the lock file if it has the form "words.Word version 2": adds a problem to the
+ * model unless this grain type exists and has at least this version. in: where is the line's place,
+ * as "FILE:number". out: false if the line has another form; in that case, nothing was checked. */
 static bool try_check_version_line(teffi_model *model, const teffi_file *file, const char *line,
                                    const char *where)
 {
@@ -132,9 +132,9 @@ static bool try_check_version_line(teffi_model *model, const teffi_file *file, c
     return true;
 }
 
-/* Compares one line of the lock file with the file to generate. Notes a problem if the line is
- * malformed, if its method no longer exists with the same id, or if its grain type no longer exists
- * with at least the same version. May change the line's text.
+/* Compares one line of the lock file with the file to generate. Adds a problem to the model if the
+ * line is malformed, if its method no longer exists with the same id, or if its grain type no
+ * longer exists with at least the same version. May change the line's text.
  * in: list has the methods of all grains in the file to generate, sorted by full name; where is the
  * line's place, as "FILE:number". */
 static void check_lock_line(teffi_model *model, const teffi_file *file, const method_list *list,
@@ -185,8 +185,8 @@ static void check_lock(teffi_model *model, const teffi_codegen_env *env, const c
     }
 }
 
-/* Writes the text of the lock file. Does not use `model`, which is a parameter of each
- * outputs[].emit. */
+/* Writes the text of the lock file. `model` is unused: the functions in the table outputs[] must
+ * all have the same parameters. */
 static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     (void)model;
@@ -327,9 +327,9 @@ static void emit_file_outputs(Protoc__Response *response, const teffi_model *mod
     }
 }
 
-/* Runs protobuf-c's generator on the request, if env has it, and adds the generated files to the
- * response. The response must have no files yet, because this function replaces response->file.
- * Changes the request. out: NULL on success, otherwise an error text. */
+/* Runs protobuf-c's generator on the request and adds the generated files to the response. Does
+ * nothing if env does not provide this generator. Changes the request. Replaces response->file, so
+ * the response must have no files yet. out: NULL on success, otherwise an error text. */
 static const char *add_message_files(Protoc__Response *response, const teffi_model *model,
                                      const teffi_codegen_env *env, Protoc__Request *request)
 {

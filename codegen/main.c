@@ -37,8 +37,8 @@ static const char usage[] =
     "             is an error when a method is gone or has another id\n"
     "  emit_lock  write that list too, as words.teff.lock, to be committed\n";
 
-/* Reads a stream to its end. out: *out: the bytes read, in the pool, followed by a zero byte.
- * false: a read failed, and *out has only the bytes that were read before the failure. */
+/* Reads a stream to its end. Sets *out to the bytes read, in memory of the pool; a zero byte
+ * follows them. out: false if a read failed; *out then has only the bytes before the failure. */
 static bool read_stream(teffi_pool *pool, FILE *in, teffi_bytes *out)
 {
     char part[64 * 1024];

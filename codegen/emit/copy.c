@@ -89,8 +89,9 @@ static bool field_has_pointer(const Protoc__Field *f)
 }
 
 /* Writes the statement that copies a field that is not repeated. Writes nothing for a number or an
- * enum, because the bitwise copy of the struct suffices. The message set in a oneof may be NULL: in
- * that case, clear_case unsets the copy's oneof, as encoding and decoding would do. */
+ * enum, because the bitwise copy of the struct suffices. If f is a message in a oneof, adds the
+ * template clear_case: if the oneof's message is NULL at run time, the generated code then unsets
+ * the copy's oneof, because encoding and decoding would do the same. */
 static void emit_singular_copy(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;

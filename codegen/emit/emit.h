@@ -26,7 +26,7 @@ void teffi_emit_messages(teffi_text *out, const teffi_model *model, const teffi_
  *   its state:     $T struct member  $t argument, after a comma; both are empty without a state */
 teffi_values teffi_make_service_values(teffi_pool *pool, const teffi_service *s);
 
-/* teffi_values_add_method - add the letters of one of its methods:
+/* teffi_values_add_method - add the letters of one method of a grain:
  *   $m slot  $F full name  $x index in the table of methods
  *   request:   $I parameter  $i argument of a call  $a argument of a slot
  *   response:  $O parameter of a call  $o parameter of a slot  $r argument of a slot  $R type
@@ -37,8 +37,9 @@ void teffi_values_add_method(teffi_pool *pool, const teffi_method *m, teffi_valu
  * words__seen. */
 teffi_values teffi_make_message_values(const teffi_message *m);
 
-/* teffi_values_add_field - add letters of one of its fields: $f member; for messages $C, the type
- * of the message; for enums and numbers $E, the type of one value. in: f, of a file to generate. */
+/* teffi_values_add_field - add letters of one field of a message: $f member; if the field's type is
+ * a message, $C the C type of that message; if it is an enum or a number, $E the C type of one
+ * value. in: f, of a file to generate. */
 void teffi_values_add_field(const teffi_model *model, const Protoc__Field *f, teffi_values *v);
 
 /* teffi_choose_by_type - choose one of four strings by a field's type.

@@ -194,7 +194,8 @@ static const char cast_response[] = "\n"
                                     "    }\n"
                                     "    return err;\n";
 
-/* Sets the letters of the templates `ask` and `await` that depend on whether m has a response.
+/* Sets the values of those letters in the templates `ask` and `await` that depend on whether m has
+ * a response.
  * - If m has a response: $u and $p declare a variable for the response, $g stores the call's error,
  *   $l is the call's argument for the response, $q casts the response and returns the error.
  * - If m has no response: $g returns the call's error, $l is NULL, $p is an empty line, $u and $q

@@ -253,7 +253,8 @@ static void claim_oneof_names(teffi_model *model, const teffi_message *m, int32_
 }
 
 /* Checks a message's fields and oneofs, and claims the names of its C struct's members. Claims the
- * C++ builder's name in the same scope, because the builder names its functions like the fields. */
+ * name of the message's C++ builder in the same scope: the builder is a struct that has a function
+ * for each field, named like the field, and C++ allows no function named like its struct. */
 static void check_members(teffi_model *model, const teffi_message *m)
 {
     teffi_pool *pool = model->pool;
@@ -289,8 +290,9 @@ static void check_message(teffi_model *model, const teffi_message *m)
     check_members(model, m);
 }
 
-/* Claims the name of a method's slot, the names of the method's C functions, and, if C is to be
- * generated for the service's file, the method's id. */
+/* Claims the name of a method's slot (a member of the grain's struct of methods) and the names of
+ * the method's C functions. If C is to be generated for the service's file, also claims the
+ * method's id, and notes a problem if the slot's name begins with an underscore. */
 static void claim_method_names_and_id(teffi_model *model, const teffi_service *s,
                                       const teffi_method *m)
 {

@@ -200,8 +200,10 @@ static void mark_exported_files(const teffi_model *model, bool *set, const teffi
         set[other - model->files] |= import->exports[other - model->files];
 }
 
-/* Sets file->imports, file->sees and file->exports. Definitions are visible in the file if they are
- * in an imported file or in a public import of an imported file.
+/* Sets file->imports. Sets file->sees, the files whose definitions are visible in the file: itself
+ * and what its imports export. Sets file->exports, the files whose definitions are visible in its
+ * importers: itself and what its public imports export. Notes a problem for each import that is
+ * missing or does not precede the file; options files may be missing.
  * in: file: &model->files[model->n_files]; load_file() has not incremented n_files yet. */
 static void load_imports(teffi_model *model, teffi_file *file)
 {

@@ -200,7 +200,8 @@ static bool is_answer(const ProtobufCMessageUnknownField *field)
     return field->tag == ANSWER_FIELD;
 }
 
-/* Leaves out unknown fields of state that have the field number of answers: they may come from a
+/* Copies state's ProtobufCMessage struct and lists act's answers in the unknown fields of the copy.
+ * Leaves out unknown fields of state that have the field number of answers: they may come from a
  * client's message that the program copied to state, and would later be loaded as answers. */
 ProtobufCMessage teffi_answers_make_message_head(teff_ctx *ctx, const teffi_activation *act,
                                                  const ProtobufCMessage *state)
@@ -247,8 +248,8 @@ static teff_err check_and_copy_answer(teffi_activation *act,
     return TEFF_OK;
 }
 
-/* Also removes a transaction's mark from the unknown fields, because the mark is not part of the
- * state. */
+/* Moves the answers from the unknown fields of state to act. Also removes a transaction's mark from
+ * the unknown fields, because the mark is not part of the state. */
 teff_err teffi_answers_take_from_state(teffi_activation *act, ProtobufCMessage *state,
                                        teff_arena *scratch)
 {

@@ -109,8 +109,8 @@ ProtobufCMessage *teff_state_copy(teff_ctx *ctx, const teff_message_ops *ops,
 
 /* ---- lists ---- */
 
-/* out: list's entry, or the empty entry for it. The search ends, because at least half of the
- * entries are empty. */
+/* out: the entry with list's capacity, or the empty entry where it can be added. The search ends,
+ * because at least half of the entries are empty. */
 static teffi_room *find_room_entry(teffi_rooms *rooms, const void *list)
 {
     size_t at = (size_t)(((uintptr_t)list >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);

@@ -28,7 +28,8 @@ bool teffi_transaction_write(teffi_msg *msg, const teffi_transaction *transactio
     return msg->transaction != NULL;
 }
 
-/* All accesses of grains->stamp are relaxed: it orders no other memory. */
+/* Raises grains->stamp to stamp, if it is lower. All accesses of grains->stamp are relaxed: it
+ * orders no other memory. */
 void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp)
 {
     uint64_t known = atomic_load_explicit(&grains->stamp, memory_order_relaxed);
@@ -140,7 +141,7 @@ static teffi_verdict judge_request_of_owner(teffi_activation *act, teffi_lock *l
     return act->reason ? TEFFI_SET_ASIDE : TEFFI_START;
 }
 
-/* lock.h has the table of all cases. */
+/* Decides by the table in lock.h whether a request starts, is set aside, or fails (TEFFI_DIE). */
 teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
                                bool is_new)
 {
@@ -209,6 +210,8 @@ static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
            !teffi_view_now_has(node, lock->owner.root);
 }
 
+/* Called if the life turn of teffi_lock_resolve() could not start or ended in its middle. Clears
+ * must_resolve, so that another one starts only after the next check of the lock's watch. */
 void teffi_lock_resolve_later(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
@@ -216,7 +219,8 @@ void teffi_lock_resolve_later(teffi_activation *act)
         lock->must_resolve = false; /* on_watch() sets it again when it runs next */
 }
 
-/* If teffi_state_touch() returns TEFF_E_CONFLICT, the row or the fence has changed, so the
+/* Finds out from the store whether the transaction of a silent root was written. If
+ * teffi_state_touch() returns TEFF_E_CONFLICT, the row or the fence has changed, so the
  * transaction may have been written. If it returns TEFF_OK, the row had not changed and now has
  * another etag, so that a late batch of the root fails. After any other error the watch starts
  * teffi_lock_resolve() again. */
@@ -338,7 +342,8 @@ void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end)
     }
 }
 
-/* out: true: the lock stays, and the caller must start teffi_lock_resolve(). */
+/* Ends the lock if it must end and no turn runs. out: true: the lock stays, because only the store
+ * knows whether the transaction was written: the caller must start teffi_lock_resolve(). */
 bool teffi_lock_end_if_due(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);

@@ -133,7 +133,8 @@ void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end);
 /* teffi_lock_end_if_due - end the lock if it must end and no turn runs: roll it back if it must
  * abort, or if act must end and the transaction does not write; after RELOAD, roll it back and let
  * act end. Called after each item, while act is VALID. On a worker's own stack. out: true: the lock
- * stays, and the caller starts teffi_lock_resolve. */
+ * stays, because only the store knows whether the transaction was written: the caller must start
+ * teffi_lock_resolve. */
 bool teffi_lock_end_if_due(teffi_activation *act);
 
 /* teffi_lock_resolve - read the row to find out whether the transaction of a silent root was
@@ -141,8 +142,8 @@ bool teffi_lock_end_if_due(teffi_activation *act);
  * the same value, so that its etag changes and a late batch of the root fails; then the lock must
  * abort. After another error of the store, the watch starts this again. The function of a life
  * turn.
- * teffi_lock_resolve_later - make the watch start it again, because its life turn could not start
- *       or ended in its middle. */
+ * teffi_lock_resolve_later - let the watch start it again, after its life turn could not start or
+ *       ended in its middle. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act);
 void teffi_lock_resolve_later(teffi_activation *act);
 

@@ -91,7 +91,8 @@ typedef struct reading {
     teff_err err;
 } reading;
 
-/* Runs on the worker's stack, as unpacking recurses. */
+/* Unpacks r->lock->list to r->list. Runs on the worker's stack, because unpacking recurses and a
+ * fiber's stack is smaller. */
 static void read_list_on_worker(void *arg)
 {
     reading *r = arg;
@@ -124,8 +125,9 @@ static bool second_entry_is_newer(const participant *a, const participant *b)
     return a->writes != b->writes ? b->writes : b->turn > a->turn;
 }
 
-/* Notes the stamps of all entries. Of several entries of one grain on the same silo, keeps only the
- * newest. out: false if such entries differ in their etags: a row was read in two versions. */
+/* Makes this silo's next stamps higher than all stamps of the entries. Of several entries of one
+ * grain on the same silo, keeps only the newest. out: false if the etags of such entries differ:
+ * the row was read in two versions. */
 static bool keep_newest_entries(teffi_grains *grains, participants *all)
 {
     size_t n = 0;
@@ -184,7 +186,8 @@ teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock, particip
  * another transaction for its own. Loading a row drops the mark. */
 enum { MARK_HEAD = 4, MARK_BYTES = MARK_HEAD + 20 };
 
-/* out: a copy of value with transaction's mark at the end, in ctx's memory. */
+/* out: a copy of value in ctx's memory, with a mark at its end: a field that identifies transaction
+ * and its attempt. */
 static ProtobufCBinaryData add_mark(teff_ctx *ctx, ProtobufCBinaryData value,
                                     const teffi_transaction *transaction)
 {
@@ -238,8 +241,8 @@ static void add_state(teff_ctx *ctx, batch *b, participant *one,
                         .check = !one->writes});
 }
 
-/* Adds the fence of silo, unless it was added before, or the silo has none (fence is 0). in:
- * n_states, the number of rows before the fences. */
+/* Adds a check of silo's fence row to the batch, unless the batch has this check already, or the
+ * silo has no fence (fence is 0). in: n_states: the number of rows before the fence rows. */
 static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, uint64_t fence)
 {
     teffi_row row = teffi_rows_make_fence_check(ctx, silo, fence);
@@ -251,8 +254,8 @@ static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, u
         add_row(b, NULL, row);
 }
 
-/* Adds the rows of *own, the root's entry, and of all->list. Then adds the fence of this silo and
- * the fences of the silos of those entries in all->list that have a row. */
+/* Adds the rows of *own, the root's entry, and of all->list. Then adds checks of the fence rows of
+ * this silo and of the silos of those entries in all->list that have a row. */
 static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transaction,
                        participant *own, participants *all)
 {
@@ -315,7 +318,7 @@ static teff_err read_batch_outcome(teff_ctx *ctx, batch *b)
 }
 
 /* Writes the batch, unless this silo's lease is over. On TEFF_OK the rows have their new etags.
- * Refreshes the view after a conflict, as a fence may have changed. errs: as
+ * After a conflict, starts a refresh of the membership view, as a fence may have changed. errs: as
  * teffi_participants_write. */
 static teff_err submit_batch(teff_ctx *ctx, batch *b)
 {

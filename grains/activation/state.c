@@ -29,7 +29,8 @@ enum { COMPACT_MIN_BYTES = 4096, PAUSE_STEP_BYTES = 4 * 1024 * 1024 };
  * set_pause_bytes() moves the start of the next pause. */
 static const uint64_t pause_max_ns = 1000000000;
 
-/* "cluster \0 type \0 key bytes" */
+/* The row's key consists of the cluster's name, a zero byte, the type's name, a zero byte, and the
+ * grain's key. */
 teffi_bytes teffi_state_make_row_key(teff_ctx *ctx, const teffi_activation *act)
 {
     const char *cluster = ctx->node->cluster, *type = act->type->info->name;
@@ -73,8 +74,8 @@ static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activatio
 
 /* Writes row in one batch with a check of this silo's fence row, if it has one. So the store
  * refuses the writes of a silo that was declared dead: other silos may hold its grains. After
- * TEFF_E_CONFLICT the view is refreshed, to learn whether this silo was declared dead. out:
- * row->etag, the new one. */
+ * TEFF_E_CONFLICT the membership view is refreshed, to learn whether this silo was declared dead.
+ * out: row->etag, the new one. errs: the store's; TEFF_E_CLOSED: this silo's lease is over. */
 static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
     teffi_row rows[] = {*row, teffi_rows_make_own_fence_check(ctx)};
@@ -237,8 +238,8 @@ void teffi_state_mark_lost_and_deactivate(teffi_activation *act)
     request_deactivation(act);
 }
 
-/* Makes all later writes fail, because another writer has changed the row. out: the error of this
- * write, TEFF_E_CONFLICT with text. */
+/* Called if another writer has changed the row: makes the activation end, and makes all its later
+ * writes fail. out: TEFF_E_CONFLICT, with text, as the result of the present write. */
 static teff_err fail_lost_row(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_state_mark_lost_and_deactivate(act);
@@ -297,7 +298,7 @@ static teff_err write_row_if_unchanged(teff_ctx *ctx, teffi_activation *act, tef
     return err;
 }
 
-/* Writes or removes the row. If the outcome of the write before is unknown, finds it out first. The
+/* Writes or removes the row. If the outcome of the last write is unknown, finds it out first. The
  * removal of a row that is not stored succeeds at once. */
 static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {

@@ -28,7 +28,8 @@ TEFF_MUST_USE teff_err teffi_state_end_idempotent_call(teff_ctx *ctx, teffi_acti
  *       the turn ends. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED: as teffi_check; text in ctx.
  * teffi_state_restore - replace the state by value, which teffi_state_pack has made; without memory
  *       the activation ends. On a worker's own stack.
- * teffi_state_note_commit - the state was written with this etag; 0: its row was removed.
+ * teffi_state_note_commit - after a transaction has written the row: set the state's etag to the
+ *       row's new etag (0: the row was removed), and mark the answers as saved.
  * teffi_state_mark_lost_and_deactivate - another writer may have changed the row: act ends and
  * writes it no more.
  * teffi_state_touch - write the row as it is, so that its etag changes. errs: the store's, with

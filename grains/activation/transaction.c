@@ -45,7 +45,7 @@ static bool error_is_transient(teff_err err)
     return err == TEFF_E_ABORTED || err == TEFF_E_UNREACHABLE || err == TEFF_E_UNAVAILABLE;
 }
 
-/* Stores the first error of the turn's calls; ignores later ones. */
+/* Records the first error of the turn's calls in the lock; ignores later errors. */
 static void note_failure(teffi_lock *lock, teff_err err, const char *text)
 {
     if (lock->failed)
@@ -138,10 +138,9 @@ teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err 
 
 /* ---- the root's end ---- */
 
-/* out: the participants of the transaction, which must get the outcome. If their list cannot be
- * read, an empty list: each participant's watch ends the participant's lock later. If
- * teffi_participants_read() returns TEFF_E_ABORTED, the list is complete: the transaction must not
- * be committed, but ABORT can be sent to its participants. */
+/* out: the participants to which ABORT must be sent. If their list cannot be read, an empty list:
+ * each participant's watch ends the participant's lock later. If teffi_participants_read() returns
+ * TEFF_E_ABORTED, the transaction must not be committed, but the list is complete. */
 static Teff__Transaction__Participants *read_participants_to_tell(teff_ctx *ctx)
 {
     static Teff__Transaction__Participants none = TEFF__TRANSACTION__PARTICIPANTS__INIT;
@@ -151,7 +150,8 @@ static Teff__Transaction__Participants *read_participants_to_tell(teff_ctx *ctx)
 }
 
 /* Applies step to the lock of the root's own activation, as teffi_lock_handle_end() does for a
- * participant's lock. ABORT, RELOAD: the lock ends after the turn. RESOLVE: its watch ends it. */
+ * participant's lock. COMMIT: releases the lock. ABORT, RELOAD: the lock ends after the turn.
+ * RESOLVE: its watch ends it. */
 static void apply_step_to_own_lock(teffi_activation *act, teffi_lock *lock, teffi_step step,
                                    uint64_t etag)
 {

@@ -25,13 +25,14 @@ TEFF_MUST_USE teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *
 TEFF_MUST_USE bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method,
                                             teffi_msg *request);
 
-/* teffi_transaction_note_call_not_begun - make the transaction fail, as a call in it could not
- * begin. If method is not transactional, do nothing.
+/* teffi_transaction_note_call_not_begun - record the error of a call that could not begin, so that
+ * the transaction fails. If method is not transactional, do nothing.
  * in:   err, with its text in ctx; ctx->transaction is set. */
 void teffi_transaction_note_call_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err);
 
-/* teffi_transaction_collect_call - note the participants and the error of a call that has ended.
- * Does nothing if that was done for the call before, or if its method is not transactional.
+/* teffi_transaction_collect_call - add the participants of a call that has ended to lock->list, and
+ * record its error. Does nothing if that was done for the call before, or if its method is not
+ * transactional.
  * in:   ctx->transaction is set; method: of the call. */
 void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, teffi_call *call);
 
@@ -49,7 +50,8 @@ TEFF_MUST_USE teff_err teffi_transaction_await_result(teff_ctx *ctx, teff_err er
 /* teffi_transaction_commit - write the states of all participants, or none, and send them the
  * outcome. On TEFF_OK it releases the lock of act, which is the root's; after TEFF_E_UNKNOWN the
  * watch ends that lock; else it ends after the turn. Sets ctx->transaction to NULL.
- * errs: those of teffi_participants_read and _write, and teffi_participant_describe; text in ctx.
+ * errs: those of teffi_participants_read, teffi_participants_write and
+ *       teffi_participant_describe; text in ctx.
  *       TEFF_E_UNKNOWN: the states may have been written; after all others they were not. */
 TEFF_MUST_USE teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act);
 

@@ -16,7 +16,7 @@ static void set_doing(teffi_activation *act, const char *name)
     atomic_store_explicit(&act->doing, name, memory_order_relaxed);
 }
 
-/* If the wait's context was freed, there is no turn to note, and act->doing does not change. */
+/* Does nothing if the wait's context was freed: then the item resumes no turn. */
 void teffi_turn_note_resume(teffi_activation *act, teffi_item *item)
 {
     const teffi_wait *wait = teffi_container(item, teffi_wait, item);
@@ -150,7 +150,7 @@ static inline teff_err copy_response(teffi_turn *turn, const teff_method *method
     return teffi_error_add_turn_prefix(&turn->ctx, err);
 }
 
-/* Checks the method's response `out` and makes the message `response` point to it. */
+/* Checks `out`, which the method returned, and makes the message `response` point to it. */
 static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const teff_method *method,
                                 ProtobufCMessage *out)
 {
@@ -163,9 +163,9 @@ static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const tef
     return TEFF_OK;
 }
 
-/* Makes the response carry the participants, whose states need a long frame (TEFFI_MSG_ROW). If
- * there is no memory to copy them, the response becomes an error, so that the transaction is not
- * committed. */
+/* Adds the transaction's participants to the response, and allows it a longer frame
+ * (TEFFI_MSG_ROW), because the list contains their states. If there is no memory to copy the list,
+ * the response becomes an error, so that the transaction is not committed. */
 static void attach_participants(teffi_msg *response, const teffi_lock *lock, bool stays)
 {
     response->flags |= TEFFI_MSG_ROW;
@@ -444,8 +444,9 @@ static teff_err roll_back_and_record_error(teffi_turn *turn, uint64_t hash, teff
     return unwritten ? unwritten : teff_fail(ctx, err, "%s", text);
 }
 
-/* Runs the root's method, then commits or aborts. in: once: true if the request has an idempotency
- * key. hash: of the request, used only if once is true. out: the result to respond with. */
+/* Calls the method of the transaction's root request, then commits or aborts the transaction.
+ * in: once: true if the request has an idempotency key. hash: of the request, used only if once is
+ * true. out: the result to respond with. */
 static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
@@ -464,8 +465,9 @@ static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, Proto
     return counts ? roll_back_and_record_error(turn, hash, err) : err;
 }
 
-/* Runs the root's method and ends the transaction. If an answer to the request's idempotency key is
- * stored, repeats that answer and does not run the method. out: the result to respond with. */
+/* Calls the method of the transaction's root request and ends the transaction. If an answer to the
+ * request's idempotency key is stored, repeats that answer and does not call the method. out: the
+ * result to respond with. */
 static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
 {
     bool once = turn->request->once != NULL;

@@ -61,7 +61,8 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err);
 /* teffi_turn_end_life - free the life turn, at its end or in its middle; on its fiber. */
 void teffi_turn_end_life(teffi_turn *turn);
 
-/* teffi_turn_note_resume - store in act->doing which turn the item of a wait will resume. */
+/* teffi_turn_note_resume - set act->doing to the method of the turn that a wait's item will resume;
+ * of a life turn: to the type. */
 void teffi_turn_note_resume(teffi_activation *act, teffi_item *item);
 
 /* teffi_turn_fill_grain - fill the teff_grain that generated code gets. */

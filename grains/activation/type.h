@@ -69,7 +69,8 @@ static inline size_t teffi_message_max(const teff_type_info *info)
     return info->max_message_bytes ? info->max_message_bytes : TEFF_MESSAGE_MAX;
 }
 
-/* teffi_rules_check - check a message with teffi_check (message/codec.h).
+/* teffi_rules_check - check that a message is within the limits of info, that its strings are UTF-8
+ * and that no required part is missing, with teffi_check (message/codec.h).
  * in:   body, of type ops. what: "request" or "response", for the error text.
  * out:  *packed, its packed size. On an error the text is in ctx.
  * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED. */

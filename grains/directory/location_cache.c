@@ -16,7 +16,7 @@ static void store_entry(_Atomic uint64_t *word, uint64_t value)
 
 /* ---- numbers of silos ---- */
 
-/* out: 0: the silo has no number. */
+/* out: the number that stands for the silo in the cache's entries; 0: it has none. */
 static uint32_t find_number(const teffi_location_cache *cache, uint64_t silo)
 {
     uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed);

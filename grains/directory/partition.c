@@ -71,7 +71,7 @@ static entry *find_or_drop_entry(teffi_grains *grains, teffi_shard *shard, uint3
     return NULL;
 }
 
-/* out: this silo's activation of the grain, if it is registered. */
+/* out: this silo's activation of the grain; NULL: there is none, or it is not registered. */
 static teffi_activation *find_registered(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_activation *act = teffi_shard_find_locked(grains, ident);
@@ -185,9 +185,9 @@ bool teffi_partition_set_registered(teffi_activation *act, bool registered)
 
 /* ---- making a registered activation ---- */
 
-/* Does this silo serve the grain's partition, and does no other silo hold the grain? Drops an entry
- * whose silo has left the view. in: this silo has no activation of the grain; its shard's lock is
- * held. */
+/* May this silo choose a silo for the grain? Yes if it serves the grain's partition and no other
+ * silo holds the grain. Removes the grain's entry if the holder's silo has left the view. in: this
+ * silo has no activation of the grain. The shard's lock is held. */
 static bool grain_is_free(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);

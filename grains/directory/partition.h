@@ -63,12 +63,13 @@ bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now);
 
 /* ---- recovery ---- */
 
-/* teffi_partitions_list_and_clear_locked - begin a round of recovery: fill set with the LOCKED
- * partitions, and drop their entries, which come from earlier rounds. in: set, NULL: only tell
- * whether any partition is LOCKED. out: false: none is. */
+/* teffi_partitions_list_and_clear_locked - begin a round of recovery: list the LOCKED partitions in
+ * set, and free their entries, which earlier rounds have added. in: set, NULL: free and list
+ * nothing. out: is any partition LOCKED? */
 bool teffi_partitions_list_and_clear_locked(teffi_grains *grains, uint8_t *set);
 
-/* teffi_partition_merge - put an activation of another silo into its LOCKED partition.
+/* teffi_partition_merge - make an activation of another silo, pid, the holder of its grain, unless
+ * the present holder has a lower PID. Part of recovery: changes only a LOCKED partition.
  * in:   version, of the view for which recovery found pid.
  * out:  TEFF_OK; TEFF_E_EXISTS: two activations hold the grain; *loser, the one with the higher
  *       PID, must be deactivated before the partition serves.

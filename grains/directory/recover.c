@@ -157,9 +157,9 @@ static void recover_round(teff_ctx *ctx, recovery *r)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* Are there LOCKED partitions that this silo should recover? Not if the silo is closing or its
- * lease is over, because it will not serve them. in: set, for
- * teffi_partitions_list_and_clear_locked(). */
+/* Finds the LOCKED partitions by teffi_partitions_list_and_clear_locked(grains, set). out: true:
+ * there are some. false: there are none, or this silo is closing or its lease is over: then it will
+ * not serve them, so it does not recover them. */
 static bool recovery_is_wanted(teffi_grains *grains, uint8_t *set)
 {
     return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&
@@ -177,7 +177,7 @@ static void end_or_restart_recovery(teffi_grains *grains)
         teffi_recover_start(grains);
 }
 
-/* The recovery task: repeats rounds as long as recovery_is_wanted(). */
+/* The recovery task: runs rounds until there are no partitions to recover. */
 static void run_recovery_rounds(teff_ctx *ctx, void *arg)
 {
     teffi_grains *grains = arg;
@@ -199,8 +199,8 @@ static void on_recover_timer(teffi_timer *timer)
     end_or_restart_recovery(shards->grains);
 }
 
-/* Sets a timer that starts the recovery task. Otherwise only a new view would start the task, and
- * a new view may never come. out: false if the timer was not set, because the silo is closing. */
+/* Sets a timer that starts the recovery task. Without the timer, only a new view would start the
+ * task, and a new view may never come. out: false: the silo is closing, no timer was set. */
 static bool start_recovery_later(teffi_grains *grains)
 {
     enum { PAUSE_MS = 100 };

@@ -2,9 +2,9 @@
  * silo owns the partition, the holders of its other grains (partition.h).
  * Way:     route, direct -> [shard] -> activation's group
  * Threads: activations are found without a lock; made, removed and listed under the shard's lock.
- *          push, has, remove, end_duplicate and walk take that lock. Their memory is type-stable: a
- *          late push may reach memory that was reused for another grain, whose handler routes the
- *          request again. */
+ *          Functions that push, check, remove, end a duplicate or walk take it. The memory of
+ *          activations is type-stable: a late push may reach memory that was reused for another
+ *          grain, whose handler routes the request again. */
 #pragma once
 
 #include "activation/activation.h"

@@ -60,8 +60,9 @@ static bool end_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Puts msg into act->more->pending, until start_requests_set_aside() starts or ends msg, or
- * end_activation() hands msg back. If there is no memory for act->more, ends msg instead. */
+/* Puts msg into act->more->pending. It stays there until start_requests_set_aside() starts or ends
+ * it, or end_activation() routes it again or ends it. If there is no memory for act->more, ends msg
+ * instead. */
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
 {
     teffi_more *more = teffi_activation_ensure_rare_fields(act);
@@ -102,18 +103,20 @@ static void redirect_request(teffi_activation *act, teffi_msg *msg)
     teffi_route_again(act->grains, msg);
 }
 
-/* Does the request need another silo, as its caller has a newer version of the type? */
+/* Does msg's caller have a newer version of the grain type than this silo? If so, msg needs another
+ * silo. */
 static bool is_of_newer_caller(const teffi_activation *act, const teffi_msg *msg)
 {
     return teffi_version_of(msg->flags) > act->type->info->version;
 }
 
-/* Hands back a request that the ended activation did not start. If act has received requests
- * of newer callers, msg from now on asks for the newest of their versions: otherwise the request of
- * an older caller could activate the grain on a silo that is too old for the newer callers. If act
- * has failed, msg ends with the error in act->failed, unless msg asks for a newer version than this
- * silo has. Otherwise msg is routed to the silo of the winner, which is the activation that holds
- * the grain, or, if no winner is known, msg is routed as a new request. */
+/* Ends or routes again a request that the ended activation did not start:
+ * 1. If act has received requests of newer callers, msg from now on asks for the newest of their
+ *    versions. Otherwise msg could activate the grain on a silo too old for those callers.
+ * 2. If act has failed, msg ends with the error in act->failed, unless msg asks for a newer version
+ *    than this silo has.
+ * 3. Else msg is routed to the silo of the winner (the activation that holds the grain), or as a
+ *    new request if no winner is known. */
 static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
@@ -141,6 +144,8 @@ static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
     return lock && teffi_lock_is_held_for(lock, msg);
 }
 
+/* Ends msg with an error: act's lock belongs to msg's transaction, but the method that msg calls is
+ * not transactional. */
 static void refuse_plain_call(teffi_activation *act, teffi_msg *msg)
 {
     refuse_queued(act, msg, TEFF_E_INVALID,
@@ -149,9 +154,9 @@ static void refuse_plain_call(teffi_activation *act, teffi_msg *msg)
 }
 
 /* Called if msg's caller has a newer version of the type than this silo. Makes act deactivate, and
- * sets msg aside; when act has ended, msg is handed back and goes to a silo with that version. Ends
- * msg at once if no silo has that version. Also ends msg if msg's transaction has locked the grain:
- * TEFF_E_ABORTED makes the transaction begin again. */
+ * sets msg aside; when act has ended, msg goes to a silo with that version. If msg's transaction
+ * has locked the grain, ends msg instead: TEFF_E_ABORTED makes the transaction begin again. If no
+ * silo has that version, or if msg is late or cancelled, only ends msg. */
 __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, teffi_msg *msg)
 {
     uint32_t version = teffi_version_of(msg->flags);
@@ -174,8 +179,8 @@ __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, tef
     act->reason = act->reason ? act->reason : TEFF_REASON_VERSION;
 }
 
-/* Ends a request that must not run. in: transaction: the one that msg carries; NULL if that does
- * not decode. */
+/* Ends a transaction's request that must not run; the error says why. in: transaction: the one that
+ * msg carries; NULL if that does not decode. */
 static void refuse_in_transaction(teffi_activation *act, teffi_msg *msg,
                                   const teffi_transaction *transaction)
 {
@@ -208,7 +213,7 @@ static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const te
     return true;
 }
 
-/* Applies the end of a transaction. Owns msg. */
+/* Applies msg, a COMMIT, ABORT, RELOAD or RESOLVE of a transaction, to act's lock. Frees msg. */
 static void handle_transaction_end(teffi_activation *act, teffi_msg *msg)
 {
     teffi_transaction end;
@@ -218,9 +223,10 @@ static void handle_transaction_end(teffi_activation *act, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Handles a request that calls a transactional method or was made in a transaction. Not inlined,
- * because such requests are rare. out: false: nothing was done; the caller must handle msg as a
- * request without a transaction. */
+/* Called if msg carries a transaction or its method is transactional. A transactional method is
+ * started in msg's transaction or in a new one, set aside, or refused. A call of another method is
+ * refused if msg's transaction has locked the grain. Not inlined, because such requests are rare.
+ * out: false: nothing was done; the caller must admit msg as a request without a transaction. */
 __attribute__((noinline)) static bool handle_in_transaction(teffi_activation *act, teffi_msg *msg,
                                                             const teff_method *method)
 {
@@ -261,6 +267,8 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
         set_request_aside(act, msg, class);
 }
 
+/* Admits msg, or applies it if it ends a transaction. If msg is misdirected, routes it again. If
+ * act has ended, routes msg again or ends it with act's error. */
 static void handle_request(teffi_activation *act, teffi_msg *msg)
 {
     if (request_is_misdirected(act, msg)) {
@@ -276,9 +284,9 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 
 /* ---- requests set aside ---- */
 
-/* May msg start or end now? If not, it stays set aside. Requests of newer callers stay until the
- * activation ends. in: method: msg's method; NULL if this silo does not have that method, which
- * happens only if msg is of a newer caller. */
+/* May msg, a request set aside, start or end now? If not, it stays set aside. Requests of newer
+ * callers stay until the activation ends. in: method: msg's method; NULL if this silo does not have
+ * that method, which happens only if msg is of a newer caller. */
 static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
                               const teff_method *method)
 {
@@ -332,8 +340,8 @@ static void start_requests_set_aside(teffi_activation *act)
 
 /* ---- the end of an activation ---- */
 
-/* Removes act from the shard, so that later pushes find or make another activation. Hands back the
- * requests set aside; handle_request() hands back the queued ones. */
+/* Removes act from the shard, so that later pushes find or make another activation. Ends or routes
+ * again the requests set aside; handle_request() does the same with the queued ones. */
 static void end_activation(teffi_activation *act)
 {
     teffi_qnode *n;
@@ -366,8 +374,8 @@ static void finish_activating(teffi_activation *act)
         act->phase = TEFFI_VALID;
 }
 
-/* Ends the lock that a transaction has on the activation, if the transaction is over. If only the
- * activation's row in the store can tell that, starts a life turn, which reads it. */
+/* Ends the lock that a transaction has on the activation, if the lock must end now. If only the
+ * activation's row in the store can tell that, starts a life turn, which reads the row. */
 __attribute__((noinline)) static void settle_lock(teffi_activation *act)
 {
     if (!teffi_lock_end_if_due(act))
@@ -377,10 +385,10 @@ __attribute__((noinline)) static void settle_lock(teffi_activation *act)
         (void)teffi_lock_end_if_due(act);
 }
 
-/* Does what act->phase, act->reason and act->busy require: finishes activating act, settles the
- * lock, compacts the state, starts requests set aside, deactivates act, and ends act. Each of these
- * may change the three fields for the next one. Not inlined: after most items there is nothing to
- * do. */
+/* Does what act->phase, act->reason and act->busy require: finishes activating act, ends a lock
+ * that must end, compacts the state, starts requests set aside, deactivates act, and ends act. Each
+ * of these may change the three fields for the next one. Not inlined: after most items there is
+ * nothing to do. */
 __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
 {
     if (act->busy & TEFFI_BUSY_LIFE)
@@ -413,8 +421,8 @@ static inline void settle_activation(teffi_activation *act)
         settle_slow_path(act);
 }
 
-/* Has act no turn, no request and no lock of a transaction, and was it not used for its type's idle
- * time? */
+/* out: true: act has no turn, no request and no transaction's lock, and its last use is at least
+ * its type's idle time ago. */
 static bool activation_is_idle(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
@@ -424,8 +432,9 @@ static bool activation_is_idle(teffi_activation *act)
            (uint32_t)now - used >= teffi_idle_ms(act->type->info);
 }
 
-/* Takes over the reason to end that another thread stored, if there is one. Ignores
- * TEFF_REASON_IDLE if act is no longer idle or not VALID. */
+/* Clears act->nudged, then moves the reason to end that another thread stored, if there is one, to
+ * act->reason, unless act has a reason already. Drops TEFF_REASON_IDLE if act is no longer idle or
+ * not VALID. */
 static void handle_nudge(teffi_activation *act)
 {
     /* acq_rel: pairs with teffi_activation_nudge(): sees what was stored before the nudge. From
@@ -445,7 +454,7 @@ static void begin_activating(teffi_activation *act)
         finish_activating(act);
 }
 
-/* The group's `handle`. */
+/* The group's `handle`: handles one item, then does what act's phase requires. */
 static void handle_activation_item(teffi_group *group, teffi_item *item)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);

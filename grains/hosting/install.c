@@ -148,8 +148,8 @@ static bool ask_to_end_if_idle(void *arg, teffi_activation *act)
     return s->looks < LOOKS_MAX && s->ends < ENDS_MAX;
 }
 
-/* Sets the timer, unless teffi_grains_stop() was called. Also updates coarse_ms, which no other
- * function does. */
+/* Updates grains->coarse_ms, which no other function does. Then sets the collector's timer, unless
+ * teffi_grains_stop() was called. */
 static void set_collect_timer(hosted *all, uint32_t ms)
 {
     teffi_grains *grains = &all->grains;

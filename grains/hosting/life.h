@@ -19,8 +19,8 @@ void teffi_life_begin(teffi_activation *act);
  * continues on a fiber. Without a stack for the fiber, logs an error and does neither. */
 void teffi_life_end(teffi_activation *act);
 
-/* teffi_life_resolve_lock - start a life turn that ends the lock of a silent root. Without a stack,
- * the lock's watch starts it again later. */
+/* teffi_life_resolve_lock - start a life turn that runs teffi_lock_resolve. If there is no stack
+ * for the turn, it starts later, after the lock's watch has run again. */
 void teffi_life_resolve_lock(teffi_activation *act);
 
 /* teffi_life_exit_turn - home.exit_turn: end the turn of a method, or a life turn (on_activate,

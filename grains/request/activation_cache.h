@@ -39,8 +39,9 @@ static inline uint64_t teffi_activation_cache_hash(const teffi_ident *ident)
     return number << TEFFI_ACTIVATION_CACHE_BITS | number >> (64 - TEFFI_ACTIVATION_CACHE_BITS);
 }
 
-/* teffi_activation_cache_get - mark's activation; NULL: no entry. The activation may have ended or
- * may be of another grain now: the caller must claim it, then compare its identity. */
+/* teffi_activation_cache_get - the activation stored under mark, the teffi_activation_cache_hash of
+ * a grain; NULL: none. The activation may have ended or may be of another grain now: the caller
+ * must claim it, then compare its identity. */
 static inline teffi_activation *teffi_activation_cache_get(const teffi_activation_cache *cache,
                                                            uint64_t mark)
 {
@@ -53,7 +54,8 @@ static inline teffi_activation *teffi_activation_cache_get(const teffi_activatio
                                            (64 - TEFFI_ADDRESS_BITS));
 }
 
-/* teffi_activation_cache_put - overwrite mark's entry. An address over 48 bits is not cached. */
+/* teffi_activation_cache_put - store act under mark, the teffi_activation_cache_hash of its grain,
+ * in place of any earlier entry. Does nothing if act's address has more than 48 bits. */
 static inline void teffi_activation_cache_put(teffi_activation_cache *cache, uint64_t mark,
                                               teffi_activation *act)
 {

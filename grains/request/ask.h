@@ -25,8 +25,8 @@ typedef struct teffi_ask { /* checked arguments of teff_ask, teff_ask_async or t
 teff_err teffi_ask_add_error_prefix(const teffi_ask *ask, teff_err err);
 teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text);
 
-/* teffi_ask_send_error_text - the text for an error of a client's request that could not be sent;
- * TEFF_E_UNAVAILABLE: no gateway can be reached. */
+/* teffi_ask_send_error_text - the error text for a client's request that could not be sent. in:
+ * err: why it was not sent; TEFF_E_UNAVAILABLE: no gateway can be reached. */
 const char *teffi_ask_send_error_text(const teffi_node *node, teff_err err);
 
 /* teffi_ask_store_in_call - store method, key and response type in a pending call, for its error

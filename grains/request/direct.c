@@ -67,8 +67,8 @@ typedef struct stopwatch {
     uint32_t timeout_ms; /* by the coarse clock */
 } stopwatch;
 
-/* Starts watch by the exact clock. out: *due_ms: the call's deadline. false: the caller's deadline
- * has passed. */
+/* Starts watch with the exact clock instead of the coarse one. out: *due_ms: the call's deadline.
+ * false: the caller's deadline has passed. */
 __attribute__((noinline)) static bool start_exact_watch(stopwatch *watch, const teffi_ask *ask,
                                                         uint32_t *due_ms)
 {
@@ -194,8 +194,8 @@ static const teff_method *find_nontransactional_method(const teff_type_info *inf
     return method && !(method->flags & TEFF_METHOD_TRANSACTIONAL) ? method : NULL;
 }
 
-/* Finds the callee's method for the caller's. Both are the same object, unless caller and callee
- * have different versions of the generated type: in that case, finds the callee's method by its id.
+/* Finds the callee's own definition of the caller's method. Both are the same object, unless caller
+ * and callee have different versions of the generated type: then finds the callee's by its id.
  * out: NULL: the callee has no such method that may run in place, or its version is too old. */
 static const teff_method *find_callee_method(const teff_type_info *info, const teffi_ask *ask)
 {
@@ -206,9 +206,9 @@ static const teff_method *find_callee_method(const teff_type_info *info, const t
                                                  : find_nontransactional_method(info, method->id);
 }
 
-/* Finds the activation's own method, and stores it, its class and its `slow` counter in v. out:
- * true: the method may start in place now. false: queue the call. If only the method's strikes
- * (long calls) prevent the start, the number of calls to queue is decremented. */
+/* Finds the method in act's version of the type, and stores it, its class and its `slow` counter in
+ * v. out: true: the method may start in place now. false: queue the call. If only the method's
+ * strikes (long calls) prevent the start, the number of calls to queue is decremented. */
 static inline bool prepare_method(const teffi_activation *act, in_place_call *v)
 {
     const teff_type_info *info = act->type->info;
@@ -280,8 +280,8 @@ static inline void leave_callee(in_place_call *v)
     teffi_direct_end_claim(v->ask->ctx->node->home.exec, &act->group);
 }
 
-/* Runs the method. out: TEFFI_TURN_NOT_STARTED: the callee was released; else the caller must call
- * leave_callee(). */
+/* Runs the method and updates its strikes. out: TEFFI_TURN_NOT_STARTED: the callee was released;
+ * else the caller must call leave_callee(). */
 static inline teffi_turn_end run_in_place(in_place_call *v)
 {
     teffi_exec *exec = v->ask->ctx->node->home.exec;
@@ -296,8 +296,8 @@ static inline teffi_turn_end run_in_place(in_place_call *v)
     return how;
 }
 
-/* Starts the watch and claims the callee. in: async: the caller does not await the call at once.
- * out: false: queue the call. */
+/* Fills v in, starts its watch and claims the callee. in: async: the caller does not await the call
+ * at once. out: false: queue the call. */
 static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *v, teffi_ask *ask,
                                                                  uint32_t kind, bool async)
 {

@@ -160,8 +160,8 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     return call;
 }
 
-/* If err is not TEFF_OK, a call could not begin. If its method is transactional, makes the caller's
- * transaction fail with err. out: err. */
+/* If a call could not begin (err is not TEFF_OK) and its method is transactional, makes the
+ * caller's transaction fail with err. out: err. */
 __attribute__((noinline)) static teff_err
 note_call_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err)
 {
@@ -243,9 +243,9 @@ static inline teff_err prepare_ask(teffi_ask *ask, teff_ctx *ctx, const teff_typ
     return in || !method->in ? TEFF_OK : teffi_ask_fail(ask, TEFF_E_INVALID, "the request is NULL");
 }
 
-/* Awaits the response of a call, and notes the result in the caller's transaction. If the call
- * succeeded and its method returns no message, releases the call at once; ctx releases other
- * calls later. */
+/* Awaits the response of a call, and adds the call's participants or its error to the caller's
+ * transaction, if there is one. If the call succeeded and its method returns no message, releases
+ * the call at once; ctx releases other calls later. */
 __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, teffi_call *call,
                                                          ProtobufCMessage **out)
 {
@@ -388,9 +388,9 @@ static teff_err fail_on_closed_context(teff_ctx *ctx, const teff_key *key,
     return note_call_not_begun(ctx, method, err);
 }
 
-/* Starts a call that must not run in place. If it has a teff_cancel, it must be pending from the
- * start. If it has an idempotency key or its method is transactional, the callee's turn waits for
- * the store.
+/* Starts a call that must not run in place: a call with a teff_cancel, which must be pending from
+ * the start so that it can be cancelled; or a call with an idempotency key or of a transactional
+ * method, because the callee's turn waits for the store.
  * in: cancel: may be NULL; `once`: an idempotency key or NULL. */
 static teff_err start_call_not_in_place(const teffi_ask *ask, teff_cancel *cancel,
                                         const teff_uuid *once, teff_call *call)

@@ -44,9 +44,9 @@ static bool copy_borrowed(teffi_grains *grains, teffi_msg *msg)
  * so are up to a second apart: then no silo has taken the message for about half a minute. */
 enum { TRIES_MAX = 50 };
 
-/* Is it too late to deliver msg? A one-way message has no deadline, so its tries are limited:
- * otherwise, a silo that has left the cluster and cannot connect to any other silo would try to
- * forward the message for ever. */
+/* Is it too late to deliver msg? A one-way message of a silo has no deadline, so its tries are
+ * limited: otherwise, a silo that has left the cluster and cannot connect to any other silo would
+ * try to forward the message for ever. */
 static bool request_is_expired(const teffi_grains *grains, const teffi_msg *msg)
 {
     return msg->deadline_ns ? teffi_now(grains->node->platform) >= msg->deadline_ns
@@ -124,8 +124,8 @@ static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_
     }
 }
 
-/* Passes msg to silo *placed, which activates the grain. If *placed is zero, first chooses a silo
- * and stores it in *placed; if there is none, ends msg. */
+/* Chooses a silo for the grain and stores it in *placed, unless *placed names one already. Then
+ * passes msg to that silo, which activates the grain. If no silo can be chosen, ends msg. */
 static void send_to_placed_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                                 teffi_node_id *placed)
 {
@@ -210,11 +210,12 @@ bool teffi_lookups_are_pending(const teffi_grains *grains)
     return false;
 }
 
-/* Takes the waiting requests if the look-up's outcome is valid for all of them: the directory was
- * asked, and no request that had failed to reach its grain has joined since (entry->tries is 0).
- * Otherwise they wait until the directory is asked again. Sets entry->tries to 0.
- * out:  *waiting: the requests that were taken are added. *tries: the previous entry->tries.
- *       false: no request waits; the look-up was removed from the table. */
+/* If no request waits, removes the look-up from the table. Otherwise, if the look-up's outcome is
+ * valid for all waiting requests, moves them to *waiting: the outcome is valid if the directory was
+ * asked and no request that had failed to reach its grain has joined since (entry->tries is 0).
+ * If it is not valid, they wait until the directory is asked again. Sets entry->tries to 0.
+ * in:  asked: the directory was asked. out: *tries: the previous entry->tries. false: the look-up
+ *      was removed. */
 static bool take_waiting_or_end_lookup(lookup *entry, bool asked, teffi_queue *waiting,
                                        unsigned *tries)
 {
@@ -437,9 +438,9 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
         refuse_routed(grains, msg, err, "the grain's queue is full");
 }
 
-/* Routes msg, whose grain is not here. in: location: zero, or a silo that belongs to the current
- * view. A silo that has left the view must get no requests, even if its connections are still
- * open. */
+/* Sends msg, whose grain is not here, to silo `location` or, if that is zero, routes msg by the
+ * directory. in: location: if not zero, a silo of the current view: a silo that has left the view
+ * must get no requests, even if its connections are still open. */
 static void send_elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                            teffi_node_id location)
 {

@@ -15,12 +15,12 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg);
  *       valid until this returns. */
 void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id location);
 
-/* teffi_route_unsent - locate the grain again for a request that the transport has returned, since
+/* teffi_route_unsent - locate the grain again for a request that the transport has returned because
  * the request surely did not reach silo `to`. Owns msg. */
 void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to);
 
-/* teffi_route_to_winner - forward a request of an activation that has lost its grain. Owns msg.
- * in:   winner, the silo of the activation that holds the grain now. */
+/* teffi_route_to_winner - forward a request that waited at an activation here, because another
+ * silo's activation holds the grain now. Owns msg. in: winner, that silo. */
 void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner);
 
 /* teffi_route_again - route a request anew after an activation gave it back: the activation has
@@ -45,8 +45,8 @@ static inline bool teffi_lookup_may_exist(const teffi_grains *grains, uint64_t h
     return atomic_load_explicit(teffi_lookup_count(grains, hash), memory_order_acquire) != 0;
 }
 
-/* teffi_lookup_exists - is a look-up for this grain under way, so that earlier requests may wait?
- * Exact; takes the shard's lock: call teffi_lookup_may_exist first. */
+/* teffi_lookup_exists - is a look-up for this grain under way? Then earlier requests may be waiting
+ * for it. Exact; takes the shard's lock: call teffi_lookup_may_exist first. */
 bool teffi_lookup_exists(teffi_grains *grains, const teffi_ident *ident);
 
 /* teffi_lookups_are_pending - is any grain being looked up? */

@@ -81,7 +81,8 @@ typedef struct dialling {
     char text[TEFF_TEXT_MAX];
 } dialling;
 
-/* The net calls this when a dial has ended. in: peer, NULL on an error. */
+/* The net calls this when a dial has ended. Stores the result, and wakes teffi_dial()'s caller. in:
+ * peer: NULL on an error. */
 static void on_peer_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text)
 {
     dialling *d = arg;

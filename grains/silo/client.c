@@ -62,9 +62,10 @@ static void resend_all(teff_ctx *ctx, void *arg)
         resend_request(ctx, client, msg);
 }
 
-/* The node's upcall for a msg that did not reach its gateway. Queues msg for resend_all(), which
- * sends it again. Ends msg with an error if the queue or the memory for messages is full, if the
- * client closes, or if resend_all() cannot be started. */
+/* The node's upcall `unsent`, for a msg that could not be sent to its gateway. Queues msg for
+ * resend_all(), which sends it again. Ends msg with an error if the queue or the memory for
+ * messages is full, or if the client closes. If resend_all() cannot be started, ends all queued
+ * requests with an error. */
 static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg)
 {
     teff_client *client = teffi_container(node, teff_client, node);

@@ -69,8 +69,9 @@ static void fill_entry(top_entry *e, teffi_activation *act, uint32_t queued,
     teffi_key_format(&key, e->key);
 }
 
-/* Inserts act into top by the length of its queue. Entries with shorter queues move back by one; if
- * top is full, its last entry is dropped. */
+/* Inserts act into s->top, which lists the TOP activations with the longest queues, longest first.
+ * If the list is full, drops its last entry; but if no listed queue is shorter than act's, act is
+ * not inserted. */
 static void add_to_top(survey *s, teffi_activation *act, uint32_t queued, teffi_group_state state)
 {
     unsigned at = s->n_top;

@@ -160,8 +160,8 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
         start_connecting(client);
 }
 
-/* Reserves an entry for the task that leaves gateway `from`. out: NULL: that task runs already, or
- * TEFF_SEEDS_MAX such tasks run. */
+/* Reserves an entry of client->parting for the task that leaves gateway `from`. out: NULL: that
+ * task runs already, or all entries are in use. */
 static teffi_node_id *reserve_leave_entry(teff_client *client, teffi_node_id from)
 {
     teffi_node_id *empty = NULL;

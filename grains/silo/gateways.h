@@ -16,7 +16,8 @@ typedef struct gateway_place {
     bool missed;     /* since the dial began, a gateway without a place broke: perhaps this one */
 } gateway_place;
 
-/* teffi_gateways_init - copy the addresses, and handle the node's events about gateways.
+/* teffi_gateways_init - copy the addresses, and register the handlers of the node's events about
+ * gateways.
  * errs: TEFF_E_NOMEM.
  * teffi_gateways_fini - free the addresses. No task may run. */
 TEFF_MUST_USE teff_err teffi_gateways_init(struct teff_client *client,

@@ -48,7 +48,8 @@ static void send_go_away(teffi_node *node, teffi_node_id client)
 }
 
 /* Adds the client to the list of clients to which a leaving silo sends GO_AWAY. If the list is
- * full and cannot grow (memory is out or TEFFI_CLIENTS_MAX is reached), the client is not added. */
+ * full and cannot grow (memory is out or TEFFI_CLIENTS_MAX is reached), the client is not added. If
+ * the silo is leaving already, sends GO_AWAY to the client at once. */
 static void add_client(teff_silo *silo, const teffi_hello *peer)
 {
     pthread_mutex_lock(&silo->lock);
@@ -76,10 +77,11 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
     pthread_mutex_unlock(&silo->lock);
 }
 
-/* Handles a new connection to another silo. A silo that is not in the view is added as a peer, so
- * that it gets responses: a silo that joins through this silo requests rows before any view lists
- * it, and a silo that left before this silo joined may forward requests. A silo that the view
- * declares dead (perhaps only since its hello was accepted) is disconnected. */
+/* Reports a new connection to another silo to the membership. If the view does not list that silo,
+ * adds it as a peer, so that it gets responses: a silo that joins through this silo requests rows
+ * of the table before any view lists it, and a silo that left before this silo joined may forward
+ * requests. If the view declares that silo dead (perhaps only since its hello was accepted),
+ * disconnects it instead. */
 static void handle_silo_up(teffi_node *node, const teffi_hello *peer)
 {
     const teffi_net_ops *net = node->home.net->ops;
@@ -268,7 +270,8 @@ static teff_err dial_seeds_and_set_store(teff_ctx *ctx, teff_silo *silo, const c
 }
 
 /* Closes the remote store, disconnects from the seed, and waits at most WAIT_MS until the seed's
- * connections are down. Otherwise their events would be taken for events of the next connection. */
+ * connections are down. Without the wait, their events could be mistaken for events of the next
+ * connection. */
 static void disconnect_from_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
 {
     enum { WAIT_MS = 5000 };
@@ -280,10 +283,11 @@ static void disconnect_from_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id s
         teffi_ctx_sleep(ctx, 1);
 }
 
-/* Connects to the seed twice. The hello needs this silo's identity, which is found by reading the
- * seed's table. The table is read on the first connection, with a random identity in the hello. The
- * random identity must differ from the silo's identities of earlier starts: when the first
- * connection ends, the seed ends all calls that the seed has made to the random identity. */
+/* Makes the seed's store this silo's store, and gets this silo's identity from the table in it.
+ * Connects to the seed twice: the hello must contain an identity, but the table can be read only
+ * on a connection. So the first hello contains a random identity, and the second one the identity
+ * from the table. The random identity must differ from the silo's identities of earlier starts:
+ * when the first connection ends, the seed ends all calls that it has made to that identity. */
 static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -317,8 +321,8 @@ static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
 }
 
 /* Lets the node handle messages, because all its parts exist now. Also lets the net accept
- * connections, unless open_seed_store() has done so. Other silos do not know this silo before it
- * has joined the membership. */
+ * connections, unless open_seed_store() has done so. Called before the silo joins the membership:
+ * until then other silos do not know this silo. */
 static void open_node(teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -421,8 +425,9 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 
 /* ---- close ---- */
 
-/* The wait ends, because tasks wait only for operations with a deadline. If there is no memory for
- * a context, the function returns at once. */
+/* Waits until no task runs and no transaction's retry is pending. The wait ends, because tasks wait
+ * only for operations with a deadline. If there is no memory for a context, the function returns at
+ * once. */
 void teffi_silo_wait_for_tasks(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);

@@ -21,7 +21,8 @@ static int take_signal(const sigset_t *signals, long ms)
     return sigtimedwait(signals, NULL, &time);
 }
 
-/* Waits for SIGTERM or SIGINT; writes a dump at each SIGUSR1. out: false: the lease is lost. */
+/* Waits until SIGTERM or SIGINT comes or the lease is lost; writes a dump at each SIGUSR1. out:
+ * true: SIGTERM or SIGINT came; false: the lease is lost. */
 static bool wait_for_signal(teff_silo *silo, const sigset_t *signals)
 {
     for (;;) {
@@ -114,8 +115,8 @@ static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
     return ok;
 }
 
-/* Blocks the signals that wait_for_signal() takes, and ignores SIGPIPE. Must be called before any
- * thread is made, as threads inherit the mask. */
+/* Blocks the signals that wait_for_signal() waits for, and ignores SIGPIPE. Must be called before
+ * any thread is made, as threads inherit the mask. */
 static void block_signals(sigset_t *signals)
 {
     sigemptyset(signals);

@@ -35,8 +35,9 @@ typedef struct served {
     teffi_msg *msg;
 } served;
 
-/* Makes the rows of a message. Their tables, keys and values point into rows. in: values: true if
- * the message includes the values. out: NULL if memory is exhausted. */
+/* Makes the rows of a protobuf message from n rows of a store operation. Their tables, keys and
+ * values point into `rows`. in: values: false: leave the values out. out: NULL if memory is
+ * exhausted. */
 static Teff__Cluster__StoreRow **pack_rows(teff_arena *arena, const teffi_row *rows, size_t n,
                                            bool values)
 {
@@ -72,7 +73,7 @@ static teffi_row unpack_row(const Teff__Cluster__StoreRow *row)
                        .check = row->check};
 }
 
-/* The operation's `done`: responds with the result, and frees the served operation. */
+/* `done` of a served operation: responds with its result, and frees it. */
 static void respond_with_rows(teffi_store_op *op)
 {
     served *s = teffi_container(op, served, op);
@@ -90,7 +91,7 @@ static void respond_with_rows(teffi_store_op *op)
     free(s);
 }
 
-/* Runs the operation of a request on this silo's store. */
+/* Handles a request: submits its operation to this silo's store. */
 static void serve_store_ask(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = teffi_msg_unpack(msg, &teff__cluster__store_ask__descriptor);
@@ -184,7 +185,8 @@ static void fill_ask(teff_ctx *ctx, const teffi_store_op *op, Teff__Cluster__Sto
 }
 
 /* out: ASK_TIMEOUT_MS, and more for writes of large rows. But an operation on the cluster's tables,
- * such as a heartbeat, gets two fifths of the lease if that is less. */
+ * such as a heartbeat, gets two fifths of the lease if that is less, so that one lost response does
+ * not cost the lease. */
 static uint32_t get_op_timeout_ms(const teff_ctx *ctx, const teffi_store_op *op)
 {
     size_t bytes = 0;
@@ -212,8 +214,9 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
     return err;
 }
 
-/* Sends a read to the seed once. out: true if the seed's store ran the read. It is not run if the
- * store's queue is full (TEFF_E_OVERLOADED); an earlier write may still be in that queue. */
+/* Sends a read to the seed once; its result is not used. out: true: the seed's store ran the read.
+ * false: the request failed, or the store's queue was full (TEFF_E_OVERLOADED), so an earlier write
+ * may still be in that queue. */
 static bool try_read(teff_ctx *ctx, const teffi_store_op *look)
 {
     const Teff__Cluster__StoreResponse *response = NULL;

@@ -143,6 +143,8 @@ static bool copy_option_strings(teff_silo *silo)
     return copied;
 }
 
+/* Copies the program's options to the silo (but not their strings: see copy_option_strings()), sets
+ * defaults, and checks the result. */
 static teff_err take_silo_options(teff_silo *silo, const teff_silo_options *given, char *text)
 {
     teff_silo_options *opt = &silo->opt;
@@ -249,6 +251,7 @@ teff_err teff_silo_host(teff_silo *silo, teff_grain_type *type)
 
 /* ---- start and stop ---- */
 
+/* Runs teffi_silo_join() on the calling thread, with a context made for it. */
 static teff_err join_cluster_on_thread(teff_silo *silo, char *text)
 {
     teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
@@ -261,8 +264,9 @@ static teff_err join_cluster_on_thread(teff_silo *silo, char *text)
     return err;
 }
 
-/* Sets *option to the address that the last start has bound, because other silos and clients know
- * that address. out: false if memory is exhausted; *option is as it was. */
+/* Sets *option to `bound`, the address that the silo listened on before it stopped, because other
+ * silos and clients know that address. Does nothing if `bound` is empty. out: false if memory is
+ * exhausted; *option is as it was. */
 static bool keep_address(teff_silo *silo, const char **option, const char *bound)
 {
     if (!bound[0] || strcmp(bound, *option) == 0)
@@ -274,8 +278,8 @@ static bool keep_address(teff_silo *silo, const char **option, const char *bound
     return true;
 }
 
-/* Clears the node of a stopped silo, which will listen on the same addresses at its next start.
- * out: false if memory is exhausted; the node is as it was. */
+/* Prepares a stopped silo for its next start: sets its options to the addresses that it listened
+ * on, and clears its node. out: false if memory is exhausted; the node is as it was. */
 static bool prepare_next_incarnation(teff_silo *silo)
 {
     if (!keep_address(silo, &silo->opt.listen, silo->bound) ||
@@ -307,6 +311,7 @@ teff_err teff_silo_start(teff_silo *silo, char *text)
     return err;
 }
 
+/* Runs teffi_silo_leave() on the calling thread, with a context made for it. */
 static teff_err leave_cluster_on_thread(teff_silo *silo, uint32_t timeout_ms)
 {
     teff_ctx *ctx = teffi_ctx_new(&silo->node.home);

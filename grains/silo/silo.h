@@ -107,7 +107,8 @@ void teffi_silo_wait_for_tasks(teffi_node *node);
 /* The seed's store, used by a silo that joined through the seed (remote_store.c). Each operation is
  * one request, and reads if the request of a write gets no response; nothing is cached. The seed
  * must outlive the silos that use its store.
- * teffi_remote_store_serve - the server: handle requests to TEFFI_SLOT_STORE with node->store.
+ * teffi_remote_store_serve - the server: from now on, node handles requests to
+ * TEFFI_SLOT_STORE, by operations on node->store.
  * teffi_remote_store_new - the client: a store whose operations are requests to node->seed. out:
  * NULL: out of memory. */
 void teffi_remote_store_serve(teffi_node *node);

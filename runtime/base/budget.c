@@ -9,8 +9,9 @@ void teffi_budget_init(teffi_budget *budget, size_t max_bytes)
         atomic_init(&budget->cells[i].bytes, 0);
 }
 
-/* Adds n to the cell of this thread, whose index is given. If the sum reaches TEFFI_BUDGET_STEP or
- * -TEFFI_BUDGET_STEP, moves it to the total. If the index has no cell, adds n to the total.
+/* Adds n to the cell of this thread, whose index is given. If the cell's sum then reaches
+ * TEFFI_BUDGET_STEP or -TEFFI_BUDGET_STEP, moves that sum to the total. If the index has no cell,
+ * adds n to the total.
  * relaxed: the counters order no other memory, and only this thread writes its cell. */
 static inline void add_in_cell(teffi_budget *budget, unsigned index, int64_t n)
 {

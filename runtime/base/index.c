@@ -173,8 +173,9 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number)
     return true;
 }
 
-/* Marks a cell as TAKEN_OUT, so that searches go on to the cells behind it. Right before an EMPTY
- * cell, where searches end, TAKEN_OUT cells are not needed and become EMPTY, too. */
+/* Marks a cell as TAKEN_OUT, so that searches go on to the next cells. If the next cell is EMPTY,
+ * searches end there anyway; then this cell, and the TAKEN_OUT cells right before it, become
+ * EMPTY. */
 static void clear_cell(teffi_index *index, const teffi_cells *cells, uint32_t at)
 {
     store_cell(cells, at, TAKEN_OUT);

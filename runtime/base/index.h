@@ -2,8 +2,8 @@
  * Way:     the catalog (a grain's activation) -> [index] -> a slot
  * States:  a cell: EMPTY -add-> number -del-> TAKEN_OUT or EMPTY; TAKEN_OUT -add-> number;
  *          TAKEN_OUT -next cell gets EMPTY-> EMPTY; a rebuild empties all cells of the old array
- * Threads: reserve, add, del, next_number: under the owner's lock. first, next, certain: any
- *          thread, at any time before fini.
+ * Threads: functions that take a teffi_probe: any thread, at any time before fini. The others:
+ *          under the owner's lock.
  * Model:   tests/model/index.pml */
 #pragma once
 
@@ -32,7 +32,7 @@ typedef struct teffi_index {  /* zeroed = empty; written under the owner's lock 
     _Atomic uint32_t moves;   /* odd during a rebuild */
 } teffi_index;
 
-/* A search, for first and next. */
+/* The state of a search. */
 typedef struct teffi_probe {
     const teffi_index *index;
     const teffi_cells *cells;
@@ -53,7 +53,7 @@ static inline uint32_t teffi_index_home(uint32_t bits, uint32_t n)
     return (uint32_t)(((uint64_t)bits * n) >> 32);
 }
 
-/* teffi_index_next - out: the next number whose hash may match; 0: no more. */
+/* teffi_index_next - continue a search. out: the next number whose hash may match; 0: none. */
 static inline uint32_t teffi_index_next(teffi_probe *probe)
 {
     while (probe->left > 0) {
@@ -70,7 +70,7 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
     return 0;
 }
 
-/* teffi_index_first - begin a search. out: as teffi_index_next(). */
+/* teffi_index_first - begin a search for a hash. out: as teffi_index_next(). */
 static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *index,
                                          uint64_t hash)
 {

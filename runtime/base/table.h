@@ -1,8 +1,7 @@
 /* table.h - a hash table of intrusive nodes that grows; the owner's lock guards it.
  * Way:     directory/shard (entries of a partition, look-ups) -> [table]
  * The caller hashes and compares; the table never calls back, so a lookup is a plain loop:
- *     for (n = teffi_table_find_first(t, h); n; n = teffi_table_find_next(n, h)) if (same(n))
- *     ... */
+ *     for (n = teffi_table_find_first(t, h); n; n = teffi_table_find_next(n)) if (same(n)) ... */
 #pragma once
 
 #include <stdbool.h>

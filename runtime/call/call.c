@@ -55,9 +55,9 @@ static teffi_call *call_at(teffi_home *home, uint32_t slot)
     return teffi_slab_at(&home->calls.slab, slot);
 }
 
-/* The slab's begin(): initializes a free entry. in: generation: the entry's uses continue from it;
- * 0: never used. A thread that knows the slot from an earlier use may load the word meanwhile: it
- * reads 0 or the new word, and neither is pending. */
+/* The slab's begin(): initializes a free entry. in: generation: the entry's next use gets the
+ * generation after it; 0: never used. A thread that knows the slot from an earlier use may load the
+ * word meanwhile: it reads 0 or the new word, and neither is pending. */
 static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teffi_call *call = entry;
@@ -226,7 +226,8 @@ bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err
 
 /* ---- responses ---- */
 
-/* A response from another node is valid only with the cookie of its request. */
+/* out: the call's cookie, a keyed hash that other nodes cannot guess: of the responses from another
+ * node, only one that carries the cookie of the request is valid. */
 uint64_t teffi_call_cookie(const teffi_home *home, uint32_t slot, uint32_t generation)
 {
     return teffi_siphash_word(&home->calls.key, (uint64_t)slot << 32 | generation);
@@ -329,9 +330,8 @@ void teffi_call_release(teffi_call *call)
     teffi_slab_put(&call->home->calls.slab, call);
 }
 
-/* Has the context handled the signal that the call has ended? If it has, and it is a turn,
- * wait->done is set; if it is a thread, wait->arrive is NULL (see run_arrive_callbacks() in
- * wait.c). */
+/* Has the context handled the signal that the call has ended? The handling sets wait->done in a
+ * turn; on a thread it sets wait->arrive to NULL (run_arrive_callbacks() in wait.c). */
 static bool end_was_seen(const teffi_wait *wait)
 {
     return wait->group ? wait->done : !wait->arrive;

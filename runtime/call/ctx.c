@@ -20,7 +20,8 @@ const char teffi_lease_over_text[] =
 const char teffi_ctx_late_text[] =
     "the deadline of this turn's caller has passed; the call did not run";
 
-/* out: 0: the deadline of the turn's caller (due_ms) has passed. */
+/* The deadline of a call that begins now: now plus the timeout, or the deadline of the turn's own
+ * caller (ctx->due_ms) if that is earlier. out: 0: the deadline of the turn's caller has passed. */
 uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t timeout_ms)
 {
     uint64_t now_ns = teffi_now(ctx->home->exec->platform);
@@ -38,7 +39,8 @@ const char *teff_error(const teff_ctx *ctx)
     return ctx->text ? ctx->text : "";
 }
 
-/* args may point into the previous text, so it is overwritten only after formatting. */
+/* The arguments of fmt may point into the previous error text, so ctx->text_buf is overwritten only
+ * after the new text was formatted. */
 teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
 {
     char text[TEFF_TEXT_MAX];

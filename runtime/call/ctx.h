@@ -82,8 +82,8 @@ static inline bool teffi_is_late(teffi_exec *exec, uint64_t deadline_ns)
     return teffi_now(exec->platform) >= deadline_ns;
 }
 
-/* teffi_ctx_deadline - the deadline of a call of ctx: its timeout from now, or the deadline of the
- * turn's own caller, rounded up by less than 2 ms, if that is earlier.
+/* teffi_ctx_deadline - the deadline of a call of ctx that begins now: now plus the timeout, or the
+ * deadline of the turn's own caller, rounded up by less than 2 ms, if that is earlier.
  * in:   ms; 0: teff_ctx_timeout's, else TEFFI_TIMEOUT_DEFAULT_MS.
  * out:  monotonic nanoseconds; 0: the caller's deadline has passed: fail with
  *       teffi_ctx_late_text. */

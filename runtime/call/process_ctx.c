@@ -32,8 +32,8 @@ static void fail_calls(teff_ctx *ctx)
 }
 
 /* teff_ctx.suspend of a process: suspends the process until ctx->waiting is 0. A process that is
- * forced to end is resumed early, after any item of its group. It ends its calls and is suspended
- * again, until the signals of these calls have arrived. */
+ * being forced to end is resumed earlier, after each item of its group. It then ends its calls, and
+ * is suspended again until the signals of these calls have arrived. */
 static void suspend_process(teff_ctx *ctx)
 {
     teff_process *p = teffi_container(ctx, process_ctx, ctx)->process;

@@ -16,8 +16,8 @@ _Atomic uint32_t *teffi_relay_count_of(teffi_home *home, uint64_t origin_node)
     return &home->calls.relays_of[hash % TEFFI_RELAY_SHARES];
 }
 
-/* May a node have one more entry? A node may have as many entries as are free. in: share: the
- * number of the node's own entries; count: the number of all nodes' entries; max: the limit of
+/* May a node have one more entry? It may if it has fewer entries than are still free. in: share:
+ * the number of the node's own entries; count: the number of all nodes' entries; max: the limit of
  * count. relaxed: threads that begin entries at the same time may exceed the limit by a few. */
 static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *count, uint32_t max)
 {
@@ -26,8 +26,8 @@ static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *cou
     return all < max && own < max - all;
 }
 
-/* Takes an entry, and counts it among all entries of its kind and among those of its node. out:
- * NULL: over the node's share, or no memory. */
+/* Takes an unused entry from the slab, and counts it among all entries of its kind and among those
+ * of its node. out: NULL: over the node's share, or no memory. */
 static teffi_call *take_counted_entry(teffi_home *home, uint64_t node, bool is_cancel,
                                       uint64_t deadline_ns)
 {
@@ -222,10 +222,10 @@ static void end_cancelled(teffi_home *home, teffi_call *call, uint64_t word, boo
                              "cancelled by its caller; the call may have run");
 }
 
-/* If the request was not sent yet, this node first keeps the cancel, then ends the call. So
- * teffi_call_sign_unless_cancelled, which runs just before a send, finds either a pending call or
- * the cancel, and a cancelled request is not sent. in: slot, of a call or relay; a kept cancel is
- * left as it is. */
+/* Ends a pending call or relay. If its request was not sent yet, this node first keeps the cancel,
+ * then ends the call. So teffi_call_sign_unless_cancelled, which runs just before a send, finds
+ * either a pending call or the cancel, and a cancelled request is not sent. in: slot: if its entry
+ * is a kept cancel, nothing is done. */
 void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)
 {
     const teffi_origin own = {.slot = slot, .generation = generation}; /* of this node: cookie 0 */

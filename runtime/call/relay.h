@@ -54,8 +54,8 @@ TEFF_MUST_USE bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg 
  *
  * teffi_cancel_apply - a node has cancelled its call: cancel the relay of the call or, if there is
  *       none, keep the cancel. It is lost over the node's share, or without memory.
- * teffi_cancel_take - is a cancel of the call kept here? Removes it.
- * teffi_cancel_is_kept - the same question; the cancel stays. */
+ * teffi_cancel_take - remove the cancel of the call that is kept here. out: false: none is kept.
+ * teffi_cancel_is_kept - is a cancel of the call kept here? */
 void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origin,
                         uint64_t deadline_ns);
 bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin);

@@ -26,7 +26,8 @@ static void free_orphan(teffi_wait *wait)
     wait->arrive(wait);
 }
 
-/* Signals a wait of a thread's context. The context and the wait may be gone when this returns. */
+/* Signals a wait of a thread's context, and unparks the thread if it sleeps and this was the last
+ * signal it needs. The context and the wait may be gone when this returns. */
 static void signal_thread(teffi_wait *wait, teff_ctx *ctx)
 {
     /* release: publishes the result to a waiter that finds WAIT_DONE and may free the wait;
@@ -67,7 +68,8 @@ void teffi_wait_signal(teffi_wait *wait)
         signal_thread(wait, ctx);
 }
 
-/* Handles the signal of a turn's wait. out: true: the fiber was resumed and has ended. */
+/* Marks a turn's wait as done, calls arrive(), and resumes the fiber if the turn awaits no other
+ * wait any more. out: true: the fiber was resumed and has ended. */
 bool teffi_wait_handle_signal(teffi_item *item, teff_ctx **ctx_out)
 {
     teffi_wait *wait = teffi_container(item, teffi_wait, item);

@@ -35,8 +35,8 @@ void teffi_wait_signal(teffi_wait *wait);
 /* teffi_wait_is_done - has the signal arrived? For the context that the wait belongs to. */
 bool teffi_wait_is_done(const teffi_wait *wait);
 
-/* teffi_wait_handle_signal - a group's handler calls it with a TEFFI_ITEM_WAIT item. Resumes the
- * turn's fiber if no other awaited wait is left.
+/* teffi_wait_handle_signal - mark the wait of a TEFFI_ITEM_WAIT item as done, call arrive(), and
+ * resume the turn's fiber if no other awaited wait is left. A group's handler calls it.
  * out:  true: the fiber was resumed and has ended; *ctx is its context. */
 bool teffi_wait_handle_signal(teffi_item *item, struct teff_ctx **ctx);
 

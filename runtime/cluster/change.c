@@ -57,8 +57,8 @@ static int compare_by_end(const void *a, const void *b)
     return (i > j) - (i < j);
 }
 
-/* Copies all tombstones, except that of silo `but`, to `changed`, sorts them, and marks the first
- * ones, which are the oldest. */
+/* Copies all tombstones, except that of silo `but`, to `changed`, and sorts them by age. Marks the
+ * oldest ones beyond TEFFI_TOMBSTONES_MAX to be removed, FORGET_MAX at most. */
 size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_member_row *changed)
 {
     size_t n = 0;

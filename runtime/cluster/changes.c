@@ -12,7 +12,7 @@ typedef struct teffi_change_waiter {
     teffi_timer timer;
 } waiter;
 
-/* The timer's callback: the waiter's back-off has passed. */
+/* The timer's callback: wakes a waiter whose back-off has passed. */
 static void wake_timed_out(teffi_timer *timer)
 {
     waiter *w = teffi_container(timer, waiter, timer);
@@ -23,7 +23,8 @@ static void wake_timed_out(teffi_timer *timer)
     teffi_wait_signal(&w->wait);
 }
 
-/* A waiter whose timer is firing is woken by the timer. Once signalled, a waiter may be freed. */
+/* Counts a change and wakes the waiters. A waiter whose timer is firing is left to the timer's
+ * callback. Once signalled, a waiter may be freed. */
 void teffi_membership_note_change(teffi_membership *m)
 {
     if (!m)
@@ -42,7 +43,7 @@ void teffi_membership_note_change(teffi_membership *m)
     pthread_mutex_unlock(&changes->lock);
 }
 
-/* out: the back-off of a try; half of it is random. */
+/* out: the back-off after so many tries; one half of it is fixed, the other is random. */
 static uint64_t draw_pause_ns(const teffi_platform *platform, unsigned tries)
 {
     unsigned doublings = tries < DOUBLINGS_MAX ? tries : DOUBLINGS_MAX;

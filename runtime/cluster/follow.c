@@ -149,7 +149,8 @@ static bool adopt_view(teffi_membership *m, teffi_view *view)
     return true;
 }
 
-/* Logs the number of unreadable rows when it changes, but not when it becomes 0. */
+/* Reads the table's rows. Logs the number of unreadable rows when it changes, but not when it
+ * becomes 0. */
 teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows)
 {
     teff_err err = teffi_rows_read(ctx, rows);
@@ -191,8 +192,8 @@ static teff_err read_and_adopt(teff_ctx *ctx)
     return err;
 }
 
-/* The task that reads for a user's turn: such a turn may be ended while it waits for the store, and
- * `reading` would stay set. The error is in read_err. */
+/* The task that reads the table for a user's turn. The turn does not read it itself: it may be
+ * ended while it waits for the store, and `reading` would stay set. The error is in read_err. */
 static void read_as_task(teff_ctx *ctx, void *arg)
 {
     (void)arg;
@@ -238,9 +239,9 @@ teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
     return err;
 }
 
-/* The task of teffi_membership_refresh_soon(). `looking` becomes false before the refresh begins,
- * so that a later call starts another task. An error is ignored, since run_look() regularly
- * refreshes the view, too. */
+/* The task of teffi_membership_refresh_soon(). Sleeps first if the last such refresh began less
+ * than LOOK_APART_MS ago. `looking` becomes false before the refresh begins, so that a later call
+ * starts another task. An error is ignored, since run_look() regularly refreshes the view, too. */
 static void refresh_as_task(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;

@@ -12,7 +12,7 @@
  * most, since during a longer one this process itself may have stood still. */
 enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK_PERCENT = 50 };
 
-/* out: this percentage of the member's lease. */
+/* out: the given percentage of the member's lease, in nanoseconds. */
 static uint64_t get_part_ns(const teffi_member *member, unsigned percent)
 {
     return member->lease_ms * UINT64_C(10000) * percent;
@@ -30,9 +30,9 @@ typedef struct silent_silos {
     size_t n;
 } silent_silos;
 
-/* Marks row as dead if its silo is one of the silent ones. Reads the heartbeat again: a silo that
- * has written one meanwhile is not dead. in: row, the caller's copy. out: false: the silo is not
- * declared dead, and the caller drops the copy. */
+/* Marks row as dead if its silo is one of the silent ones and still silent. Reads the heartbeat
+ * again: a silo that has written one meanwhile is not dead. in: row, the caller's copy. out: false:
+ * the silo is not declared dead, and the caller drops the copy. */
 static bool mark_if_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member_row *row)
 {
     for (size_t i = 0; i < silent->n; i++) {
@@ -48,7 +48,8 @@ static bool mark_if_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member
     return false;
 }
 
-/* A teffi_change_fn: declares the silent silos dead. in: arg, the silent silos. */
+/* A teffi_change_fn: declares the silent silos dead, and marks the oldest tombstones to be removed.
+ * in: arg, the silent silos. */
 static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
                                   const void *arg)
 {
@@ -111,8 +112,8 @@ static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead
     return ahead <= NEXT || teffi_membership_is_connection_broken(m, view->members[at].node);
 }
 
-/* If the list is full, a silo that needs no consent replaces a listed silo that needs consent.
- * Otherwise the new silo is left out. */
+/* Adds a silo to the list. If the list is full, a silo that needs no consent replaces a listed silo
+ * that needs consent; if it cannot, the new silo is left out. */
 static void add_silent(silent_silos *silent, const teffi_silent *one)
 {
     if (silent->n < TEFFI_SILENT_MAX) {
@@ -127,7 +128,7 @@ static void add_silent(silent_silos *silent, const teffi_silent *one)
     }
 }
 
-/* Looks at the watched silos and lists the silent ones, TEFFI_SILENT_MAX at most. in: next_ns, the
+/* Checks the watched silos and lists the silent ones, TEFFI_SILENT_MAX at most. in: next_ns, the
  * time to the next look. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
                             silent_silos *silent)
@@ -154,8 +155,9 @@ static void run_push(teff_ctx *ctx, void *arg)
     teffi_membership_push_view(ctx, false);
 }
 
-/* Pushes the view in a task of its own: a silo that does not respond must not delay the next look.
- * If there is no memory for the task, the other silos adopt the view at their next look. */
+/* Starts a task that makes the other silos adopt this silo's view. It is a task of its own, since a
+ * silo that does not respond must not delay the next look. If there is no memory for the task, the
+ * other silos adopt the view at their next look. */
 static void push_view_soon(teffi_node *node)
 {
     (void)!teffi_task_start(&node->home, run_push, NULL, "membership: push a view", true);
@@ -177,7 +179,7 @@ static void drop_silos_without_consent(teff_ctx *ctx, const teffi_view *view, si
     silent->n = kept;
 }
 
-/* Looks at the watched silos and declares the silent ones dead. in: next_ns, the time to the next
+/* Checks the watched silos and declares the silent ones dead. in: next_ns, the time to the next
  * look. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
 {
@@ -235,7 +237,7 @@ static void log_error(const teff_ctx *ctx, teff_err err)
 }
 
 /* The task of one look: declares silent silos dead and refreshes the view, unless this silo could
- * not write its own last heartbeat. */
+ * not write its own last heartbeat. Then disconnects departed silos and sets the next timer. */
 static void run_look(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
@@ -276,7 +278,8 @@ static void set_beat_timer(teffi_membership *m, bool failed)
     pthread_mutex_unlock(&m->beat.lock);
 }
 
-/* The task of one heartbeat. */
+/* The task of one heartbeat: writes it to the store, which renews the lease, and sets the timer of
+ * the next one. */
 static void run_heartbeat(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;

@@ -2,13 +2,14 @@
  * heartbeat, exchanges views, leaves.
  * Way:     silo/lifecycle -> [join -> heartbeat, tell] -> change, follow
  *          the handshake -> [check_peer]
- * Threads: identify, join, begin_leaving, leave: the silo's start and stop, one context at a
+ * Threads: choosing the id, join, begin_leaving, leave: the silo's start and stop, one context at a
  *          time; push_view: also a system task; handle: where system targets run; the rest: any. */
 #pragma once
 
 #include "cluster/membership.h"
 
-/* teffi_membership_identify - choose an incarnation above the table's last one for address.
+/* teffi_membership_identify - set the node's address and silo id, and choose an incarnation
+ * above that of the table's row with this id, and above those of all removed rows.
  * in:   node->id: the id used on the connection to a remote store's server, or none.
  * out:  node->id and node->address are set. errs: as teffi_rows_read(); TEFF_E_REFUSED: a silo of
  *       the table that is not dead has the same id, but another address. */
@@ -45,5 +46,6 @@ void teffi_membership_stop_timers(teffi_membership *membership);
  * this silo has adopted a view. */
 void teffi_membership_push_view(teff_ctx *ctx, bool departed_too);
 
-/* teffi_membership_handle - handle a message to the system target of membership. Owns msg. */
+/* teffi_membership_handle - handle a message to the system target of membership. Owns
+ * msg. */
 void teffi_membership_handle(teffi_node *node, teffi_msg *msg);

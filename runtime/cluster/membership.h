@@ -140,11 +140,10 @@ void teffi_membership_refresh_soon(teffi_membership *membership);
 
 /* Changes are: a view is adopted, a read of the table has ended, a silo is connected, a part of the
  * directory is served, the lease is lost, this silo closes.
- * teffi_membership_note_change - report a change: wake all waiters. in: may be NULL.
+ * teffi_membership_note_change - count a change and wake all waiters. in: may be NULL.
  * teffi_membership_await_change - wait until follow.changes.count differs from seen, which the
  *       caller read before its try, or until this try's back-off has passed: 2 ms, doubled with
- *       each try up to
- *       1 s, half of it random. */
+ *       each try up to 1 s; the second half of it is random. */
 void teffi_membership_note_change(teffi_membership *membership);
 void teffi_membership_await_change(teff_ctx *ctx, uint64_t seen, unsigned tries);
 
@@ -167,23 +166,26 @@ uint64_t teffi_membership_version(teffi_node *node);
  * other messages are kept until the table has been read: it may have joined. A dead silo may not
  * connect at all.
  * teffi_outsiders_check - may a silo connect? out: NULL: yes; otherwise why not.
- * teffi_outsiders_add_connection - one of its connections has come up. out: its standing; DEAD: it
- *       must be disconnected (also when TEFFI_OUTSIDERS_MAX others are connected).
- * teffi_outsiders_remove_connection - one of its connections has ended.
- * teffi_outsiders_update - view was adopted: members are no outsiders any more, unless messages of
- *       them are kept; dead outsiders are disconnected. in: follow.lock held.
+ * teffi_outsiders_add_connection - count a connection of the silo that has come up, if the silo is
+ *       an outsider. out: its standing; DEAD: it must be disconnected (also when
+ *       TEFFI_OUTSIDERS_MAX others are connected).
+ * teffi_outsiders_remove_connection - stop counting a connection of the silo that has ended.
+ * teffi_outsiders_update - apply an adopted view: remove members, unless messages
+ *       of them are kept, and disconnect dead outsiders. in: follow.lock held.
  * teffi_outsiders_list - list them. in: to, with room for TEFFI_OUTSIDERS_MAX. out: how many.
  * teffi_outsiders_have_stranger - is this silo an outsider, and a stranger? zero: is any outsider
  *       a stranger?
  * teffi_outsiders_have_undelivered - are messages kept that are not delivered yet?
- * teffi_outsiders_hold - keep the message of a stranger, or of a silo of which messages are kept.
- *       in: msg, owned by the callee on TEFF_OK only. out: *first, set on TEFF_OK only: true: the
- *       caller must see to it that the kept messages are delivered. errs: TEFF_E_NOT_FOUND: not
- *       kept: deliver it; TEFF_E_OVERLOADED.
- * teffi_outsiders_take_held - take what is kept now, to deliver it. Repeat it until the queue is
- *       empty: then the next teffi_outsiders_hold() sets *first. One caller at a time.
- * teffi_outsiders_note_delivered - a kept message of this silo was delivered or refused. Call it
- *       once for each that was taken: until then later messages of the silo are kept, too. */
+ * teffi_outsiders_hold - keep the message of a stranger, or of a silo of which
+ *       messages are kept. in: msg, owned by the callee on TEFF_OK only. out: *first, set on
+ *       TEFF_OK only: true: the caller must see to it that the kept messages are delivered.
+ *       errs: TEFF_E_NOT_FOUND: not kept: deliver it; TEFF_E_OVERLOADED.
+ * teffi_outsiders_take_held - take what is kept now, to deliver it. Repeat it until the
+ *       queue is empty: then the next teffi_outsiders_hold() sets *first. One caller at
+ *       a time.
+ * teffi_outsiders_note_delivered - lower the number of kept messages of this silo by one.
+ *       Call it once for each message that was taken, when it has been delivered or refused: until
+ *       then later messages of the silo are kept, too. */
 const char *teffi_outsiders_check(teffi_membership *membership, teffi_node_id silo);
 teffi_standing teffi_outsiders_add_connection(teffi_membership *membership, teffi_node_id silo);
 void teffi_outsiders_remove_connection(teffi_membership *membership, teffi_node_id silo);
@@ -199,9 +201,9 @@ void teffi_outsiders_note_delivered(teffi_membership *membership, teffi_node_id 
 /* teffi_membership_hold_stranger_msg - see node->hold. */
 bool teffi_membership_hold_stranger_msg(teffi_node *node, teffi_msg *msg);
 
-/* teffi_membership_note_connection - a connection with a silo has come up (up), or one has broken
- * or could not be made (!up): then the silo's heartbeat is watched at once, and may stand still for
- * a shorter time. in: membership may be NULL. */
+/* teffi_membership_note_connection - record that a connection with a silo has come up (up), or that
+ * one has broken or could not be made (!up). In the second case the silo's heartbeat is watched at
+ * once, and may stand still for a shorter time. in: membership may be NULL. */
 void teffi_membership_note_connection(teffi_membership *membership, teffi_node_id silo, bool up);
 
 /* teffi_membership_is_connection_broken - has a connection with the silo broken, and none come up
@@ -215,8 +217,8 @@ void teffi_membership_forget_broken(teffi_membership *membership, const teffi_vi
  * lease is over. in: beat.lock held. */
 void teffi_membership_set_timer(teffi_membership *membership, teffi_timer *timer, uint64_t due_ns);
 
-/* teffi_membership_watch_lease - set the timer that ends the lease when it has run out. in: the
- * lease has begun. */
+/* teffi_membership_watch_lease - set the timer that ends the lease when it has run out.
+ * in: the lease has begun. */
 void teffi_membership_watch_lease(teffi_membership *membership);
 
 /* teffi_membership_lose_lease - end this silo's lease for good, log why, report a change, and call
@@ -230,8 +232,10 @@ void teffi_membership_drop_departed(teffi_membership *membership);
  * out: with a reference; NULL: not known. */
 const teffi_view *teffi_membership_find_view(teffi_membership *membership, uint64_t version);
 
-/* teffi_promise_begin_beat - number the heartbeat that is about to be sent. out: *beat.
- * teffi_promise_confirm_beat - the store has confirmed it. One heartbeat is written at a time. */
+/* teffi_promise_begin_beat - set the number, view and time of the heartbeat that is about
+ *       to be sent. out: *beat.
+ * teffi_promise_confirm_beat - record that the store has confirmed this heartbeat.
+ *       One heartbeat is written at a time. */
 void teffi_promise_begin_beat(teffi_membership *membership, teffi_own_beat *beat);
 void teffi_promise_confirm_beat(teffi_membership *membership, const teffi_own_beat *beat);
 
@@ -249,7 +253,8 @@ const char *teffi_promise_give(teffi_membership *membership, teffi_node_id silo,
 uint32_t teffi_membership_consent_to_deaths(teffi_membership *membership,
                                             const struct Teff__Cluster__Consent *ask);
 
-/* teffi_promise_ask_consents - clear needs_consent of the silent silos that enough members of their
- * own views consent to declare dead. in: view, the present one; n, at most TEFFI_SILENT_MAX. */
+/* teffi_promise_ask_consents - ask the members to consent to the deaths of the silent silos. Clears
+ * needs_consent of a silent silo if enough members of its own view consent.
+ * in: view, the present one; n, at most TEFFI_SILENT_MAX. */
 void teffi_promise_ask_consents(teff_ctx *ctx, const teffi_view *view, teffi_silent *silent,
                                 size_t n);

@@ -115,8 +115,9 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
                      : "membership: no promise: its death was consented to";
 }
 
-/* promises.lock held. Does this silo consent to the death of a member of view whose heartbeat
- * `beat` stands still? */
+/* promises.lock held. Consents to the death of a silo whose heartbeat `beat` stands still, and
+ * records the consent. out: false: it does not consent: it has promised not to, the silo is not in
+ * the view, or there is no room for its entry. */
 static bool give_consent(teffi_membership *m, const teffi_view *view, teffi_node_id silo,
                          uint64_t beat)
 {
@@ -266,6 +267,9 @@ typedef struct consents {
     size_t given;
 } consents;
 
+/* Adds one member's consents to *of. in: from, the member; given, the bits of its response: bit i
+ * is set if it consents to the death of silent[i]. A silo's own consent does not count, nor that of
+ * a member that the silo's view lacks. */
 static void count_consents(const teffi_silent *silent, size_t n, teffi_node_id from, uint32_t given,
                            consents *of)
 {

@@ -79,7 +79,7 @@ static uint32_t parse_silo_key(const teffi_row *row, size_t prefix)
     return memcmp(rest, expected, 9) == 0 ? silo : 0;
 }
 
-/* Reads a silo's row. The content must name the key's silo, or the row would count as another
+/* Unpacks a silo's row. The content must name the key's silo, or the row would count as another
  * silo's. errs: TEFF_E_MALFORMED: the row is unreadable; TEFF_E_NOMEM. */
 static teff_err read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo,
                             teffi_member_row *out)
@@ -97,13 +97,15 @@ static teff_err read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo,
                : TEFF_E_MALFORMED;
 }
 
-/* If memory runs out, the whole read fails: a readable row must not count as an unreadable one. */
+/* Sets the error of a read for which memory has run out. The whole read fails, because a readable
+ * row must not count as an unreadable one. */
 static teff_err fail_without_memory(teff_ctx *ctx)
 {
     return teff_fail(ctx, TEFF_E_NOMEM, "store: out of memory to read table %s", members_table);
 }
 
-/* Reads the version row. errs: TEFF_E_MALFORMED, TEFF_E_TOO_LARGE: it is damaged; TEFF_E_NOMEM. */
+/* Unpacks the version row. errs: TEFF_E_MALFORMED, TEFF_E_TOO_LARGE: it is damaged;
+ * TEFF_E_NOMEM. */
 static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *rows)
 {
     ProtobufCMessage *msg;
@@ -128,7 +130,7 @@ static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *ro
     return TEFF_OK;
 }
 
-/* Reads one row of the table into *rows. in: rows->rows has room for one more row. prefix: the
+/* Unpacks one row of the table into *rows. in: rows->rows has room for one more row. prefix: the
  * length of "cluster\0". errs: as read_version(); an unreadable row of a silo is no error. */
 static teff_err read_row(teff_ctx *ctx, const teffi_row *row, size_t prefix, teffi_rows *rows)
 {
@@ -314,8 +316,9 @@ static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, u
     return changed->joins || changed->leaves || changed->dies ? 3 : 1;
 }
 
-/* Begins the lease of this silo, which has joined. in: fence: the silo's row of the table "fence",
- * with the etag that the store has set. since_ns: a time before the row was sent to the store. */
+/* Sets the lease's fence etag, and begins the lease of this silo, which has joined. in: fence: the
+ * silo's row of the table "fence", with the etag that the store has set. since_ns: a time before
+ * the row was sent to the store. */
 static void begin_lease(teff_ctx *ctx, const teffi_row *fence, uint64_t since_ns)
 {
     teffi_lease *lease = &ctx->home->lease;

@@ -73,7 +73,8 @@ TEFF_MUST_USE teff_err teffi_alive_write(teff_ctx *ctx, const teffi_own_beat *be
  * this silo is dead. out: etag 0: it has not joined, and has no fence: do not add the row. */
 teffi_row teffi_rows_make_own_fence_check(teff_ctx *ctx);
 
-/* teffi_rows_make_fence_check - the same of another silo, whose fence has that etag. */
+/* teffi_rows_make_fence_check - make a checked row for a batch that must be written only while the
+ * fence of this silo has this etag. */
 teffi_row teffi_rows_make_fence_check(teff_ctx *ctx, uint32_t silo, uint64_t etag);
 
 typedef struct teffi_alive { /* a silo's heartbeat, as read */

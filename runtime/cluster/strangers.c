@@ -60,7 +60,8 @@ static void start_delivering_held(teffi_membership *m)
         deliver_held_messages(m, &held);
 }
 
-/* out: true: the message was kept or refused; false: the caller delivers it. */
+/* Keeps a message that must not be delivered yet, or refuses it if too many are kept.
+ * out: true: the message was kept or refused; false: the caller delivers it. */
 bool teffi_membership_hold_stranger_msg(teffi_node *node, teffi_msg *msg)
 {
     bool first = false;

@@ -14,7 +14,7 @@ typedef struct point {
     int16_t member;
 } point;
 
-/* For qsort: points in the order of the ring. */
+/* For qsort: orders points by their place on the ring, then by member. */
 static int by_place(const void *a, const void *b)
 {
     const point *x = a, *y = b;
@@ -23,7 +23,7 @@ static int by_place(const void *a, const void *b)
     return x->member - y->member;
 }
 
-/* For qsort: members in the order of silo and incarnation. */
+/* For qsort: orders members by silo, then by incarnation. */
 static int by_node(const void *a, const void *b)
 {
     const teffi_member *x = a, *y = b;
@@ -34,8 +34,8 @@ static int by_node(const void *a, const void *b)
 }
 
 /* Sets the owner of each partition to the member of the first point at or after the start of the
- * partition. If there is no such point, the owner is the member of points[0].
- * in: points, sorted. */
+ * partition. After the last point the ring begins again at points[0]. Without points, no partition
+ * has an owner (-1). in: points, sorted by their place on the ring. */
 static void assign_partitions(teffi_view *view, const point *points, size_t n)
 {
     size_t p = 0;
@@ -66,7 +66,8 @@ static bool assign_owners(teffi_view *view)
     return true;
 }
 
-/* out: false: no memory; teffi_view_unref frees what was copied. */
+/* Appends a copy of the member to view->members. out: false: no memory; teffi_view_unref frees what
+ * was copied. */
 static bool copy_member(teffi_view *view, const teffi_member *member)
 {
     teffi_member *to = &view->members[view->n_members++]; /* teffi_view_unref frees this many */

@@ -58,7 +58,7 @@ teffi_view *teffi_view_new(uint64_t version, const teffi_member *members, size_t
 const teffi_view *teffi_view_ref(const teffi_view *view);
 void teffi_view_unref(const teffi_view *view);
 
-/* teffi_view_get - the node's current view, with a reference; NULL before the first. */
+/* teffi_view_get - take a reference to the node's current view. out: NULL: it has no view yet. */
 struct teffi_node;
 const teffi_view *teffi_view_get(struct teffi_node *node);
 
@@ -74,6 +74,7 @@ teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node);
 /* teffi_view_owner - the silo that keeps the directory entries of a partition; zero: none. */
 teffi_node_id teffi_view_owner(const teffi_view *view, unsigned partition);
 
+/* teffi_partition - the partition of a grain: the highest 8 bits of its hash. */
 static inline unsigned teffi_partition(uint64_t grain_hash)
 {
     return (unsigned)(grain_hash >> 56);

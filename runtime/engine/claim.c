@@ -168,8 +168,8 @@ static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
     return false;
 }
 
-/* Grant the claim, append it to the waiters, or refuse it. Only the claim of a component that holds
- * data already can close a cycle of claims. */
+/* Grant the claim, append it to the waiters, or refuse it (CLOSED, DEADLOCK). A deadlock is
+ * possible only if the component holds data already: otherwise no claim waits for its data. */
 static void grant_or_queue_claim(teffi_claim *claim, teff_component *component)
 {
     teff_engine *engine = component->engine;

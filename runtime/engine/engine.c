@@ -248,7 +248,7 @@ teff_err teffi_engine_new_on(teffi_exec *exec, const teffi_process_calls *calls,
         err = scheduler_init(s, e, e->n_schedulers);
         e->n_schedulers += s->system != NULL;
     }
-    if (err && !e->n_schedulers) { /* no scheduler yet; otherwise the caller stops and drops e */
+    if (err && !e->n_schedulers) { /* no scheduler yet; otherwise the caller stops and frees e */
         teffi_engine_drop(e);
         return err;
     }

@@ -148,9 +148,10 @@ typedef struct teffi_task_msg { /* the data of a broadcast message */
 
 /* teffi_engine_new_on - make an engine on the caller's executor (NULL: as teff_engine_new).
  * in:   calls, for its components. opt, of which threads and sched are ignored if exec is given.
- * out:  *engine: also set on an error if a scheduler was already made: the caller must stop and
- *       drop the engine. NULL on other errors. errs: as teff_engine_new.
- * teffi_engine_drop - free a stopped engine. An executor of the caller is freed before the call. */
+ * out:  *engine: also set on an error if a scheduler was already made: the caller must stop the
+ *       engine and call teffi_engine_drop. NULL on other errors. errs: as teff_engine_new.
+ * teffi_engine_drop - free a stopped engine. If its executor is the caller's, the caller frees the
+ * executor first. */
 TEFF_MUST_USE teff_err teffi_engine_new_on(teffi_exec *exec, const teffi_process_calls *calls,
                                            const teff_engine_options *opt, teff_engine **engine);
 void teffi_engine_drop(teff_engine *engine);
@@ -165,8 +166,9 @@ extern const teff_process_ops teffi_component_step_ops, teffi_component_run_ops,
 
 /* ---- tasks of a component (task.c). runs: its turn ---- */
 
-/* teffi_task_run_queued - run a queued task. out: true: it ran, or cannot run; its over was called.
- * false: it waits for its data: call again after a poke. */
+/* teffi_task_run_queued - claim the data of a queued task, run the task, and release the data.
+ * out:  true: the task ran or cannot run; its function `over` was called. false: the claim waits:
+ *       call again after a poke. */
 bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task);
 
 /* teffi_task_finish_and_notify - call the task's over, then teff_engine_notify. runs: without
@@ -223,8 +225,8 @@ teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *componen
  * claim. */
 void teffi_claim_end(teffi_claim *claim);
 
-/* teffi_claims_close - close the claims that wait for the instance, and grant other waiting claims
- * that no longer have to wait. engine.lock held. */
+/* teffi_claims_close - close the claims that wait for the instance, then grant other claims that no
+ * longer have to wait. engine.lock held. */
 void teffi_claims_close(teff_engine *engine, teffi_instance *instance);
 
 /* teffi_instance_is_held_by - is this component among the holders of the instance? It must hold the

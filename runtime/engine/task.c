@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include "process/turn.h"
 
-/* out: the component's instance of the type; NULL if the component does not use the type, or if the
- * instance is not made or bound now. *kind: how the component uses the type, if it does. */
+/* Find the component's instance of a data type. out: NULL: the component does not use the type, or
+ * has not made or bound the instance. *kind: how it uses the type; not set if it does not. */
 static teffi_instance *find_data(teff_component *component, const teff_data_type *type,
                                  teff_data_kind *kind)
 {

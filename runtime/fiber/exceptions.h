@@ -18,10 +18,10 @@ typedef struct teffi_exceptions { /* the ABI's __cxa_eh_globals */
 extern teffi_exceptions *teffi_exceptions_own(void) __asm__("__cxa_get_globals")
     __attribute__((weak));
 
-/* teffi_exceptions_swap_in - before a switch to a stack: make *stack, the exception state saved
- * for that stack, the thread's state.
- * out:  the address of the thread's state, or NULL if there is no C++ runtime. *before: the
- *       thread's old state. */
+/* teffi_exceptions_swap_in - before a switch to a stack: save the thread's exception state in
+ * *before, and replace it by *stack, the state that was saved for that stack.
+ * out:  the address of the thread's state, for teffi_exceptions_swap_out; NULL: there is no C++
+ *       runtime, and nothing was done. */
 static inline teffi_exceptions *teffi_exceptions_swap_in(const teffi_exceptions *stack,
                                                          teffi_exceptions *before)
 {

@@ -27,11 +27,12 @@ void teffi_fiber_pool_use_reserved_guards(teffi_fiber_pool *pool);
  * at each tick. out: true: more stacks are free than the pool keeps: call again soon. */
 bool teffi_fiber_pool_reclaim(teffi_fiber_pool *pool, uint64_t now_ns);
 
-/* teffi_fiber_thread_enter, _leave - give this thread a cache of hot stacks until leave, and, until
- * the thread ends, an alternate signal stack so that a stack overflow can be reported. Optional; a
- * thread calls them around its work as a worker. A thread is in one pool at a time. Call leave
- * before the pool is freed.
- * out:  of enter: true: this thread had never entered a pool before. */
+/* teffi_fiber_thread_enter - give this thread a cache of the pool's stacks, and, until the thread
+ * ends, an alternate signal stack so that a stack overflow can be reported. Optional; a thread
+ * calls it before its work as a worker. A thread is in one pool at a time.
+ * out:  true: this thread had never entered a pool before.
+ * teffi_fiber_thread_leave - return the cached stacks to the pool, and remove the cache. Call it
+ * before the pool is freed. */
 bool teffi_fiber_thread_enter(teffi_fiber_pool *pool);
 void teffi_fiber_thread_leave(void);
 

@@ -54,8 +54,9 @@ static inline void teffi_san_unpoison(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* Called before a stack is decommitted or unmapped: clears its poison and frees its TSan context,
- * because the system may map other memory there. */
+/* Called before a stack is decommitted or unmapped. Clears ASan's poison, since other memory may be
+ * mapped there later. Frees the TSan context, since the teffi_fiber that refers to it is lost with
+ * the stack's memory. */
 static inline void teffi_san_unregister(teffi_fiber *fiber)
 {
     teffi_san_unpoison(fiber);
@@ -89,7 +90,7 @@ static inline void teffi_san_reset(teffi_fiber *fiber)
  * teffi_san_before_enter and teffi_san_before_leave are always inlined. */
 #define TEFFI_SAN_INLINE static inline __attribute__((always_inline))
 
-/* Announces a switch to the fiber. Called on the resumer's stack, before the switch. */
+/* Tells ASan and TSan that a switch to the fiber follows. Called on the resumer's stack. */
 TEFFI_SAN_INLINE void teffi_san_before_enter(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
@@ -123,8 +124,8 @@ static inline void teffi_san_after_enter(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* Announces a switch back to the resumer. Called on the fiber's stack, before the switch. in: last:
- * the stack is left for good. */
+/* Tells ASan and TSan that a switch back to the resumer follows. Called on the fiber's stack. in:
+ * last: the stack is left for good. */
 TEFFI_SAN_INLINE void teffi_san_before_leave(teffi_fiber *fiber, bool last)
 {
 #ifdef TEFFI_POISONS

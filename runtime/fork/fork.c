@@ -172,9 +172,9 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
     (void)teffi_turn_yield(w, false); /* does yield, since teffi_turn_may_yield was true */
 }
 
-/* Called as worker.after_yield when the fiber of a waiting turn is suspended. Subtract from
- * the join's count the one that stands for the turn. If all parts have ended, make the turn's group
- * READY. */
+/* worker.after_yield of a turn that waits for a join; called when the turn's fiber is suspended.
+ * Subtract from the join's count the one that stands for the turn. If all parts have ended, make
+ * the turn's group READY. */
 static void count_turn_down(void *arg)
 {
     join *j = arg;

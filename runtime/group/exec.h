@@ -114,7 +114,7 @@ static inline uint32_t teffi_coarse_ms(const teffi_exec *exec)
     return atomic_load_explicit(&exec->coarse_ms, memory_order_relaxed);
 }
 
-/* teffi_coarse_ms_set - store what teffi_coarse_ms returns. */
+/* teffi_coarse_ms_set - set the value that teffi_coarse_ms returns from now on. */
 static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
 {
     atomic_store_explicit(&exec->coarse_ms, ms, memory_order_relaxed);

@@ -98,9 +98,9 @@ void teffi_group_init_complete(teffi_group *group)
     atomic_store_explicit(&group->word, COMPLETE, memory_order_relaxed);
 }
 
-/* Take all items off the word, and set its state. out: the items, oldest first. acquire: pairs with
- * replace_word and with the release of the previous run; release: this run's effects, for readers
- * of the new state. */
+/* Take all items off the word, and set its state. Log a warning if there are more items than the
+ * limit. out: the items, oldest first. acquire: pairs with replace_word and with the release of the
+ * previous run; release: this run's effects, for readers of the new state. */
 static inline teffi_item *group_take_all(teffi_group *group, unsigned new_state)
 {
     uintptr_t word =
@@ -201,6 +201,7 @@ typedef struct group_run {
     bool evicted;
 } group_run;
 
+/* Charge the group for the run's time since the last charge, if the run has a meter. */
 static inline void group_charge(teffi_group *group, const group_run *run)
 {
     if (run->meter)
@@ -349,9 +350,9 @@ static __attribute__((noinline)) unsigned run_more(teffi_group *group, unsigned 
     return group_drain_run(group, &run);
 }
 
-/* out: twice the number of items handled, plus 1 if the group is still READY. Most runs handle one
- * item, and then the group is IDLE or BLOCKED. The code for other runs is in functions that are not
- * inlined, so that a run of one item saves few registers. */
+/* out: twice the number of items handled, plus 1 if the caller must queue the group again. Most
+ * runs handle one item, and then the group is IDLE or BLOCKED. The code for other runs is in
+ * functions that are not inlined, so that a run of one item saves few registers. */
 unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
     if (!group_start(group))

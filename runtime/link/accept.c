@@ -6,8 +6,8 @@
 
 enum { PENDING_MAX = 1024 }; /* with so many handshakes pending, an accept kills the oldest one */
 
-/* conns.lock held. If PENDING_MAX accepted connections are in their handshake, kills the oldest of
- * those not given up yet; conns.all lists the newest first. out: true: a connection was killed. */
+/* conns.lock held. If PENDING_MAX accepted connections are in their handshake, kills the oldest
+ * one not marked given_up yet; conns.all lists the newest first. out: true: one was killed. */
 static bool kill_oldest_pending(teffi_link *link)
 {
     teffi_conn *oldest = NULL;
@@ -23,8 +23,9 @@ static bool kill_oldest_pending(teffi_link *link)
     return oldest;
 }
 
-/* Creates a connection for an accepted stream, and begins to read from it. Frees the stream instead
- * if there is no memory, or the link is being freed. in: stream, taken over. */
+/* Creates a connection for an accepted stream, and begins to read from it. If too many others are
+ * in their handshake, kills the oldest of them. Frees the stream instead if there is no memory, or
+ * the link is being freed. in: stream, taken over. */
 static void begin_conn(const link_door *door, teffi_stream *stream)
 {
     teffi_link *link = door->link;

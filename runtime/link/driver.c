@@ -174,10 +174,11 @@ static void release_read(teffi_inbound *batch)
     teffi_conn_unref(teffi_container(batch, teffi_conn, receiver.inbound));
 }
 
-/* Lets the executor choose the thread that handles the received bytes. If there is no executor,
- * this thread handles them. The executor may run turns on this thread, within the callback of the
- * stream, and freeing an nng stream waits for its callback. So the executor holds a reference until
- * those turns have ended: otherwise the ticker, which frees connections, would wait for them. */
+/* Lets the executor choose the thread that handles the received bytes. If there is no executor, or
+ * this thread must not run turns, this thread handles them. The executor may run turns on this
+ * thread, within the callback of the stream, and freeing an nng stream waits for its callback. So
+ * the executor holds a reference until those turns have ended: otherwise the ticker, which frees
+ * connections, would wait for them. */
 static void submit_read(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
@@ -370,7 +371,8 @@ static void report_all(link_peer *peer)
     teffi_peer_unref(peer);
 }
 
-/* Reports the peer's events, unless another thread does. */
+/* Reports the peer's events, unless another thread does. Then writes the coalesced frames, if this
+ * thread has kept any. */
 static void drain_events(link_peer *peer)
 {
     teffi_conns *conns = &peer->owner->conns; /* lives longer than the peer */

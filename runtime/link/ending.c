@@ -21,9 +21,10 @@ static void plan_redial(link_peer *peer, bool failed)
 }
 
 /* conns.lock held. Removes the connection from its peer. If it was the outgoing one of a known
- * peer, plans a redial, unless a goodbye was said or heard, or the link is leaving.
- * out:  true: conn was the outgoing one, and BYE_ACK was appended to the incoming one, here or
- *       before. */
+ * peer, plans a redial, unless a goodbye was said or heard, or the link is leaving. If it was the
+ * outgoing one, and the peer has said BYE and has an incoming one, appends BYE_ACK to that one,
+ * unless it was appended before.
+ * out:  true: the incoming one has BYE_ACK. */
 static bool detach_conn(teffi_conn *conn, link_peer *peer)
 {
     bool was_up = conn->ending.was_up;
@@ -130,7 +131,8 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
     post_down(conn, peer);
 }
 
-/* conns.lock held. Takes conn off the list and the counters, and ends it for its peer. */
+/* conns.lock held. Removes conn from the list and, if it was accepted, from the count of its state;
+ * sets its state to CONN_ENDED; then detaches it from its peer and posts its down event. */
 static void end_locked(teffi_conn *conn)
 {
     if (conn->ending.cause != CONN_REPLACED) /* a replaced conn keeps its was_up */

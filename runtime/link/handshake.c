@@ -94,8 +94,8 @@ static const link_counter refusals[] = {
     [TEFFI_MISMATCH_IDENTITY] = LINK_REFUSED_IDENTITY,
 };
 
-/* conns.lock held. May this peer connect anew during the shutdown? Only if it is still connected
- * and has not sent BYE_ACK. When it sends BYE_ACK, the new connection ends, too.
+/* conns.lock held. May this peer connect again while this node shuts down? Only if it is still
+ * connected and has not sent BYE_ACK. When it sends BYE_ACK, the new connection ends, too.
  * in:   peer; NULL: it is not known. */
 static bool may_reconnect_for_goodbye(const link_peer *peer)
 {
@@ -373,8 +373,8 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
     return establish_conn(conn, &ack);
 }
 
-/* Records and logs the peer's reason. A dialler sends a refusal only if the secrets or the proofs
- * differ (refuse_secret()), so an acceptor counts it as LINK_REFUSED_SECRET. out: false, always:
+/* Records and logs why the peer refused this node. A dialler sends a refusal only because of a
+ * secret (refuse_secret()), so an acceptor counts it as LINK_REFUSED_SECRET. out: false, always:
  * the connection ends. */
 static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
 {

@@ -94,8 +94,8 @@ static bool may_kill_unresponsive(teffi_link *link, uint64_t now_ns)
     return now_ns >= link->judge_from_ns;
 }
 
-/* Serves each connection that needs something, without conns.lock, because serve_need() may end a
- * connection. Its need may have changed since it was listed, so find_need() is called again. */
+/* Does what each connection needs, without conns.lock, because serve_need() may end a connection.
+ * Its need may have changed since it was listed, so find_need() is called again. */
 static void serve_due_conns(teffi_link *link, uint64_t now_ns)
 {
     teffi_conn *due = NULL;

@@ -68,7 +68,7 @@ link_peer *teffi_peer_find_or_add(struct teffi_link *link, teffi_node_id id);
 void teffi_peer_set_known(link_peer *peer, const char *address);
 
 /* teffi_peer_remove_unused - conns.lock held; remove the peer from the table if it is not known,
- * has no connection, and is quiet.
+ * has no connection, and has no events (teffi_peer_is_quiet()).
  * out:  true: removed; the caller releases the lock, then drops the table's reference. */
 bool teffi_peer_remove_unused(link_peer *peer);
 
@@ -80,8 +80,8 @@ void teffi_peer_ref(link_peer *peer);
 void teffi_peer_unref(link_peer *peer); /* conns.lock not held */
 
 /* teffi_peer_is_newest_incarnation - conns.lock held; is the incarnation in id at least as new as
- * the one that was noted for its silo? out: true also if none was noted.
- * in:   note: true: also note the incarnation in id, unless it is older. */
+ * the one that was recorded for its silo? out: true also if none was recorded.
+ * in:   note: true: also record the incarnation in id, unless it is older. */
 bool teffi_peer_is_newest_incarnation(struct teffi_link *link, teffi_node_id id, bool note);
 
 /* teffi_peer_post - append an event to the peer's queue. After it has released its locks, this

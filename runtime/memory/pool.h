@@ -19,8 +19,8 @@ void teffi_pool_put(void *memory, size_t n);
 
 /* teffi_pool_reclaim - free a part of the batches that stayed unused for 0.1 s. Call it at each
  * tick.
- * out:  *gone_bytes grows by the bytes freed. true: more batches are free than are to be kept: call
- *       again soon. */
+ * out:  *gone_bytes grows by the bytes freed. true: a depot still has more batches than it keeps,
+ *       so call again soon. */
 bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes);
 
 /* ---- block.c: blocks for messages with large bodies. The heap would return their pages to the

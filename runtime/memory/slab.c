@@ -44,7 +44,7 @@ static size_t segment_bytes(const teffi_slab *slab, unsigned segment)
 }
 
 /* out: the address of the segment's first entry. base[segment] is the address that slot 0 would
- * have if the segment began with it. */
+ * have if the segment were extended downwards to slot 0. */
 static char *segment_entries(teffi_slab *slab, unsigned segment)
 {
     uintptr_t base = atomic_load_explicit(&slab->base[segment], memory_order_relaxed);
@@ -192,9 +192,10 @@ static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *li
     return list;
 }
 
-/* lock held. Takes all entries of a decommitted block; at least one such block must exist. The
- * block's state is set before its entries are returned, because teffi_slab_next_committed() reads
- * the state without the lock: a thread that has one of the entries must not skip their block.
+/* lock held. Initializes and takes all entries of a decommitted block; at least one such block must
+ * exist. The block's state is set before its entries are returned, because
+ * teffi_slab_next_committed() reads the state without the lock: a thread that has one of the
+ * entries must not skip their block.
  * out: the entries, as a list. */
 static void *take_decommitted(teffi_slab *slab)
 {

@@ -75,8 +75,9 @@ typedef struct teffi_slab {
     const teffi_slab_type *type;
     void *owner;
     teffi_pages pages;
-    /* Written under the lock before an entry of the segment is used. base: the address that entry 0
-     * would have if the segment began with it. relaxed: `used` publishes both. */
+    /* Written under the lock before an entry of the segment is used. base: the address that slot 0
+     * would have if the segment were extended downwards to slot 0. relaxed: `used` publishes
+     * both. */
     _Atomic uintptr_t base[TEFFI_SLAB_SEGMENTS];
     teffi_slab_block *_Atomic blocks[TEFFI_SLAB_SEGMENTS];
     _Atomic uint32_t used; /* entries ever made; release: pairs with teffi_slab_at() */
@@ -121,7 +122,8 @@ static inline unsigned teffi_slab_segment_of(uint32_t slot)
     return 31u - (unsigned)__builtin_clz(slot / TEFFI_SLAB_FIRST + 1);
 }
 
-/* teffi_slab_at - in: slot, any number. out: its entry, in use or free; NULL: it was never made. */
+/* teffi_slab_at - get the entry of a slot, in use or free. in: slot, any number.
+ * out: NULL: no entry was ever made for this slot. */
 static inline void *teffi_slab_at(teffi_slab *slab, uint32_t slot)
 {
     /* acquire: pairs with add_block(), which makes the entry before it stores `used` */

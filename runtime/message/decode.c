@@ -259,7 +259,7 @@ static bool skip_value(decoder *d, const uint8_t *end, unsigned wire)
     return true;
 }
 
-/* Keeps the bytes of a field that the descriptor does not have. */
+/* Copies a field that the descriptor does not have to the message's list of unknown fields. */
 static teff_err keep_unknown(decoder *d, const uint8_t *end, uint32_t tag, ProtobufCMessage *msg)
 {
     const uint8_t *begin = d->at;

@@ -34,7 +34,7 @@ static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg
 
 /* out: the packed size of one value without its tag. The length before a string, bytes or message
  * is included. For a nested message the descriptor of its field is used, not the one that the
- * message points to. */
+ * message points to: put_delimited() uses the same, so the sizes agree. */
 static size_t value_size(teffi_field_desc *field, const void *slot)
 {
     if (teffi_wire_of(field->type) != TEFFI_BYTES)

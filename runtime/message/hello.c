@@ -113,7 +113,8 @@ size_t teffi_refuse_pack(const char *text, uint8_t *out)
     return teff__wire__refuse__pack(&m, out);
 }
 
-/* Copies the text of an unpacked refusal. out: false: text is too long, or the code is no error. */
+/* Copies the text of an unpacked refusal. out: false: its text is too long, or its code is not that
+ * of an error. */
 static bool copy_refuse_text(const void *from, void *to)
 {
     const Teff__Wire__Refuse *m = from;

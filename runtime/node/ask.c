@@ -8,7 +8,7 @@ typedef struct store_wait {
     teffi_wait wait;
 } store_wait;
 
-/* The operation's done(). */
+/* The operation's callback `done`: ends the wait in teffi_ctx_run_store_op(). */
 static void signal_store_op_done(teffi_store_op *op)
 {
     teffi_wait_signal(&teffi_container(op, store_wait, op)->wait);

@@ -20,7 +20,7 @@ void teffi_node_drop(teffi_node *node, teffi_msg *msg)
 /* ---- cancels ---- */
 
 /* Applies the cancel in msg, a one-way to TEFFI_SLOT_CANCEL; ignores a cancel of a wrong length.
- * Owns msg. */
+ * Frees msg. */
 static void deliver_cancel(teffi_node *node, teffi_msg *msg)
 {
     teffi_origin origin;
@@ -32,9 +32,9 @@ static void deliver_cancel(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Calls look_up (teffi_cancel_is_kept or teffi_cancel_take) for the cancel of a request. Cancels of
- * this node's own requests are kept with node 0 and cookie 0. out: true if look_up found a kept
- * cancel. */
+/* Calls look_up, which is teffi_cancel_is_kept or teffi_cancel_take, for the cancel of a request.
+ * Cancels of this node's own requests are kept with node 0 and cookie 0. out: true: a cancel was
+ * kept. */
 static bool look_up_cancel(teffi_node *node, const teffi_msg *request,
                            bool (*look_up)(teffi_home *home, teffi_node_id from,
                                            teffi_origin origin))
@@ -187,8 +187,8 @@ teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *
     return to;
 }
 
-/* Removes body and participants from a response that is too large, and makes the response an error.
- * If it is an error already, its err and text stay. */
+/* Removes the body and the transaction data from a response that is too large, and makes the
+ * response an error. If it is an error already, its err and text stay. */
 static void shrink_to_error(teffi_msg *response)
 {
     if (!response->err) {
@@ -281,7 +281,8 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
     return TEFF_OK;
 }
 
-/* Sends the relay's outcome to its origin: the response or, if there is none, its err and text. */
+/* Sends the relay's outcome to its origin node: the response or, if there is none, a new response
+ * with the relay's err and text. */
 static void pass_relay_outcome(teffi_node *node, teffi_call *relay)
 {
     teffi_node_id to = teffi_node_of_word(atomic_load_explicit(&relay->out, memory_order_relaxed));

@@ -20,7 +20,8 @@ void teffi_node_deliver(teffi_node *node, teffi_msg *msg);
  * teffi_call_is_valid_response. Owns response. */
 void teffi_node_end_call(teffi_node *node, teffi_msg *response);
 
-/* teffi_node_pass_relay_outcomes - send the outcome of ended relays to their origin nodes.
+/* teffi_node_pass_relay_outcomes - send the outcome of ended relays to their origin nodes, and
+ *       free the relays.
  * in:   relays, a list as of teffi_call_end_if, owned; NULL: none. */
 void teffi_node_pass_relay_outcomes(teffi_node *node, teffi_call *relays);
 

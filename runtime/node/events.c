@@ -55,7 +55,8 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
     }
 }
 
-/* The handshake of an accepted peer is over: a client is no longer counted in node->greeting. */
+/* Called when a peer's handshake has ended, in whatever way: if the peer is a client, it is no
+ * longer counted in node->greeting. */
 static void end_greeting(teffi_node *node, const teffi_hello *peer)
 {
     if (peer->role == TEFFI_ROLE_CLIENT)
@@ -113,10 +114,9 @@ static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
         node->net_down(node, peer, clean);
 }
 
-/* Records in a request's call to which node the request was sent. The sender does not record the
- * node before it sends the request: if the link to the node broke in between, the down event would
- * end the call, although the net would refuse the request, and the sender could send it to another
- * node. */
+/* Records in a request's call to which node the request was sent. To record it before the send
+ * would be wrong: if the link broke in between, the down event would end the call, although the
+ * request was not sent and could still be sent to another node. */
 static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *request)
 {
     teffi_node *node = arg;

@@ -48,8 +48,8 @@ static bool is_of_silo(teff_pid pid)
     return pid.slot & TEFFI_PROCESS_BIT && pid.silo;
 }
 
-/* Sends msg to msg->to.node. Owns msg. errs: those of net.h's send, but TEFF_E_UNAVAILABLE replaces
- * TEFF_E_CLOSED and TEFF_E_UNREACHABLE. After an error msg was not sent. */
+/* Sends msg to msg->to.node. Owns msg. errs: those of teffi_node_send(), but TEFF_E_UNAVAILABLE
+ * replaces TEFF_E_CLOSED and TEFF_E_UNREACHABLE. After an error, msg was not sent. */
 static teff_err send_msg(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = teffi_node_send(node, msg->to.node, msg);
@@ -129,7 +129,8 @@ typedef struct asked_pid {
 
 _Static_assert(sizeof(asked_pid) <= TEFFI_CALL_KEY_MAX, "it fits in place of a key");
 
-/* out: a call, which may have ended already; NULL: out of memory. */
+/* Sends the event as a request. out: the call, which the response ends; it has ended already, with
+ * an error, if the send failed. NULL: out of memory. */
 static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_event *event,
                                      uint64_t deadline_ns)
 {
@@ -150,7 +151,8 @@ static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_even
     return call;
 }
 
-/* May ctx send to this PID? errs: TEFF_E_INVALID: a client's context; TEFF_E_NOT_FOUND. */
+/* May ctx send to this PID? errs: TEFF_E_INVALID: ctx belongs to a client; TEFF_E_NOT_FOUND: the
+ * PID is not that of a silo's process. */
 static teff_err check_target(teff_ctx *ctx, teff_pid to)
 {
     if (ctx->node->role == TEFFI_ROLE_CLIENT)
@@ -215,8 +217,8 @@ static teff_err add_pid_to_error_text(teff_ctx *ctx, const teffi_call *call, con
                      text[0] ? text : teff_err_name(err));
 }
 
-/* Converts the response to an event. Copies the data to the context's arena, since the data of an
- * event is aligned, and must outlive the call. out: always TEFF_OK. */
+/* Converts the response to an event. Copies the data to the context's arena, because an event's
+ * data must be aligned and must stay valid after the call is freed. out: always TEFF_OK. */
 static teff_err take_response(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
                               teff_event *response)
 {

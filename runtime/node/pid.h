@@ -25,7 +25,8 @@ teffi_event_head { /* meson.build allows little-endian only */
  * the events that arrive for its PIDs. Once, before the first spawn, and after node->id is set. */
 void teffi_pid_attach_system(teffi_node *node, teff_process_system *system);
 
-/* teffi_pid_deliver - an event for a process of this node has arrived. in: msg, borrowed. Does not
- * block. errs: it was not delivered; TEFF_E_UNAVAILABLE: the node has no processes;
- * TEFF_E_MALFORMED; as teffi_process_deliver. */
+/* teffi_pid_deliver - deliver an event that has arrived for a process of this node. Does not block.
+ * in:   msg, which holds the event, borrowed.
+ * errs: the event was not delivered: TEFF_E_UNAVAILABLE: the node has no processes;
+ *       TEFF_E_MALFORMED; those of teffi_process_deliver. */
 teff_err teffi_pid_deliver(teffi_node *node, const teffi_msg *msg);

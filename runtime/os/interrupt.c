@@ -24,8 +24,9 @@ static void call_previous_handler(int signal, siginfo_t *info, void *context)
         before.sa_handler(signal);
 }
 
-/* The handler of SIGURG. If this process has sent it by pthread_kill(), it is an interrupt
- * (teffi_interrupt_thread()). Every other SIGURG goes to the handler that was installed before. */
+/* The handler of SIGURG. If this process sent the signal by pthread_kill(), as
+ * teffi_interrupt_thread() does, calls the function set by teffi_interrupt_install(). Passes every
+ * other SIGURG to the handler that was installed before. */
 static void handle_signal(int signal, siginfo_t *info, void *context)
 {
     if (info->si_code == SI_TKILL && info->si_pid == getpid())

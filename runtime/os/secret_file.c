@@ -24,8 +24,8 @@ static ssize_t read_secret_bytes(int fd, uint8_t *to, size_t n)
     return (ssize_t)done;
 }
 
-/* out: n without the newline at the end, which editors and echo write, and which is not part of the
- * secret. */
+/* out: the length of the n bytes without a newline at their end. Editors and echo write this
+ * newline; it is not part of the secret. */
 static size_t drop_newline(const uint8_t *bytes, size_t n)
 {
     if (n && bytes[n - 1] == '\n')

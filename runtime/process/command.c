@@ -73,8 +73,8 @@ void teffi_command_dispatch(teff_process *p, teffi_command *c)
         (void)teff_command_complete(command.completion, TEFF_E_UNIMPLEMENTED, NULL, 0);
 }
 
-/* Removes a command from the list of those in flight. out: the command; NULL: it was completed
- * before (*err: TEFF_E_NOT_FOUND), or the process that issued it has ended (TEFF_E_CLOSED). */
+/* Removes a command from its process's list of commands in flight. out: the command; NULL: it was
+ * completed before (*err: TEFF_E_NOT_FOUND), or the process has ended (*err: TEFF_E_CLOSED). */
 static teffi_command *take_in_flight(teff_process *p, teff_completion name, teff_err *err)
 {
     teffi_command *found = NULL;

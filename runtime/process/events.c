@@ -104,9 +104,9 @@ void teffi_events_free(teff_process *p, teffi_events *list)
         teffi_event_free(p, event);
 }
 
-/* Ends the process's use of its slot (its life). Takes the list of commands and changes the
- * generation under one lock, so that each command either has been completed before, or is freed
- * here. */
+/* Ends the process's use of its slot (its life): frees its timers, events and commands, refuses its
+ * requests, and makes the generation even. Removes the list of commands and changes the generation
+ * under one lock, so that each command either has been completed before, or is freed here. */
 void teffi_process_end_life(teff_process *p)
 {
     teffi_event *event;

@@ -1,5 +1,5 @@
 /* events.h - events on their way to a process: messages, commands that complete, timers that fire.
- * Way:     send, command, timer -> [event] -> the group -> [take_item: urgent | mail | flags] ->
+ * Way:     send, command, timer -> [event] -> the group -> [event: urgent | mail | flags] ->
  *          step, receive
  * Threads: an event belongs to its sender, then to the group, then to the process's turn. Functions
  *          run in the process's turn, except teff_command_complete (any thread). */

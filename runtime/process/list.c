@@ -72,7 +72,8 @@ size_t teff_process_workers(teff_process_system *system, teff_process_count *cou
     return n;
 }
 
-/* Reads the counters of the scheduler that runs the system, and of at most max of its workers. */
+/* Reads the counters of the scheduler that runs the system, and of at most max of its workers.
+ * out: the number of elements of workers that were written. */
 size_t teff_process_sched(teff_process_system *system, teff_sched_metrics *all,
                           teff_sched_worker *workers, size_t max)
 {

@@ -24,7 +24,7 @@ teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid)
 
 /* ---- slots ---- */
 
-/* The slab's begin(): prepares a new slot. */
+/* The slab's begin(): sets the system and the number of a slot that has never been used. */
 static void begin_slot(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teff_process *p = entry;

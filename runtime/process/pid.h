@@ -32,8 +32,8 @@ static inline teff_process *teffi_process_find(teff_process_system *system, teff
 teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid);
 
 /* teffi_slots_init - set up system->slab; teffi_slab_fini frees it. out: false: memory is out.
- * teffi_slot_take - take a free slot, from this thread's list if possible, and count the spawn.
- * in:   spawned, that of a cell, in which this spawn is already counted as in progress.
+ * teffi_slot_take - get a free slot, from this thread's list if possible, and count the spawn.
+ * in:   spawned, that of a cell; it already counts this spawn as in progress.
  * errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM: the spawn is not counted. */
 bool teffi_slots_init(teff_process_system *system);
 TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,

@@ -47,8 +47,8 @@ static __attribute__((noinline)) teff_err refuse_over_limit(teff_process *p, siz
     return TEFF_E_OVERLOADED;
 }
 
-/* Counts a message with len bytes of data as waiting. out: false: the limits are exceeded, and the
- * caller must undo the count with mailbox_unreserve. */
+/* Counts a message with len bytes of data as waiting, and warns if the queue has become long. out:
+ * false: the limits are exceeded, and the caller must undo the count with mailbox_unreserve. */
 static inline bool mailbox_reserve(teff_process_system *system, teff_process *p, size_t len)
 {
     uint64_t charge = teffi_mailbox_charge(len);

@@ -10,15 +10,15 @@
 enum { TEFFI_MAILBOX_SHIFT = 40 };
 
 /* teffi_mailbox_charge - out: what a message with len bytes of data adds to `sent` when it is sent,
- * and to `taken` when it no longer counts. */
+ * and to `taken` when it leaves the mailbox. */
 static inline uint64_t teffi_mailbox_charge(size_t len)
 {
     return ((uint64_t)1 << TEFFI_MAILBOX_SHIFT) + sizeof(teffi_event) + len;
 }
 
-/* teffi_mailbox_count_taken - add the charge of a message with len bytes of data to `taken`, the
- * total of the messages that wait no longer. runs: in the process's turn, the only writer of
- * `taken`. */
+/* teffi_mailbox_count_taken - a message with len bytes of data leaves the mailbox: add its charge
+ * to `taken`, the sum of the charges of all messages that have left. runs: in the process's turn,
+ * the only writer of `taken`. */
 static inline void teffi_mailbox_count_taken(teff_process *p, size_t len)
 {
     uint64_t taken = atomic_load_explicit(&p->taken, memory_order_relaxed);
@@ -57,8 +57,8 @@ void teffi_process_refuse_request(teff_process_system *system, const teff_event 
  * queued. Takes the stripe's lock. errs: as teffi_process_missing_err. */
 teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_t bits);
 
-/* teffi_process_has_room - would a message of len bytes be taken now? out: false also if there is
- * no such process. */
+/* teffi_process_has_room - would a message of len bytes be accepted now? out: false also if there
+ * is no such process. */
 bool teffi_process_has_room(teff_process_system *system, teff_pid pid, size_t len);
 
 /* teffi_process_wake - after a push: wake the process's turn if it sleeps on its worker's stack. */

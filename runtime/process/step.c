@@ -179,7 +179,8 @@ static void dispatch_commands(teff_process *p, teff_step *out, bool drop)
     }
 }
 
-/* Replaces p->ops and p->self. The PID, the mailbox, timers and commands in flight stay. */
+/* Closes the old self, then replaces p->ops and p->self. The PID, the mailbox, timers and commands
+ * in flight stay. */
 static void upgrade_process(teff_process *p, const teff_step *out)
 {
     const teff_process_ops *old = atomic_load_explicit(&p->ops, memory_order_relaxed);
@@ -213,8 +214,8 @@ static void apply_decision(teff_process *p, teff_step *out, teff_err err)
     dispatch_commands(p, out, err != TEFF_OK);
 }
 
-/* Adds n events, at most TEFFI_STEP_MAX, to n_uncounted. If n_uncounted has reached
- * TEFFI_STEP_MAX, adds it to the counters and resets it. Otherwise run_turn does so later. */
+/* Adds a step's n events to n_uncounted, which run_turn later adds to the counters. If n_uncounted
+ * has reached TEFFI_STEP_MAX, adds it to the counters at once, since it has only 8 bits. */
 static void count_events(teff_process *p, unsigned n)
 {
     p->n_uncounted = (uint8_t)(p->n_uncounted + n);

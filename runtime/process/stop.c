@@ -47,8 +47,9 @@ static void wait_for_end(teff_process_system *system, uint64_t until_ns)
     pthread_mutex_unlock(&system->lock);
 }
 
-/* Waits until no spawn is in progress. Spins, since a spawn does not block. Each successful
- * spawn adds TEFFI_SPAWNED to `spawned`, so the remainder is the number of spawns in progress. */
+/* Waits until no spawn is in progress. Spins, since a spawn does not block. In `spawned`, a spawn
+ * counts 1 while it is in progress, and TEFFI_SPAWNED if it succeeds. So `spawned` % TEFFI_SPAWNED
+ * is the number of spawns in progress. */
 static void wait_for_spawns(teff_process_system *system)
 {
     for (uint32_t i = 0; i < system->n_cells; i++)

@@ -19,7 +19,7 @@ enum {
 
 static const uint64_t mailbox_bytes = 64ull << 20, mailbox_bytes_limit = 1ull << 38;
 
-/* Copies the program's options. out: false: they are invalid; text says why. */
+/* Checks the program's options and copies them. out: false: they are invalid; text says why. */
 static bool take_options(teff_process_options *to, const teff_process_options *from, char *text)
 {
     return teffi_options_copy_checked(to, sizeof *to, from, "teff_process_options", text);
@@ -32,6 +32,7 @@ static teff_err refuse_options(const teffi_platform *platform, const char *text)
     return TEFF_E_INVALID;
 }
 
+/* Replaces each option that is 0 by its default. */
 static void set_default_options(teff_process_options *opt)
 {
     opt->processes_max = teffi_or_default(opt->processes_max, PROCESSES_MAX);

@@ -29,7 +29,7 @@ static void set_process_over(teff_process *p, teff_err err)
     p->err = (uint16_t)(teffi_err_fits(err) ? err : TEFF_E_FAILED);
 }
 
-/* If the status is START: calls ops->init with the arguments of spawn or upgrade. */
+/* Calls ops->init with the arguments of spawn or upgrade. The status must be START. */
 static void run_init(teff_process *p)
 {
     const teff_process_ops *ops = ops_of(p);
@@ -45,8 +45,8 @@ static void run_init(teff_process *p)
         set_process_over(p, err);
 }
 
-/* Runs a unit of work: one step, or if ops has a run function, the whole of it. If the status is
- * START, runs init before that. If the process is forced to end, only marks it as over. */
+/* Runs a unit of work: the run function if ops has one, otherwise one step. If the status is START,
+ * runs init before that. If the process is forced to end, only marks it as over. */
 static void run_unit(teff_process *p)
 {
     if (p->forced) {
@@ -79,7 +79,7 @@ static void run_process_on_fiber(void *arg)
 }
 
 /* Runs the next unit on the process's fiber, or continues the unit that is suspended there. If
- * there is no fiber, makes one; if memory is out, marks the process as over. If the process is
+ * there is no fiber, makes one; if that fails, marks the process as over. If the process is
  * forced to end, makes no fiber, since run_unit then runs none of the process's functions. */
 static void resume_fiber(teff_process *p)
 {
@@ -205,8 +205,8 @@ static __attribute__((noinline)) void run_one_message(teff_process *p, teffi_eve
         end_or_requeue_process(p);
 }
 
-/* Puts an item into the process's lists and flags. Runs a turn only if none of the items that
- * were taken off the group is left (group.head), or after TEFFI_STEP_MAX items. */
+/* Puts an item into the process's lists and flags. Then calls run_if_ready, but only if no item
+ * that was taken off the group is left (group.head is NULL), or after TEFFI_STEP_MAX items. */
 static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_accepts_event(p, teffi_event_of(item)))

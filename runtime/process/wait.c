@@ -37,7 +37,7 @@ static void sleep_until_item(teff_process *p)
     atomic_store_explicit(&p->sleeping, false, memory_order_relaxed);
 }
 
-/* Waits without a fiber, on the worker's stack. */
+/* Waits without a fiber: runs other groups on top of this stack, or sleeps if there are none. */
 static void wait_nested(teff_process *p, teffi_waiting *w)
 {
     teffi_exec *exec = p->system->exec;

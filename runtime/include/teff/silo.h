@@ -312,9 +312,9 @@ typedef struct teff_client_options { /* zeroed, except size and gateways = all d
 TEFF_API TEFF_MUST_USE teff_err teff_client_connect(const teff_client_options *opt,
                                                     teff_client **client, char *text);
 
-/* teff_client_ctx - a context for the calling thread, as teff_silo_ctx. If only one thread of the
- * client waits for responses, that thread reads the connection itself. After a large read, the next
- * read is deferred until the thread waits again, for at most three milliseconds.
+/* teff_client_ctx - make a context for the calling thread, as teff_silo_ctx. If only one thread of
+ * the client waits for responses, that thread reads the connection itself. After a large read, the
+ * next read is deferred until the thread waits again, for at most three milliseconds.
  * in:   client, connected; it must outlive the context.
  * out, runs: as teff_silo_ctx. */
 TEFF_API teff_ctx *teff_client_ctx(teff_client *client);

@@ -33,8 +33,9 @@ typedef struct client_readers {
 
 /* teffi_client_reader_begin - before this thread sleeps on reader->parker: let other threads give
  * it a connection, and run deferred reads.
- * out:  false: the link is not a client's. true: after the sleep the caller calls _take, reads the
- *       connection if there is one, and calls _end. */
+ * out:  false: the link is not a client's. true: after the sleep the caller calls
+ *       teffi_client_reader_take(), reads the connection if it returns one, and calls
+ *       teffi_client_reader_end(). */
 bool teffi_client_reader_begin(struct teffi_conns *conns, client_reader *reader);
 
 /* teffi_client_reader_take - after the sleep: withdraw the reader. If another thread is already

@@ -190,7 +190,7 @@ void teffi_conn_unref(teffi_conn *conn);
 void teffi_conn_register(teffi_conn *conn);
 
 /* teffi_conn_set_carried_node - conns->lock held; set the node whose messages conn carries from now
- * on.
+ * on. Also sets keeps_memory, because conn may now be in the route cache.
  * in:   conn, may be NULL. node, 0: none. */
 void teffi_conn_set_carried_node(teffi_conn *conn, uint64_t node);
 

@@ -149,7 +149,7 @@ static uint32_t count_claims(const link_polling *p)
     return p->poller ? atomic_load_explicit(&p->poller->claims, memory_order_relaxed) : 0;
 }
 
-/* Polls once, at most timeout_ns, and releases the poller. If threads of a client have begun to
+/* Polls once, for at most timeout_ns, and releases the poller. If threads of a client have begun to
  * wait meanwhile, they poll from now on. in: the poller, claimed. out: true: there was an event. */
 static bool sleep_in_poller(teffi_conns *conns, uint64_t timeout_ns)
 {

@@ -42,9 +42,10 @@ void teffi_polling_fini(struct teffi_conns *conns);
  * other thread does. in: conns has a poller. out: the tokens. */
 uint32_t teffi_polling_wait(struct teffi_conns *conns, teffi_poll_parker *parker);
 
-/* teffi_polling_sleep - let the ticker sleep until its parker has a token, the ticker has handled
- * events, or timeout_ns has passed; may return early. out: true: the ticker has handled events, or
- * has polled once after the sleep. */
+/* teffi_polling_sleep - sleep until the ticker's parker has a token, the ticker has handled events,
+ * or timeout_ns has passed; may return early. The ticker polls while it sleeps if by_ticker is set;
+ * otherwise it polls once after the sleep if no other thread seems to poll. out: true: it has
+ * handled events, or has polled after the sleep. runs: the ticker. */
 bool teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns);
 
 /* teffi_polling_move_to_ticker_if_idle - if no thread polls, nor has begun to since the last call,

@@ -46,9 +46,9 @@ static bool read_at_once(teffi_conn *conn)
     return n != 0;
 }
 
-/* Clears r->large, which says that a large frame came. out: true: try an extra read, because
- * another large frame may follow at once, even if the last read did not fill its room. If the
- * previous extra read found nothing, the result is true only at every LOOK_EVERY-th large frame. */
+/* An extra read is one that is tried although the last read did not fill its room. It is worth a
+ * try if a large frame has come (r->large), because another may follow at once. But if the previous
+ * extra read found nothing, only every LOOK_EVERY-th time. Clears r->large. out: true: try it. */
 static bool take_large_hint(conn_receiver *r)
 {
     bool large = r->large;
@@ -299,8 +299,9 @@ static bool fit_buffer(teffi_conn *conn)
     return fits;
 }
 
-/* Takes frames, then counts them. At RECEIVE_FRAME the counting is left to the next call, which the
- * caller makes after it has handled that frame. out: as take_frames(). */
+/* Takes frames, then counts them, updates the time limit of an unfinished frame, and releases the
+ * reservation if its frame was taken. At RECEIVE_FRAME leaves all but the taking to the next call,
+ * which the caller makes after it has handled that frame. out: as take_frames(). */
 static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;
@@ -317,8 +318,10 @@ static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
     return step;
 }
 
-/* If messages or a BYE_ACK were collected, returns without growing or shrinking the buffer. In that
- * case the caller posts the batch, and calls this function again before the next read. */
+/* Moves messages to the batch. If no complete frame is left, prepares the buffer for the next read:
+ * reserves memory for a large frame that has begun, and grows or shrinks the buffer. Leaves this to
+ * the next call if there are messages or a BYE_ACK in the batch: the caller posts the batch first,
+ * and calls again before it reads. */
 receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame)
 {
     receive_step step = take_and_count_frames(conn, frame);

@@ -37,8 +37,8 @@ static bool is_closed(teffi_conn *conn)
 
 /* Reserves memory for conn's frame; the caller holds reserve.lock. Ignores the limit in two cases:
  * if no other frame has a reservation, because this frame alone may be larger than the limit; and
- * if conn was killed, because nothing resumes conn if it begins to wait after the last sweep,
- * which free_link() makes.
+ * if conn was killed, because nothing resumes conn if it begins to wait after the last call of
+ * teffi_reserve_sweep(), which free_link() makes.
  * out:  false: no room. */
 static bool reserve_frame_locked(teffi_conn *conn)
 {

@@ -9,8 +9,8 @@ enum { WRITES_INLINE = 4 }; /* most flights in a row on one thread */
 /* This thread has scheduled a coalesced write, and has written no coalesced frames since. */
 static _Thread_local bool thread_has_coalesced;
 
-/* conn->lock held. Corrects the number of bytes that conn has counted in the budget: those of both
- * buffers and of the unopened messages. */
+/* conn->lock held. Corrects the budget by the change, since the last call, in the number of bytes
+ * that wait in conn: pending, in flight, and unopened. */
 static void update_budget(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -19,9 +19,10 @@ static void update_budget(teffi_conn *conn)
     s->counted_bytes = now;
 }
 
-/* conn->lock held. Swaps the pending frames into in_flight, unless a write is in flight, nothing is
- * pending, there is no stream, or the sender is closed.
- * out:  true: the caller owns in_flight and writes it. */
+/* conn->lock held. Begins a flight: swaps all pending frames into in_flight, to be written. Does
+ * nothing if a write is in flight, nothing is pending, there is no stream, or the sender is closed.
+ * out:  true: the caller owns in_flight and writes it. Until end_flight() it keeps a reference to
+ *       conn, the flight's reference. */
 static bool begin_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -58,10 +59,11 @@ static bool begin_next_flight(teffi_conn *conn)
     return begin_flight(conn);
 }
 
-/* Ends the flight, and begins the next one. in: failed: true if the ended flight could not be
- * written completely.
- * out:  true: the caller writes the next flight. false: there is none; the flight's reference was
- *       dropped, or passed to the callback that ends the connection. */
+/* Ends the flight, and begins the next one if begin_next_flight() allows it. Kills conn if the
+ * flight failed, or if conn lingers and everything is written.
+ * in:   failed: the flight was not written completely.
+ * out:  true: the caller writes the next flight. false: there is no next one, and the flight's
+ *       reference was dropped, or passed to the callback that ends the connection. */
 static bool end_flight(teffi_conn *conn, bool failed)
 {
     conn_sender *s = &conn->sender;
@@ -94,7 +96,7 @@ static size_t list_pieces(const conn_sender *s, struct iovec *pieces, unsigned *
     return teffi_write_buffer_list_pieces(&s->in_flight, &s->written, LINK_WRITE_MAX, pieces, n);
 }
 
-/* Counts a write of n bytes of in_flight, and advances `written`. */
+/* Adds a write of n bytes of in_flight to the counters, and moves the position `written` by n. */
 static void count_written(teffi_conn *conn, size_t n)
 {
     teffi_write_buffer_mark_written(&conn->sender.in_flight, &conn->sender.written, n);
@@ -172,8 +174,9 @@ static void write_flight(teffi_conn *conn)
         (void)end_flight(conn, true);
 }
 
-/* Writes the pending frames, unless a write is in flight. If nothing is left and conn lingers,
- * kills it. in: conn->lock is held, and is released here; a reference, taken over. */
+/* Releases conn->lock, then writes the frames that were pending, unless a write is in flight. If
+ * conn lingers and everything is written already, kills it.
+ * in:   conn->lock is held; a reference to conn, taken over. */
 static void write_and_unlock(teffi_conn *conn)
 {
     bool mine = begin_flight(conn);
