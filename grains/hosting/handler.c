@@ -298,17 +298,18 @@ static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
 static void start_requests_set_aside(teffi_activation *act)
 {
     teffi_more *more = act->more; /* turns do not free it: they only add to pending */
-    teffi_queue skipped = {0};
-    unsigned starts = 0; /* those skipped do not count: the next nudge would only skip them again */
-    while (more && more->pending.count && starts < STARTS_MAX &&
+    teffi_qnode *n, *kept = NULL; /* of those that must wait, the last one before n */
+    unsigned starts = 0; /* those kept do not count: the next nudge would only keep them again */
+    while (more && (n = teffi_queue_after(&more->pending, kept)) && starts < STARTS_MAX &&
            teffi_activation_any_pending_may_start(act) && !teffi_group_yielded(&act->group)) {
-        teffi_msg *msg = teffi_container(teffi_queue_pop(&more->pending), teffi_msg, link);
+        teffi_msg *msg = teffi_container(n, teffi_msg, link);
         const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
         if (!may_leave_pending(act, msg, method)) {
-            teffi_queue_push(&skipped, &msg->link);
+            kept = n;
             continue;
         }
         starts++;
+        teffi_queue_remove_after(&more->pending, kept);
         more->pending_of[teffi_class_of_method(act->type->info, method)]--;
         teffi_lock_update_pending_of_owner(act, msg, false);
         if (end_if_unwanted(act, msg) || end_if_lease_is_over(act, msg))
@@ -322,8 +323,6 @@ static void start_requests_set_aside(teffi_activation *act)
     }
     if (!more)
         return;
-    teffi_queue_move(&skipped, &more->pending);
-    more->pending = skipped;
     if (!more->pending.count && !more->lock)
         teffi_activation_free_rare_fields(act);
     else if (teffi_activation_any_pending_may_start(act))
