@@ -300,8 +300,13 @@ static void start_requests_set_aside(teffi_activation *act)
     teffi_more *more = act->more; /* turns do not free it: they only add to pending */
     teffi_qnode *n, *kept = NULL; /* of those that must wait, the last one before n */
     unsigned starts = 0; /* those kept do not count: the next nudge would only keep them again */
-    while (more && (n = teffi_queue_after(&more->pending, kept)) && starts < STARTS_MAX &&
-           teffi_activation_any_pending_may_start(act) && !teffi_group_yielded(&act->group)) {
+    if (!more)
+        return;
+    bool judge_all = more->judge_all;
+    more->judge_all = false; /* a turn that takes a lock sets it again */
+    while ((n = teffi_queue_after(&more->pending, kept)) && starts < STARTS_MAX &&
+           (judge_all || teffi_activation_any_pending_may_start(act)) &&
+           !teffi_group_yielded(&act->group)) {
         teffi_msg *msg = teffi_container(n, teffi_msg, link);
         const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
         if (!may_leave_pending(act, msg, method)) {
@@ -321,8 +326,7 @@ static void start_requests_set_aside(teffi_activation *act)
         else
             start_request(act, msg, method);
     }
-    if (!more)
-        return;
+    more->judge_all |= judge_all && n;
     if (!more->pending.count && !more->lock)
         teffi_activation_free_rare_fields(act);
     else if (teffi_activation_any_pending_may_start(act))

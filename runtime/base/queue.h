@@ -43,7 +43,7 @@ static inline teffi_qnode *teffi_queue_after(const teffi_queue *q, const teffi_q
     return prev ? prev->next : q->head;
 }
 
-/* teffi_queue_remove_after - remove the node that teffi_queue_after() returns, which is not NULL. */
+/* teffi_queue_remove_after - remove the node that teffi_queue_after() returns. in: there is one. */
 static inline void teffi_queue_remove_after(teffi_queue *q, teffi_qnode *prev)
 {
     teffi_qnode **link = prev ? &prev->next : &q->head, *node = *link;

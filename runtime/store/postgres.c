@@ -530,8 +530,7 @@ static bool wait_for_server(session *s, bool *sent)
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};
     if (poll(&fd, 1, SILENCE_MS) == 0)
         return false;
-    bool received =
-        PQconsumeInput(s->conn); /* first sends what is left: perhaps all, if it fails */
+    bool received = PQconsumeInput(s->conn); /* sends first: all may be sent even if it fails */
     int left = received ? PQflush(s->conn) : 0;
     *sent = *sent || left == 0;
     return received && left >= 0;
