@@ -188,6 +188,8 @@ bool teffi_activation_any_pending_may_start(const teffi_activation *act)
         if (teffi_activation_has_pending(act, (teffi_class)c) &&
             teffi_activation_admits(act, (teffi_class)c))
             return true;
+    if (act->more && act->more->judge_all)
+        return true;
     /* while act is locked, only requests of the lock's transaction may start, one at a time */
     return act->busy == TEFFI_BUSY_LOCKED && act->more->pending_of_owner && act->running == 0 &&
            act->phase == TEFFI_VALID;

@@ -50,7 +50,8 @@ typedef struct teffi_more {
     bool failed_named;         /* send failed_text by teffi_node_respond_named */
     struct teffi_lock *lock;   /* of a transaction (lock.h); NULL: none */
     uint32_t pending_of_owner; /* if lock: requests in pending of its transaction */
-    uint8_t version;           /* the type's newest version that newer callers need; 0: none */
+    bool judge_all;  /* lock was taken while requests waited: those of younger transactions die */
+    uint8_t version; /* the type's newest version that newer callers need; 0: none */
 } teffi_more;
 
 /* The state, for a type that has one. All fields: G. */

@@ -298,6 +298,7 @@ static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
     for (teffi_qnode *n = more->pending.head; n; n = n->next)
         more->pending_of_owner += teffi_lock_is_held_for(lock, teffi_container(n, teffi_msg, link));
     more->lock = lock;
+    more->judge_all = more->pending.count > 0;
     act->busy |= TEFFI_BUSY_LOCKED;
     arm_watch(lock, ctx->home->exec);
     *made = lock;

@@ -15,7 +15,9 @@
  *     T's lock, which must abort                  fails with the error of the turn that failed, if
  *                                                   it is known (abort_err); else TEFF_E_ABORTED
  *     the lock or the waiting request of an       fails: TEFF_E_ABORTED; T's root begins again.
- *       older transaction                           T's root request waits instead: T has no lock
+ *       older transaction                           T's root request waits instead: T has no lock.
+ *                                                   Also if T's request waits when the older
+ *                                                   transaction takes the lock
  *     anything else                               waits
  *   a request outside of transactions           waits while the grain is locked
  *   T's call of a method that is not            fails: TEFF_E_INVALID: T's lock would wait for the

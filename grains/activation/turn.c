@@ -319,8 +319,8 @@ static teff_err invoke_and_copy_response(teffi_turn *turn, ProtobufCMessage **ou
     teff_ctx *ctx = &turn->ctx;
     const teff_method *method = turn->method;
     ProtobufCMessage *body = new_response_body(turn->request, method);
-    if (!body && method->out)
-        return make_no_memory_error(turn);
+    if (!body && method->out) /* the method does not run: its error would count as the answer */
+        teffi_ctx_exit(ctx, make_no_memory_error(turn));
     teff_err err = invoke_method(turn, method, body);
     if (err)
         return teffi_turn_explain_error(ctx, turn->act, method->name, err);

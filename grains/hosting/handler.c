@@ -306,17 +306,23 @@ static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
 static void start_requests_set_aside(teffi_activation *act)
 {
     teffi_more *more = act->more; /* turns do not free it: they only add to pending */
-    teffi_queue skipped = {0};
-    unsigned starts = 0; /* those skipped do not count: the next nudge would only skip them again */
-    while (more && more->pending.count && starts < STARTS_MAX &&
-           teffi_activation_any_pending_may_start(act) && !teffi_group_yielded(&act->group)) {
-        teffi_msg *msg = teffi_container(teffi_queue_pop(&more->pending), teffi_msg, link);
+    teffi_qnode *n, *kept = NULL; /* of those that must wait, the last one before n */
+    unsigned starts = 0; /* those kept do not count: the next nudge would only keep them again */
+    if (!more)
+        return;
+    bool judge_all = more->judge_all;
+    more->judge_all = false; /* a turn that takes a lock sets it again */
+    while ((n = teffi_queue_after(&more->pending, kept)) && starts < STARTS_MAX &&
+           (judge_all || teffi_activation_any_pending_may_start(act)) &&
+           !teffi_group_yielded(&act->group)) {
+        teffi_msg *msg = teffi_container(n, teffi_msg, link);
         const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
         if (!may_leave_pending(act, msg, method)) {
-            teffi_queue_push(&skipped, &msg->link);
+            kept = n;
             continue;
         }
         starts++;
+        teffi_queue_remove_after(&more->pending, kept);
         more->pending_of[teffi_class_of_method(act->type->info, method)]--;
         teffi_lock_update_pending_of_owner(act, msg, false);
         if (end_if_unwanted(act, msg) || end_if_lease_is_over(act, msg))
@@ -328,10 +334,7 @@ static void start_requests_set_aside(teffi_activation *act)
         else
             start_request(act, msg, method);
     }
-    if (!more)
-        return;
-    teffi_queue_move(&skipped, &more->pending);
-    more->pending = skipped;
+    more->judge_all |= judge_all && n;
     if (!more->pending.count && !more->lock)
         teffi_activation_free_rare_fields(act);
     else if (teffi_activation_any_pending_may_start(act))

@@ -23,7 +23,7 @@ static inline void teffi_queue_push(teffi_queue *q, teffi_qnode *node)
     q->count++;
 }
 
-/* teffi_queue_pop - take the oldest node. out: NULL: the queue is empty. */
+/* teffi_queue_pop - remove and return the oldest node. out: NULL: the queue is empty. */
 static inline teffi_qnode *teffi_queue_pop(teffi_queue *q)
 {
     teffi_qnode *node = q->head;
@@ -35,6 +35,23 @@ static inline teffi_qnode *teffi_queue_pop(teffi_queue *q)
     node->next = NULL;
     q->count--;
     return node;
+}
+
+/* teffi_queue_after - out: the node after prev, or the oldest one if prev is NULL; NULL: none. */
+static inline teffi_qnode *teffi_queue_after(const teffi_queue *q, const teffi_qnode *prev)
+{
+    return prev ? prev->next : q->head;
+}
+
+/* teffi_queue_remove_after - remove the node that teffi_queue_after() returns. in: there is one. */
+static inline void teffi_queue_remove_after(teffi_queue *q, teffi_qnode *prev)
+{
+    teffi_qnode **link = prev ? &prev->next : &q->head, *node = *link;
+    *link = node->next;
+    if (q->tail == node)
+        q->tail = prev;
+    node->next = NULL;
+    q->count--;
 }
 
 /* teffi_queue_move - append all of src to dst; src is empty after. */

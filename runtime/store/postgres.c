@@ -523,17 +523,17 @@ static bool take_results(session *s, size_t *n, bool *refused)
     return false;
 }
 
-/* Waits until bytes can be received or sent, then receives and sends. in, out: *sent: was all sent?
+/* Waits until bytes can be received or sent, then does so. in, out: *sent: may all have been sent?
  * out: false: the connection broke, or no byte could be received or sent for SILENCE_MS. */
 static bool wait_for_server(session *s, bool *sent)
 {
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};
-    int ready = poll(&fd, 1, SILENCE_MS);
-    if (ready == 0 || !PQconsumeInput(s->conn))
+    if (poll(&fd, 1, SILENCE_MS) == 0)
         return false;
-    int left = PQflush(s->conn);
+    bool received = PQconsumeInput(s->conn); /* sends first: all may be sent even if it fails */
+    int left = received ? PQflush(s->conn) : 0;
     *sent = *sent || left == 0;
-    return left >= 0;
+    return received && left >= 0;
 }
 
 /* Sends the operations and waits for their results. out: *n: the number of results. */

@@ -182,6 +182,8 @@ NAMED = {
         "grains/activation/turn.c",
         "return counts ? roll_back_and_record_error(turn, hash, err) : err;",
         "return counts && !err ? roll_back_and_record_error(turn, hash, err) : err;"),
+    "a younger request waits for the next owner of a lock": (
+        "grains/activation/lock.c", "    more->judge_all = more->pending.count > 0;\n", ""),
     "the oldest entry of a participant counts": (
         "grains/activation/participants.c", "b->turn > a->turn", "b->turn < a->turn"),
     "an activation ends in a transaction": (

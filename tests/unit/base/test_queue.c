@@ -54,6 +54,26 @@ static void popped_nodes_can_go_back(void **state)
     assert_int_equal(pop_number(&q), 0);
 }
 
+/* Removes each node of three, and pushes it again: the head, the middle one, the tail. */
+static void any_node_can_be_removed(void **state)
+{
+    for (int at = 0; at < 3; at++) {
+        teffi_queue q = {0};
+        item items[3];
+        push_all(&q, items, 0, 3);
+        teffi_qnode *before = at ? &items[at - 1].node : NULL;
+        assert_ptr_equal(teffi_queue_after(&q, before), &items[at].node);
+        teffi_queue_remove_after(&q, before);
+        assert_null(items[at].node.next);
+        assert_int_equal(q.count, 2);
+        teffi_queue_push(&q, &items[at].node);
+        assert_int_equal(pop_number(&q), at == 0);
+        assert_int_equal(pop_number(&q), at == 2 ? 1 : 2);
+        assert_int_equal(pop_number(&q), at);
+        assert_null(teffi_queue_after(&q, NULL));
+    }
+}
+
 static void move_appends(void **state)
 {
     teffi_queue a = {0}, b = {0};
@@ -79,6 +99,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_in_first_out),
         cmocka_unit_test(popped_nodes_can_go_back),
+        cmocka_unit_test(any_node_can_be_removed),
         cmocka_unit_test(move_appends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

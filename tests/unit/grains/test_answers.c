@@ -8,6 +8,7 @@
 #include "activation/turn.h" /* before acts.h, whose ctx its parameters would hide */
 #include "acts.h"
 #include "call/wait.h"
+#include "memory/pool.h"
 #include "node/ask.h"
 
 typedef enum fault {
@@ -79,6 +80,7 @@ void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
 enum { ANSWER_MIN = sizeof(teffi_answer), ANSWER_MAX = ANSWER_MIN + 100 };
 
 enum { LARGE = 700 * 1024 };
+enum { CHUNK_BYTES = 1024 }; /* of an arena's first chunk, as in memory/arena.c */
 
 /* This thread's next request for memory of that size fails. starve_max 0: none. */
 static _Thread_local size_t starve_min, starve_max;
@@ -92,6 +94,17 @@ void *__wrap_malloc(size_t n)
         return __real_malloc(n);
     starve_max = 0;
     return NULL;
+}
+
+static _Atomic int starve_chunk; /* 1: the next small chunk of an arena fails, on any thread */
+
+void *__real_teffi_block_get(size_t size);
+void *__wrap_teffi_block_get(size_t size);
+
+void *__wrap_teffi_block_get(size_t size)
+{
+    bool small = size == teffi_block_room(CHUNK_BYTES);
+    return small && atomic_fetch_sub(&starve_chunk, 1) == 1 ? NULL : __real_teffi_block_get(size);
 }
 
 /* ---- the row, from the side: there is one at most ---- */
@@ -570,6 +583,22 @@ static void test_without_memory_for_the_response_nothing_is_stored(void **state)
     assert_int_equal(runs, 2);
 }
 
+/* The longer the text, the less room is left beside it for the response. */
+static void test_a_method_that_did_not_run_has_no_answer(void **state)
+{
+    char text[CHUNK_BYTES / 2] = "";
+    int starved = 0;
+    for (uint8_t key = 1; strlen(text) + 17 < sizeof text; strcat(text, "0123456789abcdef"))
+        for (int nth = 1; nth <= 3; nth++, key++) {
+            starve_chunk = nth;
+            teff_err err = ask(key, ACT(adds, .n = 1, .text = text), NULL);
+            starve_chunk = 0;
+            starved += err && strstr(teff_error(ctx), "out of memory for the response");
+            lab_ok(ctx, ask(key, ACT(adds, .n = 1, .text = text), NULL));
+        }
+    assert_true(starved > 0);
+}
+
 static void test_a_cleared_state_keeps_its_answers(void **state)
 {
     direct_number *out;
@@ -705,6 +734,7 @@ int main(void)
         CASE(test_a_turn_without_memory_stores_nothing),
         CASE(test_without_memory_for_the_answer_nothing_is_stored),
         CASE(test_without_memory_for_the_response_nothing_is_stored),
+        CASE(test_a_method_that_did_not_run_has_no_answer),
         CASE(test_a_cleared_state_keeps_its_answers),
         CASE(test_a_damaged_answer_is_left_as_it_is),
         CASE(test_answers_are_not_forged),

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "bank.h"
+#include "call/wait.h"
 
 /* Calls a method outside of the transaction at a grain that the transaction has locked. */
 static teff_err steps_out(teff_ctx *turn, bank_balance *none, const bank_act *in, bank_number *out)
@@ -173,6 +174,69 @@ static teff_err move_soon(bank_script *fn, int64_t n)
     return err ? err : bank_teller_obey_await(ctx, one, &out);
 }
 
+/* What the two transactions of a test have done: each waits for the other's steps. */
+static _Atomic int step;
+
+static void wait_for_step(teff_ctx *turn, int n)
+{
+    while (step < n)
+        teffi_ctx_sleep(turn, 1);
+}
+
+/* The younger transaction has locked "b". */
+static teff_err fails_at_step_4(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                                bank_number *out)
+{
+    step = 2;
+    wait_for_step(turn, 4);
+    return TEFF_E_USER(1);
+}
+
+static teff_err asks_a_twice(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                             bank_number *out)
+{
+    teff_call first, second;
+    wait_for_step(turn, 1);
+    teff_err err = call(turn, "b", adds, 1, NULL);
+    err = err ? err : bank_vault_obey_async(turn, "a", RUN(fails_at_step_4), NULL, &first);
+    wait_for_step(turn, 3);
+    err = err ? err : bank_vault_obey_async(turn, "a", ACT(adds, .n = 1), NULL, &second);
+    step = 4;
+    err = err ? err : bank_vault_obey_await(turn, first, &out);
+    teff_err other = bank_vault_obey_await(turn, second, &out);
+    return err ? err : other;
+}
+
+static teff_err asks_a_then_b(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                              bank_number *out)
+{
+    teff_call one;
+    step = 1;
+    wait_for_step(turn, 2);
+    teff_err err = bank_vault_obey_async(turn, "a", ACT(adds, .n = 2), NULL, &one);
+    step = 3;
+    err = err ? err : bank_vault_obey_await(turn, one, &out);
+    return err ? err : call(turn, "b", adds, 2, NULL);
+}
+
+/* Two requests of the younger transaction meet "a", and between them one of the older, which waits.
+ * The first fails and releases the lock; the older one takes it. Now the other of the younger one
+ * must not wait for the older transaction, which will wait for "b". */
+static void test_no_younger_request_waits_for_the_next_owner(void **state)
+{
+    teff_call older, younger;
+    bank_number *out;
+    teff_call_options opt = {.size = sizeof opt, .timeout_ms = 5000};
+    begin_with(10, 5);
+    step = 0;
+    lab_ok(ctx, bank_teller_obey_async(ctx, "older", RUN(asks_a_then_b), &opt, &older));
+    lab_until(step == 1);
+    lab_ok(ctx, bank_teller_obey_async(ctx, "younger", RUN(asks_a_twice), &opt, &younger));
+    lab_fails(ctx, bank_teller_obey_await(ctx, younger, &out), TEFF_E_USER(1));
+    lab_ok(ctx, bank_teller_obey_await(ctx, older, &out));
+    are_stored(12, 7);
+}
+
 static void test_a_silent_root_that_has_written(void **state)
 {
     begin_with(10, 5);
@@ -229,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         EACH(test_other_calls_wait),
+        EACH(test_no_younger_request_waits_for_the_next_owner),
         EACH(test_a_full_queue_takes_the_end),
         EACH(test_what_would_wait_for_itself_fails),
         EACH(test_a_turn_without_memory_changes_nothing),

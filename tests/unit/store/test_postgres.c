@@ -1,12 +1,15 @@
 /* test_postgres.c - engine `postgres` when sessions end, the server dies, is stopped, refuses a
  * write, or is of a newer teff. What was acknowledged is there afterwards; what was not is not, but
  * for writes that ended as UNKNOWN, whose outcome no later read contradicts. */
+#include <libpq-fe.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include "ask.h"
 #include "pg_server.h"
@@ -265,6 +268,41 @@ static void a_write_in_doubt_when_the_store_closes(void **state)
     pg_server_start();
 }
 
+static atomic_bool breaks_when_sent;
+
+int __real_PQconsumeInput(PGconn *conn);
+int __wrap_PQconsumeInput(PGconn *conn);
+
+/* libpq sends what is left before it reads. Here the connection breaks between the two. */
+int __wrap_PQconsumeInput(PGconn *conn)
+{
+    struct pollfd fd = {.fd = PQsocket(conn), .events = POLLIN | POLLOUT};
+    if (!atomic_exchange(&breaks_when_sent, false))
+        return __real_PQconsumeInput(conn);
+    while (PQflush(conn) == 1) {
+        (void)__real_poll(&fd, 1, 1000);
+        assert_int_equal(__real_PQconsumeInput(conn), 1);
+    }
+    shutdown(fd.fd, SHUT_RD);
+    return __real_PQconsumeInput(conn);
+}
+
+/* The value is too large for the socket's buffers: a part is left when the session begins to wait.
+ */
+static void a_connection_that_breaks_when_all_was_sent(void **state)
+{
+    enum { BYTES = 12 * 1024 * 1024 };
+    env *e = *state;
+    teffi_bytes large = {calloc(1, BYTES), BYTES};
+    teffi_row row = {.table = "words", .key = ask_str("a"), .value = large};
+    ask_op a = {.op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1}};
+    atomic_store(&breaks_when_sent, true);
+    ask_start(e->store, &a);
+    assert_int_equal(ask_wait(&a), TEFF_E_UNKNOWN);
+    assert_false(atomic_load(&breaks_when_sent));
+    free((void *)large.data);
+}
+
 /* ---- refused ---- */
 
 static void set_trigger(env *e, const char *body)
@@ -509,6 +547,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_server_that_is_killed, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_stopped_session, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_write_in_doubt_when_the_store_closes, open_fresh,
+                                        close_store),
+        cmocka_unit_test_setup_teardown(a_connection_that_breaks_when_all_was_sent, open_fresh,
                                         close_store),
         cmocka_unit_test_setup_teardown(only_the_refused_write_fails, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_deadlock_is_tried_again, open_fresh, close_store),
