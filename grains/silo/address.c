@@ -64,9 +64,10 @@ teff_err teffi_options_check(const char *cluster, const char *name, const char *
     if (!tls_cert != !tls_ca)
         return teffi_option_refuse(text, "tls_cert, tls_ca", tls_cert ? tls_cert : tls_ca,
                                    "both or neither");
-    if (transport > TEFF_TRANSPORT_REACTOR || (transport == TEFF_TRANSPORT_REACTOR && tls_cert))
-        return teffi_option_refuse(text, "transport", tls_cert ? "reactor" : "not one",
-                                   tls_cert ? "nng, with TLS" : "one of teff_transport");
+    if (transport > TEFF_TRANSPORT_REACTOR)
+        return teffi_option_refuse(text, "transport", "not one", "one of teff_transport");
+    if (transport == TEFF_TRANSPORT_REACTOR && tls_cert)
+        return teffi_option_refuse(text, "transport", "reactor", "nng, with TLS");
     if (connection_bytes_max > TEFFI_QUEUE_BYTES_MAX)
         return teffi_option_refuse(text, "connection_bytes_max", "too large", "at most 2047 MiB");
     return TEFF_OK;

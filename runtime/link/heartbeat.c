@@ -33,6 +33,8 @@ static conn_need find_need(const teffi_conn *conn, uint64_t now_ns, bool judge)
     const conn_liveness *l = &conn->liveness;
     uint64_t beat_ns = teffi_link_of(conn)->heartbeat_ms * 1000000ull;
     uint64_t silent_ns = SILENT_HEARTBEATS * beat_ns;
+    if (conn->state == CONN_ENDED)
+        return NEED_NONE;
     if (conn->state != CONN_UP)
         return judge && now_ns > conn->handshake.deadline_ns && !l->given_up ? NEED_KILL_LATE
                                                                              : NEED_NONE;

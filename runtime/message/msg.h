@@ -78,7 +78,8 @@ enum { TEFFI_MSG_REQUEST = 1, TEFFI_MSG_ONEWAY = 2, TEFFI_MSG_RESPONSE = 3 }; /*
 enum {
     /* placement chose the receiving silo: it activates the grain if there is no activation */
     TEFFI_MSG_PLACED = 1,
-    /* between silos, to or from TEFFI_SLOT_STORE: its frame may be longer (message/frame.h) */
+    /* between silos, to or from TEFFI_SLOT_STORE, or a response with the participants of a
+     * transaction: its frame may be longer (message/frame.h) */
     TEFFI_MSG_ROW = 2,
     /* response: the text is from the runtime and does not name the call; the caller's side adds the
      * name (teffi_call_text_lacks_method) */

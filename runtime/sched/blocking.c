@@ -19,8 +19,10 @@ static teffi_worker *find_own_worker(teffi_exec *exec)
     return w && &w->sched->exec == exec ? w : NULL;
 }
 
-/* Offer w's processor to others: a waiting worker gets it, else w becomes BLOCKED and keeps it
- * until another worker needs it. runs: between teffi_processor_use_begin and _use_end. */
+/* Before a blocking region: run the deferred work of w's processor, let thieves steal its groups,
+ * and offer the processor to other workers. If a worker waits for a processor, it gets this one.
+ * Else w becomes BLOCKED and keeps its processor until another worker needs it.
+ * runs: between teffi_processor_use_begin and _use_end. */
 static void offer_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;

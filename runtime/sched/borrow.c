@@ -67,8 +67,8 @@ static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool
     return teffi_wheel_next_due(&p->wheel) < w->sleeps_until_ns ? w : NULL;
 }
 
-/* End borrowing. Give the processor to a worker (see hand_to_worker), or if the processor was
- * deactivated, clear it. */
+/* End borrowing. Give the processor to a worker (see hand_to_worker). If the processor was
+ * deactivated, move its groups and timers elsewhere instead. */
 static void return_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;

@@ -7,7 +7,9 @@
 #include "group/inbound.h"
 #include "sched/worker.h"
 
-/* teffi_borrow_run_inbound - exec op inbound. */
+/* teffi_borrow_run_inbound - exec op inbound. Run the batch on this thread if it is a worker of
+ * exec, or can borrow a processor. Else queue the batch for a worker. If the queue does not accept
+ * the batch, run it on this thread, without a processor. */
 void teffi_borrow_run_inbound(teffi_exec *exec, teffi_inbound *batch);
 
 /* teffi_borrow_run - on a thread that is no worker: borrow the processor of a parked worker, call

@@ -53,8 +53,10 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
     return may_run_in_place(w) && !budget_is_used_up(w) ? w : NULL;
 }
 
-/* The operation `may`: may the turn on this thread run another turn in place now? in: async, see
- * teffi_direct_may. Turns call this function and those below only through the pointers in
+/* The operation `may`: may the turn on this thread run another turn in place now? If the budget is
+ * used up, the turn yields first. If the turn may run another one, or only async forbids it, the
+ * call counts against the budget. in: async, see teffi_direct_may.
+ * Turns call this function and those below only through the pointers in
  * teffi_direct_ops, so these functions are never inlined into a turn. Therefore they may read the
  * thread-local teffi_own_worker: see worker.h. */
 static bool direct_may_run(teffi_exec *exec, bool async)
@@ -104,8 +106,9 @@ static void direct_leave_hooked(teffi_exec *exec, teffi_group *outer)
     direct_leave(exec, outer);
 }
 
-/* A turn in place has yielded, and its fiber is suspended: queue its group, unless the turn waits
- * for a join. If the turn has forked, queue the forked part as well. */
+/* A turn in place has yielded, and its fiber is suspended. Make the outer turn yield next. Queue
+ * the inner turn's group, unless that turn waits for a join; if the turn has forked, queue the
+ * forked part as well. At the end, call after_yield, if it is set. */
 static void direct_handle_yield(teffi_exec *exec, teffi_group *group)
 {
     teffi_worker *w = teffi_worker_self();

@@ -21,8 +21,8 @@ enum { SLICE_MS = 10 };
 
 /* ---- operations ---- */
 
-/* Any processor's wheel may hold the timer. So the call passes all wheels, as an array: the first
- * wheel, and the distance in bytes from one wheel to the next. */
+/* The operation timer_cancel. Any processor's wheel may hold the timer, so teffi_wheel_cancel gets
+ * all wheels as an array: the first wheel, and the distance in bytes from one to the next. */
 static bool cancel_timer(teffi_exec *exec, teffi_timer *timer)
 {
     return teffi_wheel_cancel(&teffi_sched_of(exec)->processors[0].wheel, sizeof(teffi_processor),
@@ -127,7 +127,8 @@ static const teffi_exec_ops scheduler_ops = {
 
 /* ---- starting ---- */
 
-/* Set up the operations, the policy, and how groups are run. out: false: memory is out. */
+/* Set the operations and the policy, and whether groups are run by run_extended (run.c).
+ * out: false: memory is out. */
 static bool init_policy(teffi_sched *sched, const teff_sched_options *opt)
 {
     sched->ops = scheduler_ops;
@@ -214,15 +215,15 @@ static bool start_workers(teffi_sched *sched, unsigned active)
     return ok;
 }
 
-/* in: workers: the requested number; 0: one for each core. out: how many processors are in use at
- * first. */
+/* How many processors are in use at first? in: workers: the requested number; 0: one for each
+ * core. out: at most TEFFI_PROCESSORS_MAX. */
 static unsigned count_active(unsigned workers)
 {
     unsigned n = workers ? workers : teffi_cpu_count();
     return n < TEFFI_PROCESSORS_MAX ? n : TEFFI_PROCESSORS_MAX;
 }
 
-/* out: how many processors to make: those in use at first, and those that teffi_scale may add. */
+/* How many processors to make? Those in use at first, and those that teffi_scale may add. */
 static unsigned count_processors(const teff_sched_options *opt, unsigned workers)
 {
     return opt->workers_max ? opt->workers_max : count_active(workers);

@@ -191,7 +191,7 @@ static teffi_group *steal_from_any(teffi_worker *w)
     return NULL;
 }
 
-/* out: how many rounds to search. If all other workers are idle and there is a poller, new work can
+/* How many rounds to search? If all other workers are idle and there is a poller, new work can
  * come only from the poller and from threads that are not workers. In that case the number is 1, so
  * that this worker soon waits in the poller. */
 static unsigned count_search_rounds(teffi_sched *sched)

@@ -128,8 +128,9 @@ static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
     return (lifo && retake_lifo(sched, p, run)) || allowed;
 }
 
-/* Are there too few processors? True if a worker waits for a processor, or if there is work and no
- * worker is idle or searching. If there is work and no worker waits, also wakes a worker. */
+/* Check whether there are too few processors. If there is work and no worker waits for a processor,
+ * also wake a worker. out: true: a worker waits for a processor, or there is work and no worker is
+ * idle or searching. */
 static bool processors_are_short(teffi_sched *sched)
 {
     if (atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_WAITING)
@@ -302,9 +303,9 @@ static bool all_is_quiet(const teffi_sched *sched)
             atomic_load_explicit(&sched->polling, memory_order_relaxed));
 }
 
-/* If all_is_quiet has been true at more than QUIET_TICKS calls in a row, announce that the monitor
- * sleeps without a timeout. *quiet counts these calls. out: true: the monitor must sleep until a
- * thread calls teffi_monitor_wake. */
+/* If all_is_quiet has been true at more than QUIET_TICKS calls in a row, set monitor_asleep, which
+ * announces that the monitor sleeps without a timeout; else clear it. *quiet counts these calls.
+ * out: true: the monitor must sleep until a thread calls teffi_monitor_wake. */
 static bool announce_sleep_if_quiet(teffi_sched *sched, unsigned *quiet)
 {
     pthread_mutex_lock(&sched->idle_lock);

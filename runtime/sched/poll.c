@@ -49,7 +49,7 @@ static bool handle_events(teffi_sched *sched, teffi_poller *poller)
     return e.found;
 }
 
-/* Schedule the next look at the poller by this processor's worker: when the coarse clock has
+/* A look is a poll without waiting. Schedule this processor's next look: when the coarse clock has
  * advanced, or after LOOK_EVERY passes if this look has found events. */
 static void schedule_look(teffi_worker *w, bool found)
 {
@@ -119,8 +119,8 @@ static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_process
         (void)teffi_wake_parked(sched);
 }
 
-/* Sleep, then handle the events that came. out: false: w has lost its processor, and had no other
- * one after the sleep. */
+/* Sleep, in the poller if w can claim it. Then leave PARKED, and handle the events that the poller
+ * has found. out: false: w has lost its processor, and had no other one after the sleep. */
 static bool sleep_parked(teffi_worker *w, uint64_t timeout_ns)
 {
     teffi_poller *poller = claim_poller(w);

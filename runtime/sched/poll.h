@@ -24,7 +24,8 @@
  *    parked worker, unless enough are running. If the monitor wakes none, and no busy worker has
  *    looked at the poller either, it calls poller->neglected. */
 
-/* teffi_poll_set_poller - exec op poll. */
+/* teffi_poll_set_poller - set the poller in which parked workers wait; it is the exec op poll, and
+ * called once. Wakes a parked worker, which then polls. Any thread. */
 void teffi_poll_set_poller(teffi_exec *exec, teffi_poller *poller);
 
 /* teffi_sched_has_poller - is there a poller? Any thread. A worker that is about to park may miss a
@@ -41,16 +42,17 @@ static inline bool teffi_sched_has_poller(const teffi_sched *sched)
  * runs: between turns, using the processor. Afterwards w->processor may be NULL. */
 void teffi_park(teffi_worker *w);
 
-/* teffi_poll_look_if_due - on a busy worker, every 16 passes: handle the events that are there,
- * without waiting. Once a tick of the coarse clock, and every 64 passes while there are events,
- * since a look is a system call. Not while another thread polls or this worker searches.
- * runs: using the processor. */
+/* teffi_poll_look_if_due - on a busy worker: if a poll is due, poll without waiting and handle the
+ * events. A poll is a system call, so it is due only when the coarse clock has changed since the
+ * last one, or 64 passes after one that found events. Does nothing while this worker searches, or
+ * another thread polls. runs: every 16 passes, using the processor. */
 void teffi_poll_look_if_due(teffi_worker *w);
 
 /* teffi_poll_wake_if_none_polls - called after a worker has blocked. If cores are contended, no
  * worker polls and not enough workers are running, wake a parked worker, which then polls. */
 void teffi_poll_wake_if_none_polls(teffi_sched *sched);
 
-/* teffi_poll_check_neglect - if no worker has waited in the poller since the last tick, make
- * another thread poll. runs: the monitor, each tick. */
+/* teffi_poll_check_neglect - if no worker has waited in the poller since the last tick, wake a
+ * parked worker, which then polls. If none was woken, and no busy worker has polled either, call
+ * poller->neglected, which makes another thread poll. runs: the monitor, each tick. */
 void teffi_poll_check_neglect(teffi_sched *sched);

@@ -23,8 +23,8 @@ bool teffi_turn_may_yield(const teffi_worker *w)
     return fiber && fiber != w->nested_on && group && group->ops->resume && !w->blocking;
 }
 
-/* Not inlined, to keep teff_yield_if_due short: a turn runs that function at each of its calls, but
- * rarely yields. */
+/* Not inlined, to keep teff_yield_if_due short: a turn runs teff_yield_if_due whenever it calls
+ * teff, but rarely yields. */
 __attribute__((noinline)) bool teffi_turn_yield(teffi_worker *w, bool stays)
 {
     teffi_may_suspend();

@@ -22,7 +22,8 @@
  * to the global queue, its timers to any wheel. That is correct even if retaken was cleared
  * meanwhile. At the end of its turn the worker waits for idle_lock, to know the outcome. */
 
-/* teffi_processor_use_begin - set using_processor. out: the old value, for use_end. */
+/* teffi_processor_use_begin - set using_processor: if no retake is under way, w may use its
+ * processor until use_end. Call get_usable to find out. out: the old value, for use_end. */
 static inline uint32_t teffi_processor_use_begin(teffi_worker *w)
 {
     uint32_t was = atomic_load_explicit(&w->using_processor, memory_order_relaxed);

@@ -6,7 +6,7 @@
 
 #include "sched/worker.h"
 
-/* teffi_scale - exec op scale. */
+/* teffi_scale - exec op scale: run groups on the first n processors from now on. */
 teff_err teffi_scale(teffi_exec *exec, unsigned n);
 
 /* teffi_scale_move_timers - move the timers of p, if it is not active, to an active processor. Each
@@ -18,7 +18,8 @@ void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p);
  * global queue, and its timers to an active processor. Any thread, no lock held. */
 void teffi_scale_move_work(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_scale_leave - take w's processor from it, and clear the processor, unless it is active
- * again. The worker's loop then takes a free processor (teffi_processor_find_free), or waits.
+/* teffi_scale_leave - unless w's processor is active again: take it from w, and move its groups and
+ * timers to other queues. The worker's loop then takes a free processor
+ * (teffi_processor_find_free), or waits.
  * in:   w, between turns, without deferred work. runs: on w's thread, using the processor. */
 void teffi_scale_leave(teffi_worker *w);

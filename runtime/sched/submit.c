@@ -17,9 +17,8 @@ static teffi_worker *own_unblocked_worker(teffi_sched *sched)
 /* ---- groups ---- */
 
 /* A newer group has displaced `group` from the LIFO slot: push `group` to the deque, or to the
- * global queue if memory is out. If `group` is added to the local batch and the batch stays local,
- * set no_steal. Otherwise wake a worker; if `group` is not added to the batch, clear no_steal
- * first. */
+ * global queue if memory is out. If `group` is added to the local batch: set no_steal if the batch
+ * stays local, else wake a worker. Otherwise: clear no_steal and wake a worker. */
 static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *group)
 {
     bool pushed = teffi_deque_push(&p->deque, group);

@@ -12,11 +12,13 @@ void teffi_submit_ready(teffi_exec *exec, teffi_group *group);
 void teffi_submit_ready_by_level(teffi_exec *exec, teffi_group *group);
 void teffi_submit_ready_by_priority(teffi_exec *exec, teffi_group *group);
 
-/* teffi_call_adding_to_batch - call fn(arg). On a worker, the groups that fn makes READY are its
- * local batch. */
+/* teffi_call_adding_to_batch - call fn(arg). On a worker, the groups that fn makes READY are added
+ * to the local batch of its processor. */
 void teffi_call_adding_to_batch(teffi_exec *exec, void (*fn)(void *arg), void *arg);
 
-/* teffi_submit_timer, teffi_submit_defer - exec ops timer_set, defer. */
+/* teffi_submit_timer - exec op timer_set: set a timer on an active processor.
+ * teffi_submit_defer - exec op defer: add deferred work to the processor of this thread's worker.
+ * out:  false: this thread is no worker, or may not use a processor or defer work now. */
 void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);
 bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work);
 

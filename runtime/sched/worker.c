@@ -94,8 +94,8 @@ static teffi_worker *worker_new(teffi_sched *sched)
     return w;
 }
 
-/* Record why the first refused thread was refused, for teffi_refusal_log. out: NULL, which
- * teffi_worker_start returns. */
+/* Record for teffi_refusal_log why no thread was started. Only the first reason is recorded, since
+ * only one is logged. out: NULL, which teffi_worker_start returns. */
 static teffi_worker *refuse_thread(teffi_sched *sched, const char *why)
 {
     if (!sched->refused_once) /* relaxed: a constant text */

@@ -116,7 +116,8 @@ static inline teffi_group *teffi_worker_group(const teffi_worker *w)
     return teffi_running_group(atomic_load_explicit(&w->running, memory_order_relaxed));
 }
 
-/* teffi_turn_fatal - the turn that this worker runs broke a rule: abort, with the turn's name. */
+/* teffi_turn_fatal - abort, because the turn that this worker runs broke a rule. The error text
+ * names the turn. */
 _Noreturn void teffi_turn_fatal(const teffi_worker *w, const char *rule);
 
 /* teffi_turn_check_blocking - abort if the turn is still in a blocking region. Called after a turn
@@ -158,8 +159,8 @@ void teffi_worker_set_processor(teffi_worker *w, teffi_processor *p);
 
 /* ---- threads ---- */
 
-/* teffi_worker_init - RUNNING, without a thread. idle_lock held, or no other thread knows sched.
- * in: w, zeroed. */
+/* teffi_worker_init - make w a RUNNING worker of sched, without a thread. idle_lock held, or no
+ * other thread knows sched. in: w, zeroed. */
 void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number);
 
 /* teffi_worker_start - start a thread that runs sched->worker_main with p. idle_lock held.
@@ -171,11 +172,12 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
  * runs: the monitor, without idle_lock. */
 void teffi_workers_join_ended(teffi_sched *sched);
 
-/* teffi_workers_join_all - after stopping was set, and when the monitor has ended or did not start.
- * teffi_workers_free - when all workers' threads were joined. */
+/* teffi_workers_join_all - join the threads of all workers. Called after stopping was set, and when
+ * the monitor has ended or did not start.
+ * teffi_workers_free - free all workers. Called when their threads were joined. */
 void teffi_workers_join_all(teffi_sched *sched);
 void teffi_workers_free(teffi_sched *sched);
 
-/* teffi_refusal_log - log why a thread was refused, the first time. runs: the monitor, no lock
- * held; or when there is no monitor. */
+/* teffi_refusal_log - log why no thread was started: the first reason, once per scheduler. runs:
+ * the monitor, no lock held; or when there is no monitor. */
 void teffi_refusal_log(teffi_sched *sched);

@@ -112,7 +112,8 @@ static teff_err map_etcd_error(json_int_t code, const char *message)
 }
 
 /* Sets s->refusal and s->why from a response that reports an error, or is not from etcd.
- * out: UNSENT: etcd rejected the login token. REFUSED: etcd has not done the request.
+ * out: UNSENT: etcd rejected the login token, which is deleted. REFUSED: etcd has not done the
+ *      request.
  *      IN_DOUBT: the request may have been done. */
 static outcome handle_error_response(session *s)
 {
@@ -130,8 +131,9 @@ static outcome handle_error_response(session *s)
 }
 
 /* Refuses a response of another cluster. The request may have run there, but changed no rows of
- * this store. Each response is checked, because libcurl reconnects by itself, and a new cluster
- * may run on the same ports. The store's address may also list members of two clusters. */
+ * this store. The first response determines the cluster. Each later one is checked, because
+ * libcurl reconnects by itself, and a new cluster may run on the same ports. The store's address
+ * may also list members of two clusters. */
 static outcome check_cluster(session *s)
 {
     uint64_t id = teffi_etcd_get_number(json_object_get(s->response, "header"), "cluster_id");
@@ -150,7 +152,8 @@ static outcome check_cluster(session *s)
     return REFUSED;
 }
 
-/* Sends a request to the session's member, once. */
+/* Sends a request to the session's member, once, and waits for the response. out: DONE: it is in
+ * s->response. */
 static outcome send_to_member(session *s, const char *path, const teffi_etcd_text *request,
                               uint32_t silence_ms)
 {
@@ -198,6 +201,9 @@ static void make_login_request(session *s, const teffi_secret *password)
         explicit_bzero(json, strlen(json));
     }
     free(json);
+    if (request) /* jansson's copy */
+        explicit_bzero((char *)json_string_value(json_object_get(request, "password")),
+                       password->len);
     json_decref(request);
 }
 
@@ -238,7 +244,7 @@ static teff_err check_member(session *s)
     return TEFF_OK;
 }
 
-/* Sets s->fence to a random key, which no request has used, and clears s->in_doubt. */
+/* Sets s->fence to a random key. No request has used it yet, so s->in_doubt is cleared. */
 static void choose_fence_key(session *s)
 {
     const teffi_platform *p = &s->engine->platform;
@@ -436,8 +442,8 @@ static void run_scan(session *s, teffi_store_op *op)
     outcome o = DONE;
     for (bool more = true; more && op->n_found < op->limit;) {
         size_t left = op->limit - op->n_found;
-        teffi_etcd_print_scan(&s->request, s->engine->prefix, op, &next, page < left ? page : left,
-                              revision);
+        page = page < left ? page : left;
+        teffi_etcd_print_scan(&s->request, s->engine->prefix, op, &next, page, revision);
         o = send_read_request(s, "/v3/kv/range");
         if (o == TOO_LONG && page > 1) {
             page /= 2;

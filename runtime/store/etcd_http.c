@@ -202,9 +202,9 @@ void teffi_etcd_http_fini(teffi_etcd_http *http)
     http->headers = NULL;
 }
 
-/* UNSENT means that libcurl took only a part of the request: etcd does not run incomplete JSON.
- * libcurl's own count of sent bytes cannot be used, since each attempt to connect sets it to 0.
- * in: code: the result of libcurl. */
+/* Converts code, the result of libcurl. Sets http->status and, unless RESPONDED, http->why.
+ * out: UNSENT: http->given is less than the request's length; etcd does not run incomplete JSON.
+ * libcurl's own count of sent bytes cannot be used, since each attempt to connect sets it to 0. */
 static teffi_etcd_sent classify_result(teffi_etcd_http *http, CURLcode code)
 {
     (void)curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &http->status);

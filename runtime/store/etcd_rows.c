@@ -267,7 +267,7 @@ static uint64_t get_revision(const json_t *response)
     return teffi_etcd_get_number(json_object_get(response, "header"), "revision");
 }
 
-/* out: 0..63; 64: not a letter of base64. */
+/* out: the value of a letter of base64, 0..63; 64: c is not such a letter. */
 static uint32_t decode_letter(char c)
 {
     return c >= 'A' && c <= 'Z'   ? (uint32_t)(c - 'A')
@@ -278,8 +278,8 @@ static uint32_t decode_letter(char c)
                                   : 64;
 }
 
-/* Appends the decoded bytes of a member to room; none if there is no such member. out: false: not
- * base64, or no memory (room->failed). */
+/* Decodes the member `name` of a JSON object and appends the bytes to room. If there is no such
+ * member, appends nothing. out: false: not base64, or no memory (room->failed). */
 static bool decode_base64(const json_t *object, const char *name, teffi_etcd_text *room)
 {
     const json_t *member = json_object_get(object, name);
@@ -375,8 +375,8 @@ static void set_written_etags(teffi_store_op *op, uint64_t revision)
             op->rows[i].etag = op->rows[i].remove ? 0 : revision;
 }
 
-/* Has a row of op another etag than expected? in, out: *at: the index of the response for op's
- * first row; advanced past op's responses. out: *malformed is set if a response is missing. */
+/* Does a row of op have another etag than expected? in, out: *at: the index of the response for
+ * op's first row; advanced past op's responses. out: *malformed is set if a response is missing. */
 static bool op_conflicts(const teffi_store_op *op, const json_t *op_responses, size_t *at,
                          bool *malformed)
 {

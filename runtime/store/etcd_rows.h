@@ -26,7 +26,7 @@ size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op);
  * a key twice. */
 size_t teffi_etcd_count_fitting_writes(const char *prefix, teffi_store_op *const *ops, size_t n);
 
-/* Functions that print a request. out: text; text->failed if there is no memory.
+/* Functions that make a request. out: text: its JSON; text->failed if there is no memory.
  * teffi_etcd_print_writes, _reads - n operations, for /v3/kv/txn.
  * in:   prefix: of all keys; at most TEFFI_ETCD_NAME_MAX + 1 bytes. fence: a key; if it exists,
  *       etcd writes nothing.
@@ -58,6 +58,6 @@ bool teffi_etcd_set_read_results(const json_t *response, teffi_store_op *const *
 bool teffi_etcd_append_scan_page(const json_t *response, const char *prefix, teffi_store_op *op,
                                  teffi_row *from, teffi_etcd_text *room, bool *more);
 
-/* teffi_etcd_get_number - out: the value of a member that is a positive integer or a string of
- * digits; otherwise 0. */
+/* teffi_etcd_get_number - out: the value of the JSON member `name`, if it is a positive integer or
+ * a string of digits; otherwise 0. */
 uint64_t teffi_etcd_get_number(const json_t *object, const char *name);

@@ -29,7 +29,8 @@ typedef struct memory {
     bool closed;
 } memory;
 
-/* out: the first node that is not less than row; NULL: none. Sets mem->before. */
+/* out: the first node that is not less than row; NULL: none. Sets mem->before[l] to the link to
+ * the first such node on level l, for all levels. */
 static node *seek_node(memory *mem, const teffi_row *row)
 {
     node **links = mem->head;
@@ -138,8 +139,8 @@ static void read_value(memory *mem, teffi_store_op *op)
     teffi_store_set_read_result(op, n ? &n->row : &none);
 }
 
-/* Must the scan op return the row of node n? in: from: op->rows as it was submitted. out: false
- * also if n is NULL. */
+/* Does the row of node n belong to the result of the scan op? in: n, may be NULL. from: op->rows as
+ * it was submitted. out: false also if op has reached its limit of rows. */
 static bool is_in_scan(const teffi_store_op *op, const teffi_row *from, const node *n)
 {
     return n && op->n_found < op->limit && strcmp(n->row.table, from->table) == 0 &&

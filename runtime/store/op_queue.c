@@ -12,9 +12,9 @@ void teffi_op_queue_fini(teffi_op_queue *queue)
     pthread_mutex_destroy(&queue->lock);
 }
 
-/* Must a new operation be refused? While no other write of values is queued or running, a write is
- * not refused for its size. in: bytes: the size of all values that the new operation writes.
- * runs: with the lock held. */
+/* Is the queue too full for a new operation? The limit of bytes does not apply while no other write
+ * of values is queued or running, so no write is too large for an idle queue. in: bytes: the size
+ * of all values that the new operation writes. runs: with the lock held. */
 static bool is_op_queue_full(const teffi_op_queue *queue, size_t bytes)
 {
     return queue->ops >= TEFFI_OP_QUEUE_OPS_MAX ||

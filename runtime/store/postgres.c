@@ -380,7 +380,7 @@ static bool end_old_backend(session *s, PGconn *conn, char *text)
     return !s->broken;
 }
 
-/* Stores the server process of this connection in s->backend, for end_old_backend(). */
+/* Stores the id and start time of conn's server process in s->backend, for end_old_backend(). */
 static bool record_backend(session *s, PGconn *conn, char *text)
 {
     PGresult *result = run_sql(conn,
@@ -499,8 +499,8 @@ static bool send_group(session *s, teffi_store_op **ops, size_t n)
     return PQpipelineSync(s->conn);
 }
 
-/* Moves the results that have arrived to s->results. in, out: *n: how many are there; *refused: was
- * any result an error? out: true: all results of the group have arrived. */
+/* Moves the results that have arrived to s->results. in, out: *n: the number of results there;
+ * *refused: was any result an error? out: true: all results of the group have arrived. */
 static bool take_results(session *s, size_t *n, bool *refused)
 {
     while (!PQisBusy(s->conn)) {
@@ -606,7 +606,7 @@ static bool is_temporary_error(const char *state)
 
 static void run_group(session *s, teffi_store_op **ops, size_t n);
 
-/* Handles a refused group of one operation. out: true: run op again; false: op has failed. */
+/* Fails op, which the server refused, unless another try may succeed. out: true: run op again. */
 static bool handle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
 {
     char text[TEFF_TEXT_MAX];
@@ -622,7 +622,7 @@ static bool handle_refused(session *s, teffi_store_op *op, size_t n_results, int
     return again;
 }
 
-/* Ends each operation, or keeps it if it is a write in doubt. out: true: run the group again. */
+/* Finishes each op, or keeps it in s->in_doubt. out: true: it did neither: run the group again. */
 static bool handle_outcome(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
                            int tries)
 {
@@ -659,7 +659,7 @@ static void run_group(session *s, teffi_store_op **ops, size_t n)
 
 /* ---- the thread ---- */
 
-/* Ends writes in doubt as UNKNOWN. Called when their server process has ended, or at close. */
+/* Fails the writes in doubt as UNKNOWN. Called when their server process has ended, or at close. */
 static void end_writes_in_doubt(session *s)
 {
     teffi_qnode *node;
@@ -668,7 +668,7 @@ static void end_writes_in_doubt(session *s)
                 "postgres: the connection broke before the server had confirmed the commit");
 }
 
-/* Pauses (not at close), connects, ends the writes in doubt. out: false: an error, with text. */
+/* Pauses (not at close), connects, then fails the writes in doubt. out: false: error, with text. */
 static bool reconnect_session(session *s, char *text)
 {
     if (!teffi_op_queue_is_closed(&s->queue))

@@ -81,8 +81,9 @@ static void drop_first_write(engine *e, bool system)
         --*get_waiting_count(e, &op->rows[i]);
 }
 
-/* Lock held. in: bytes: the size of all values that a new operation writes. out: true: the new
- * operation must be refused. If submitted_bytes is 0, no write is refused for its size. */
+/* Lock held. in: bytes: the size of all values that a new operation writes. out: true: there is no
+ * room for it; the caller refuses it, unless it is on the cluster's own tables. If submitted_bytes
+ * is 0, no write is too large. */
 static bool is_queue_full(const engine *e, size_t bytes)
 {
     return e->submitted >= QUEUE_MAX ||

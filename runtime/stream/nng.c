@@ -44,8 +44,8 @@ static bool make_url(const nng_transport *t, const char *address, char *url)
     return teffi_address_is_valid(address) && !(path && t->transport.tls);
 }
 
-/* Makes the result of a dial or an accept that has ended. out: if OK, it contains the new
- * stream. */
+/* Makes the result of a dial or an accept that has ended; if that succeeded, also makes the stream
+ * in the result. */
 static teffi_stream_result take_nng_stream(const nng_transport *t, nng_aio *aio)
 {
     teffi_stream_result result = teffi_nng_result(aio);

@@ -27,16 +27,17 @@ struct teffi_stream_dial {
     teffi_stream_result result;
 };
 
-/* Sets the result to a failure. out: always true, so that a caller can return it. */
+/* Sets dial->result to a failure; does not call dial->done(). out: always true, so that a caller
+ * can return it. */
 static bool fail_dial(teffi_stream_dial *dial, const char *why)
 {
     dial->result = (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = why};
     return true;
 }
 
-/* Finds the addresses of the host. If the host is a name, starts a lookup, or takes its result.
- * out: false: the lookup is not over yet, and will report an edge. true: dial->found is final; if
- * it has no address, the result is a failure. */
+/* Finds the addresses of the host. If the host is a name, the first call starts a lookup, and later
+ * calls ask for its result. out: false: the lookup is not over yet, and will report an edge. true:
+ * dial->found is final; if it has no address, dial->result is a failure. */
 static bool find_addresses(teffi_stream_dial *dial)
 {
     const char *why = "out of memory";

@@ -75,9 +75,8 @@ struct teffi_stream {
 };
 
 /* teffi_address_is_valid - address.c: is it "name:port", "1.2.3.4:port" or "[v6]:port", with a port
- * of
- * 0..65535 and at most TEFFI_ADDRESS_MAX bytes, or "unix:/path"? A name has letters, digits, '.',
- * '-' and '_'; a v6 address has no zone ("%eth0"); a path has up to 107 bytes, none of them a
+ * of 0..65535 and at most TEFFI_ADDRESS_MAX bytes, or "unix:/path"? A name has letters, digits,
+ * '.', '-' and '_'; a v6 address has no zone ("%eth0"); a path has up to 107 bytes, none of them a
  * space, a comma or a control character. */
 bool teffi_address_is_valid(const char *address);
 #define TEFFI_ADDRESS_EXPECTED "host:port, [v6]:port or unix:/path"

@@ -24,18 +24,19 @@ typedef struct teffi_backoff {
     uint64_t sleep_ns;    /* the last sleep; 0: stealing paid, or was not judged yet */
 } teffi_backoff;
 
-/* teffi_backoff_begin_measurement - begin a measurement, at a steal, if since_ns is 0. in: items,
- * handled by both so far. */
+/* teffi_backoff_begin_measurement - at a steal: begin to measure how many items thief and victim
+ * handle. Called only if since_ns is 0, so no measurement is under way.
+ * in:   items, handled by both so far. */
 void teffi_backoff_begin_measurement(teffi_backoff *b, struct teffi_processor *victim,
                                      uint64_t items, uint64_t now);
 
-/* teffi_backoff_judge - the thief has no work, and since_ns is not 0: end the measurement, if it
- * took 50 us.
+/* teffi_backoff_judge - when the thief has no work, decide for how long it sleeps before it steals
+ * again. This ends the measurement, if it took at least 50 us. Called only if since_ns is not 0.
  * in:   items, handled by both so far.
- * out:  for how long to sleep, in ns; 0: stealing paid, or the measurement goes on. */
+ * out:  the sleep in ns; 0: stealing paid, or the measurement goes on. */
 uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now);
 
-/* teffi_backoff_record_alone_rate - after a sleep: record the victim's rate, unless the sleep was
- * shorter than
- * 50 us. in: items that the victim handled in from .. now. */
+/* teffi_backoff_record_alone_rate - after a sleep: record at which rate the victim handled items
+ * alone, unless the sleep was shorter than 50 us.
+ * in:   items, handled by the victim between from and now. */
 void teffi_backoff_record_alone_rate(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now);

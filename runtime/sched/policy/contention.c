@@ -31,9 +31,9 @@ static bool is_contended(uint64_t time_ns, uint64_t ran_ns, uint64_t delayed_ns)
     return (ran_ns + delayed_ns) * BUSY >= time_ns && delayed_ns * DELAYED >= ran_ns;
 }
 
-/* Begin a trial of half the limit, which is possible if the cores are contended, or of a higher
- * limit. If both are possible, successive trials alternate between them. If neither is possible, no
- * trial begins. */
+/* Begin a trial of a lower or a higher limit, if one is possible. Half the limit is possible if the
+ * cores are contended and the limit is over 1; a higher limit is possible if the limit is below n.
+ * If both are possible, successive trials alternate between them. */
 static void begin_trial(teffi_contention *c, bool contended)
 {
     bool is_full = c->limit == c->n, may_double = contended && c->limit * 2 < c->n;
@@ -46,8 +46,8 @@ static void begin_trial(teffi_contention *c, bool contended)
     c->window = 1;
 }
 
-/* Should the lower limit stay? Only if the cores were contended with the higher one, and an item
- * costs less processor time with the lower one. */
+/* Is the trial's lower limit better than the higher one? Only if the cores were contended with the
+ * higher one, and an item cost less processor time with the lower one. */
 static bool lower_is_better(const teffi_contention_sums *high, const teffi_contention_sums *low)
 {
     if (high->items < ITEMS_MIN || low->items < ITEMS_MIN ||

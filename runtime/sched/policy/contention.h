@@ -47,6 +47,6 @@ void teffi_contention_reset(teffi_contention *c, uint32_t n);
 /* teffi_contention_sample_is_due - is it time for a sample? */
 bool teffi_contention_sample_is_due(const teffi_contention *c, uint64_t now_ns);
 
-/* teffi_contention_update - take a sample that is due into account: c->limit may change. If the
- * sample is more than 100 ms late, as teffi_contention_reset first. */
+/* teffi_contention_update - use a sample that is due to update the trial and c->limit. It calls
+ * teffi_contention_reset first if the sample is more than 100 ms late. */
 void teffi_contention_update(teffi_contention *c, const teffi_contention_sample *sample);

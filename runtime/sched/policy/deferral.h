@@ -42,8 +42,8 @@ static inline void teffi_deferral_run_if_ticked(teffi_deferral *d, uint32_t now_
 }
 
 /* teffi_deferral_run_if_old - run the deferred work if this function has found some at every call
- * for more than 50 us. Otherwise the work would not run while the worker always finds a
- * group. runs: whenever the owner has read the clock. */
+ * for more than 50 us. So the work does not wait for long while the worker always finds a group.
+ * runs: the owner, whenever it has read the clock. */
 static inline void teffi_deferral_run_if_old(teffi_deferral *d, uint64_t now_ns)
 {
     enum { AGE_MAX_NS = 50000 };

@@ -46,19 +46,19 @@ uint32_t teffi_level_threshold_us(const teff_sched_options *opt, unsigned level)
 void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
                        const teff_sched_options *opt);
 
-/* teffi_used_time_add - decayed run time, packed: 8 bits of epoch (units of 10 s), 24 bits of time
- * (units of 64 ns), saturating at 1.07 s. The epoch repeats after 43 min: if nothing was added for
- * so long, the old time counts in full again. out: used, decayed to now, plus ns. */
+/* teffi_used_time_add - add ns to a decayed run time. It is packed: 8 bits of epoch (units of
+ * 10 s), 24 bits of time (units of 64 ns), saturating at 1.07 s. The epoch repeats after 43 min: if
+ * nothing was added for so long, the old time counts in full again.
+ * out:  used, decayed to now, plus ns. */
 uint32_t teffi_used_time_add(uint32_t used, uint64_t now_ns, uint64_t ns);
 
-/* teffi_used_time_between - in: from; to, the result of calls of teffi_used_time_add that began
- * with from.
+/* teffi_used_time_between - the run time that was added between two values of a decayed run time.
+ * in:   from, the earlier value; to, the result of calls of teffi_used_time_add that began with it.
  * out:  the nanoseconds that these calls have added, decayed to the epoch of to; less if to is
  *       saturated. */
 uint64_t teffi_used_time_between(uint32_t from, uint32_t to);
 
-/* teffi_level_of - the level, 0 to 2, of this run time. in: used, as packed by
- * teffi_used_time_add().
+/* teffi_level_of - the level, 0 to 2, of a run time. in: used, as packed by teffi_used_time_add().
  * teffi_level_of_group - the level of a group that the caller owns, or of its account.
  * teffi_levels_charge - add ns to the run time of a group that the caller owns, or of its account;
  * with an account, any thread may charge at the same time. */

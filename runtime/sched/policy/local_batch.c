@@ -32,9 +32,10 @@ static bool update_preemptions(uint64_t *preemptions)
     return *preemptions != before;
 }
 
-/* Is the batch so slow that thieves may take from it? True if SLOW_MAX samples in a row were slow,
- * or if this sample is over SURE_NS and the OS has not preempted this thread since the last sample
- * over SURE_NS. Counts this sample if it is slow. */
+/* Update the number of slow samples in a row, and check whether the batch is so slow that thieves
+ * may take from it. in: this sample: `turns` turns took ns in all. out: true: SLOW_MAX samples in
+ * a row were slow, or this one is over SURE_NS and the OS has not preempted this thread since the
+ * last sample over SURE_NS. */
 static bool batch_is_slow(teffi_local_batch *batch, uint32_t turns, uint64_t ns,
                           uint64_t *preemptions)
 {

@@ -112,7 +112,7 @@ static bool is_beyond_steal(uint64_t top, uint32_t i)
 }
 
 /* Take item i, after bottom was lowered to i. If a thief that has loaded top may claim item i,
- * change top's tag first, so that this claim fails. out: false: a thief has taken item i. */
+ * change top's tag first, so that the thief's claim fails. out: false: a thief has taken item i. */
 static bool claim_bottom(teffi_deque *deque, uint64_t top, uint32_t i)
 {
     while ((int32_t)(i - top_index(top)) >= 0) {

@@ -34,8 +34,8 @@ void teffi_runqueue_push(teffi_runqueue *queue, teffi_group *group);
  * give fewer than n though there are more. */
 unsigned teffi_runqueue_pop(teffi_runqueue *queue, teffi_group **out, unsigned n);
 
-/* teffi_runqueue_pop_by - as teffi_runqueue_pop, with pop in place of order->pop; NULL: pop from
- * fifo. */
+/* teffi_runqueue_pop_by - do what teffi_runqueue_pop does, but call the given function instead of
+ * order->pop. in: pop: the function; NULL: pop from fifo. */
 unsigned teffi_runqueue_pop_by(teffi_runqueue *queue, teffi_group **out, unsigned n,
                                unsigned (*pop)(teffi_order *order, teffi_group **out, unsigned n));
 

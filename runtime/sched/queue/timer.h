@@ -29,12 +29,13 @@ typedef struct teffi_wheel {
 /* teffi_wheel_init - empty. in: id, the index in the array given to teffi_wheel_cancel, plus 1. */
 void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns);
 
-/* teffi_wheel_set - insert a timer that is not set.
+/* teffi_wheel_set - insert a timer that is in no wheel.
  * out:  true: it is now the wheel's earliest: a thread that sleeps until next_due_ns must wake. */
 bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns);
 
-/* teffi_wheel_cancel - cancel a timer, whichever wheel of the array holds it. in: wheels, the array
- * that ids index, of stride bytes each.
+/* teffi_wheel_cancel - cancel a timer, whichever wheel of the array holds it.
+ * in:   wheels: the array; the wheel with id 1 is its first. stride: the bytes from one wheel to
+ *       the next.
  * out:  false: it is not set, or fire has run, is running, or is about to run on another thread. */
 bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
 
@@ -43,7 +44,8 @@ bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
 void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
 
 /* teffi_wheel_move_timers - move all timers of a wheel to another wheel of the same array. It holds
- * both wheels' locks, the lower id's first, so that a cancel finds each timer in one of them.
+ * both wheels' locks, so that a cancel finds each timer in one of them. Of the two, the lock of the
+ * wheel with the lower id is taken first.
  * out:  true: the wheel `to` has a new earliest timer. */
 bool teffi_wheel_move_timers(teffi_wheel *from, teffi_wheel *to);
 
