@@ -137,8 +137,8 @@ static bool try_check_version_line(teffi_model *model, const teffi_file *file, c
  * longer exists with at least the same version. May change the line's text.
  * in: list has the methods of all grains in the file to generate, sorted by full name; where is the
  * line's place, as "FILE:number". */
-static void check_lock_line(teffi_model *model, const teffi_file *file, const method_list *list,
-                            char *line, const char *where)
+static void check_against_lock_line(teffi_model *model, const teffi_file *file,
+                                    const method_list *list, char *line, const char *where)
 {
     if (try_check_version_line(model, file, line, where))
         return;
@@ -161,8 +161,8 @@ static void check_lock_line(teffi_model *model, const teffi_file *file, const me
 /* Compares the file to generate with the lock file at path: each method of the lock file must still
  * exist with the same id, and each grain type with at least the same version. It is a problem if
  * there is more than one file to generate. */
-static void check_lock(teffi_model *model, const teffi_codegen_env *env, const char *path,
-                       const Protoc__Request *request)
+static void check_against_lock_file(teffi_model *model, const teffi_codegen_env *env,
+                                    const char *path, const Protoc__Request *request)
 {
     char *line, *rest = env->read_file ? env->read_file(model->pool, path) : NULL;
     if (request->n_file_to_generate != 1) {
@@ -179,8 +179,8 @@ static void check_lock(teffi_model *model, const teffi_codegen_env *env, const c
         collect_sorted_methods(model->pool, file->services, file->n_services, compare_full_names);
     for (int number = 1; (line = strsep(&rest, "\n")) != NULL; number++) {
         if (*line != '\0' && *line != '#') {
-            check_lock_line(model, file, &list, line,
-                            teffi_pool_printf(model->pool, "%s:%d", path, number));
+            check_against_lock_line(model, file, &list, line,
+                                    teffi_pool_printf(model->pool, "%s:%d", path, number));
         }
     }
 }
@@ -250,7 +250,7 @@ static void drop_services(Protoc__File *file)
 }
 
 /* Sets protobuf-c's option that makes string members const char *. */
-static void set_const_strings(teffi_pool *pool, Protoc__File *file)
+static void set_const_strings_option(teffi_pool *pool, Protoc__File *file)
 {
     Protoc__NamesOptions *names = teffi_pool_alloc(pool, sizeof *names);
     protoc__names_options__init(names);
@@ -284,7 +284,7 @@ static teffi_bytes strip_and_pack_request(const teffi_model *model, Protoc__Requ
         drop_options_imports(file);
         drop_services(file);
         if (known->generate)
-            set_const_strings(model->pool, file);
+            set_const_strings_option(model->pool, file);
     }
     request->n_proto_file = kept;
     request->parameter = NULL;
@@ -330,8 +330,8 @@ static void emit_file_outputs(Protoc__Response *response, const teffi_model *mod
 /* Runs protobuf-c's generator on the request and adds the generated files to the response. Does
  * nothing if env does not provide this generator. Changes the request. Replaces response->file, so
  * the response must have no files yet. out: NULL on success, otherwise an error text. */
-static const char *add_message_files(Protoc__Response *response, const teffi_model *model,
-                                     const teffi_codegen_env *env, Protoc__Request *request)
+static const char *generate_message_files(Protoc__Response *response, const teffi_model *model,
+                                          const teffi_codegen_env *env, Protoc__Request *request)
 {
     const Protoc__Response *theirs;
     teffi_bytes bytes;
@@ -359,7 +359,7 @@ static void emit_all_files(Protoc__Response *response, const teffi_model *model,
 {
     response->file =
         teffi_pool_alloc(model->pool, OUTPUTS * model->n_files * sizeof *response->file);
-    const char *wrong = add_message_files(response, model, env, request);
+    const char *wrong = generate_message_files(response, model, env, request);
     if (wrong) {
         response->error = teffi_pool_printf(model->pool, "%s", wrong);
         return;
@@ -384,7 +384,7 @@ static void load_and_check_request(teffi_model *model, const teffi_codegen_env *
         teffi_model_check(model);
     }
     if (model->n_problems == 0 && p->lock)
-        check_lock(model, env, p->lock, request);
+        check_against_lock_file(model, env, p->lock, request);
 }
 
 /* Finishes the text of the problems. The text describes the first TEFFI_PROBLEMS_MAX problems; this

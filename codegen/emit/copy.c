@@ -8,7 +8,7 @@
 
 /* Is f an optional proto2 field that is neither a message nor in a oneof? Such a field has a has_
  * flag or is a string. If the source message lacks the field, the copy gets the field's default. */
-static bool gets_default_if_absent(const teffi_message *m, const Protoc__Field *f)
+static bool field_is_defaulted_if_absent(const teffi_message *m, const Protoc__Field *f)
 {
     return teffi_has_presence_flag(m, f) ||
            (m->file->proto2 && !f->has_oneof_index && f->type == PROTOC__FIELD__TYPE__STRING &&
@@ -20,7 +20,7 @@ static bool gets_default_if_absent(const teffi_message *m, const Protoc__Field *
 static bool text_is_inline(const teffi_message *m, const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING && !teffi_is_repeated(f) && !f->has_oneof_index &&
-           !gets_default_if_absent(m, f);
+           !field_is_defaulted_if_absent(m, f);
 }
 
 static const char copy_inline_text[] =
@@ -75,8 +75,9 @@ static teffi_values make_copy_template_values(const teffi_model *model, const Pr
     teffi_values v = {{NULL}};
     teffi_values_add_field(model, f, &v);
     v.values['n'] = f->has_oneof_index ? "        " : "    ";
-    v.values['k'] = teffi_is_repeated(f) ? teffi_choose_by_type(f, "texts", "bytes_list", "", "")
-                                         : teffi_choose_by_type(f, "text", "bytes", "", "");
+    v.values['k'] = teffi_is_repeated(f)
+                        ? teffi_choose_by_field_type(f, "texts", "bytes_list", "", "")
+                        : teffi_choose_by_field_type(f, "text", "bytes", "", "");
     return v;
 }
 
@@ -92,19 +93,20 @@ static bool field_has_pointer(const Protoc__Field *f)
  * enum, because the bitwise copy of the struct suffices. If f is a message in a oneof, adds the
  * template clear_case: if the oneof's message is NULL at run time, the generated code then unsets
  * the copy's oneof, because encoding and decoding would do the same. */
-static void emit_singular_copy(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
+static void emit_singular_field_copy(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;
     const char *message = required ? copy_required : copy_message;
-    teffi_text_expand_template(out, teffi_choose_by_type(f, copy_one, copy_one, message, ""), v);
+    teffi_text_expand_template(out, teffi_choose_by_field_type(f, copy_one, copy_one, message, ""),
+                               v);
     if (f->type == PROTOC__FIELD__TYPE__MESSAGE)
         teffi_text_expand_template(out, f->has_oneof_index ? clear_case : "\n", v);
 }
 
 /* Writes the statement for an optional proto2 field. If the field is present, the statement copies
  * it; otherwise, the statement sets the copy's field to the default. Changes $n in v.
- * in: gets_default_if_absent() must be true for f. */
-static void emit_optional_copy(teffi_text *out, const Protoc__Field *f, teffi_values *v)
+ * in: field_is_defaulted_if_absent() must be true for f. */
+static void emit_optional_field_copy(teffi_text *out, const Protoc__Field *f, teffi_values *v)
 {
     v->values['n'] = "        ";
     teffi_text_expand_template(
@@ -117,7 +119,7 @@ static void emit_optional_copy(teffi_text *out, const Protoc__Field *f, teffi_va
         v);
     if (field_has_pointer(f)) {
         teffi_text_printf(out, " else {\n");
-        emit_singular_copy(out, f, v);
+        emit_singular_field_copy(out, f, v);
         teffi_text_printf(out, "    }");
     }
     teffi_text_printf(out, "\n");
@@ -140,7 +142,7 @@ static void emit_oneof_copy(teffi_text *out, const teffi_model *model, const tef
             open = true;
         }
         teffi_text_printf(out, "    case %d: /* %s */\n", f->number, f->name);
-        emit_singular_copy(out, f, &v);
+        emit_singular_field_copy(out, f, &v);
         teffi_text_printf(out, "        break;\n");
     }
     if (open)
@@ -154,14 +156,15 @@ static void emit_field_copies(teffi_text *out, const teffi_model *model, const t
         teffi_values v = make_copy_template_values(model, f);
         if (teffi_is_repeated(f)) {
             teffi_text_expand_template(
-                out, teffi_choose_by_type(f, copy_list, copy_list, copy_messages, copy_numbers),
+                out,
+                teffi_choose_by_field_type(f, copy_list, copy_list, copy_messages, copy_numbers),
                 &v);
-        } else if (gets_default_if_absent(m, f)) {
-            emit_optional_copy(out, f, &v);
+        } else if (field_is_defaulted_if_absent(m, f)) {
+            emit_optional_field_copy(out, f, &v);
         } else if (text_is_inline(m, f)) {
             teffi_text_expand_template(out, copy_inline_text, &v);
         } else if (!f->has_oneof_index) {
-            emit_singular_copy(out, f, &v);
+            emit_singular_field_copy(out, f, &v);
         }
     }
     for (size_t i = 0; i < m->desc->n_oneof_decl; i++)
@@ -171,7 +174,7 @@ static void emit_field_copies(teffi_text *out, const teffi_model *model, const t
 static bool copy_needs_defaults(const teffi_message *m)
 {
     for (size_t i = 0; i < m->desc->n_field; i++)
-        if (gets_default_if_absent(m, m->desc->field[i]))
+        if (field_is_defaulted_if_absent(m, m->desc->field[i]))
             return true;
     return false;
 }
@@ -233,7 +236,7 @@ static const char end_copy[] =
  * fields for which a bitwise copy does not suffice. */
 static void emit_copy_functions(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
-    teffi_values v = teffi_make_message_values(m);
+    teffi_values v = teffi_make_message_template_values(m);
     const char *initial =
         copy_needs_defaults(m) ? teffi_pool_printf(model->pool, "    %s initial;\n", m->c) : "";
     v.values['D'] = initial;

@@ -109,10 +109,10 @@ void teffi_emit_header(teffi_text *out, const teffi_model *model, const teffi_fi
     for (size_t i = 0; i < file->n_imports; i++)
         teffi_text_printf(out, "#include \"%s.teff.h\"\n", file->imports[i]->stem);
     teffi_text_printf(out, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
-    teffi_emit_messages(out, model, file);
+    teffi_emit_header_message_part(out, model, file);
     for (size_t i = 0; i < file->n_services; i++) {
         if (file->services[i].grain) {
-            v = teffi_make_service_values(out->pool, &file->services[i]);
+            v = teffi_make_service_template_values(out->pool, &file->services[i]);
             declare_grain(out, &file->services[i], &v);
             declare_calls(out, &file->services[i], &v);
         }

@@ -66,7 +66,7 @@ static void declare_messages(teffi_text *out, const teffi_file *file)
 {
     teffi_text_printf(out, "%s", types);
     for (const teffi_message *m = file->messages; m; m = m->next) {
-        const teffi_values v = teffi_make_message_values(m);
+        const teffi_values v = teffi_make_message_template_values(m);
         teffi_text_printf(out, "\n");
         teffi_text_add_comment(out, "", teffi_find_comment(file, &m->path));
         teffi_text_expand_template(out, type, &v);
@@ -80,17 +80,17 @@ static void emit_state_copy_functions(teffi_text *out, const teffi_model *model,
 {
     teffi_text_printf(out, "%s", keeps);
     for (const teffi_message *m = file->messages; m; m = m->next) {
-        teffi_values v = teffi_make_message_values(m);
+        teffi_values v = teffi_make_message_template_values(m);
         teffi_text_expand_template(out, keep, &v);
         for (size_t i = 0; i < m->desc->n_field; i++) {
             const Protoc__Field *f = m->desc->field[i];
             if (!teffi_has_append_function(f))
                 continue;
             teffi_values_add_field(model, f, &v);
-            teffi_text_expand_template(
-                out,
-                teffi_choose_by_type(f, append_text, append_bytes, append_message, append_number),
-                &v);
+            teffi_text_expand_template(out,
+                                       teffi_choose_by_field_type(f, append_text, append_bytes,
+                                                                  append_message, append_number),
+                                       &v);
         }
     }
 }
@@ -142,7 +142,7 @@ static const char *format_presence_statement(teffi_pool *pool, const teffi_messa
 /* Writes the C++ builder of one message. For a message X, it is the struct X_with. */
 static void emit_builder(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
-    teffi_values v = teffi_make_message_values(m);
+    teffi_values v = teffi_make_message_template_values(m);
     teffi_text_expand_template(out, builder, &v);
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
@@ -167,7 +167,8 @@ static void emit_builders(teffi_text *out, const teffi_model *model, const teffi
     teffi_text_printf(out, "#endif\n");
 }
 
-void teffi_emit_messages(teffi_text *out, const teffi_model *model, const teffi_file *file)
+void teffi_emit_header_message_part(teffi_text *out, const teffi_model *model,
+                                    const teffi_file *file)
 {
     if (!file->messages)
         return;

@@ -158,7 +158,7 @@ static void define_grain_type(teffi_text *out, const teffi_service *s, teffi_val
         teffi_text_expand_template(out, state_functions, v);
 }
 
-/* set_response_values() sets the letters $g, $l, $p, $q and $u of ask and await. */
+/* set_response_template_values() sets the letters $g, $l, $p, $q and $u of ask and await. */
 static const char ask[] = "\n"
                           "teff_err $S_$m(teff_ctx *ctx, $K$I$O)\n"
                           "{\n"
@@ -201,7 +201,7 @@ static const char cast_response[] = "\n"
  * - If m has no response: $g returns the call's error, $l is NULL, $p is an empty line, $u and $q
  *   are empty.
  * in: the other letters in v must already be set. */
-static void set_response_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
+static void set_response_template_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
 {
     teffi_text cast = {.pool = pool};
     teffi_text_expand_template(&cast, m->out ? cast_response : "", v);
@@ -218,7 +218,7 @@ static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *
     for (size_t i = 0; i < s->n_methods; i++) {
         const teffi_method *m = &s->methods[i];
         teffi_values_add_method(out->pool, m, v);
-        set_response_values(out->pool, m, v);
+        set_response_template_values(out->pool, m, v);
         v->values['e'] = m->options->one_way ? "" : "_send";
         if (!m->options->one_way) {
             teffi_text_expand_template(out, ask, v);
@@ -253,7 +253,7 @@ void teffi_emit_source(teffi_text *out, const teffi_model *model, const teffi_fi
     for (size_t i = 0; i < file->n_services; i++) {
         const teffi_service *s = &file->services[i];
         if (s->grain) {
-            teffi_values v = teffi_make_service_values(out->pool, s);
+            teffi_values v = teffi_make_service_template_values(out->pool, s);
             define_slot_thunks(out, s, &v);
             define_method_table(out, s, &v);
             define_grain_type(out, s, &v);

@@ -33,7 +33,7 @@ static const char *format_type(teffi_pool *pool, const teffi_message *m, const c
     return m ? teffi_pool_printf(pool, "%s%s%s", before, m->c, after) : "";
 }
 
-teffi_values teffi_make_service_values(teffi_pool *pool, const teffi_service *s)
+teffi_values teffi_make_service_template_values(teffi_pool *pool, const teffi_service *s)
 {
     teffi_values v = {{NULL}};
     int32_t key = s->grain->key;
@@ -69,7 +69,7 @@ void teffi_values_add_method(teffi_pool *pool, const teffi_method *m, teffi_valu
     v->values['R'] = format_type(pool, m->out, "", "");
 }
 
-teffi_values teffi_make_message_values(const teffi_message *m)
+teffi_values teffi_make_message_template_values(const teffi_message *m)
 {
     teffi_values v = {{NULL}};
     v.values['M'] = m->c;
@@ -89,8 +89,8 @@ void teffi_values_add_field(const teffi_model *model, const Protoc__Field *f, te
         v->values['E'] = elements[f->type];
 }
 
-const char *teffi_choose_by_type(const Protoc__Field *f, const char *text, const char *bytes,
-                                 const char *message, const char *number)
+const char *teffi_choose_by_field_type(const Protoc__Field *f, const char *text, const char *bytes,
+                                       const char *message, const char *number)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING    ? text
            : f->type == PROTOC__FIELD__TYPE__BYTES   ? bytes

@@ -59,7 +59,7 @@ static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol 
 /* Notes a problem if the name is a keyword or macro of C or C++: those are reserved in every scope.
  * Checks nothing if no C is to be generated for the owner's file.
  * out: true: a problem was noted. */
-static bool refuse_if_reserved(teffi_model *model, const char *name, symbol owner)
+static bool refuse_keyword_or_macro(teffi_model *model, const char *name, symbol owner)
 {
     if (!owner.file->generate || !teffi_is_keyword_or_macro(name))
         return false;
@@ -70,13 +70,13 @@ static bool refuse_if_reserved(teffi_model *model, const char *name, symbol owne
 }
 
 /* Claims a name at file scope in C, or notes a problem if it is reserved there. */
-static void claim_global(teffi_model *model, const char *name, symbol owner)
+static void claim_global_name(teffi_model *model, const char *name, symbol owner)
 {
-    if (refuse_if_reserved(model, name, owner))
+    if (refuse_keyword_or_macro(model, name, owner))
         return;
     /* teff's own .proto file may use names that are reserved for teff. */
     bool is_own = strcmp(owner.file->name, TEFFI_PROCESS_FILE) == 0;
-    if (owner.file->generate && !is_own && teffi_is_taken_at_file_scope(name)) {
+    if (owner.file->generate && !is_own && teffi_is_reserved_at_file_scope(name)) {
         teffi_add_problem(
             model, owner.file, owner.path,
             "%s becomes %s, a name of the C library or of teff, expected another name "
@@ -88,11 +88,11 @@ static void claim_global(teffi_model *model, const char *name, symbol owner)
 }
 
 /* Claims the name stem + ends[i] at file scope for each i. in: ends: terminated by NULL. */
-static void claim_globals(teffi_model *model, const char *stem, const char *const *ends,
-                          symbol owner)
+static void claim_global_names(teffi_model *model, const char *stem, const char *const *ends,
+                               symbol owner)
 {
     for (; *ends; ends++)
-        claim_global(model, teffi_pool_printf(model->pool, "%s%s", stem, *ends), owner);
+        claim_global_name(model, teffi_pool_printf(model->pool, "%s%s", stem, *ends), owner);
 }
 
 /* Claims the C names of an enum and of its values. in: scope: the full name of the package or
@@ -106,11 +106,12 @@ static void claim_enum_names(teffi_model *model, const teffi_file *file, const c
         return;
     owner.owner = teffi_pool_printf(pool, "%s%s%s", scope, *scope ? "." : "", e->name);
     const char *upper = teffi_pbc_uppercase_name(pool, owner.owner);
-    claim_global(model, teffi_pbc_type_name(pool, owner.owner), owner);
+    claim_global_name(model, teffi_pbc_type_name(pool, owner.owner), owner);
     for (size_t i = 0; i < e->n_value; i++) {
         if (!teffi_check_name(model, file, path, e->value[i]->name))
             return;
-        claim_global(model, teffi_pool_printf(pool, "%s__%s", upper, e->value[i]->name), owner);
+        claim_global_name(model, teffi_pool_printf(pool, "%s__%s", upper, e->value[i]->name),
+                          owner);
     }
 }
 
@@ -185,8 +186,8 @@ static bool check_field_compiles(teffi_model *model, const teffi_message *m, con
 }
 
 /* Checks a field; claims the names of its struct members and of its append function. */
-static void check_field(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
-                        const teffi_path *path)
+static void check_field_and_claim_names(teffi_model *model, const teffi_message *m,
+                                        const Protoc__Field *f, const teffi_path *path)
 {
     teffi_pool *pool = model->pool;
     symbol owner = {.file = m->file, .path = path};
@@ -202,32 +203,32 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
     }
     const char *name = teffi_pbc_field_name(pool, f->name);
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, f->name);
-    if (check_field_compiles(model, m, f, name, path) && !refuse_if_reserved(model, name, owner) &&
-        claim_name(model, m->full, name, owner)) {
+    if (check_field_compiles(model, m, f, name, path) &&
+        !refuse_keyword_or_macro(model, name, owner) && claim_name(model, m->full, name, owner)) {
         const char *prefix = find_extra_member_prefix(m, f);
         if (prefix)
             claim_name(model, m->full, teffi_pool_printf(pool, "%s%s", prefix, name), owner);
         if (teffi_has_append_function(f))
-            claim_global(model, teffi_pool_printf(pool, "%s_append_%s", m->c, name), owner);
+            claim_global_name(model, teffi_pool_printf(pool, "%s_append_%s", m->c, name), owner);
     }
 }
 
 /* protobuf-c generates an enum whose value tells which member of a oneof is set. Claims the names
  * of its constants: one for each member of the oneof, and one for "not set".
  * in: index: the oneof's index in m. oneof.owner: the oneof's full name. */
-static void claim_case_constants(teffi_model *model, const teffi_message *m, int32_t index,
-                                 symbol oneof)
+static void claim_oneof_constant_names(teffi_model *model, const teffi_message *m, int32_t index,
+                                       symbol oneof)
 {
     teffi_pool *pool = model->pool;
     const char *upper = teffi_pbc_uppercase_name(pool, oneof.owner);
-    claim_global(model, teffi_pool_printf(pool, "%s__NOT_SET", upper), oneof);
+    claim_global_name(model, teffi_pool_printf(pool, "%s__NOT_SET", upper), oneof);
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
         if (!f->has_oneof_index || f->oneof_index != index || !teffi_is_identifier(f->name))
             continue;
         symbol owner = {teffi_pool_printf(pool, "%s.%s", m->full, f->name), m->file,
                         teffi_path_new(pool, &m->path, MESSAGE_FIELDS, (int32_t)i)};
-        claim_global(
+        claim_global_name(
             model, teffi_pool_printf(pool, "%s_%s", upper, teffi_pbc_uppercase_name(pool, f->name)),
             owner);
     }
@@ -246,37 +247,38 @@ static void claim_oneof_names(teffi_model *model, const teffi_message *m, int32_
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, name);
     claim_name(model, m->full,
                teffi_pool_printf(pool, "%s_case", teffi_pbc_lowercase_name(pool, name)), owner);
-    claim_global(model,
-                 teffi_pool_printf(pool, "%s__%sCase", m->pbc, teffi_pbc_type_name(pool, name)),
-                 owner);
-    claim_case_constants(model, m, index, owner);
+    claim_global_name(
+        model, teffi_pool_printf(pool, "%s__%sCase", m->pbc, teffi_pbc_type_name(pool, name)),
+        owner);
+    claim_oneof_constant_names(model, m, index, owner);
 }
 
 /* Checks a message's fields and oneofs, and claims the names of its C struct's members. Claims the
  * name of the message's C++ builder in the same scope: the builder is a struct that has a function
  * for each field, named like the field, and C++ allows no function named like its struct. */
-static void check_members(teffi_model *model, const teffi_message *m)
+static void check_members_and_claim_names(teffi_model *model, const teffi_message *m)
 {
     teffi_pool *pool = model->pool;
     claim_name(model, m->full, "base", (symbol){"protobuf-c's base", m->file, &m->path});
     claim_name(model, m->full, teffi_pool_printf(pool, "%s_with", m->c),
                (symbol){"its type for C++", m->file, &m->path});
     for (int32_t i = 0; (size_t)i < m->desc->n_field; i++)
-        check_field(model, m, m->desc->field[i], teffi_path_new(pool, &m->path, MESSAGE_FIELDS, i));
+        check_field_and_claim_names(model, m, m->desc->field[i],
+                                    teffi_path_new(pool, &m->path, MESSAGE_FIELDS, i));
     for (int32_t i = 0; (size_t)i < m->desc->n_oneof_decl; i++)
         claim_oneof_names(model, m, i, teffi_path_new(pool, &m->path, MESSAGE_ONEOFS, i));
 }
 
 /* Claims the file-scope names of a message and of its enums. If C is to be generated for the file,
  * also checks the message's options, extensions and members. */
-static void check_message(teffi_model *model, const teffi_message *m)
+static void check_message_and_claim_names(teffi_model *model, const teffi_message *m)
 {
     static const char *const ends[] = {"", "_copy", "_copy_levels", "_ops", "_keep", "_with", NULL};
     symbol owner = {m->full, m->file, &m->path};
-    claim_globals(model, m->c, ends, owner);
+    claim_global_names(model, m->c, ends, owner);
     if (strcmp(m->c, m->pbc) != 0)
-        claim_global(model, m->pbc, owner);
-    claim_global(model, teffi_pool_printf(model->pool, "%s__init", m->pbc_lower), owner);
+        claim_global_name(model, m->pbc, owner);
+    claim_global_name(model, teffi_pool_printf(model->pool, "%s__init", m->pbc_lower), owner);
     claim_all_enum_names(model, m->file, m->full, m->desc->enum_type, m->desc->n_enum_type,
                          &m->path, MESSAGE_ENUMS);
     if (!m->file->generate)
@@ -287,7 +289,7 @@ static void check_message(teffi_model *model, const teffi_message *m)
     }
     check_extensions(model, m->file, m->desc->extension, m->desc->n_extension, &m->path,
                      MESSAGE_EXTENSIONS);
-    check_members(model, m);
+    check_members_and_claim_names(model, m);
 }
 
 /* Claims the name of a method's slot (a member of the grain's struct of methods) and the names of
@@ -306,7 +308,7 @@ static void claim_method_names_and_id(teffi_model *model, const teffi_service *s
                           "%s begins with an underscore, expected a letter", m->full);
         return;
     }
-    claim_globals(model, teffi_pool_printf(pool, "%s_%s", s->c, m->slot), ends, owner);
+    claim_global_names(model, teffi_pool_printf(pool, "%s_%s", s->c, m->slot), ends, owner);
     if (!s->file->generate)
         return; /* an option may set the id, but this file's options were not read */
     claim_id(model, s->full, m->id, owner, "id for one");
@@ -317,19 +319,19 @@ static void claim_grain_names_and_ids(teffi_model *model, const teffi_service *s
 {
     static const char *const ends[] = {"", "_methods", "_type", "_info", "_save", "_clear", NULL};
     symbol owner = {s->full, s->file, &s->path};
-    claim_globals(model, s->c, ends, owner);
+    claim_global_names(model, s->c, ends, owner);
     claim_id(model, "", s->id, owner, "name");
     for (size_t i = 0; i < s->n_methods; i++)
         claim_method_names_and_id(model, s, &s->methods[i]);
 }
 
-static void check_file(teffi_model *model, const teffi_file *file)
+static void check_file_and_claim_names(teffi_model *model, const teffi_file *file)
 {
     const Protoc__File *desc = file->desc;
     claim_all_enum_names(model, file, file->package, desc->enum_type, desc->n_enum_type,
                          &file->path, FILE_ENUMS);
     for (const teffi_message *m = file->messages; m; m = m->next)
-        check_message(model, m);
+        check_message_and_claim_names(model, m);
     for (size_t i = 0; i < file->n_services; i++)
         if (file->services[i].grain)
             claim_grain_names_and_ids(model, &file->services[i]);
@@ -346,5 +348,5 @@ static void check_file(teffi_model *model, const teffi_file *file)
 void teffi_model_check(teffi_model *model)
 {
     for (size_t i = 0; i < model->n_files; i++)
-        check_file(model, &model->files[i]);
+        check_file_and_claim_names(model, &model->files[i]);
 }

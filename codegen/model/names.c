@@ -79,7 +79,7 @@ static int compare_name_to_entry(const void *name, const void *at)
 
 /* Does the name have a form that a standard header reserves for macros: the form of EIO
  * (<errno.h>), of SIGINT (<signal.h>), or of UINT8_MAX (<stdint.h>)? */
-static bool has_reserved_form(const char *name)
+static bool has_reserved_macro_form(const char *name)
 {
     size_t n = strlen(name);
     size_t capitals = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
@@ -92,7 +92,8 @@ static bool has_reserved_form(const char *name)
 
 bool teffi_is_keyword_or_macro(const char *name)
 {
-    return LIST_HAS(pbc_keywords, name) || LIST_HAS(keywords, name) || has_reserved_form(name);
+    return LIST_HAS(pbc_keywords, name) || LIST_HAS(keywords, name) ||
+           has_reserved_macro_form(name);
 }
 
 bool teffi_is_pbc_member_type(const char *name)
@@ -100,7 +101,7 @@ bool teffi_is_pbc_member_type(const char *name)
     return LIST_HAS(pbc_types, name);
 }
 
-bool teffi_is_taken_at_file_scope(const char *name)
+bool teffi_is_reserved_at_file_scope(const char *name)
 {
     static const char *const prefixes[] = {"_",      "teff_",       "teffi_",    "TEFF_",
                                            "Teff__", "protobuf_c_", "ProtobufC", "PROTOBUF_C_",

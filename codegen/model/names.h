@@ -39,7 +39,7 @@ bool teffi_is_keyword_or_macro(const char *name);
  * members? */
 bool teffi_is_pbc_member_type(const char *name);
 
-/* teffi_is_taken_at_file_scope - does names.c list the name, or its prefix, as reserved at file
+/* teffi_is_reserved_at_file_scope - does names.c list the name, or its prefix, as reserved at file
  * scope: by the C library, by teff, by protobuf-c, or for parameters and variables of generated
  * functions? */
-bool teffi_is_taken_at_file_scope(const char *name);
+bool teffi_is_reserved_at_file_scope(const char *name);

@@ -249,7 +249,7 @@ static const teffi_message *find_message_type(teffi_model *model, const teffi_se
 }
 
 /* Sets and checks the request type, the response type and the options of each method of a grain. */
-static void read_methods(teffi_model *model, teffi_service *s)
+static void read_method_types_and_options(teffi_model *model, teffi_service *s)
 {
     static const Protoc__GrainMethodOptions none = PROTOC__GRAIN_METHOD_OPTIONS__INIT;
     for (size_t i = 0; i < s->n_methods; i++) {
@@ -296,7 +296,7 @@ void teffi_model_read_options(teffi_model *model)
             teffi_service *s = &file->services[k];
             if (s->grain) {
                 read_grain_options(model, s);
-                read_methods(model, s);
+                read_method_types_and_options(model, s);
             } else {
                 check_non_grain_methods(model, s);
             }

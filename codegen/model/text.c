@@ -64,7 +64,7 @@ void teffi_text_wrap(teffi_text *text)
 
 /* in:  s: the first two bytes of a UTF-8 sequence; s[0] is 0xc2 to 0xf4.
  * out: true: the sequence is overlong, or encodes a surrogate or a number over 0x10ffff. */
-static bool starts_invalid_sequence(const unsigned char *s)
+static bool starts_invalid_utf8_sequence(const unsigned char *s)
 {
     return (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
            (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90);
@@ -77,7 +77,7 @@ static bool starts_invalid_sequence(const unsigned char *s)
 static size_t get_allowed_utf8_length(const unsigned char *s)
 {
     size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] >= 0xf5 || starts_invalid_sequence(s))
+    if (s[0] < 0xc2 || s[0] >= 0xf5 || starts_invalid_utf8_sequence(s))
         return 0;
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80)

@@ -11,7 +11,7 @@ static_assert(sizeof(teffi_activation) == 192,
 void teffi_activation_init(teffi_activation *act, teffi_grains *grains)
 {
     teffi_group_init(&act->group, grains->node->home.exec, grains->group_ops);
-    teffi_group_init_complete(&act->group);
+    teffi_group_set_initially_complete(&act->group);
     act->grains = grains;
     act->nudge.kind = TEFFI_ITEM_NUDGE;
 }
@@ -67,7 +67,7 @@ teff_err teffi_activation_give_identity(teffi_activation *act, const teff_grain_
     atomic_store_explicit(&act->queued_bytes, 0, memory_order_relaxed);
     atomic_store_explicit(&act->hash, ident->hash, memory_order_relaxed);
     atomic_store_explicit(&act->group.priority, type->priority, memory_order_relaxed);
-    teffi_activation_stamp_use(act);
+    teffi_activation_update_last_use(act);
     teffi_group_reuse(&act->group);
     return TEFF_OK;
 }
@@ -79,8 +79,8 @@ teffi_pid teffi_activation_pid(const teffi_activation *act)
 
 void teffi_activation_nudge(teffi_activation *act)
 {
-    /* acq_rel: pairs with the exchange in handle_nudge(): what this thread stored before is visible
-     * there, even if the nudge item was already queued */
+    /* acq_rel: pairs with the exchange in clear_nudge_and_adopt_end_reason(): what this thread
+     * stored before is visible there, even if the nudge item was already queued */
     if (!atomic_exchange_explicit(&act->nudged, true, memory_order_acq_rel))
         (void)teffi_group_push(&act->group, &act->nudge);
 }

@@ -47,7 +47,7 @@ typedef struct teffi_more {
     uint32_t pending_of[3];    /* their number by class; those of newer callers: EXCLUSIVE */
     teffi_pid winner;          /* the activation that holds the grain instead; zero: none */
     char *failed_text;         /* NULL: none; text of teffi_activation.failed */
-    bool failed_named;         /* send failed_text by teffi_node_respond_named */
+    bool failed_named;         /* send failed_text by teffi_node_respond_with_full_text */
     struct teffi_lock *lock;   /* of a transaction (lock.h); NULL: none */
     uint32_t pending_of_owner; /* if lock: requests in pending of its transaction */
     bool judge_all;  /* lock was taken while requests waited: those of younger transactions die */
@@ -162,7 +162,7 @@ TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_g
 void teffi_activation_uncount_queued(teffi_activation *act, const teffi_msg *msg);
 
 /* teffi_activation_ask_to_end - ask act to deactivate; ignored while an earlier reason is not
- * handled. For TEFF_REASON_IDLE, handle_nudge() checks that act is still idle.
+ * handled. For TEFF_REASON_IDLE, clear_nudge_and_adopt_end_reason() checks that act is still idle.
  * runs: as teffi_activation_nudge. */
 void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason);
 
@@ -184,10 +184,10 @@ void teffi_activation_free_rare_fields(teffi_activation *act);
  * lock. */
 teffi_pid teffi_activation_pid(const teffi_activation *act);
 
-/* teffi_activation_stamp_use - set act's time of last use to now.
- * relaxed: if the collector reads an older time, it only nudges act; handle_nudge() compares the
- * times again. */
-static inline void teffi_activation_stamp_use(teffi_activation *act)
+/* teffi_activation_update_last_use - set act's time of last use to now.
+ * relaxed: if the collector reads an older time, it only nudges act;
+ * clear_nudge_and_adopt_end_reason() compares the times again. */
+static inline void teffi_activation_update_last_use(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
     atomic_store_explicit(&act->used_ms, (uint32_t)now, memory_order_relaxed);

@@ -52,7 +52,7 @@ uint64_t teffi_answers_hash_request(teff_ctx *ctx, const teff_method *method,
                                     const ProtobufCMessage *request)
 {
     size_t len = request ? teffi_packed_size(request) : 0;
-    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_arena_mark here = teffi_arena_get_mark(&ctx->arena);
     uint8_t *packed = teff_alloc(ctx, len + 1);
     if (request)
         teffi_pack(request, len, packed);
@@ -203,8 +203,8 @@ static bool is_answer(const ProtobufCMessageUnknownField *field)
 /* Copies state's ProtobufCMessage struct and lists act's answers in the unknown fields of the copy.
  * Leaves out unknown fields of state that have the field number of answers: they may come from a
  * client's message that the program copied to state, and would later be loaded as answers. */
-ProtobufCMessage teffi_answers_make_message_head(teff_ctx *ctx, const teffi_activation *act,
-                                                 const ProtobufCMessage *state)
+ProtobufCMessage teffi_answers_make_head_with_answers(teff_ctx *ctx, const teffi_activation *act,
+                                                      const ProtobufCMessage *state)
 {
     ProtobufCMessage head = *state;
     const teffi_answers *answers = act->stored->answers;
@@ -250,7 +250,7 @@ static teff_err check_and_copy_answer(teffi_activation *act,
 
 /* Moves the answers from the unknown fields of state to act. Also removes a transaction's mark from
  * the unknown fields, because the mark is not part of the state. */
-teff_err teffi_answers_take_from_state(teffi_activation *act, ProtobufCMessage *state,
+teff_err teffi_answers_move_from_state(teffi_activation *act, ProtobufCMessage *state,
                                        teff_arena *scratch)
 {
     unsigned n = 0;

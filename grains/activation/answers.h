@@ -79,17 +79,17 @@ TEFF_MUST_USE teff_err teffi_answers_read_outcome(teff_ctx *ctx, const teffi_ans
                                                   const teff_method *method,
                                                   ProtobufCMessage **response);
 
-/* teffi_answers_make_message_head - make a copy of state's head (ProtobufCMessage) that lists the
- * answers among its unknown fields. While state is packed, the copy takes the place of state's own
- * head.
+/* teffi_answers_make_head_with_answers - make a copy of state's head (ProtobufCMessage) that lists
+ * the answers among its unknown fields. While state is packed, the copy takes the place of state's
+ * own head.
  * in:   act has a state; state, its own or an empty one.
  * out:  the head; its fields point into ctx's memory, act's answers and state. */
-ProtobufCMessage teffi_answers_make_message_head(teff_ctx *ctx, const teffi_activation *act,
-                                                 const ProtobufCMessage *state);
+ProtobufCMessage teffi_answers_make_head_with_answers(teff_ctx *ctx, const teffi_activation *act,
+                                                      const ProtobufCMessage *state);
 
-/* teffi_answers_take_from_state - move the answers of a row from the unknown fields of its state to
+/* teffi_answers_move_from_state - move the answers of a row from the unknown fields of its state to
  * act, and drop the mark of a transaction.
  * in:   scratch, for decoding. runs: on a worker's own stack.
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
-TEFF_MUST_USE teff_err teffi_answers_take_from_state(teffi_activation *act, ProtobufCMessage *state,
+TEFF_MUST_USE teff_err teffi_answers_move_from_state(teffi_activation *act, ProtobufCMessage *state,
                                                      teff_arena *scratch);

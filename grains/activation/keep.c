@@ -24,86 +24,90 @@ enum { ROOMS_MIN = 4, ELEMENTS_MIN = 4 };
 
 /* Ends the turn with TEFF_E_NOMEM, because an allocation of n bytes in the state has failed: the
  * state's memory has reached its limit, or the system is out of memory. */
-static _Noreturn void exit_state_is_full(teff_ctx *ctx, const teffi_activation *act, size_t n)
+static _Noreturn void exit_turn_because_state_is_full(teff_ctx *ctx, const teffi_activation *act,
+                                                      size_t n)
 {
     const teff_arena *arena = act->stored->arena;
     (void)teff_fail(ctx, TEFF_E_NOMEM,
                     "%zu bytes more for a state of %zu, what it replaced included: at most %d", n,
                     arena->used_bytes, TEFF_STATE_MEMORY_MAX);
-    teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+    teffi_ctx_exit_turn(ctx, TEFF_E_NOMEM);
 }
 
 /* out: the activation whose turn runs on ctx. Ends the turn if the activation has no state. */
-static teffi_activation *get_owner_or_exit(teff_ctx *ctx)
+static teffi_activation *get_activation_or_exit_turn(teff_ctx *ctx)
 {
     teffi_activation *act = teffi_state_owner(ctx);
     if (act)
         return act;
     (void)teff_fail(ctx, TEFF_E_INVALID,
                     "memory of a state is only for turns of a type with state");
-    teffi_ctx_exit(ctx, TEFF_E_INVALID);
+    teffi_ctx_exit_turn(ctx, TEFF_E_INVALID);
 }
 
 /* Ends the turn if an allocation of n bytes in act's state has failed. Otherwise begins a pause if
- * the state has become large (teffi_state_pause_if_large()). in: p: the allocated memory, or NULL
- * if the allocation has failed. out: p. */
-static void *check_allocation(teff_ctx *ctx, teffi_activation *act, size_t n, void *p)
+ * the state has become large (teffi_state_pause_turns_if_large()). in: p: the allocated memory, or
+ * NULL if the allocation has failed. out: p. */
+static void *exit_or_pause_after_allocation(teff_ctx *ctx, teffi_activation *act, size_t n, void *p)
 {
     if (!p)
-        exit_state_is_full(ctx, act, n);
-    teffi_state_pause_if_large(act);
+        exit_turn_because_state_is_full(ctx, act, n);
+    teffi_state_pause_turns_if_large(act);
     return p;
 }
 
 void *teff_state_alloc(teff_ctx *ctx, size_t n)
 {
-    teffi_activation *act = get_owner_or_exit(ctx);
-    return check_allocation(ctx, act, n, teff_arena_alloc(act->stored->arena, n));
+    teffi_activation *act = get_activation_or_exit_turn(ctx);
+    return exit_or_pause_after_allocation(ctx, act, n, teff_arena_alloc(act->stored->arena, n));
 }
 
 /* ---- copies ---- */
 
 char *teff_state_strdup(teff_ctx *ctx, const char *s)
 {
-    teffi_activation *act = get_owner_or_exit(ctx);
+    teffi_activation *act = get_activation_or_exit_turn(ctx);
     size_t n = s ? strlen(s) : 0;
-    return check_allocation(ctx, act, n + 1, teff_arena_copy(act->stored->arena, s, n));
+    return exit_or_pause_after_allocation(ctx, act, n + 1,
+                                          teff_arena_copy(act->stored->arena, s, n));
 }
 
 ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src)
 {
-    teffi_activation *act = get_owner_or_exit(ctx);
+    teffi_activation *act = get_activation_or_exit_turn(ctx);
     if (!src.data || !src.len)
         return (ProtobufCBinaryData){0, NULL};
     void *data = teff_arena_copy(act->stored->arena, src.data, src.len); /* adds a zero byte */
-    return (ProtobufCBinaryData){src.len, check_allocation(ctx, act, src.len + 1, data)};
+    return (ProtobufCBinaryData){src.len,
+                                 exit_or_pause_after_allocation(ctx, act, src.len + 1, data)};
 }
 
 /* Ends the turn after a copy of src has failed. Possible reasons: src exceeds a limit of states
  * (teffi_state_limits) or is not valid; the state's memory has reached its limit; or the system is
  * out of memory. */
-static _Noreturn void exit_copy_failed(teff_ctx *ctx, const teffi_activation *act,
-                                       const teff_message_ops *ops, const ProtobufCMessage *src)
+static _Noreturn void exit_turn_after_failed_copy(teff_ctx *ctx, const teffi_activation *act,
+                                                  const teff_message_ops *ops,
+                                                  const ProtobufCMessage *src)
 {
     char text[TEFF_TEXT_MAX];
     size_t len = 0;
-    teff_err err = teffi_check(ops->desc, src, &teffi_state_limits, "the copy", &len, text);
+    teff_err err = teffi_check_message(ops->desc, src, &teffi_state_limits, "the copy", &len, text);
     if (!err)
-        exit_state_is_full(ctx, act, len);
+        exit_turn_because_state_is_full(ctx, act, len);
     (void)teff_fail(ctx, err, "%s", text);
-    teffi_ctx_exit(ctx, err);
+    teffi_ctx_exit_turn(ctx, err);
 }
 
 ProtobufCMessage *teff_state_copy(teff_ctx *ctx, const teff_message_ops *ops,
                                   const ProtobufCMessage *src)
 {
-    teffi_activation *act = get_owner_or_exit(ctx);
+    teffi_activation *act = get_activation_or_exit_turn(ctx);
     if (!src)
         return NULL;
     ProtobufCMessage *copy = ops->copy(act->stored->arena, src);
     if (!copy)
-        exit_copy_failed(ctx, act, ops, src);
-    teffi_state_pause_if_large(act);
+        exit_turn_after_failed_copy(ctx, act, ops, src);
+    teffi_state_pause_turns_if_large(act);
     return copy;
 }
 
@@ -128,7 +132,7 @@ static size_t find_capacity(const teffi_stored *stored, const void *list)
 
 /* Makes a table that has twice the size of old and holds old's entries. in: old: NULL if there is
  * no table yet. */
-static teffi_rooms *grow_rooms(teff_ctx *ctx, const teffi_rooms *old)
+static teffi_rooms *make_larger_room_table(teff_ctx *ctx, const teffi_rooms *old)
 {
     size_t max = old ? 2 * old->max : ROOMS_MIN;
     teffi_rooms *rooms = teff_state_alloc(ctx, sizeof *rooms + max * sizeof rooms->at[0]);
@@ -145,7 +149,7 @@ static teffi_rooms *grow_rooms(teff_ctx *ctx, const teffi_rooms *old)
 static void add_room_entry(teff_ctx *ctx, teffi_stored *stored, const void *list, size_t n_max)
 {
     if (!stored->rooms || 2 * (stored->rooms->n + 1) > stored->rooms->max)
-        stored->rooms = grow_rooms(ctx, stored->rooms);
+        stored->rooms = make_larger_room_table(ctx, stored->rooms);
     *find_room_entry(stored->rooms, list) = (teffi_room){list, n_max};
     stored->rooms->n++;
 }
@@ -154,7 +158,7 @@ static void add_room_entry(teff_ctx *ctx, teffi_stored *stored, const void *list
  * state's memory has no room for such an array, the capacity is as many elements as fill 15/16 of
  * the free memory, but at least n + 1. The other 1/16 is for what the elements point to. in: size:
  * the size of one element. */
-static size_t compute_capacity(const teff_arena *arena, size_t n, size_t size)
+static size_t compute_grown_capacity(const teff_arena *arena, size_t n, size_t size)
 {
     size_t left = (arena->budget_bytes - arena->used_bytes) / size;
     size_t more = n > ELEMENTS_MIN ? n : ELEMENTS_MIN;
@@ -171,9 +175,9 @@ static void *grow_list(teff_ctx *ctx, teffi_activation *act, const void *list, s
                        size_t size)
 {
     teffi_stored *stored = act->stored;
-    size_t n_max = compute_capacity(stored->arena, n, size);
-    void *new =
-        check_allocation(ctx, act, n_max * size, teff_arena_take(stored->arena, n_max * size));
+    size_t n_max = compute_grown_capacity(stored->arena, n, size);
+    void *new = exit_or_pause_after_allocation(ctx, act, n_max * size,
+                                               teff_arena_take(stored->arena, n_max * size));
     if (list)
         memcpy(new, list, n * size);
     bool first = n && !find_capacity(stored, list);
@@ -185,7 +189,7 @@ static void *grow_list(teff_ctx *ctx, teffi_activation *act, const void *list, s
 
 void teff_state_append(teff_ctx *ctx, void *list, size_t *n, const void *element, size_t size)
 {
-    teffi_activation *act = get_owner_or_exit(ctx);
+    teffi_activation *act = get_activation_or_exit_turn(ctx);
     char *elements;
     memcpy(&elements, list, sizeof elements); /* *list, a pointer of any type */
     if (!elements)

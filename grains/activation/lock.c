@@ -13,7 +13,7 @@ static const uint64_t watch_ns = 1000000000;
 
 /* ---- transactions ---- */
 
-bool teffi_transaction_read(const teffi_msg *msg, teffi_transaction *transaction)
+bool teffi_transaction_read_from_msg(const teffi_msg *msg, teffi_transaction *transaction)
 {
     if (!msg->transaction || msg->transaction_len != sizeof *transaction)
         return false;
@@ -21,7 +21,7 @@ bool teffi_transaction_read(const teffi_msg *msg, teffi_transaction *transaction
     return true;
 }
 
-bool teffi_transaction_write(teffi_msg *msg, const teffi_transaction *transaction)
+bool teffi_transaction_write_to_msg(teffi_msg *msg, const teffi_transaction *transaction)
 {
     msg->transaction = teff_arena_copy(&msg->arena, transaction, sizeof *transaction);
     msg->transaction_len = msg->transaction ? sizeof *transaction : 0;
@@ -30,7 +30,7 @@ bool teffi_transaction_write(teffi_msg *msg, const teffi_transaction *transactio
 
 /* Raises grains->stamp to stamp, if it is lower. All accesses of grains->stamp are relaxed: it
  * orders no other memory. */
-void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp)
+void teffi_transaction_raise_stamp(teffi_grains *grains, uint64_t stamp)
 {
     uint64_t known = atomic_load_explicit(&grains->stamp, memory_order_relaxed);
     while (known < stamp &&
@@ -39,15 +39,15 @@ void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp)
         ;
 }
 
-bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *request)
+bool teffi_transaction_begin_with_root(teffi_grains *grains, teffi_msg *request)
 {
     uint64_t age = atomic_fetch_add_explicit(&grains->stamp, 1, memory_order_relaxed) + 1;
     teffi_transaction root = {
         .age = age, .root = grains->node->id, .attempt = 1, .step = TEFFI_STEP_ROOT};
-    return teffi_transaction_write(request, &root);
+    return teffi_transaction_write_to_msg(request, &root);
 }
 
-bool teffi_transaction_is(const teffi_transaction *a, const teffi_transaction *b)
+bool teffi_transaction_is_same(const teffi_transaction *a, const teffi_transaction *b)
 {
     return a->age == b->age && teffi_node_equals(a->root, b->root);
 }
@@ -59,7 +59,7 @@ static bool transaction_is_older(const teffi_transaction *a, const teffi_transac
 
 /* ---- release ---- */
 
-/* Frees the lock. If the timer has fired already, on_watch() frees it instead. */
+/* Frees the lock. If the timer has fired already, on_watch_timer() frees it instead. */
 void teffi_lock_release(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
@@ -86,7 +86,7 @@ static void restore_state_as_before_lock(teffi_activation *act)
         teffi_state_restore(act, (teffi_bytes){lock->before, lock->before_len});
 }
 
-void teffi_lock_roll_back(teffi_activation *act)
+void teffi_lock_roll_back_and_release(teffi_activation *act)
 {
     restore_state_as_before_lock(act);
     teffi_lock_release(act);
@@ -115,14 +115,15 @@ static bool older_request_waits(const teffi_activation *act, const teffi_transac
 {
     teffi_transaction other;
     for (teffi_qnode *n = act->more ? act->more->pending.head : NULL; n; n = n->next)
-        if (teffi_transaction_read(teffi_container(n, teffi_msg, link), &other) &&
-            !teffi_transaction_is(&other, transaction) && transaction_is_older(&other, transaction))
+        if (teffi_transaction_read_from_msg(teffi_container(n, teffi_msg, link), &other) &&
+            !teffi_transaction_is_same(&other, transaction) &&
+            transaction_is_older(&other, transaction))
             return true;
     return false;
 }
 
-/* Decides as teffi_lock_judge() does, for a request of the transaction that holds the lock. A
- * request of a later attempt waits until the running turns of the earlier attempt have ended. The
+/* Decides as teffi_lock_judge_request() does, for a request of the transaction that holds the lock.
+ * A request of a later attempt waits until the running turns of the earlier attempt have ended. The
  * changes of the earlier attempt are rolled back before the request starts. */
 static teffi_verdict judge_request_of_owner(teffi_activation *act, teffi_lock *lock,
                                             const teffi_transaction *transaction)
@@ -136,18 +137,18 @@ static teffi_verdict judge_request_of_owner(teffi_activation *act, teffi_lock *l
         return TEFFI_SET_ASIDE;
     if (!lock->must_abort)
         return TEFFI_START;
-    teffi_lock_roll_back(act);
+    teffi_lock_roll_back_and_release(act);
     /* act has no lock now. If act must end, it starts no request; it hands its requests back. */
     return act->reason ? TEFFI_SET_ASIDE : TEFFI_START;
 }
 
 /* Decides by the table in lock.h whether a request starts, is set aside, or fails (TEFFI_DIE). */
-teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
-                               bool is_new)
+teffi_verdict teffi_lock_judge_request(teffi_activation *act, const teffi_transaction *transaction,
+                                       bool is_new)
 {
     teffi_lock *lock = teffi_lock_of(act);
-    teffi_transaction_note_stamp(act->grains, transaction->age);
-    if (lock && teffi_transaction_is(&lock->owner, transaction))
+    teffi_transaction_raise_stamp(act->grains, transaction->age);
+    if (lock && teffi_transaction_is_same(&lock->owner, transaction))
         return judge_request_of_owner(act, lock, transaction);
     /* A new request does not overtake an EXCLUSIVE request that was set aside: requests of
      * transactions belong to this class, too. */
@@ -163,7 +164,7 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
 teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction)
 {
     const teffi_lock *lock = teffi_lock_of(act);
-    bool own = lock && teffi_transaction_is(&lock->owner, transaction) &&
+    bool own = lock && teffi_transaction_is_same(&lock->owner, transaction) &&
                lock->owner.attempt == transaction->attempt;
     return own && lock->abort_err ? lock->abort_err : TEFF_E_ABORTED;
 }
@@ -171,8 +172,8 @@ teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transac
 bool teffi_lock_is_held_for(const teffi_lock *lock, const teffi_msg *msg)
 {
     teffi_transaction transaction;
-    return teffi_transaction_read(msg, &transaction) &&
-           teffi_transaction_is(&transaction, &lock->owner);
+    return teffi_transaction_read_from_msg(msg, &transaction) &&
+           teffi_transaction_is_same(&transaction, &lock->owner);
 }
 
 void teffi_lock_update_pending_of_owner(teffi_activation *act, const teffi_msg *msg, bool added)
@@ -185,17 +186,17 @@ void teffi_lock_update_pending_of_owner(teffi_activation *act, const teffi_msg *
 /* ---- the watch ---- */
 
 /* Called on any worker when the timer fires. Pushes the lock's wait to the activation's group,
- * where on_watch() runs. */
+ * where on_watch_timer() runs. */
 static void signal_watch(teffi_timer *timer)
 {
     teffi_wait_signal(&teffi_container(timer, teffi_lock, timer)->wait);
 }
 
-static void on_watch(teffi_wait *wait);
+static void on_watch_timer(teffi_wait *wait);
 
 static void arm_watch(teffi_lock *lock, teffi_exec *exec)
 {
-    lock->wait = (teffi_wait){.group = &lock->act->group, .orphan = true, .arrive = on_watch};
+    lock->wait = (teffi_wait){.group = &lock->act->group, .orphan = true, .arrive = on_watch_timer};
     lock->wait.item.kind = TEFFI_ITEM_WAIT;
     lock->timer.fire = signal_watch;
     lock->armed = true;
@@ -207,16 +208,16 @@ static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
 {
     teffi_node *node = act->grains->node;
     return !teffi_node_equals(lock->owner.root, node->id) && node->membership &&
-           !teffi_view_now_has(node, lock->owner.root);
+           !teffi_view_current_has_member(node, lock->owner.root);
 }
 
 /* Called if the life turn of teffi_lock_resolve() could not start or ended in its middle. Clears
  * must_resolve, so that another one starts only after the next check of the lock's watch. */
-void teffi_lock_resolve_later(teffi_activation *act)
+void teffi_lock_retry_resolve_later(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
     if (lock)
-        lock->must_resolve = false; /* on_watch() sets it again when it runs next */
+        lock->must_resolve = false; /* on_watch_timer() sets it again when it runs next */
 }
 
 /* Finds out from the store whether the transaction of a silent root was written. If
@@ -240,17 +241,17 @@ void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
 /* Decides how the lock ends, because the root is silent. If the transaction does not write this
  * row, the changes are rolled back. Otherwise the row may have been written already, so
  * teffi_lock_resolve() must find that out from the store. */
-static void handle_silent_root(teffi_lock *lock)
+static void set_must_abort_or_resolve(teffi_lock *lock)
 {
     lock->must_abort |= !lock->writes;
     lock->must_resolve = lock->writes;
 }
 
 /* The `arrive` function of the lock's wait. Arms the timer again and, if the root is silent, calls
- * handle_silent_root(). If the lock was released after the timer had fired, only frees the lock. If
- * act's group has ended, wait->done is false and this function may run on another thread, so it
- * does not read act's fields. */
-static void on_watch(teffi_wait *wait)
+ * set_must_abort_or_resolve(). If the lock was released after the timer had fired, only frees the
+ * lock. If act's group has ended, wait->done is false and this function may run on another thread,
+ * so it does not read act's fields. */
+static void on_watch_timer(teffi_wait *wait)
 {
     teffi_lock *lock = teffi_container(wait, teffi_lock, wait);
     teffi_activation *act = lock->act;
@@ -264,7 +265,7 @@ static void on_watch(teffi_wait *wait)
     teffi_exec *exec = act->grains->node->home.exec;
     arm_watch(lock, exec);
     if (teffi_now(exec->platform) >= lock->until_ns || root_is_gone(act, lock))
-        handle_silent_root(lock);
+        set_must_abort_or_resolve(lock);
 }
 
 /* ---- take ---- */
@@ -274,7 +275,7 @@ static void on_watch(teffi_wait *wait)
 static teff_err make_lock(teff_ctx *ctx, teffi_activation *act,
                           const teffi_transaction *transaction, teffi_lock **made)
 {
-    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_arena_mark here = teffi_arena_get_mark(&ctx->arena);
     teffi_bytes state = {NULL, 0};
     /* Packing may end the turn, so it comes first: memory allocated earlier would leak. */
     teff_err err = act->stored ? teffi_state_pack(ctx, act, &state) : TEFF_OK;
@@ -309,12 +310,14 @@ teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act, const teffi_msg *
                          teffi_lock **lock)
 {
     teffi_transaction transaction;
-    (void)teffi_transaction_read(request, &transaction); /* never fails: the handler checked it */
+    (void)teffi_transaction_read_from_msg(request,
+                                          &transaction); /* never fails: the handler checked it */
     *lock = teffi_lock_of(act);
     teff_err err = *lock ? TEFF_OK : make_lock(ctx, act, &transaction, lock);
     if (!*lock)
         return teffi_error_add_turn_prefix(ctx, err);
-    uint64_t deadline_ns = request->deadline_ns ? request->deadline_ns : teffi_ctx_deadline(ctx, 0);
+    uint64_t deadline_ns =
+        request->deadline_ns ? request->deadline_ns : teffi_ctx_compute_call_deadline(ctx, 0);
     uint64_t until_ns = deadline_ns + watch_ns;
     (*lock)->until_ns = (*lock)->until_ns > until_ns ? (*lock)->until_ns : until_ns;
     (*lock)->turns++;
@@ -325,18 +328,19 @@ teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act, const teffi_msg *
 
 /* ---- end ---- */
 
-void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end)
+void teffi_lock_apply_transaction_end(teffi_activation *act, const teffi_transaction *end)
 {
     teffi_lock *lock = teffi_lock_of(act);
-    if (!lock || !teffi_transaction_is(&lock->owner, end) || lock->owner.attempt != end->attempt)
+    if (!lock || !teffi_transaction_is_same(&lock->owner, end) ||
+        lock->owner.attempt != end->attempt)
         return;
     if (end->step == TEFFI_STEP_COMMIT && act->running == 0) {
         if (act->stored && lock->writes)
-            teffi_state_note_commit(act, end->etag);
+            teffi_state_set_etag_after_commit(act, end->etag);
         teffi_lock_release(act);
     } else if (end->step == TEFFI_STEP_RESOLVE) {
         lock->until_ns = 0;
-        handle_silent_root(lock);
+        set_must_abort_or_resolve(lock);
     } else { /* also a COMMIT while a turn runs: the batch lacks that turn's changes */
         lock->must_abort = true;
         lock->reloads = end->step != TEFFI_STEP_ABORT;
@@ -355,7 +359,7 @@ bool teffi_lock_end_if_due(teffi_activation *act)
             act); /* on_deactivate must not see changes that were not written */
         release_lock_and_deactivate(act);
     } else if (lock->must_abort || (act->reason && !lock->writes)) {
-        teffi_lock_roll_back(act);
+        teffi_lock_roll_back_and_release(act);
     } else {
         return lock->must_resolve && act->busy == TEFFI_BUSY_LOCKED;
     }

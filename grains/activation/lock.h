@@ -66,7 +66,7 @@ typedef struct teffi_lock {
     bool removes;       /* the last save or clear was a clear */
     bool must_abort;    /* never commit: teffi_lock_end_if_due ends the lock when no turn runs */
     bool reloads;       /* roll back, and act ends, as the row may differ from both states */
-    teff_err abort_err; /* if teffi_transaction_leave set must_abort: its error; else TEFF_OK */
+    teff_err abort_err; /* the error of the turn that set must_abort; TEFF_OK: no turn did */
     bool must_resolve;  /* a life turn must run teffi_lock_resolve, or runs it now */
     /* of the turn that runs, or ran last (transaction.c) */
     uint32_t calls_begun;     /* calls of transactional methods */
@@ -80,35 +80,36 @@ typedef struct teffi_lock {
     teffi_timer timer;
     teffi_wait wait;
     bool armed;            /* timer is set, or wait is queued */
-    teffi_activation *act; /* NULL: the lock was released, and on_watch() frees it */
+    teffi_activation *act; /* NULL: the lock was released, and on_watch_timer() frees it */
 } teffi_lock;
 
 /* What to do with a request; DIE: end it with teffi_lock_get_refusal. */
 typedef enum teffi_verdict { TEFFI_START, TEFFI_SET_ASIDE, TEFFI_DIE } teffi_verdict;
 
-/* teffi_transaction_read - copy the transaction that msg carries. out: false: msg carries none, or
- * it does not decode. */
-bool teffi_transaction_read(const teffi_msg *msg, teffi_transaction *transaction);
+/* teffi_transaction_read_from_msg - copy the transaction that msg carries. out: false: msg carries
+ * none, or it does not decode. */
+bool teffi_transaction_read_from_msg(const teffi_msg *msg, teffi_transaction *transaction);
 
-/* teffi_transaction_write - make msg carry transaction, copied to msg's arena. out: false: no
- * memory. */
-TEFF_MUST_USE bool teffi_transaction_write(teffi_msg *msg, const teffi_transaction *transaction);
-
-/* teffi_transaction_is - are a and b the same transaction, in any attempt? */
-bool teffi_transaction_is(const teffi_transaction *a, const teffi_transaction *b);
-
-/* teffi_transaction_note_stamp - make this silo's next stamps higher than stamp. Any thread. */
-void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp);
-
-/* teffi_transaction_new_root - make request carry a new transaction, whose root it is. out: false:
+/* teffi_transaction_write_to_msg - make msg carry transaction, copied to msg's arena. out: false:
  * no memory. */
-TEFF_MUST_USE bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *request);
+TEFF_MUST_USE bool teffi_transaction_write_to_msg(teffi_msg *msg,
+                                                  const teffi_transaction *transaction);
 
-/* teffi_lock_judge - decide by the table above what to do with a request of a transaction. Rolls
- * back an earlier attempt of the same transaction when none of its turns runs any more. in: is_new,
- * the request was not set aside yet. On a worker's own stack. */
-teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
-                               bool is_new);
+/* teffi_transaction_is_same - are a and b the same transaction, in any attempt? */
+bool teffi_transaction_is_same(const teffi_transaction *a, const teffi_transaction *b);
+
+/* teffi_transaction_raise_stamp - make this silo's next stamps higher than stamp. Any thread. */
+void teffi_transaction_raise_stamp(teffi_grains *grains, uint64_t stamp);
+
+/* teffi_transaction_begin_with_root - make request carry a new transaction, whose root it is. out:
+ * false: no memory. */
+TEFF_MUST_USE bool teffi_transaction_begin_with_root(teffi_grains *grains, teffi_msg *request);
+
+/* teffi_lock_judge_request - decide by the table above what to do with a request of a transaction.
+ * Rolls back an earlier attempt of the same transaction when none of its turns runs any more. in:
+ * is_new, the request was not set aside yet. On a worker's own stack. */
+teffi_verdict teffi_lock_judge_request(teffi_activation *act, const teffi_transaction *transaction,
+                                       bool is_new);
 
 /* teffi_lock_get_refusal - the error for a request that must die: abort_err, if it is set and the
  * lock is of the same transaction and attempt, as the request would fail in the same way; else
@@ -128,9 +129,9 @@ void teffi_lock_update_pending_of_owner(teffi_activation *act, const teffi_msg *
 TEFF_MUST_USE teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act,
                                        const teffi_msg *request, teffi_lock **lock);
 
-/* teffi_lock_handle_end - apply a COMMIT, ABORT, RELOAD or RESOLVE. Ignores that of another
- * transaction or attempt. */
-void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end);
+/* teffi_lock_apply_transaction_end - apply a COMMIT, ABORT, RELOAD or RESOLVE. Ignores that of
+ * another transaction or attempt. */
+void teffi_lock_apply_transaction_end(teffi_activation *act, const teffi_transaction *end);
 
 /* teffi_lock_end_if_due - end the lock if it must end and no turn runs: roll it back if it must
  * abort, or if act must end and the transaction does not write; after RELOAD, roll it back and let
@@ -144,14 +145,15 @@ bool teffi_lock_end_if_due(teffi_activation *act);
  * the same value, so that its etag changes and a late batch of the root fails; then the lock must
  * abort. After another error of the store, the watch starts this again. The function of a life
  * turn.
- * teffi_lock_resolve_later - let the watch start it again, after its life turn could not start or
- *       ended in its middle. */
+ * teffi_lock_retry_resolve_later - let the watch start it again, after its life turn could not
+ *       start or ended in its middle. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act);
-void teffi_lock_resolve_later(teffi_activation *act);
+void teffi_lock_retry_resolve_later(teffi_activation *act);
 
-/* teffi_lock_roll_back - restore the state from before the lock, unless it is broken, and release
- * the lock. in: act is locked, and no turn changes the state. On a worker's own stack. */
-void teffi_lock_roll_back(teffi_activation *act);
+/* teffi_lock_roll_back_and_release - restore the state from before the lock, unless it is broken,
+ * and release the lock. in: act is locked, and no turn changes the state. On a worker's own
+ * stack. */
+void teffi_lock_roll_back_and_release(teffi_activation *act);
 
 /* teffi_lock_release - release act's lock, if it has one; the state stays as it is. */
 void teffi_lock_release(teffi_activation *act);

@@ -24,7 +24,7 @@ static ProtobufCBinaryData wire_bytes(const void *data, size_t len)
 /* Sets those members of *own that describe act's row: among others its key, its etag, and whether
  * to write, remove or only check the row. If act has answers (answers.h) to keep, the row is not
  * removed but written with them and an empty state. */
-static teff_err describe_row(teff_ctx *ctx, teffi_activation *act, participant *own)
+static teff_err set_row_members(teff_ctx *ctx, teffi_activation *act, participant *own)
 {
     const teffi_lock *lock = teffi_lock_of(act);
     teffi_bytes key = teffi_state_make_row_key(ctx, act), value = {NULL, 0};
@@ -41,8 +41,8 @@ static teff_err describe_row(teff_ctx *ctx, teffi_activation *act, participant *
     return err;
 }
 
-teff_err teffi_participant_describe(teff_ctx *ctx, teffi_activation *act, bool with_state,
-                                    participant *own)
+teff_err teffi_participant_make_entry(teff_ctx *ctx, teffi_activation *act, bool with_state,
+                                      participant *own)
 {
     teffi_ident ident = teffi_activation_ident(act);
     teff__transaction__participant__init(own);
@@ -52,10 +52,10 @@ teff_err teffi_participant_describe(teff_ctx *ctx, teffi_activation *act, bool w
     own->incarnation = ctx->node->id.incarnation;
     own->turn = teffi_lock_of(act)->turns;
     own->stamp = atomic_load_explicit(&act->grains->stamp, memory_order_relaxed);
-    return with_state && act->stored ? describe_row(ctx, act, own) : TEFF_OK;
+    return with_state && act->stored ? set_row_members(ctx, act, own) : TEFF_OK;
 }
 
-bool teffi_participants_append(teffi_lock *lock, const uint8_t *packed, size_t len)
+bool teffi_participants_append_packed(teffi_lock *lock, const uint8_t *packed, size_t len)
 {
     size_t need = lock->list_len + len;
     if (need > lock->list_room) {
@@ -70,16 +70,16 @@ bool teffi_participants_append(teffi_lock *lock, const uint8_t *packed, size_t l
     return true;
 }
 
-bool teffi_participants_add(teff_ctx *ctx, teffi_lock *lock, participant *one)
+bool teffi_participants_pack_and_append(teff_ctx *ctx, teffi_lock *lock, participant *one)
 {
     participants list = TEFF__TRANSACTION__PARTICIPANTS__INIT;
-    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_arena_mark here = teffi_arena_get_mark(&ctx->arena);
     list.n_list = 1;
     list.list = &one;
     size_t len = teffi_packed_size(&list.base);
     uint8_t *packed = teff_alloc(ctx, len + 1);
     teffi_pack(&list.base, len, packed);
-    bool added = teffi_participants_append(lock, packed, len);
+    bool added = teffi_participants_append_packed(lock, packed, len);
     teffi_arena_rewind(&ctx->arena, here);
     return added;
 }
@@ -93,7 +93,7 @@ typedef struct reading {
 
 /* Unpacks r->lock->list to r->list. Runs on the worker's stack, because unpacking recurses and a
  * fiber's stack is smaller. */
-static void read_list_on_worker(void *arg)
+static void unpack_list_on_worker(void *arg)
 {
     reading *r = arg;
     r->err = teffi_unpack_with_options(&teff__transaction__participants__descriptor, r->lock->list,
@@ -128,13 +128,13 @@ static bool second_entry_is_newer(const participant *a, const participant *b)
 /* Makes this silo's next stamps higher than all stamps of the entries. Of several entries of one
  * grain on the same silo, keeps only the newest. out: false if the etags of such entries differ:
  * the row was read in two versions. */
-static bool keep_newest_entries(teffi_grains *grains, participants *all)
+static bool raise_stamps_and_keep_newest_entries(teffi_grains *grains, participants *all)
 {
     size_t n = 0;
     bool fits = true;
     for (size_t i = 0; i < all->n_list; i++) {
         size_t k = 0;
-        teffi_transaction_note_stamp(grains, all->list[i]->stamp);
+        teffi_transaction_raise_stamp(grains, all->list[i]->stamp);
         while (k < n &&
                !(same_grain(all->list[k], all->list[i]) && same_silo(all->list[k], all->list[i])))
             k++;
@@ -167,14 +167,16 @@ static bool keep_one_row_per_grain(const participants *all)
     return true;
 }
 
-teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock, participants **all)
+teff_err teffi_participants_unpack_and_merge(teff_ctx *ctx, const teffi_lock *lock,
+                                             participants **all)
 {
     reading r = {.ctx = ctx, .lock = lock};
-    teffi_ctx_run_on_worker(ctx, read_list_on_worker, &r);
+    teffi_ctx_run_on_worker(ctx, unpack_list_on_worker, &r);
     *all = (participants *)r.list;
     if (r.err)
         return r.err;
-    return keep_newest_entries(ctx->node->grains, *all) && keep_one_row_per_grain(*all)
+    return raise_stamps_and_keep_newest_entries(ctx->node->grains, *all) &&
+                   keep_one_row_per_grain(*all)
                ? TEFF_OK
                : TEFF_E_ABORTED;
 }
@@ -188,8 +190,8 @@ enum { MARK_HEAD = 4, MARK_BYTES = MARK_HEAD + 20 };
 
 /* out: a copy of value in ctx's memory, with a mark at its end: a field that identifies transaction
  * and its attempt. */
-static ProtobufCBinaryData add_mark(teff_ctx *ctx, ProtobufCBinaryData value,
-                                    const teffi_transaction *transaction)
+static ProtobufCBinaryData copy_value_with_mark(teff_ctx *ctx, ProtobufCBinaryData value,
+                                                const teffi_transaction *transaction)
 {
     static const uint8_t head[MARK_HEAD] = {0xfa, 0xd9, 0x09, MARK_BYTES - MARK_HEAD};
     uint8_t *all = teff_alloc(ctx, value.len + MARK_BYTES), *mark = all + value.len;
@@ -224,14 +226,14 @@ static void add_row(batch *b, participant *of, teffi_row row)
 /* Adds the row of the participant `one` to the batch. If a value is to be written, appends
  * transaction's mark to it. Adds nothing if `one` has no row: its grain has no state, or another
  * silo's entry has the row (keep_one_row_per_grain()). */
-static void add_state(teff_ctx *ctx, batch *b, participant *one,
-                      const teffi_transaction *transaction)
+static void add_participant_row(teff_ctx *ctx, batch *b, participant *one,
+                                const teffi_transaction *transaction)
 {
     if (!one->row.len)
         return;
     b->n_writes += one->writes ? 1 : 0;
     if (one->writes && !one->removes)
-        one->value = add_mark(ctx, one->value, transaction);
+        one->value = copy_value_with_mark(ctx, one->value, transaction);
     add_row(b, one,
             (teffi_row){.table = "state",
                         .key = {one->row.data, one->row.len},
@@ -243,7 +245,7 @@ static void add_state(teff_ctx *ctx, batch *b, participant *one,
 
 /* Adds a check of silo's fence row to the batch, unless the batch has this check already, or the
  * silo has no fence (fence is 0). in: n_states: the number of rows before the fence rows. */
-static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, uint64_t fence)
+static void add_fence_check(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, uint64_t fence)
 {
     teffi_row row = teffi_rows_make_fence_check(ctx, silo, fence);
     for (size_t i = n_states; i < b->n; i++)
@@ -259,14 +261,15 @@ static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, u
 static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transaction,
                        participant *own, participants *all)
 {
-    add_state(ctx, b, own, transaction);
+    add_participant_row(ctx, b, own, transaction);
     for (size_t i = 0; i < all->n_list; i++)
-        add_state(ctx, b, all->list[i], transaction);
+        add_participant_row(ctx, b, all->list[i], transaction);
     size_t n_states = b->n;
-    add_fence(ctx, b, n_states, ctx->node->id.silo, teffi_rows_make_own_fence_check(ctx).etag);
+    add_fence_check(ctx, b, n_states, ctx->node->id.silo,
+                    teffi_rows_make_own_fence_check(ctx).etag);
     for (size_t i = 0; i < all->n_list; i++)
         if (all->list[i]->row.len)
-            add_fence(ctx, b, n_states, all->list[i]->silo, all->list[i]->fence);
+            add_fence_check(ctx, b, n_states, all->list[i]->silo, all->list[i]->fence);
 }
 
 typedef enum found {
@@ -319,7 +322,7 @@ static teff_err read_batch_outcome(teff_ctx *ctx, batch *b)
 
 /* Writes the batch, unless this silo's lease is over. On TEFF_OK the rows have their new etags.
  * After a conflict, starts a refresh of the membership view, as a fence may have changed. errs: as
- * teffi_participants_write. */
+ * teffi_participants_write_rows. */
 static teff_err submit_batch(teff_ctx *ctx, batch *b)
 {
     teffi_store_op op = {
@@ -338,8 +341,8 @@ static teff_err submit_batch(teff_ctx *ctx, batch *b)
 
 /* If the root is the only participant and writes nothing, no batch is needed to check its row: the
  * root still holds the lock under which the row was read. */
-teff_err teffi_participants_write(teff_ctx *ctx, const teffi_transaction *transaction,
-                                  participant *own, participants *all)
+teff_err teffi_participants_write_rows(teff_ctx *ctx, const teffi_transaction *transaction,
+                                       participant *own, participants *all)
 {
     batch *b = teff_alloc(ctx, sizeof *b);
     memset(b, 0, sizeof *b);
@@ -375,7 +378,8 @@ static void send_outcome(teffi_grains *grains, const participant *one,
     msg->type_id = one->type;
     msg->key = teff_arena_copy(&msg->arena, one->key.data, one->key.len);
     msg->key_len = (uint32_t)one->key.len;
-    if (!msg->key || !teffi_transaction_write(msg, transaction) || teffi_node_send(node, to, msg))
+    if (!msg->key || !teffi_transaction_write_to_msg(msg, transaction) ||
+        teffi_node_send(node, to, msg))
         teffi_msg_free(msg);
 }
 

@@ -120,7 +120,7 @@ static void set_pause_bytes(teffi_stored *stored)
 /* Replaces the activation's state: frees the old arena, and stores arena and the message `state`,
  * which lies in arena. Takes ownership of arena. errs: TEFF_E_NOMEM if state is NULL: arena is
  * freed, and nothing is replaced. */
-static teff_err adopt_arena(teffi_activation *act, teff_arena *arena, ProtobufCMessage *state)
+static teff_err replace_state(teffi_activation *act, teff_arena *arena, ProtobufCMessage *state)
 {
     if (!state) {
         free_arena(arena);
@@ -143,7 +143,7 @@ static teff_err make_empty_state(teffi_activation *act)
     ProtobufCMessage *state = arena ? teff_arena_alloc(arena, desc->sizeof_message) : NULL;
     if (state)
         protobuf_c_message_init(desc, state);
-    return adopt_arena(act, arena, state);
+    return replace_state(act, arena, state);
 }
 
 typedef struct decoding {
@@ -168,11 +168,11 @@ static void decode_on_worker(void *arg)
                                            false, scratch, &stored);
     }
     if (!d->err)
-        d->err = teffi_answers_take_from_state(d->act, stored, scratch);
+        d->err = teffi_answers_move_from_state(d->act, stored, scratch);
     if (d->err)
         free_arena(arena);
     else
-        d->err = adopt_arena(d->act, arena, ops->copy(arena, stored));
+        d->err = replace_state(d->act, arena, ops->copy(arena, stored));
     free_arena(scratch);
 }
 
@@ -188,7 +188,7 @@ static teff_err decode_state(teff_ctx *ctx, teffi_activation *act, teffi_bytes v
 }
 
 /* Allocates act->stored. out: false: out of memory. */
-static bool make_stored(teffi_activation *act)
+static bool alloc_stored(teffi_activation *act)
 {
     act->stored = teffi_pool_get(sizeof *act->stored);
     if (act->stored)
@@ -200,7 +200,7 @@ teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
 {
     if (!act->type->info->state)
         return TEFF_OK;
-    if (!make_stored(act))
+    if (!alloc_stored(act))
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the state");
     teffi_row row;
     teff_err err = read_state_row_when_allowed(ctx, act, &row);
@@ -240,7 +240,7 @@ void teffi_state_mark_lost_and_deactivate(teffi_activation *act)
 
 /* Called if another writer has changed the row: makes the activation end, and makes all its later
  * writes fail. out: TEFF_E_CONFLICT, with text, as the result of the present write. */
-static teff_err fail_lost_row(teff_ctx *ctx, teffi_activation *act)
+static teff_err mark_lost_and_fail_write(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_state_mark_lost_and_deactivate(act);
     return teff_fail(ctx, TEFF_E_CONFLICT, "another writer has changed the stored state");
@@ -262,29 +262,29 @@ static bool row_matches_tried_write(const teffi_activation *act, const teffi_row
 /* Reads the row to find out whether the last write, whose outcome is unknown, was done (store.h
  * says why a read is enough). errs: the store's; TEFF_E_CONFLICT: the row is neither as before the
  * write nor as the write would have left it, so another writer has changed the row. */
-static teff_err read_outcome(teff_ctx *ctx, teffi_activation *act)
+static teff_err read_last_write_outcome(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_row row;
     teff_err err = read_state_row(ctx, act, &row);
     if (err)
         return err;
     if (row.etag != act->stored->etag && !row_matches_tried_write(act, &row))
-        return fail_lost_row(ctx, act);
+        return mark_lost_and_fail_write(ctx, act);
     act->stored->etag = row.etag;
     act->stored->unsure = false;
     return TEFF_OK;
 }
 
 /* Writes or removes row if the row in the store still has stored->etag. If the outcome of the write
- * is unknown, sets the members of stored that read_outcome() compares, and makes the activation
- * end. */
+ * is unknown, sets the members of stored that read_last_write_outcome() compares, and makes the
+ * activation end. */
 static teff_err write_row_if_unchanged(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teffi_stored *stored = act->stored;
     row->etag = stored->etag;
     teff_err err = submit_row(ctx, act, row);
     if (err == TEFF_E_CONFLICT)
-        return fail_lost_row(ctx, act);
+        return mark_lost_and_fail_write(ctx, act);
     if (err == TEFF_E_UNKNOWN) {
         stored->unsure = true;
         stored->tried_remove = row->remove;
@@ -304,9 +304,9 @@ static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teff_err err = TEFF_OK;
     if (act->stored->lost)
-        return fail_lost_row(ctx, act);
+        return mark_lost_and_fail_write(ctx, act);
     if (act->stored->unsure)
-        err = read_outcome(ctx, act);
+        err = read_last_write_outcome(ctx, act);
     if (!err && (!row->remove || act->stored->etag))
         err = write_row_if_unchanged(ctx, act, row);
     return err;
@@ -324,10 +324,11 @@ static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, ProtobufC
 {
     char text[TEFF_TEXT_MAX];
     size_t len;
-    ProtobufCMessage own = *state, with_answers = teffi_answers_make_message_head(ctx, act, state);
+    ProtobufCMessage own = *state,
+                     with_answers = teffi_answers_make_head_with_answers(ctx, act, state);
     *state = with_answers;
-    teff_err err = teffi_check(act->type->info->state->desc, state, &teffi_state_limits,
-                               "the state", &len, text);
+    teff_err err = teffi_check_message(act->type->info->state->desc, state, &teffi_state_limits,
+                                       "the state", &len, text);
     *state = own; /* before teff_alloc(), which may end the turn */
     if (err)
         return teff_fail(ctx, err, "%s", text);
@@ -366,9 +367,9 @@ static void reset_state_message(teffi_activation *act)
 
 /* Packs and writes the state or, if clears is set, removes its row. If there are answers to keep,
  * writes an empty state with them instead of removing the row. */
-static teff_err pack_and_write_state(teff_ctx *ctx, teffi_activation *act, bool clears)
+static teff_err write_or_remove_state_row(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
-    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_arena_mark here = teffi_arena_get_mark(&ctx->arena);
     teffi_row row = {.remove = clears && !teffi_activation_has_answers(act)};
     teff_err err = TEFF_OK;
     if (!clears)
@@ -384,9 +385,9 @@ static teff_err pack_and_write_state(teff_ctx *ctx, teffi_activation *act, bool 
 /* Clears the state if clears is set, and checks the state's limits, but writes nothing. Called in a
  * transaction, or in the turn of a call with an idempotency key: the state is written when the
  * transaction or the turn ends. */
-static teff_err defer_state_write(teff_ctx *ctx, teffi_activation *act, bool clears)
+static teff_err prepare_deferred_state_write(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
-    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_arena_mark here = teffi_arena_get_mark(&ctx->arena);
     teffi_bytes unused;
     if (clears)
         reset_state_message(act);
@@ -406,14 +407,14 @@ static teff_err save_or_clear_state(teff_ctx *ctx, bool clears)
     teff_err err;
     teffi_lock *lock = ctx->transaction;
     if (lock || (act->stored->answers && act->stored->answers->turn == ctx)) {
-        err = defer_state_write(ctx, act, clears);
+        err = prepare_deferred_state_write(ctx, act, clears);
         if (lock) {
             lock->writes = true;
             lock->removes = clears;
         }
     } else {
         lock_state(ctx, act);
-        err = pack_and_write_state(ctx, act, clears);
+        err = write_or_remove_state_row(ctx, act, clears);
         if (!err && clears)
             reset_state_message(act);
         act->stored->saving = false;
@@ -435,7 +436,8 @@ teff_err teffi_state_begin_idempotent_call(teff_ctx *ctx, teffi_activation *act)
 
 teff_err teffi_state_end_idempotent_call(teff_ctx *ctx, teffi_activation *act)
 {
-    teff_err err = act->stored->answers->unsaved ? pack_and_write_state(ctx, act, false) : TEFF_OK;
+    teff_err err =
+        act->stored->answers->unsaved ? write_or_remove_state_row(ctx, act, false) : TEFF_OK;
     act->stored->answers->turn = NULL;
     act->stored->saving = false;
     if (err)
@@ -455,7 +457,7 @@ void teffi_state_restore(teffi_activation *act, teffi_bytes value)
         teffi_state_mark_broken_and_deactivate(act);
 }
 
-void teffi_state_note_commit(teffi_activation *act, uint64_t etag)
+void teffi_state_set_etag_after_commit(teffi_activation *act, uint64_t etag)
 {
     act->stored->etag = etag;
     if (act->stored->answers)
@@ -532,7 +534,7 @@ static void on_pause_end(teffi_wait *wait)
     free(pause);
 }
 
-void teffi_state_pause_if_large(teffi_activation *act)
+void teffi_state_pause_turns_if_large(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
     if (act->stored->arena->used_bytes < act->stored->pause_bytes || act->busy)
@@ -571,11 +573,11 @@ void teffi_state_compact_if_due(teffi_activation *act)
         return;
     teff_arena *arena = teffi_state_must_compact(act) ? new_arena() : NULL;
     if (arena) /* NULL: nothing to compact, or out of memory */
-        (void)adopt_arena(act, arena, act->type->info->state->copy(arena, act->stored->message));
+        (void)replace_state(act, arena, act->type->info->state->copy(arena, act->stored->message));
     teffi_state_end_pause(act);
 }
 
-void teffi_state_nudge_if_due_slow(teffi_activation *act)
+void teffi_activation_nudge_if_due_slow(teffi_activation *act)
 {
     bool ends = act->reason && act->running == 0;
     bool compacts = act->running == 0 && teffi_state_must_compact(act);

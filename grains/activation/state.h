@@ -25,11 +25,12 @@ TEFF_MUST_USE teff_err teffi_state_end_idempotent_call(teff_ctx *ctx, teffi_acti
 /* For transactions (lock.h), on a VALID activation with state:
  * teffi_state_make_row_key - the key of act's row, in ctx's memory.
  * teffi_state_pack - the state and the answers as in a row, in ctx's memory; without that memory
- *       the turn ends. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED: as teffi_check; text in ctx.
+ *       the turn ends. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED: as teffi_check_message; text in
+ *       ctx.
  * teffi_state_restore - replace the state by value, which teffi_state_pack has made; without memory
  *       the activation ends. On a worker's own stack.
- * teffi_state_note_commit - after a transaction has written the row: set the state's etag to the
- *       row's new etag (0: the row was removed), and mark the answers as saved.
+ * teffi_state_set_etag_after_commit - after a transaction has written the row: set the state's etag
+ *       to the row's new etag (0: the row was removed), and mark the answers as saved.
  * teffi_state_mark_lost_and_deactivate - another writer may have changed the row: act ends and
  * writes it no more.
  * teffi_state_touch - write the row as it is, so that its etag changes. errs: the store's, with
@@ -38,7 +39,7 @@ teffi_bytes teffi_state_make_row_key(teff_ctx *ctx, const teffi_activation *act)
 TEFF_MUST_USE teff_err teffi_state_pack(teff_ctx *ctx, const teffi_activation *act,
                                         teffi_bytes *value);
 void teffi_state_restore(teffi_activation *act, teffi_bytes value);
-void teffi_state_note_commit(teffi_activation *act, uint64_t etag);
+void teffi_state_set_etag_after_commit(teffi_activation *act, uint64_t etag);
 void teffi_state_mark_lost_and_deactivate(teffi_activation *act);
 TEFF_MUST_USE teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act);
 
@@ -53,23 +54,23 @@ void teffi_state_compact_if_due(teffi_activation *act);
  * out:  NULL: no turn, a type without state, or the state is not loaded. */
 teffi_activation *teffi_state_owner(teff_ctx *ctx);
 
-/* teffi_state_pause_if_large - begin a pause if the state's arena has reached pause_bytes; called
- * after each allocation in it. In a pause no turn starts until the running ones have ended and the
- * state is compacted, or until 1 s has passed. Without pauses, turns that overlap all the time
- * would prevent every compaction. */
-void teffi_state_pause_if_large(teffi_activation *act);
+/* teffi_state_pause_turns_if_large - begin a pause if the state's arena has reached pause_bytes;
+ * called after each allocation in it. In a pause no turn starts until the running ones have ended
+ * and the state is compacted, or until 1 s has passed. Without pauses, turns that overlap all the
+ * time would prevent every compaction. */
+void teffi_state_pause_turns_if_large(teffi_activation *act);
 
 extern const teffi_limits teffi_state_limits;
 
-/* teffi_state_nudge_if_due - nudge the activation if its group's handler has anything to do, after
- * a turn in place that did not yield. Called by the thread that has claimed the group.
- * teffi_state_nudge_if_due_slow - the slow path. */
-void teffi_state_nudge_if_due_slow(teffi_activation *act);
+/* teffi_activation_nudge_if_due - nudge the activation if its group's handler has anything to do,
+ * after a turn in place that did not yield. Called by the thread that has claimed the group.
+ * teffi_activation_nudge_if_due_slow - the slow path. */
+void teffi_activation_nudge_if_due_slow(teffi_activation *act);
 
-static inline void teffi_state_nudge_if_due(teffi_activation *act)
+static inline void teffi_activation_nudge_if_due(teffi_activation *act)
 {
     if (act->reason || act->more || act->stored)
-        teffi_state_nudge_if_due_slow(act);
+        teffi_activation_nudge_if_due_slow(act);
 }
 
 /* teffi_state_end_pause - end the pause, if there is one. Called at the latest before the

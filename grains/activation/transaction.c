@@ -1,5 +1,5 @@
 /* transaction.c - begins, joins, commits, aborts and retries transactions.
- * Threads: in the turn, on its fiber; send_retry() is a task. */
+ * Threads: in the turn, on its fiber; deliver_retry_after_pause() is a task. */
 #include "activation/transaction.h"
 
 #include <stdlib.h>
@@ -18,7 +18,8 @@ static teffi_lock *get_lock(const teff_ctx *ctx)
     return ctx->transaction;
 }
 
-teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *act, const teffi_msg *request)
+teff_err teffi_transaction_lock_grain(teff_ctx *ctx, teffi_activation *act,
+                                      const teffi_msg *request)
 {
     teffi_lock *lock;
     teff_err err = teffi_lock_take(ctx, act, request, &lock);
@@ -28,7 +29,8 @@ teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *act, const tef
 
 /* ---- calls ---- */
 
-bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method, teffi_msg *request)
+bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *method,
+                                         teffi_msg *request)
 {
     teffi_lock *lock = get_lock(ctx);
     if (request->item.kind != TEFFI_MSG_REQUEST)
@@ -36,7 +38,7 @@ bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method, teffi_ms
     teffi_transaction transaction = lock->owner;
     transaction.step = TEFFI_STEP_JOIN;
     lock->calls_begun += (method->flags & TEFF_METHOD_TRANSACTIONAL) != 0;
-    return teffi_transaction_write(request, &transaction);
+    return teffi_transaction_write_to_msg(request, &transaction);
 }
 
 /* May the transaction succeed after this error if it begins again? */
@@ -46,7 +48,7 @@ static bool error_is_transient(teff_err err)
 }
 
 /* Records the first error of the turn's calls in the lock; ignores later errors. */
-static void note_failure(teffi_lock *lock, teff_err err, const char *text)
+static void record_first_call_error(teffi_lock *lock, teff_err err, const char *text)
 {
     if (lock->failed)
         return;
@@ -55,13 +57,15 @@ static void note_failure(teffi_lock *lock, teff_err err, const char *text)
     lock->failed_text = strdup(text ? text : ""); /* NULL, so no text, if out of memory */
 }
 
-void teffi_transaction_note_call_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err)
+void teffi_transaction_record_call_begin_error(teff_ctx *ctx, const teff_method *method,
+                                               teff_err err)
 {
     if (method->flags & TEFF_METHOD_TRANSACTIONAL)
-        note_failure(get_lock(ctx), err, teff_error(ctx));
+        record_first_call_error(get_lock(ctx), err, teff_error(ctx));
 }
 
-void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, teffi_call *call)
+void teffi_transaction_collect_call_result(teff_ctx *ctx, const teff_method *method,
+                                           teffi_call *call)
 {
     teffi_lock *lock = get_lock(ctx);
     teffi_msg *response = call->response;
@@ -69,13 +73,14 @@ void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, te
         return;
     if (response && response->transaction) {
         lock->calls_collected += call->err == TEFF_OK;
-        if (!teffi_participants_append(lock, response->transaction, response->transaction_len))
-            note_failure(lock, TEFF_E_NOMEM, "out of memory for the transaction");
+        if (!teffi_participants_append_packed(lock, response->transaction,
+                                              response->transaction_len))
+            record_first_call_error(lock, TEFF_E_NOMEM, "out of memory for the transaction");
         response->transaction = NULL; /* its participants must not be collected twice */
         response->transaction_len = 0;
     }
     if (call->err)
-        note_failure(lock, call->err, call->text);
+        record_first_call_error(lock, call->err, call->text);
 }
 
 /* Awaits the turn's calls of transactional methods, also the calls that the turn's own method did
@@ -83,19 +88,19 @@ void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, te
 static void await_and_collect_calls(teff_ctx *ctx)
 {
     for (teffi_call *call = LIST_FIRST(&ctx->calls); call; call = LIST_NEXT(call, in_ctx)) {
-        const teffi_asked *asked = teffi_call_get_asked(call);
+        const teffi_asked *asked = teffi_call_get_method_and_key(call);
         teffi_wait *wait = &call->wait;
         if (!asked || !(asked->method->flags & TEFF_METHOD_TRANSACTIONAL))
             continue;
         teffi_await(ctx, &wait, 1);
-        teffi_transaction_collect_call(ctx, asked->method, call);
+        teffi_transaction_collect_call_result(ctx, asked->method, call);
     }
 }
 
 /* The result is TEFF_E_ABORTED if a call failed with a transient error, or if the lock must abort
  * although no call failed, even if the method returned another error. After TEFF_E_ABORTED the root
  * begins the transaction again, and in the next attempt the method may succeed. */
-teff_err teffi_transaction_await_result(teff_ctx *ctx, teff_err err)
+teff_err teffi_transaction_await_turn_calls(teff_ctx *ctx, teff_err err)
 {
     const teffi_lock *lock = get_lock(ctx);
     await_and_collect_calls(ctx);
@@ -118,17 +123,17 @@ teff_err teffi_transaction_await_result(teff_ctx *ctx, teff_err err)
                            "could not begin");
 }
 
-teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err err)
+teff_err teffi_transaction_end_participant_turn(teff_ctx *ctx, teffi_activation *act, teff_err err)
 {
     teffi_lock *lock = get_lock(ctx);
     Teff__Transaction__Participant own;
-    err = teffi_transaction_await_result(ctx, err);
-    teff_err pack_err = teffi_participant_describe(ctx, act, err == TEFF_OK, &own);
+    err = teffi_transaction_await_turn_calls(ctx, err);
+    teff_err pack_err = teffi_participant_make_entry(ctx, act, err == TEFF_OK, &own);
     if (pack_err) { /* the entry is still added, as the root must send ABORT to this grain */
         err = pack_err;
         own.writes = false;
     }
-    if (!teffi_participants_add(ctx, lock, &own) && !err)
+    if (!teffi_participants_pack_and_append(ctx, lock, &own) && !err)
         err = teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the transaction");
     if (err && !lock->must_abort)
         lock->abort_err = err;
@@ -139,25 +144,26 @@ teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err 
 /* ---- the root's end ---- */
 
 /* out: the participants to which ABORT must be sent. If their list cannot be read, an empty list:
- * each participant's watch ends the participant's lock later. If teffi_participants_read() returns
- * TEFF_E_ABORTED, the transaction must not be committed, but the list is complete. */
-static Teff__Transaction__Participants *read_participants_to_tell(teff_ctx *ctx)
+ * each participant's watch ends the participant's lock later. If
+ * teffi_participants_unpack_and_merge() returns TEFF_E_ABORTED, the transaction must not be
+ * committed, but the list is complete. */
+static Teff__Transaction__Participants *read_participants_for_abort(teff_ctx *ctx)
 {
     static Teff__Transaction__Participants none = TEFF__TRANSACTION__PARTICIPANTS__INIT;
     Teff__Transaction__Participants *all = NULL;
-    teff_err err = teffi_participants_read(ctx, get_lock(ctx), &all);
+    teff_err err = teffi_participants_unpack_and_merge(ctx, get_lock(ctx), &all);
     return err && err != TEFF_E_ABORTED ? &none : all;
 }
 
-/* Applies step to the lock of the root's own activation, as teffi_lock_handle_end() does for a
- * participant's lock. COMMIT: releases the lock. ABORT, RELOAD: the lock ends after the turn.
+/* Applies step to the lock of the root's own activation, as teffi_lock_apply_transaction_end() does
+ * for a participant's lock. COMMIT: releases the lock. ABORT, RELOAD: the lock ends after the turn.
  * RESOLVE: its watch ends it. */
 static void apply_step_to_own_lock(teffi_activation *act, teffi_lock *lock, teffi_step step,
                                    uint64_t etag)
 {
     if (step == TEFFI_STEP_COMMIT) {
         if (act->stored && lock->writes)
-            teffi_state_note_commit(act, etag);
+            teffi_state_set_etag_after_commit(act, etag);
         teffi_lock_release(act);
     } else if (step == TEFFI_STEP_RESOLVE) {
         lock->until_ns = 0;
@@ -183,19 +189,19 @@ teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
     teffi_transaction transaction = lock->owner;
     Teff__Transaction__Participant own;
     Teff__Transaction__Participants *all = NULL;
-    teff_err err = teffi_participants_read(ctx, lock, &all);
+    teff_err err = teffi_participants_unpack_and_merge(ctx, lock, &all);
     if (err)
         (void)teff_fail(ctx, err, "%s",
                         err == TEFF_E_ABORTED
                             ? "a grain has changed during the transaction"
                             : "the list of a transaction's participants cannot be read");
     else
-        err = teffi_participant_describe(ctx, act, true, &own);
+        err = teffi_participant_make_entry(ctx, act, true, &own);
     if (err) {
         teffi_transaction_abort(ctx, act);
         return err;
     }
-    err = teffi_participants_write(ctx, &transaction, &own, all);
+    err = teffi_participants_write_rows(ctx, &transaction, &own, all);
     teffi_step step = step_for_result(err);
     teffi_participants_send_outcome(act->grains, all, &transaction, step);
     apply_step_to_own_lock(act, lock, step, own.etag);
@@ -208,7 +214,7 @@ teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
 void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_lock *lock = get_lock(ctx);
-    const Teff__Transaction__Participants *all = read_participants_to_tell(ctx);
+    const Teff__Transaction__Participants *all = read_participants_for_abort(ctx);
     teffi_participants_send_outcome(act->grains, all, &lock->owner, TEFFI_STEP_ABORT);
     apply_step_to_own_lock(act, lock, TEFFI_STEP_ABORT, 0);
     ctx->transaction = NULL;
@@ -223,7 +229,7 @@ typedef struct retry {
 } retry;
 
 /* The task of a retry: delivers the request after the pause. */
-static void send_retry(teff_ctx *ctx, void *arg)
+static void deliver_retry_after_pause(teff_ctx *ctx, void *arg)
 {
     retry p = *(retry *)arg;
     free(arg);
@@ -236,7 +242,7 @@ static void send_retry(teff_ctx *ctx, void *arg)
 
 bool teffi_transaction_retries_pending(const teffi_grains *grains)
 {
-    /* seq_cst: see teffi_transaction_retry(); pairs with send_retry(), too */
+    /* seq_cst: see teffi_transaction_retry(); pairs with deliver_retry_after_pause(), too */
     return atomic_load(&grains->retries) != 0;
 }
 
@@ -244,7 +250,7 @@ bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request)
 {
     const teffi_platform *platform = grains->node->platform;
     teffi_transaction transaction;
-    (void)teffi_transaction_read(request, &transaction);
+    (void)teffi_transaction_read_from_msg(request, &transaction);
     unsigned doubles =
         transaction.attempt < PAUSE_DOUBLES_MAX ? transaction.attempt : PAUSE_DOUBLES_MAX;
     uint64_t ms = 1 + platform->random(platform->arg) % ((uint64_t)PAUSE_MS << doubles);
@@ -255,17 +261,17 @@ bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request)
     if (teffi_now(platform) + ms * 1000000 >= request->deadline_ns)
         return false;
     retry *p = malloc(sizeof *p);
-    if (!p || !teffi_transaction_write(request, &transaction)) {
+    if (!p || !teffi_transaction_write_to_msg(request, &transaction)) {
         free(p);
         return false;
     }
     *p = (retry){grains, request, (uint32_t)ms};
     /* seq_cst: this function adds to retries, then reads closed; a closing silo sets closed, then
-     * reads retries. So either this function reads closed as true, or teffi_silo_wait_for_tasks()
-     * reads the new value of retries and waits. */
+     * reads retries. So either this function reads closed as true, or
+     * teffi_node_wait_for_tasks_and_retries() reads the new value of retries and waits. */
     atomic_fetch_add(&grains->retries, 1);
-    if (!grains->closed &&
-        !teffi_task_start(&grains->node->home, send_retry, p, "begin a transaction again", false))
+    if (!grains->closed && !teffi_task_start(&grains->node->home, deliver_retry_after_pause, p,
+                                             "begin a transaction again", false))
         return true;
     atomic_fetch_sub(&grains->retries, 1);
     free(p);

@@ -14,44 +14,48 @@
 
 #include "activation/lock.h"
 
-/* teffi_transaction_begin - lock the grain, in the turn of request, which carries a transaction.
- * Sets ctx->transaction to the lock. errs: as teffi_lock_take. */
-TEFF_MUST_USE teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *act,
-                                               const teffi_msg *request);
+/* teffi_transaction_lock_grain - lock the grain, in the turn of request, which carries a
+ * transaction. Sets ctx->transaction to the lock. errs: as teffi_lock_take. */
+TEFF_MUST_USE teff_err teffi_transaction_lock_grain(teff_ctx *ctx, teffi_activation *act,
+                                                    const teffi_msg *request);
 
-/* teffi_transaction_attach - make a request that ctx sends carry ctx's transaction, also if its
- * method is not transactional: the grain may be locked by this transaction (lock.h). One-ways carry
- * none. in: ctx->transaction is set. out: false: no memory. */
-TEFF_MUST_USE bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method,
-                                            teffi_msg *request);
+/* teffi_transaction_attach_to_request - make a request that ctx sends carry ctx's transaction, also
+ * if its method is not transactional: the grain may be locked by this transaction (lock.h).
+ * One-ways carry none. in: ctx->transaction is set. out: false: no memory. */
+TEFF_MUST_USE bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *method,
+                                                       teffi_msg *request);
 
-/* teffi_transaction_note_call_not_begun - record the error of a call that could not begin, so that
- * the transaction fails. If method is not transactional, do nothing.
+/* teffi_transaction_record_call_begin_error - record the error of a call that could not begin, so
+ * that the transaction fails. If method is not transactional, do nothing.
  * in:   err, with its text in ctx; ctx->transaction is set. */
-void teffi_transaction_note_call_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err);
+void teffi_transaction_record_call_begin_error(teff_ctx *ctx, const teff_method *method,
+                                               teff_err err);
 
-/* teffi_transaction_collect_call - add the participants of a call that has ended to lock->list, and
- * record its error. Does nothing if that was done for the call before, or if its method is not
- * transactional.
+/* teffi_transaction_collect_call_result - add the participants of a call that has ended to
+ * lock->list, and record its error. Does nothing if that was done for the call before, or if its
+ * method is not transactional.
  * in:   ctx->transaction is set; method: of the call. */
-void teffi_transaction_collect_call(teff_ctx *ctx, const teff_method *method, teffi_call *call);
+void teffi_transaction_collect_call_result(teff_ctx *ctx, const teff_method *method,
+                                           teffi_call *call);
 
-/* teffi_transaction_leave - end the turn of a participant: await its transactional calls, and add
- * its own entry to lock->list, which its response carries. After an error the lock must abort.
+/* teffi_transaction_end_participant_turn - end the turn of a participant: await its transactional
+ * calls, and add its own entry to lock->list, which its response carries. After an error the lock
+ * must abort.
  * in:   err, the method's result, with its text in ctx.
  * out:  the result to respond with. */
-TEFF_MUST_USE teff_err teffi_transaction_leave(teff_ctx *ctx, teffi_activation *act, teff_err err);
+TEFF_MUST_USE teff_err teffi_transaction_end_participant_turn(teff_ctx *ctx, teffi_activation *act,
+                                                              teff_err err);
 
-/* teffi_transaction_await_result - await the turn's transactional calls, and choose the turn's
- * result. in: as teffi_transaction_leave. out: TEFF_OK: the transaction may be committed; else the
- * result to respond with, and the root calls teffi_transaction_abort. */
-TEFF_MUST_USE teff_err teffi_transaction_await_result(teff_ctx *ctx, teff_err err);
+/* teffi_transaction_await_turn_calls - await the turn's transactional calls, and choose the turn's
+ * result. in: as teffi_transaction_end_participant_turn. out: TEFF_OK: the transaction may be
+ * committed; else the result to respond with, and the root calls teffi_transaction_abort. */
+TEFF_MUST_USE teff_err teffi_transaction_await_turn_calls(teff_ctx *ctx, teff_err err);
 
 /* teffi_transaction_commit - write the states of all participants, or none, and send them the
  * outcome. On TEFF_OK it releases the lock of act, which is the root's; after TEFF_E_UNKNOWN the
  * watch ends that lock; else it ends after the turn. Sets ctx->transaction to NULL.
- * errs: those of teffi_participants_read, teffi_participants_write and
- *       teffi_participant_describe; text in ctx.
+ * errs: those of teffi_participants_unpack_and_merge, teffi_participants_write_rows and
+ *       teffi_participant_make_entry; text in ctx.
  *       TEFF_E_UNKNOWN: the states may have been written; after all others they were not. */
 TEFF_MUST_USE teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act);
 

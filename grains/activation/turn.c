@@ -17,7 +17,7 @@ static void set_doing(teffi_activation *act, const char *name)
 }
 
 /* Does nothing if the wait's context was freed: then the item resumes no turn. */
-void teffi_turn_note_resume(teffi_activation *act, teffi_item *item)
+void teffi_turn_set_doing_on_resume(teffi_activation *act, teffi_item *item)
 {
     const teffi_wait *wait = teffi_container(item, teffi_wait, item);
     const teffi_turn *turn = wait->ctx ? wait->ctx->owner : NULL;
@@ -51,7 +51,7 @@ static inline void turn_fini(teffi_turn *turn)
     if (!LIST_EMPTY(&turn->ctx.calls) || turn->ctx.arena.chunks)
         teffi_ctx_fini(&turn->ctx);
     if (turn->on_stack && turn->request)
-        teffi_arena_drop(&turn->request->arena);
+        teffi_arena_free_memory(&turn->request->arena);
     else
         teffi_msg_free(turn->request);
 }
@@ -88,10 +88,10 @@ void teffi_activation_discard_contents(teffi_activation *act)
 /* ---- responses ---- */
 
 /* Keeps ctx's text only if that text was set for err: any other text is of an earlier error. */
-teff_err teffi_turn_explain_error(teff_ctx *ctx, const teffi_activation *act, const char *what,
-                                  teff_err err)
+teff_err teffi_turn_make_valid_error(teff_ctx *ctx, const teffi_activation *act, const char *what,
+                                     teff_err err)
 {
-    bool fits = teffi_err_fits(err), has_text = ctx->text && ctx->text[0];
+    bool fits = teffi_err_is_in_range(err), has_text = ctx->text && ctx->text[0];
     char key[TEFFI_KEY_TEXT_MAX];
     teff_key k;
     if (fits && has_text && ctx->text_err == err)
@@ -121,7 +121,7 @@ static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
         return teffi_node_make_response(node, request);
     }
     turn->request = NULL;
-    *to = teffi_node_convert_to_response(node, request);
+    *to = teffi_node_convert_request_to_response(node, request);
     return request;
 }
 
@@ -131,7 +131,7 @@ static teff_err check_response(teffi_turn *turn, const teff_method *method,
                                const ProtobufCMessage *out, size_t *packed)
 {
     const teff_type_info *info = turn->act->type->info;
-    teff_err err = teffi_rules_check(&turn->ctx, info, method->out, out, "response", packed);
+    teff_err err = teffi_message_check(&turn->ctx, info, method->out, out, "response", packed);
     return err ? teffi_error_add_turn_prefix(&turn->ctx, err) : TEFF_OK;
 }
 
@@ -141,18 +141,19 @@ static inline teff_err copy_response(teffi_turn *turn, const teff_method *method
                                      const ProtobufCMessage *out, ProtobufCMessage **copy)
 {
     const teff_grain_type *type = turn->act->type;
-    teffi_arena_mark before = teffi_arena_here(arena);
+    teffi_arena_mark before = teffi_arena_get_mark(arena);
     *copy = teffi_message_copy_and_check(type->info, type->sure_bytes, method->out, arena, out);
     if (*copy)
         return TEFF_OK;
     teffi_arena_rewind(arena, before);
-    teff_err err = teffi_rules_find_error(&turn->ctx, type->info, method->out, out, "response");
+    teff_err err =
+        teffi_message_find_copy_error(&turn->ctx, type->info, method->out, out, "response");
     return teffi_error_add_turn_prefix(&turn->ctx, err);
 }
 
 /* Checks `out`, which the method returned, and makes the message `response` point to it. */
-static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const teff_method *method,
-                                ProtobufCMessage *out)
+static teff_err check_and_borrow_response(teffi_turn *turn, teffi_msg *response,
+                                          const teff_method *method, ProtobufCMessage *out)
 {
     size_t packed;
     teff_err err = check_response(turn, method, out, &packed);
@@ -179,15 +180,16 @@ static void attach_participants(teffi_msg *response, const teffi_lock *lock, boo
 /* Did the request join a transaction of its caller? Only the response to such a request carries the
  * participants, because the caller of a root must not see their states. ctx->transaction cannot
  * replace this check: it is still set if a root's turn ended in the middle of its method. */
-static bool is_participant(const teffi_msg *request)
+static bool request_joins_transaction(const teffi_msg *request)
 {
     teffi_transaction transaction;
-    return teffi_transaction_read(request, &transaction) && transaction.step == TEFFI_STEP_JOIN;
+    return teffi_transaction_read_from_msg(request, &transaction) &&
+           transaction.step == TEFFI_STEP_JOIN;
 }
 
 /* Responds by a message; a one-way gets no response. For a caller on this silo, `out` is copied,
  * because it may point into the grain's state. For another silo, the message only points to `out`,
- * which teffi_node_respond_to() packs before it returns. */
+ * which teffi_node_send_response() packs before it returns. */
 __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff_method *method,
                                                     teff_err err, ProtobufCMessage *out)
 {
@@ -197,14 +199,14 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
     if (teffi_cancel_is_any_kept(ctx->home)) /* it is too late to cancel this request */
         (void)teffi_node_forget_cancel(ctx->node, turn->request);
     bool stays = teffi_node_equals(turn->request->src, ctx->node->id);
-    bool joins = ctx->transaction && is_participant(turn->request);
+    bool joins = ctx->transaction && request_joins_transaction(turn->request);
     teffi_node_id to;
     teffi_msg *response = make_response(turn, stays, &to);
     if (!response)
         return; /* out of memory: the call ends at its deadline */
     if (!err && out)
         err = stays ? copy_response(turn, method, &response->arena, out, &response->body)
-                    : borrow_response(turn, response, method, out);
+                    : check_and_borrow_response(turn, response, method, out);
     response->err = (uint16_t)err;
     response->borrows = !stays;
     if (err && ctx->text)
@@ -212,7 +214,7 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
             stays ? teff_arena_copy(&response->arena, ctx->text, strlen(ctx->text)) : ctx->text;
     if (joins)
         attach_participants(response, ctx->transaction, stays);
-    teffi_node_respond_to(ctx->node, to, response);
+    teffi_node_send_response(ctx->node, to, response);
 }
 
 /* Copies the response to the caller, whose turn is suspended beneath this one on the same
@@ -257,7 +259,7 @@ static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
                                                               ProtobufCMessage *out)
 {
     if (err)
-        err = teffi_turn_explain_error(&turn->ctx, turn->act, method->name, err);
+        err = teffi_turn_make_valid_error(&turn->ctx, turn->act, method->name, err);
     respond_and_end_turn(turn, method, class, err, out);
 }
 
@@ -269,7 +271,8 @@ static ProtobufCMessage *new_response_body(teffi_msg *request, const teff_method
 {
     if (!method->out)
         return NULL;
-    ProtobufCMessage *out = teffi_arena_take(&request->arena, method->out->desc->sizeof_message);
+    ProtobufCMessage *out =
+        teffi_arena_alloc_unzeroed(&request->arena, method->out->desc->sizeof_message);
     if (out)
         method->out->desc->message_init(out);
     return out;
@@ -320,12 +323,12 @@ static teff_err invoke_and_copy_response(teffi_turn *turn, ProtobufCMessage **ou
     const teff_method *method = turn->method;
     ProtobufCMessage *body = new_response_body(turn->request, method);
     if (!body && method->out) /* the method does not run: its error would count as the answer */
-        teffi_ctx_exit(ctx, make_no_memory_error(turn));
+        teffi_ctx_exit_turn(ctx, make_no_memory_error(turn));
     teff_err err = invoke_method(turn, method, body);
     if (err)
-        return teffi_turn_explain_error(ctx, turn->act, method->name, err);
+        return teffi_turn_make_valid_error(ctx, turn->act, method->name, err);
     if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == TEFF_E_NOMEM)
-        teffi_ctx_exit(ctx, err);
+        teffi_ctx_exit_turn(ctx, err);
     return err;
 }
 
@@ -338,7 +341,7 @@ static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
     if (teffi_answers_add(ctx, turn->act, turn->request->once, hash, err, out))
         return;
     (void)teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the answer");
-    teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+    teffi_ctx_exit_turn(ctx, TEFF_E_NOMEM);
 }
 
 /* Calls the method, and adds its error or response to the grain's answers. If the deadline has
@@ -377,7 +380,7 @@ static teff_err repeat_answer(teffi_turn *turn, const teffi_answer *known, uint6
 
 /* Repeats the stored answer to the request's idempotency key; if there is none, calls the method
  * and stores its answer. out: the answer's error; if that is TEFF_OK, *out is its response. */
-static teff_err answer_once(teffi_turn *turn, ProtobufCMessage **out)
+static teff_err repeat_answer_or_invoke(teffi_turn *turn, ProtobufCMessage **out)
 {
     uint64_t hash = hash_request(turn);
     const teffi_answer *known = find_answer(turn);
@@ -412,7 +415,7 @@ static void run_once(teffi_turn *turn)
     if (!err)
         err = teffi_state_begin_idempotent_call(&turn->ctx, act);
     if (!err) {
-        err = answer_once(turn, &out);
+        err = repeat_answer_or_invoke(turn, &out);
         teff_err unwritten = teffi_state_end_idempotent_call(&turn->ctx, act);
         err = unwritten ? unwritten : err;
     }
@@ -423,7 +426,7 @@ static void run_once(teffi_turn *turn)
 
 static void roll_back_on_worker(void *arg)
 {
-    teffi_lock_roll_back(arg);
+    teffi_lock_roll_back_and_release(arg);
 }
 
 /* Rolls back the state, then writes err, the error that the root's method returned, as the answer
@@ -447,12 +450,13 @@ static teff_err roll_back_and_record_error(teffi_turn *turn, uint64_t hash, teff
 /* Calls the method of the transaction's root request, then commits or aborts the transaction.
  * in: once: true if the request has an idempotency key. hash: of the request, used only if once is
  * true. out: the result to respond with. */
-static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, ProtobufCMessage **out)
+static teff_err run_root_and_commit_or_abort(teffi_turn *turn, bool once, uint64_t hash,
+                                             ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
     teffi_lock *lock = ctx->transaction;
     teff_err own = invoke_and_copy_response(turn, out),
-             err = teffi_transaction_await_result(ctx, own);
+             err = teffi_transaction_await_turn_calls(ctx, own);
     if (!err && once) {
         record_answer(turn, hash, err, *out);
         lock->writes = true;
@@ -468,7 +472,7 @@ static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, Proto
 /* Calls the method of the transaction's root request and ends the transaction. If an answer to the
  * request's idempotency key is stored, repeats that answer and does not call the method. out: the
  * result to respond with. */
-static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
+static teff_err run_transaction_root(teffi_turn *turn, ProtobufCMessage **out)
 {
     bool once = turn->request->once != NULL;
     teff_err err = once ? check_takes_idempotency_key(turn) : TEFF_OK;
@@ -477,7 +481,7 @@ static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
     uint64_t hash = !err && once ? hash_request(turn) : 0;
     const teffi_answer *known = !err && once ? find_answer(turn) : NULL;
     if (!err && !known)
-        return run_and_commit(turn, once, hash, out);
+        return run_root_and_commit_or_abort(turn, once, hash, out);
     if (known)
         err = repeat_answer(turn, known, hash, out);
     teffi_transaction_abort(&turn->ctx, turn->act); /* nothing was changed */
@@ -508,16 +512,17 @@ static void run_in_transaction(teffi_turn *turn)
     teffi_activation *act = turn->act;
     ProtobufCMessage *out = NULL;
     teffi_transaction transaction;
-    teffi_arena_mark here = teffi_arena_here(&turn->request->arena);
-    bool is_root =
-        teffi_transaction_read(turn->request, &transaction) && transaction.step == TEFFI_STEP_ROOT;
+    teffi_arena_mark here = teffi_arena_get_mark(&turn->request->arena);
+    bool is_root = teffi_transaction_read_from_msg(turn->request, &transaction) &&
+                   transaction.step == TEFFI_STEP_ROOT;
     act->running++;
     act->running_of[TEFFI_EXCLUSIVE]++;
-    teff_err err = teffi_transaction_begin(&turn->ctx, act, turn->request);
+    teff_err err = teffi_transaction_lock_grain(&turn->ctx, act, turn->request);
     if (!err && is_root)
-        err = run_root(turn, &out);
+        err = run_transaction_root(turn, &out);
     else if (!err)
-        err = teffi_transaction_leave(&turn->ctx, act, invoke_and_copy_response(turn, &out));
+        err = teffi_transaction_end_participant_turn(&turn->ctx, act,
+                                                     invoke_and_copy_response(turn, &out));
     if (err == TEFF_E_ABORTED && is_root && end_turn_and_queue_retry(turn, here))
         return;
     respond_and_end_turn(turn, turn->method, TEFFI_EXCLUSIVE, err, err ? NULL : out);
@@ -668,7 +673,7 @@ teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms)
     const teffi_turn *turn = ctx->owner;
     bool has_left = turn && caller_has_left(turn);
     uint32_t now_ms = (uint32_t)(teffi_now(ctx->home->exec->platform) / 1000000);
-    int32_t left = teffi_due_left(turn ? turn->due_ms : 0, now_ms);
+    int32_t left = teffi_ms_until_due(turn ? turn->due_ms : 0, now_ms);
     /* due_ms is rounded up, now_ms down: a call that ended at its deadline may show 1 ms left */
     bool late = left <= (has_left ? 1 : 0);
     if (left_ms)
@@ -699,7 +704,7 @@ static void in_place_main(void *arg)
     if (method->in &&
         !(f.request.body = teffi_message_copy_and_check(type->info, type->sure_bytes, method->in,
                                                         &f.request.arena, place->in))) {
-        teffi_arena_drop(&f.request.arena);
+        teffi_arena_free_memory(&f.request.arena);
         return; /* place->turn stays NULL: the turn did not start */
     }
     turn_init(&f.turn, place->act, place->fiber, method, place->due_ms);
@@ -719,7 +724,7 @@ teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place)
     if (!place->fiber)
         return TEFFI_TURN_NOT_STARTED;
     teffi_fiber_set_label(place->fiber, place->method->name);
-    teffi_activation_stamp_use(place->act);
+    teffi_activation_update_last_use(place->act);
     teffi_group *outer = teffi_direct_enter(exec, &place->act->group);
     bool ended = teffi_fiber_resume(place->fiber);
     teffi_direct_leave(exec, outer);
@@ -751,7 +756,7 @@ typedef struct life {
     teffi_fiber *fiber;
 } life;
 
-void teffi_turn_end_life(teffi_turn *turn)
+void teffi_turn_end_life_turn(teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
     turn_fini(turn);
@@ -765,11 +770,11 @@ static void life_main(void *arg)
     teffi_turn turn __attribute__((uninitialized));
     turn_init(&turn, l.act, l.fiber, NULL, 0);
     l.fn(&turn.ctx, l.act);
-    teffi_turn_end_life(&turn);
+    teffi_turn_end_life_turn(&turn);
 }
 
-teff_err teffi_turn_start_life(teffi_activation *act,
-                               void (*fn)(teff_ctx *ctx, teffi_activation *act))
+teff_err teffi_turn_start_life_turn(teffi_activation *act,
+                                    void (*fn)(teff_ctx *ctx, teffi_activation *act))
 {
     life l = {act, fn, NULL};
     l.fiber = teffi_fiber_new(act->grains->node->home.exec->fibers, life_main, &l);

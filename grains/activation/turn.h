@@ -47,23 +47,23 @@ void teffi_turn_detach(teffi_in_place *place);
 /* teffi_turn_set_call - set the pending call that a detached turn responds to. */
 void teffi_turn_set_call(teffi_in_place *place, const teffi_call *call, uint64_t deadline_ns);
 
-/* teffi_turn_start_life - run fn on a fiber, as life turn; returns when it suspends, yields or
+/* teffi_turn_start_life_turn - run fn on a fiber, as life turn; returns when it suspends, yields or
  * ends. TEFFI_BUSY_LIFE is set until it has ended.
  * errs: TEFF_E_OVERLOADED: not started, out of stacks. */
-TEFF_MUST_USE teff_err teffi_turn_start_life(teffi_activation *act,
-                                             void (*fn)(teff_ctx *ctx, teffi_activation *act));
+TEFF_MUST_USE teff_err teffi_turn_start_life_turn(teffi_activation *act,
+                                                  void (*fn)(teff_ctx *ctx, teffi_activation *act));
 
 /* teffi_turn_exit - end a request's turn in the middle of its method: respond with err and ctx's
  * text. The state, which may be half changed, is broken: see
  * teffi_state_mark_broken_and_deactivate. On its fiber, which the caller then ends. */
 void teffi_turn_exit(teffi_turn *turn, teff_err err);
 
-/* teffi_turn_end_life - free the life turn, at its end or in its middle; on its fiber. */
-void teffi_turn_end_life(teffi_turn *turn);
+/* teffi_turn_end_life_turn - free the life turn, at its end or in its middle; on its fiber. */
+void teffi_turn_end_life_turn(teffi_turn *turn);
 
-/* teffi_turn_note_resume - set act->doing to the method of the turn that a wait's item will resume;
- * of a life turn: to the type. */
-void teffi_turn_note_resume(teffi_activation *act, teffi_item *item);
+/* teffi_turn_set_doing_on_resume - set act->doing to the method of the turn that a wait's item will
+ * resume; of a life turn: to the type. */
+void teffi_turn_set_doing_on_resume(teffi_activation *act, teffi_item *item);
 
 /* teffi_turn_fill_grain - fill the teff_grain that generated code gets. */
 static inline void teffi_turn_fill_grain(teff_grain *grain, teff_ctx *ctx,
@@ -75,10 +75,10 @@ static inline void teffi_turn_fill_grain(teff_grain *grain, teff_ctx *ctx,
     grain->user = act->type->user;
 }
 
-/* teffi_turn_explain_error - make a valid error with a text from an error that application code
+/* teffi_turn_make_valid_error - make a valid error with a text from an error that application code
  * returned.
  * in:   err, not TEFF_OK. what: the method, "lab.Moody.Fail".
  * out:  err; TEFF_E_FAILED if err is no error code. ctx's text: the method's own if it set one for
  *       err, else a text made here, which quotes ctx's last error text, if any. */
-teff_err teffi_turn_explain_error(teff_ctx *ctx, const teffi_activation *act, const char *what,
-                                  teff_err err);
+teff_err teffi_turn_make_valid_error(teff_ctx *ctx, const teffi_activation *act, const char *what,
+                                     teff_err err);

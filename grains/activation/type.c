@@ -17,7 +17,7 @@ void teffi_types_sort(teff_grain_type **types, size_t n)
     qsort(types, n, sizeof *types, compare_type_ids);
 }
 
-static int compare_with_type(const void *id, const void *type)
+static int compare_id_with_type(const void *id, const void *type)
 {
     uint32_t x = *(const uint32_t *)id, y = (*(teff_grain_type *const *)type)->info->id;
     return x == y ? 0 : x < y ? -1 : 1;
@@ -26,11 +26,11 @@ static int compare_with_type(const void *id, const void *type)
 const teff_grain_type *teffi_type_find(const teffi_grains *grains, uint32_t id)
 {
     teff_grain_type **found =
-        bsearch(&id, grains->types, grains->n_types, sizeof *grains->types, compare_with_type);
+        bsearch(&id, grains->types, grains->n_types, sizeof *grains->types, compare_id_with_type);
     return found ? *found : NULL;
 }
 
-static int compare_with_method(const void *id, const void *method)
+static int compare_id_with_method(const void *id, const void *method)
 {
     uint32_t x = *(const uint32_t *)id, y = ((const teff_method *)method)->id;
     return x == y ? 0 : x < y ? -1 : 1;
@@ -38,7 +38,8 @@ static int compare_with_method(const void *id, const void *method)
 
 const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id)
 {
-    return bsearch(&id, info->methods, info->n_methods, sizeof *info->methods, compare_with_method);
+    return bsearch(&id, info->methods, info->n_methods, sizeof *info->methods,
+                   compare_id_with_method);
 }
 
 bool teffi_type_has_hook(const teff_grain_type *type, size_t at)
@@ -71,7 +72,7 @@ teff_grain_type *teff_grain_type_new(const teff_type_info *info, const void *met
     *type = (teff_grain_type){.info = info,
                               .methods = methods,
                               .user = user,
-                              .sure_bytes = teffi_rules_unchecked_bytes_max(info),
+                              .sure_bytes = teffi_message_unchecked_bytes_max(info),
                               .slow = slow};
     return type;
 }
@@ -99,43 +100,42 @@ static teffi_limits get_limits(const teff_type_info *info)
 }
 
 /* Repeats a failed check, to get the error text. Not inlined, because the compiler zeroes all
- * locals: if this were part of teffi_rules_check(), each check would zero the text's buffer, also
+ * locals: if this were part of teffi_message_check(), each check would zero the text's buffer, also
  * if the check succeeds. */
-__attribute__((noinline)) static teff_err explain_check(teff_ctx *ctx, const teff_type_info *info,
-                                                        const teff_message_ops *ops,
-                                                        const ProtobufCMessage *body,
-                                                        const char *what, size_t *packed)
+__attribute__((noinline)) static teff_err
+repeat_check_for_error_text(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
+                            const ProtobufCMessage *body, const char *what, size_t *packed)
 {
     const teffi_limits limits = get_limits(info);
     char text[TEFF_TEXT_MAX];
-    teff_err err = teffi_check(ops->desc, body, &limits, what, packed, text);
+    teff_err err = teffi_check_message(ops->desc, body, &limits, what, packed, text);
     return err ? teff_fail(ctx, err, "the %s", text) : TEFF_OK;
 }
 
-teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
-                           const ProtobufCMessage *body, const char *what, size_t *packed)
+teff_err teffi_message_check(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
+                             const ProtobufCMessage *body, const char *what, size_t *packed)
 {
     const teffi_limits limits = get_limits(info);
-    if (!teffi_check(ops->desc, body, &limits, what, packed, NULL))
+    if (!teffi_check_message(ops->desc, body, &limits, what, packed, NULL))
         return TEFF_OK;
-    return explain_check(ctx, info, ops, body, what, packed);
+    return repeat_check_for_error_text(ctx, info, ops, body, what, packed);
 }
 
-teff_err teffi_rules_find_error(teff_ctx *ctx, const teff_type_info *info,
-                                const teff_message_ops *ops, const ProtobufCMessage *body,
-                                const char *what)
+teff_err teffi_message_find_copy_error(teff_ctx *ctx, const teff_type_info *info,
+                                       const teff_message_ops *ops, const ProtobufCMessage *body,
+                                       const char *what)
 {
     size_t packed;
-    teff_err err = teffi_rules_check(ctx, info, ops, body, what, &packed);
+    teff_err err = teffi_message_check(ctx, info, ops, body, what, &packed);
     return err ? err : teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the %s", what);
 }
 
-ProtobufCMessage *teffi_rules_check_copy(const teff_type_info *info, const teff_message_ops *ops,
-                                         teff_arena *arena, ProtobufCMessage *copy)
+ProtobufCMessage *teffi_message_check_copy(const teff_type_info *info, const teff_message_ops *ops,
+                                           teff_arena *arena, ProtobufCMessage *copy)
 {
     const teffi_limits limits = get_limits(info);
     size_t packed;
     bool bad = arena->bad_text || !copy;
     arena->bad_text = false;
-    return bad || teffi_check(ops->desc, copy, &limits, "", &packed, NULL) ? NULL : copy;
+    return bad || teffi_check_message(ops->desc, copy, &limits, "", &packed, NULL) ? NULL : copy;
 }

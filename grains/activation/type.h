@@ -15,7 +15,7 @@ struct teff_grain_type {
     const teff_type_info *info;
     const void *methods;
     void *user;
-    size_t sure_bytes; /* from teffi_rules_unchecked_bytes_max() */
+    size_t sure_bytes; /* from teffi_message_unchecked_bytes_max() */
     int8_t priority;
     /* atomic, by method: calls to queue | consecutive long calls << 16 (request/direct.c) */
     _Atomic uint32_t *slow;
@@ -69,40 +69,41 @@ static inline size_t teffi_message_max(const teff_type_info *info)
     return info->max_message_bytes ? info->max_message_bytes : TEFF_MESSAGE_MAX;
 }
 
-/* teffi_rules_check - check that a message is within the limits of info, that its strings are UTF-8
- * and that no required part is missing, with teffi_check (message/codec.h).
+/* teffi_message_check - check that a message is within the limits of info, that its strings are
+ * UTF-8 and that no required part is missing, with teffi_check_message (message/codec.h).
  * in:   body, of type ops. what: "request" or "response", for the error text.
  * out:  *packed, its packed size. On an error the text is in ctx.
  * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED. */
-TEFF_MUST_USE teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *info,
-                                         const teff_message_ops *ops, const ProtobufCMessage *body,
-                                         const char *what, size_t *packed);
+TEFF_MUST_USE teff_err teffi_message_check(teff_ctx *ctx, const teff_type_info *info,
+                                           const teff_message_ops *ops,
+                                           const ProtobufCMessage *body, const char *what,
+                                           size_t *packed);
 
-/* teffi_rules_find_error - the error for which teffi_message_copy_and_check returned NULL, with a
- * text in ctx.
- * errs: as teffi_rules_check; TEFF_E_NOMEM. */
-teff_err teffi_rules_find_error(teff_ctx *ctx, const teff_type_info *info,
-                                const teff_message_ops *ops, const ProtobufCMessage *body,
-                                const char *what);
+/* teffi_message_find_copy_error - the error for which teffi_message_copy_and_check returned NULL,
+ * with a text in ctx.
+ * errs: as teffi_message_check; TEFF_E_NOMEM. */
+teff_err teffi_message_find_copy_error(teff_ctx *ctx, const teff_type_info *info,
+                                       const teff_message_ops *ops, const ProtobufCMessage *body,
+                                       const char *what);
 
-/* teffi_rules_check_copy - the slow path of teffi_message_copy_and_check: check a copy that is
+/* teffi_message_check_copy - the slow path of teffi_message_copy_and_check: check a copy that is
  * large, failed (NULL) or has a text that is not UTF-8 (arena->bad_text, which is cleared). out:
  * copy; NULL: it failed, has such a text or breaks a limit. */
-ProtobufCMessage *teffi_rules_check_copy(const teff_type_info *info, const teff_message_ops *ops,
-                                         teff_arena *arena, ProtobufCMessage *copy);
+ProtobufCMessage *teffi_message_check_copy(const teff_type_info *info, const teff_message_ops *ops,
+                                           teff_arena *arena, ProtobufCMessage *copy);
 
-/* teffi_rules_unchecked_bytes_max - the size in memory up to which a message cannot exceed the
+/* teffi_message_unchecked_bytes_max - the size in memory up to which a message cannot exceed the
  * limits, and needs no check of them. */
-static inline size_t teffi_rules_unchecked_bytes_max(const teff_type_info *info)
+static inline size_t teffi_message_unchecked_bytes_max(const teff_type_info *info)
 {
     return teffi_message_max(info) / TEFFI_PACKED_PER_BYTE;
 }
 
 /* teffi_message_copy_and_check - copy src into arena, and check that the copy is within the limits
  * of info.
- * in:   sure: teffi_rules_unchecked_bytes_max(info).
+ * in:   sure: teffi_message_unchecked_bytes_max(info).
  * out:  the copy. NULL: there is no memory, or src exceeds a limit or has a text that is not UTF-8;
- *       teffi_rules_find_error() finds out which. */
+ *       teffi_message_find_copy_error() finds out which. */
 static inline ProtobufCMessage *
 teffi_message_copy_and_check(const teff_type_info *info, size_t sure, const teff_message_ops *ops,
                              teff_arena *arena, const ProtobufCMessage *src)
@@ -111,5 +112,5 @@ teffi_message_copy_and_check(const teff_type_info *info, size_t sure, const teff
     ProtobufCMessage *copy = ops->copy(arena, src);
     bool small = arena->used_bytes - before <= sure;
     return copy && small && !arena->bad_text ? copy
-                                             : teffi_rules_check_copy(info, ops, arena, copy);
+                                             : teffi_message_check_copy(info, ops, arena, copy);
 }

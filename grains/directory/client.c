@@ -20,7 +20,8 @@ typedef struct ask {
 } ask;
 
 /* Has the latest deadline of the look-up's requests passed? relaxed: if a request with a later
- * deadline joins just after the load, send_located() in route.c looks up its grain again. */
+ * deadline joins just after the load, forward_by_lookup_outcome() in route.c looks up its grain
+ * again. */
 static bool ask_is_late(const ask *a, uint64_t now_ns)
 {
     return a->until_ns && now_ns >= atomic_load_explicit(a->until_ns, memory_order_relaxed);
@@ -36,9 +37,10 @@ static uint32_t get_ask_timeout_ms(const ask *a, uint64_t now_ns)
 }
 
 /* Sends a DirectoryAsk to silo `to` and waits for the response. */
-static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const teffi_ident *ident,
-                         teffi_pid pid, uint64_t version, uint32_t timeout_ms,
-                         const Teff__Cluster__DirectoryResponse **response)
+static teff_err send_ask_and_await_response(teff_ctx *ctx, teffi_node_id to, uint32_t method,
+                                            const teffi_ident *ident, teffi_pid pid,
+                                            uint64_t version, uint32_t timeout_ms,
+                                            const Teff__Cluster__DirectoryResponse **response)
 {
     Teff__Cluster__DirectoryAsk msg = TEFF__CLUSTER__DIRECTORY_ASK__INIT;
     teffi_packed_pid packed;
@@ -49,8 +51,8 @@ static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const
     msg.key.data = (uint8_t *)(uintptr_t)ident->key;
     msg.key.len = ident->key_len;
     msg.pid = &packed.pid;
-    teff_err err = teffi_ctx_rpc(ctx, to, TEFFI_SLOT_DIRECTORY, method, &msg.base, timeout_ms,
-                                 &teff__cluster__directory_response__descriptor, &body);
+    teff_err err = teffi_ctx_run_rpc(ctx, to, TEFFI_SLOT_DIRECTORY, method, &msg.base, timeout_ms,
+                                     &teff__cluster__directory_response__descriptor, &body);
     *response = (const Teff__Cluster__DirectoryResponse *)body;
     return err;
 }
@@ -59,11 +61,12 @@ static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const
  * TEFF_E_UNAVAILABLE: try again after teffi_membership_await_change(). TEFF_E_OVERLOADED: the
  * owner's directory, or the connection to it, has no room: do not try again. UNREGISTER must
  * succeed in the end, so it returns TEFF_E_UNAVAILABLE instead of TEFF_E_OVERLOADED. */
-static teff_err ask_remote(teff_ctx *ctx, ask *a)
+static teff_err ask_remote_owner(teff_ctx *ctx, ask *a)
 {
     const Teff__Cluster__DirectoryResponse *response;
-    teff_err err = send_ask(ctx, a->owner, a->method, a->ident, a->pid, a->view,
-                            get_ask_timeout_ms(a, teffi_now(ctx->node->platform)), &response);
+    teff_err err = send_ask_and_await_response(
+        ctx, a->owner, a->method, a->ident, a->pid, a->view,
+        get_ask_timeout_ms(a, teffi_now(ctx->node->platform)), &response);
     if (err == TEFF_E_OVERLOADED && a->method != TEFFI_METHOD_UNREGISTER)
         return err;
     if (err) { /* the owner may have died, and a newer view may name another owner */
@@ -88,9 +91,10 @@ static void find_owner(teffi_node *node, ask *a)
     /* Read before the view, so that if `joined` is true, the view is at least as new as the one
      * with which this silo joined. */
     bool joined = node->membership->joined;
-    const teffi_view *view = teffi_view_get(node);
+    const teffi_view *view = teffi_view_ref_current(node);
     a->view = view ? view->version : 0;
-    a->owner = view ? teffi_view_owner(view, teffi_partition(a->ident->hash)) : (teffi_node_id){0};
+    a->owner =
+        view ? teffi_view_owner(view, teffi_partition_of_hash(a->ident->hash)) : (teffi_node_id){0};
     a->none_active = joined && teffi_node_is_none(a->owner);
     teffi_view_unref(view);
 }
@@ -104,10 +108,10 @@ static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
     teffi_node *node = ctx->node;
     find_owner(node, a);
     if (teffi_node_equals(a->owner, node->id))
-        return teffi_partition_execute_method(node->grains, a->method, a->ident, a->pid, &a->holder,
-                                              NULL);
+        return teffi_partition_execute_directory_method(node->grains, a->method, a->ident, a->pid,
+                                                        &a->holder, NULL);
     if (!teffi_node_is_none(a->owner))
-        return ask_remote(ctx, a);
+        return ask_remote_owner(ctx, a);
     /* Without an owner there is no entry to remove. */
     return a->method == TEFFI_METHOD_UNREGISTER ? TEFF_E_NOT_FOUND : TEFF_E_UNAVAILABLE;
 }
@@ -143,7 +147,7 @@ static teff_err ask_owner_with_retries(teff_ctx *ctx, ask *a)
  * that lost the partition and got it back no longer has the partition's entries. */
 static bool view_is_current(teffi_node *node, uint64_t version)
 {
-    const teffi_view *view = teffi_view_get(node);
+    const teffi_view *view = teffi_view_ref_current(node);
     bool same = view->version == version;
     teffi_view_unref(view);
     return same;
@@ -157,14 +161,14 @@ teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act, teffi_pi
     teffi_ident ident = teffi_activation_ident(act);
     ask a = {.method = TEFFI_METHOD_REGISTER, .ident = &ident, .pid = teffi_activation_pid(act)};
     do {
-        (void)teffi_partition_set_registered(act, false);
+        (void)teffi_activation_set_registered(act, false);
         teff_err err = ask_owner_with_retries(ctx, &a);
         if (err)
             return err;
         *holder = a.holder;
         if (!teffi_pid_equals(a.holder, a.pid))
             return TEFF_E_EXISTS;
-        (void)teffi_partition_set_registered(act, true);
+        (void)teffi_activation_set_registered(act, true);
     } while (!view_is_current(ctx->node, a.view));
     return TEFF_OK;
 }
@@ -189,11 +193,12 @@ teff_err teffi_directory_deactivate_loser(teff_ctx *ctx, const teffi_ident *iden
                                           uint64_t version, uint32_t timeout_ms)
 {
     const Teff__Cluster__DirectoryResponse *response;
-    return send_ask(ctx, pid.node, TEFFI_METHOD_DEACTIVATE, ident, pid, version, timeout_ms,
-                    &response);
+    return send_ask_and_await_response(ctx, pid.node, TEFFI_METHOD_DEACTIVATE, ident, pid, version,
+                                       timeout_ms, &response);
 }
 
-void teffi_directory_tell_moved(teffi_grains *grains, const teffi_ident *ident, teffi_node_id to)
+void teffi_directory_send_moved_message(teffi_grains *grains, const teffi_ident *ident,
+                                        teffi_node_id to)
 {
     if (teffi_node_equals(to, grains->node->id) || (to.silo & TEFFI_CLIENT_BIT))
         return;

@@ -34,10 +34,11 @@ TEFF_MUST_USE teff_err teffi_directory_deactivate_loser(teff_ctx *ctx, const tef
                                                         teffi_pid pid, uint64_t version,
                                                         uint32_t timeout_ms);
 
-/* teffi_directory_tell_moved - tell silo `to` that the grain is not here, so that it drops its
- * cached location. One-way. Does nothing if `to` is a client or this silo, or if there is no
+/* teffi_directory_send_moved_message - tell silo `to` that the grain is not here, so that it drops
+ * its cached location. One-way. Does nothing if `to` is a client or this silo, or if there is no
  * memory. runs: on any thread. */
-void teffi_directory_tell_moved(teffi_grains *grains, const teffi_ident *ident, teffi_node_id to);
+void teffi_directory_send_moved_message(teffi_grains *grains, const teffi_ident *ident,
+                                        teffi_node_id to);
 
 /* ---- a PID as a message of cluster.proto, and back; for server.c too ---- */
 

@@ -20,7 +20,7 @@ static void drop_entries(teffi_shard *shard)
 {
     size_t at = 0;
     teffi_tnode *next = NULL, *node;
-    while ((node = teffi_table_iterate(&shard->entries, &at, &next))) {
+    while ((node = teffi_table_next_node(&shard->entries, &at, &next))) {
         teffi_table_del(&shard->entries, node);
         free(teffi_container(node, entry, node));
     }
@@ -63,8 +63,9 @@ static entry *find_or_drop_entry(teffi_grains *grains, teffi_shard *shard, uint3
                                  const teffi_ident *ident, teffi_pid pid)
 {
     entry *e = find_holder_entry(shard, ident);
-    if (!e || (method == TEFFI_METHOD_UNREGISTER ? !teffi_pid_equals(e->pid, pid)
-                                                 : teffi_view_now_has(grains->node, e->pid.node)))
+    if (!e || (method == TEFFI_METHOD_UNREGISTER
+                   ? !teffi_pid_equals(e->pid, pid)
+                   : teffi_view_current_has_member(grains->node, e->pid.node)))
         return e;
     teffi_table_del(&shard->entries, &e->node);
     free(e);
@@ -72,9 +73,9 @@ static entry *find_or_drop_entry(teffi_grains *grains, teffi_shard *shard, uint3
 }
 
 /* out: this silo's activation of the grain; NULL: there is none, or it is not registered. */
-static teffi_activation *find_registered(teffi_grains *grains, const teffi_ident *ident)
+static teffi_activation *find_registered_activation(teffi_grains *grains, const teffi_ident *ident)
 {
-    teffi_activation *act = teffi_shard_find_locked(grains, ident);
+    teffi_activation *act = teffi_shard_find_activation_locked(grains, ident);
     return act && act->registered ? act : NULL;
 }
 
@@ -82,16 +83,18 @@ static teffi_activation *find_registered(teffi_grains *grains, const teffi_ident
  * If pid is of this silo: sets or clears act->registered, but not if the grain has an entry, since
  * an entry overrides the activation. If pid is of another silo: REGISTER adds an entry if no
  * activation holds the grain; UNREGISTER removes the entry, by find_or_drop_entry().
- * out: as teffi_partition_execute_method(). */
-static teff_err execute_method_locked(teffi_grains *grains, teffi_shard *shard, uint32_t method,
-                                      const teffi_ident *ident, teffi_pid pid, teffi_pid *holder)
+ * out: as teffi_partition_execute_directory_method(). */
+static teff_err execute_directory_method_locked(teffi_grains *grains, teffi_shard *shard,
+                                                uint32_t method, const teffi_ident *ident,
+                                                teffi_pid pid, teffi_pid *holder)
 {
     entry *e = find_or_drop_entry(grains, shard, method, ident, pid);
-    teffi_activation *act =
-        e || method == TEFFI_METHOD_LOOKUP ? NULL : teffi_shard_find_pid(grains, ident, pid);
+    teffi_activation *act = e || method == TEFFI_METHOD_LOOKUP
+                                ? NULL
+                                : teffi_shard_find_activation_by_pid(grains, ident, pid);
     if (act)
         act->registered = method == TEFFI_METHOD_REGISTER;
-    act = e ? NULL : find_registered(grains, ident);
+    act = e ? NULL : find_registered_activation(grains, ident);
     if (act) {
         *holder = teffi_activation_pid(act);
         return TEFF_OK;
@@ -124,7 +127,7 @@ bool teffi_partitions_park_request(teffi_shards *shards, teffi_msg *msg)
     return fits;
 }
 
-void teffi_partitions_deliver_parked(teffi_grains *grains)
+void teffi_partitions_deliver_parked_requests(teffi_grains *grains)
 {
     teffi_shards *shards = grains->shards;
     teffi_queue parked = {0};
@@ -148,15 +151,15 @@ void teffi_partitions_fini(teffi_shards *shards)
 
 /* ---- registrations ---- */
 
-teff_err teffi_partition_execute_method(teffi_grains *grains, uint32_t method,
-                                        const teffi_ident *ident, teffi_pid pid, teffi_pid *holder,
-                                        teffi_msg *msg)
+teff_err teffi_partition_execute_directory_method(teffi_grains *grains, uint32_t method,
+                                                  const teffi_ident *ident, teffi_pid pid,
+                                                  teffi_pid *holder, teffi_msg *msg)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teff_err err = TEFF_E_UNAVAILABLE;
     pthread_mutex_lock(&shard->lock);
     if (shard->phase == TEFFI_SERVING)
-        err = execute_method_locked(grains, shard, method, ident, pid, holder);
+        err = execute_directory_method_locked(grains, shard, method, ident, pid, holder);
     else if (shard->phase == TEFFI_LOCKED && msg) /* parked under the lock: see parked_lock */
         err =
             teffi_partitions_park_request(grains->shards, msg) ? TEFF_E_CLOSED : TEFF_E_OVERLOADED;
@@ -164,7 +167,7 @@ teff_err teffi_partition_execute_method(teffi_grains *grains, uint32_t method,
     return err;
 }
 
-bool teffi_partition_is_registered(const teffi_activation *act)
+bool teffi_activation_is_registered(const teffi_activation *act)
 {
     teffi_shard *shard = teffi_shard_of(act->grains, teffi_activation_ident(act).hash);
     pthread_mutex_lock(&shard->lock);
@@ -173,7 +176,7 @@ bool teffi_partition_is_registered(const teffi_activation *act)
     return registered;
 }
 
-bool teffi_partition_set_registered(teffi_activation *act, bool registered)
+bool teffi_activation_set_registered(teffi_activation *act, bool registered)
 {
     teffi_shard *shard = teffi_shard_of(act->grains, teffi_activation_ident(act).hash);
     pthread_mutex_lock(&shard->lock);
@@ -188,7 +191,7 @@ bool teffi_partition_set_registered(teffi_activation *act, bool registered)
 /* May this silo choose a silo for the grain? Yes if it serves the grain's partition and no other
  * silo holds the grain. Removes the grain's entry if the holder's silo has left the view. in: this
  * silo has no activation of the grain. The shard's lock is held. */
-static bool grain_is_free(teffi_grains *grains, const teffi_ident *ident)
+static bool can_place_grain(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     return shard->phase == TEFFI_SERVING &&
@@ -197,30 +200,31 @@ static bool grain_is_free(teffi_grains *grains, const teffi_ident *ident)
 
 /* Finds this silo's activation of the grain. If there is none, chooses a silo for the grain; if
  * the chosen silo is this one, makes the activation. The shard's lock is held. out: TEFF_OK: *act
- * is the activation; msg is not pushed. Errors: as teffi_partition_push_or_place(). */
-static teff_err find_or_create_locked(teffi_grains *grains, const teffi_ident *ident,
-                                      teffi_msg *msg, teffi_node_id *placed, teffi_activation **act)
+ * is the activation; msg is not pushed. Errors: as teffi_partition_push_or_choose_silo(). */
+static teff_err find_or_place_activation_locked(teffi_grains *grains, const teffi_ident *ident,
+                                                teffi_msg *msg, teffi_node_id *placed,
+                                                teffi_activation **act)
 {
-    *act = teffi_shard_find_locked(grains, ident);
+    *act = teffi_shard_find_activation_locked(grains, ident);
     if (*act)
         return TEFF_OK;
-    if (!grain_is_free(grains, ident))
+    if (!can_place_grain(grains, ident))
         return TEFF_E_UNAVAILABLE;
-    *placed = teffi_place(grains, ident, msg->flags);
+    *placed = teffi_placement_choose_silo(grains, ident, msg->flags);
     if (!teffi_node_equals(*placed, grains->node->id))
         return TEFF_E_NOT_FOUND;
     msg->flags |= TEFFI_MSG_PLACED;
     return teffi_shard_create_activation(grains, ident, true, NULL, act);
 }
 
-teff_err teffi_partition_push_or_place(teffi_grains *grains, const teffi_ident *ident,
-                                       teffi_msg *msg, teffi_node_id *placed)
+teff_err teffi_partition_push_or_choose_silo(teffi_grains *grains, const teffi_ident *ident,
+                                             teffi_msg *msg, teffi_node_id *placed)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teffi_activation *act;
     uint32_t deep = 0;
     pthread_mutex_lock(&shard->lock);
-    teff_err err = find_or_create_locked(grains, ident, msg, placed, &act);
+    teff_err err = find_or_place_activation_locked(grains, ident, msg, placed, &act);
     if (!err)
         err = teffi_activation_push(act, teffi_type_find(grains, ident->type), msg, &deep);
     pthread_mutex_unlock(&shard->lock);
@@ -229,7 +233,8 @@ teff_err teffi_partition_push_or_place(teffi_grains *grains, const teffi_ident *
     return err;
 }
 
-teffi_activation *teffi_partition_create_claimed(teffi_grains *grains, const teffi_ident *ident)
+teffi_activation *teffi_partition_create_claimed_activation(teffi_grains *grains,
+                                                            const teffi_ident *ident)
 {
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     teffi_activation *act = NULL;
@@ -238,9 +243,10 @@ teffi_activation *teffi_partition_create_claimed(teffi_grains *grains, const tef
         return NULL;
     pthread_mutex_t *lock = &teffi_shard_of(grains, ident->hash)->lock;
     pthread_mutex_lock(lock);
-    if (!teffi_shard_find_locked(grains, ident) && grain_is_free(grains, ident) &&
-        teffi_node_equals(teffi_place(grains, ident, teffi_placement_flags(type->info)),
-                          grains->node->id) &&
+    if (!teffi_shard_find_activation_locked(grains, ident) && can_place_grain(grains, ident) &&
+        teffi_node_equals(
+            teffi_placement_choose_silo(grains, ident, teffi_placement_flags(type->info)),
+            grains->node->id) &&
         teffi_shard_create_activation(grains, ident, true, &claimed, &act) != TEFF_OK)
         act = NULL;
     pthread_mutex_unlock(lock);
@@ -282,13 +288,13 @@ bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now)
     /* release: pairs with park_if_behind() in server.c. A request that park_if_behind() does not
      * park finds the phases of this view or of a newer one. */
     atomic_store_explicit(&shards->version, now->version, memory_order_release);
-    teffi_partitions_deliver_parked(grains);
+    teffi_partitions_deliver_parked_requests(grains);
     return locked;
 }
 
 /* ---- recovery ---- */
 
-bool teffi_partitions_list_and_clear_locked(teffi_grains *grains, uint8_t *set)
+bool teffi_partitions_list_and_empty_locked(teffi_grains *grains, uint8_t *set)
 {
     bool any = false;
     if (set)
@@ -318,12 +324,12 @@ static bool pid_is_lower(teffi_pid a, teffi_pid b)
 
 /* Makes pid the grain's holder if the grain has no holder, or if pid is lower than the present
  * holder. If that holder is an activation of this silo, it stays in the index, but the new entry
- * of pid overrides it. The shard's lock is held. out: as teffi_partition_merge(). */
-static teff_err merge_locked(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
-                             teffi_pid pid, teffi_pid *loser)
+ * of pid overrides it. The shard's lock is held. out: as teffi_partition_merge_activation(). */
+static teff_err merge_activation_locked(teffi_grains *grains, teffi_shard *shard,
+                                        const teffi_ident *ident, teffi_pid pid, teffi_pid *loser)
 {
     entry *e = find_holder_entry(shard, ident);
-    teffi_activation *act = e ? NULL : find_registered(grains, ident);
+    teffi_activation *act = e ? NULL : find_registered_activation(grains, ident);
     teffi_pid holder = e ? e->pid : act ? teffi_activation_pid(act) : pid;
     bool won = !pid_is_lower(holder, pid);
     *loser = won ? holder : pid;
@@ -334,14 +340,14 @@ static teff_err merge_locked(teffi_grains *grains, teffi_shard *shard, const tef
     return teffi_pid_equals(holder, pid) ? TEFF_OK : TEFF_E_EXISTS;
 }
 
-teff_err teffi_partition_merge(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid,
-                               uint64_t version, teffi_pid *loser)
+teff_err teffi_partition_merge_activation(teffi_grains *grains, const teffi_ident *ident,
+                                          teffi_pid pid, uint64_t version, teffi_pid *loser)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teff_err err = TEFF_E_CLOSED;
     pthread_mutex_lock(&shard->lock);
     if (shard->phase == TEFFI_LOCKED && shard->since <= version)
-        err = merge_locked(grains, shard, ident, pid, loser);
+        err = merge_activation_locked(grains, shard, ident, pid, loser);
     pthread_mutex_unlock(&shard->lock);
     return err;
 }
@@ -357,6 +363,6 @@ void teffi_partitions_start_serving(teffi_grains *grains, const uint8_t *set, ui
             shard->phase = TEFFI_SERVING;
         pthread_mutex_unlock(&shard->lock);
     }
-    teffi_partitions_deliver_parked(grains);
-    teffi_membership_note_change(grains->node->membership);
+    teffi_partitions_deliver_parked_requests(grains);
+    teffi_membership_signal_change(grains->node->membership);
 }

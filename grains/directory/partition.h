@@ -23,38 +23,43 @@ enum {
 /* limits of the parked requests of a silo: their number and their memory */
 enum { TEFFI_PARKED_MAX = 10000, TEFFI_PARKED_BYTES_MAX = 16 * 1024 * 1024 };
 
-/* teffi_partition_execute_method - do a REGISTER, LOOKUP or UNREGISTER, if this silo serves the
- * partition.
+/* teffi_partition_execute_directory_method - do a REGISTER, LOOKUP or UNREGISTER, if this silo
+ * serves the partition.
  * in:   pid, the activation to register or unregister. msg, the request of another silo, or NULL.
  * out:  TEFF_OK: *holder holds the grain. TEFF_E_NOT_FOUND: no activation holds it.
  *       TEFF_E_UNAVAILABLE: this silo does not serve the partition, use client.h. TEFF_E_NOMEM.
  *       If msg is not NULL and the partition is LOCKED: TEFF_E_CLOSED: msg was parked;
  *       TEFF_E_OVERLOADED: too many requests are parked.
  * runs: without the shard's lock; does not block. */
-TEFF_MUST_USE teff_err teffi_partition_execute_method(teffi_grains *grains, uint32_t method,
-                                                      const teffi_ident *ident, teffi_pid pid,
-                                                      teffi_pid *holder, teffi_msg *msg);
+TEFF_MUST_USE teff_err teffi_partition_execute_directory_method(teffi_grains *grains,
+                                                                uint32_t method,
+                                                                const teffi_ident *ident,
+                                                                teffi_pid pid, teffi_pid *holder,
+                                                                teffi_msg *msg);
 
-/* teffi_partition_is_registered, _set_registered - take the shard's lock and read or set
+/* teffi_activation_is_registered, _set_registered - take the shard's lock and read or set
  * act->registered. in: registered: the partition's owner has confirmed that act holds the grain.
  * out: _set_registered: the previous value. */
-bool teffi_partition_is_registered(const teffi_activation *act);
-bool teffi_partition_set_registered(teffi_activation *act, bool registered);
+bool teffi_activation_is_registered(const teffi_activation *act);
+bool teffi_activation_set_registered(teffi_activation *act, bool registered);
 
-/* teffi_partition_push_or_place - push a grain's first request without a look-up. If this silo
- * serves the partition and no activation holds the grain, chooses a silo for it. If that is this
- * silo, makes the activation, registered. Pushes msg to the activation of this silo.
- * out:  as teffi_shard_push; TEFF_E_UNAVAILABLE: a look-up is needed; TEFF_E_NOT_FOUND: send msg to
- *       silo *placed, which activates the grain (zero: no silo can host it; this silo: it is
- *       leaving). */
-TEFF_MUST_USE teff_err teffi_partition_push_or_place(teffi_grains *grains, const teffi_ident *ident,
-                                                     teffi_msg *msg, teffi_node_id *placed);
+/* teffi_partition_push_or_choose_silo - push a grain's first request without a look-up. If this
+ * silo serves the partition and no activation holds the grain, chooses a silo for it. If that is
+ * this silo, makes the activation, registered. Pushes msg to the activation of this silo.
+ * out:  as teffi_shard_push_request; TEFF_E_UNAVAILABLE: a look-up is needed; TEFF_E_NOT_FOUND:
+ *       send msg to silo *placed, which activates the grain (zero: no silo can host it; this silo:
+ *       it is leaving). */
+TEFF_MUST_USE teff_err teffi_partition_push_or_choose_silo(teffi_grains *grains,
+                                                           const teffi_ident *ident, teffi_msg *msg,
+                                                           teffi_node_id *placed);
 
-/* teffi_partition_create_claimed - make a grain's activation if teffi_partition_push_or_place()
- * would make one and the type is bare; for a caller that runs the request itself.
+/* teffi_partition_create_claimed_activation - make a grain's activation if
+ * teffi_partition_push_or_choose_silo() would make one and the type is bare; for a caller that runs
+ * the request itself.
  * out:  the new activation: registered, VALID, its group claimed: the caller releases the group.
  *       NULL: queue the request. */
-teffi_activation *teffi_partition_create_claimed(teffi_grains *grains, const teffi_ident *ident);
+teffi_activation *teffi_partition_create_claimed_activation(teffi_grains *grains,
+                                                            const teffi_ident *ident);
 
 /* teffi_partitions_adopt_view - change the phases for a new view, and deliver the parked requests.
  * in:   now, the new view; the call for the previous view has returned.
@@ -63,19 +68,21 @@ bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now);
 
 /* ---- recovery ---- */
 
-/* teffi_partitions_list_and_clear_locked - begin a round of recovery: list the LOCKED partitions in
+/* teffi_partitions_list_and_empty_locked - begin a round of recovery: list the LOCKED partitions in
  * set, and free their entries, which earlier rounds have added. in: set, NULL: free and list
  * nothing. out: is any partition LOCKED? */
-bool teffi_partitions_list_and_clear_locked(teffi_grains *grains, uint8_t *set);
+bool teffi_partitions_list_and_empty_locked(teffi_grains *grains, uint8_t *set);
 
-/* teffi_partition_merge - make an activation of another silo, pid, the holder of its grain, unless
- * the present holder has a lower PID. Part of recovery: changes only a LOCKED partition.
+/* teffi_partition_merge_activation - make an activation of another silo, pid, the holder of its
+ * grain, unless the present holder has a lower PID. Part of recovery: changes only a LOCKED
+ * partition.
  * in:   version, of the view for which recovery found pid.
  * out:  TEFF_OK; TEFF_E_EXISTS: two activations hold the grain; *loser, the one with the higher
  *       PID, must be deactivated before the partition serves.
  * errs: TEFF_E_CLOSED: not LOCKED, or locked by a newer view; TEFF_E_NOMEM. */
-TEFF_MUST_USE teff_err teffi_partition_merge(teffi_grains *grains, const teffi_ident *ident,
-                                             teffi_pid pid, uint64_t version, teffi_pid *loser);
+TEFF_MUST_USE teff_err teffi_partition_merge_activation(teffi_grains *grains,
+                                                        const teffi_ident *ident, teffi_pid pid,
+                                                        uint64_t version, teffi_pid *loser);
 
 /* teffi_partitions_start_serving - make the LOCKED partitions of set SERVING, except those that a
  * view newer than version has locked. Then deliver the parked requests, and wake the callers of
@@ -86,10 +93,10 @@ void teffi_partitions_start_serving(teffi_grains *grains, const uint8_t *set, ui
 
 /* teffi_partitions_park_request - park msg. out: false: too many requests, or too many of their
  *       bytes, are parked; the caller owns msg.
- * teffi_partitions_deliver_parked - deliver all parked requests to this node, where each is handled
- *       anew and may be parked again. */
+ * teffi_partitions_deliver_parked_requests - deliver all parked requests to this node, where each
+ *       is handled anew and may be parked again. */
 bool teffi_partitions_park_request(teffi_shards *shards, teffi_msg *msg);
-void teffi_partitions_deliver_parked(teffi_grains *grains);
+void teffi_partitions_deliver_parked_requests(teffi_grains *grains);
 
 /* teffi_partitions_fini - free the entries and the parked requests. in: no thread uses them now. */
 void teffi_partitions_fini(teffi_shards *shards);

@@ -18,7 +18,7 @@ static bool can_host(const teffi_member *member, wanted want)
 
 /* Chooses one of the silos that can host the type, all with the same chance. One pass suffices
  * (reservoir sampling). out: zero: no silo can host the type. */
-static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, wanted want)
+static teffi_node_id pick_random_silo(teffi_grains *grains, const teffi_view *view, wanted want)
 {
     const teffi_platform *platform = grains->node->platform;
     uint64_t n = 0;
@@ -32,7 +32,8 @@ static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, w
 /* Of the silos that can host the type, chooses the one with the highest hash of {grain, silo}
  * (rendezvous hashing). So if a silo joins or leaves, the choice changes only for grains that are
  * placed on that silo. out: zero: no silo can host the type. */
-static teffi_node_id pick_by_hash(const teffi_view *view, const teffi_ident *ident, wanted want)
+static teffi_node_id pick_silo_by_hash(const teffi_view *view, const teffi_ident *ident,
+                                       wanted want)
 {
     uint64_t hash = teffi_key_cluster_hash(ident->type, ident->key, ident->key_len), best = 0;
     teffi_node_id chosen = {0};
@@ -48,28 +49,29 @@ static teffi_node_id pick_by_hash(const teffi_view *view, const teffi_ident *ide
     return chosen;
 }
 
-teffi_node_id teffi_place(teffi_grains *grains, const teffi_ident *ident, uint16_t flags)
+teffi_node_id teffi_placement_choose_silo(teffi_grains *grains, const teffi_ident *ident,
+                                          uint16_t flags)
 {
-    const teffi_view *view = teffi_view_get(grains->node);
+    const teffi_view *view = teffi_view_ref_current(grains->node);
     teff_placement how = teffi_placement_of(flags);
-    wanted want = {ident->type, teffi_version_of(flags)};
+    wanted want = {ident->type, teffi_flags_type_version(flags)};
     teffi_node_id chosen = {0};
     if (!view)
         return chosen;
-    const teffi_member *self = teffi_view_find(view, grains->node->id);
+    const teffi_member *self = teffi_view_find_member(view, grains->node->id);
     if (how == TEFF_PLACE_PREFER_LOCAL && self && can_host(self, want))
         chosen = self->node;
     else if (how == TEFF_PLACE_HASH)
-        chosen = pick_by_hash(view, ident, want);
+        chosen = pick_silo_by_hash(view, ident, want);
     else
-        chosen = pick_random(grains, view, want);
+        chosen = pick_random_silo(grains, view, want);
     teffi_view_unref(view);
     return chosen;
 }
 
-int64_t teffi_newest_version(teffi_grains *grains, uint32_t type)
+int64_t teffi_find_newest_type_version(teffi_grains *grains, uint32_t type)
 {
-    const teffi_view *view = teffi_view_get(grains->node);
+    const teffi_view *view = teffi_view_ref_current(grains->node);
     int64_t newest = -1;
     for (size_t i = 0; view && i < view->n_members; i++) {
         int64_t version = view->members[i].status == TEFFI_ACTIVE
@@ -81,7 +83,7 @@ int64_t teffi_newest_version(teffi_grains *grains, uint32_t type)
     return newest;
 }
 
-void teffi_place_fail(teffi_grains *grains, teffi_msg *msg, int64_t newest)
+void teffi_placement_respond_error(teffi_grains *grains, teffi_msg *msg, int64_t newest)
 {
     char text[TEFF_TEXT_MAX];
     if (newest < 0) {
@@ -92,6 +94,6 @@ void teffi_place_fail(teffi_grains *grains, teffi_msg *msg, int64_t newest)
     snprintf(text, sizeof text,
              "the caller has version %u of the grain type, the newest silo of the cluster has "
              "version %lld; the call did not run",
-             (unsigned)teffi_version_of(msg->flags), (long long)newest);
+             (unsigned)teffi_flags_type_version(msg->flags), (long long)newest);
     teffi_node_respond(grains->node, msg, TEFF_E_VERSION, text);
 }

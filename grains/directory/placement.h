@@ -12,8 +12,8 @@
  * 10 to 15), because the silo that places the grain may not host the type.
  * teffi_placement_flags - the flags for the caller's type.
  * teffi_placement_of - the strategy in flags; random if flags have no known strategy.
- * teffi_version_of - the version in flags; 0: none.
- * teffi_version_raise - the flags with at least this version. in: version, at most
+ * teffi_flags_type_version - the version in flags; 0: none.
+ * teffi_flags_raise_type_version - the flags with at least this version. in: version, at most
  *       TEFFI_VERSION_MAX. */
 enum { TEFFI_VERSION_MAX = 63 };
 
@@ -22,29 +22,31 @@ static inline uint16_t teffi_placement_flags(const teff_type_info *info)
     return (uint16_t)((unsigned)info->placement << 8 | (info->version & TEFFI_VERSION_MAX) << 10);
 }
 
-static inline uint32_t teffi_version_of(uint16_t flags)
+static inline uint32_t teffi_flags_type_version(uint16_t flags)
 {
     return flags >> 10;
 }
 
-static inline uint16_t teffi_version_raise(uint16_t flags, uint32_t version)
+static inline uint16_t teffi_flags_raise_type_version(uint16_t flags, uint32_t version)
 {
-    return teffi_version_of(flags) >= version ? flags
-                                              : (uint16_t)((flags & 0x3ffu) | version << 10);
+    return teffi_flags_type_version(flags) >= version
+               ? flags
+               : (uint16_t)((flags & 0x3ffu) | version << 10);
 }
 
-/* teffi_place - choose an ACTIVE silo that hosts the type, in the version of flags or a newer one,
- * by the strategy of flags. in: flags, of a request. out: zero: there is none. */
-teffi_node_id teffi_place(teffi_grains *grains, const teffi_ident *ident, uint16_t flags);
+/* teffi_placement_choose_silo - choose an ACTIVE silo that hosts the type, in the version of flags
+ * or a newer one, by the strategy of flags. in: flags, of a request. out: zero: there is none. */
+teffi_node_id teffi_placement_choose_silo(teffi_grains *grains, const teffi_ident *ident,
+                                          uint16_t flags);
 
-/* teffi_newest_version - find the newest version of the type on the ACTIVE silos. out: -1: no silo
- * hosts the type. */
-int64_t teffi_newest_version(teffi_grains *grains, uint32_t type);
+/* teffi_find_newest_type_version - find the newest version of the type on the ACTIVE silos. out:
+ * -1: no silo hosts the type. */
+int64_t teffi_find_newest_type_version(teffi_grains *grains, uint32_t type);
 
-/* teffi_place_fail - respond to msg with an error, because no silo can run it: TEFF_E_NOT_FOUND if
- * newest is -1, else TEFF_E_VERSION. in: newest, the newest version that a silo hosts; -1: no silo
- * hosts the type. Owns msg. */
-void teffi_place_fail(teffi_grains *grains, teffi_msg *msg, int64_t newest);
+/* teffi_placement_respond_error - respond to msg with an error, because no silo can run it:
+ * TEFF_E_NOT_FOUND if newest is -1, else TEFF_E_VERSION. in: newest, the newest version that a silo
+ * hosts; -1: no silo hosts the type. Owns msg. */
+void teffi_placement_respond_error(teffi_grains *grains, teffi_msg *msg, int64_t newest);
 
 static inline teff_placement teffi_placement_of(uint16_t flags)
 {

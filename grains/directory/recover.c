@@ -44,8 +44,8 @@ static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
         const Teff__Cluster__Recovered__Entry *e = response->entries[i];
         teffi_ident ident =
             teffi_ident_of(&grains->secret, e->type, e->key.data, (uint32_t)e->key.len);
-        err = teffi_partition_merge(grains, &ident, (teffi_pid){from, e->slot, e->generation},
-                                    r->view->version, &loser);
+        err = teffi_partition_merge_activation(
+            grains, &ident, (teffi_pid){from, e->slot, e->generation}, r->view->version, &loser);
         r->outdated = err == TEFF_E_CLOSED;
         if (err == TEFF_E_EXISTS) {
             r->losers++;
@@ -76,8 +76,9 @@ static teff_err recover_part(teff_ctx *ctx, recovery *r, teffi_node_id from,
                              Teff__Cluster__Recover *ask)
 {
     ProtobufCMessage *body;
-    teff_err err = teffi_ctx_rpc(ctx, from, TEFFI_SLOT_DIRECTORY, TEFFI_METHOD_RECOVER, &ask->base,
-                                 RECOVER_TIMEOUT_MS, &teff__cluster__recovered__descriptor, &body);
+    teff_err err =
+        teffi_ctx_run_rpc(ctx, from, TEFFI_SLOT_DIRECTORY, TEFFI_METHOD_RECOVER, &ask->base,
+                          RECOVER_TIMEOUT_MS, &teff__cluster__recovered__descriptor, &body);
     if (err)
         return err;
     const Teff__Cluster__Recovered *response = (const Teff__Cluster__Recovered *)body;
@@ -157,13 +158,13 @@ static void recover_round(teff_ctx *ctx, recovery *r)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* Finds the LOCKED partitions by teffi_partitions_list_and_clear_locked(grains, set). out: true:
+/* Finds the LOCKED partitions by teffi_partitions_list_and_empty_locked(grains, set). out: true:
  * there are some. false: there are none, or this silo is closing or its lease is over: then it will
  * not serve them, so it does not recover them. */
-static bool recovery_is_wanted(teffi_grains *grains, uint8_t *set)
+static bool find_partitions_to_recover(teffi_grains *grains, uint8_t *set)
 {
     return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&
-           teffi_partitions_list_and_clear_locked(grains, set);
+           teffi_partitions_list_and_empty_locked(grains, set);
 }
 
 /* Clears `recovering`, at the end of the task or when the timer fires. Starts the task again if
@@ -173,7 +174,7 @@ static void end_or_restart_recovery(teffi_grains *grains)
     grains->shards->recovering = false;
     /* A view that was adopted after the last round may have locked more partitions. At that time
      * teffi_recover_start() did nothing for them, because `recovering` was set. */
-    if (recovery_is_wanted(grains, NULL))
+    if (find_partitions_to_recover(grains, NULL))
         teffi_recover_start(grains);
 }
 
@@ -184,8 +185,8 @@ static void run_recovery_rounds(teff_ctx *ctx, void *arg)
     recovery r = {0};
     bool wanted;
     do {
-        r.view = teffi_view_get(grains->node);
-        wanted = recovery_is_wanted(grains, r.set);
+        r.view = teffi_view_ref_current(grains->node);
+        wanted = find_partitions_to_recover(grains, r.set);
         if (wanted)
             recover_round(ctx, &r);
         teffi_view_unref(r.view);
@@ -250,7 +251,7 @@ typedef struct listing {
 
 /* Adds act to the response if act is registered. out: false, which ends the walk, if the response
  * is full, or if no memory is left (l->failed is set). */
-static bool list_activation(void *arg, teffi_activation *act)
+static bool add_registered_to_response(void *arg, teffi_activation *act)
 {
     listing *l = arg;
     if (!act->registered || l->failed)
@@ -279,7 +280,7 @@ void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
     listing l = {.msg = msg};
     response.view = grains->shards->version;
     if (response.view != ask->view) { /* the sender compares the views, too: recover_part() */
-        teffi_node_respond_with(grains->node, msg, &response.base);
+        teffi_node_respond_with_body(grains->node, msg, &response.base);
         return;
     }
     l.entries = teff_arena_alloc(&msg->arena, RESPONSE_ENTRIES * sizeof *l.entries);
@@ -291,12 +292,12 @@ void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
     l.failed = !l.entries;
     response.cursor = ask->cursor; /* the walk sets it to 0 at the end */
     if (l.entries)
-        (void)teffi_shards_walk(grains, ask->partitions.data, &response.cursor, list_activation,
-                                &l);
+        (void)teffi_shards_walk_activations(grains, ask->partitions.data, &response.cursor,
+                                            add_registered_to_response, &l);
     response.entries = l.entries;
     response.n_entries = l.n;
     if (l.failed)
         teffi_node_respond(grains->node, msg, TEFF_E_NOMEM, "directory: out of memory");
     else
-        teffi_node_respond_with(grains->node, msg, &response.base);
+        teffi_node_respond_with_body(grains->node, msg, &response.base);
 }

@@ -7,9 +7,9 @@
 #include "directory/client.h"
 #include "node/deliver.h"
 
-/* Responds to msg with err, a result of teffi_partition_execute_method(). TEFF_OK becomes HELD, and
- * the response contains `holder`. TEFF_E_NOT_FOUND becomes ABSENT. TEFF_E_UNAVAILABLE becomes
- * REFRESH: the sender refreshes its view and asks again. */
+/* Responds to msg with err, a result of teffi_partition_execute_directory_method(). TEFF_OK becomes
+ * HELD, and the response contains `holder`. TEFF_E_NOT_FOUND becomes ABSENT. TEFF_E_UNAVAILABLE
+ * becomes REFRESH: the sender refreshes its view and asks again. */
 static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi_pid holder)
 {
     Teff__Cluster__DirectoryResponse a = TEFF__CLUSTER__DIRECTORY_RESPONSE__INIT;
@@ -20,10 +20,10 @@ static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi
                : err == TEFF_E_NOT_FOUND ? TEFF__CLUSTER__DIRECTORY_RESPONSE__RESULT__ABSENT
                                          : TEFF__CLUSTER__DIRECTORY_RESPONSE__RESULT__REFRESH;
     a.pid = err ? NULL : &packed.pid;
-    teffi_node_respond_with(node, msg, &a.base);
+    teffi_node_respond_with_body(node, msg, &a.base);
 }
 
-static void refuse_to_park(teffi_node *node, teffi_msg *msg)
+static void respond_too_many_parked(teffi_node *node, teffi_msg *msg)
 {
     teffi_node_respond(node, msg, TEFF_E_OVERLOADED,
                        "too many requests wait for the silo's part of the directory");
@@ -42,7 +42,7 @@ static void adopt_newest_view(teff_ctx *ctx, void *arg)
 /* Starts a task that adopts the newest view, unless such a task is queued already. One task serves
  * all parked requests, because there are few stacks for system tasks. If there is no memory for the
  * task, does nothing. */
-static void start_catching_up(teffi_node *node)
+static void start_adopting_newest_view(teffi_node *node)
 {
     teffi_shards *shards = node->grains->shards;
     if (!atomic_exchange(&shards->catching_up, true) &&
@@ -54,7 +54,7 @@ static void start_catching_up(teffi_node *node)
 /* Refuses msg if its sender is a stranger: a silo that is neither a member in this silo's view nor
  * known to have left the cluster. in: this silo's view is not older than the sender's. out: true if
  * msg was refused. */
-static bool refuse_stranger(teffi_node *node, teffi_msg *msg)
+static bool refuse_if_stranger(teffi_node *node, teffi_msg *msg)
 {
     if (!teffi_outsiders_have_stranger(node->membership, msg->src))
         return false;
@@ -71,11 +71,11 @@ static bool park_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
     /* acquire: pairs with teffi_partitions_adopt_view() */
     if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
         return false;
-    start_catching_up(node);
+    start_adopting_newest_view(node);
     if (!teffi_partitions_park_request(shards, msg))
-        refuse_to_park(node, msg);
+        respond_too_many_parked(node, msg);
     else if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
-        teffi_partitions_deliver_parked(node->grains); /* adopted before msg was parked */
+        teffi_partitions_deliver_parked_requests(node->grains); /* adopted before msg was parked */
     return true;
 }
 
@@ -84,17 +84,17 @@ static teffi_ident make_ident(const teffi_node *node, uint32_t type, ProtobufCBi
     return teffi_ident_of(&node->grains->secret, type, key.data, (uint32_t)key.len);
 }
 
-static void handle_ask(teffi_node *node, teffi_msg *msg)
+static void execute_directory_request(teffi_node *node, teffi_msg *msg)
 {
     const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
     teffi_pid holder = {0};
     teffi_ident ident = make_ident(node, ask->type, ask->key);
-    teff_err err = teffi_partition_execute_method(node->grains, msg->method_id, &ident,
-                                                  teffi_pid_unpack(ask->pid), &holder, msg);
+    teff_err err = teffi_partition_execute_directory_method(
+        node->grains, msg->method_id, &ident, teffi_pid_unpack(ask->pid), &holder, msg);
     if (err == TEFF_E_NOMEM)
         teffi_node_respond(node, msg, err, "directory: out of memory");
     else if (err == TEFF_E_OVERLOADED)
-        refuse_to_park(node, msg);
+        respond_too_many_parked(node, msg);
     else if (err != TEFF_E_CLOSED) /* CLOSED: msg is parked */
         respond_holder(node, msg, err, holder);
 }
@@ -112,15 +112,15 @@ static void end_loser(teff_ctx *ctx, void *arg)
     teffi_ident ident = make_ident(ctx->node, ask->type, ask->key);
     teffi_pid pid = teffi_pid_unpack(ask->pid);
     uint64_t deadline = teffi_now(ctx->node->platform) + END_WAIT_MS * 1000000ull;
-    if (teffi_shard_end_duplicate(grains, &ident, pid))
-        for (uint32_t ms = 1;
-             teffi_shard_has(grains, &ident, &pid) && teffi_now(ctx->node->platform) < deadline;
+    if (teffi_shard_ask_duplicate_to_end(grains, &ident, pid))
+        for (uint32_t ms = 1; teffi_shard_has_activation(grains, &ident, &pid) &&
+                              teffi_now(ctx->node->platform) < deadline;
              ms = ms * 2 < END_PAUSE_MAX_MS ? ms * 2 : END_PAUSE_MAX_MS)
             teffi_ctx_sleep(ctx, ms);
     respond_holder(ctx->node, msg, TEFF_E_NOT_FOUND, pid);
 }
 
-static void handle_deactivate(teffi_node *node, teffi_msg *msg)
+static void start_deactivate_task(teffi_node *node, teffi_msg *msg)
 {
     if (teffi_task_start(&node->home, end_loser, msg, "directory: end a second activation", true))
         teffi_node_respond(node, msg, TEFF_E_NOMEM, "directory: out of memory");
@@ -128,7 +128,7 @@ static void handle_deactivate(teffi_node *node, teffi_msg *msg)
 
 /* Handles a MOVED message, which says that a grain is not on the sender's silo: drops the grain's
  * cached location if it is that silo. */
-static void handle_moved(teffi_node *node, teffi_msg *msg)
+static void drop_moved_location(teffi_node *node, teffi_msg *msg)
 {
     const Teff__Cluster__Moved *moved = (const Teff__Cluster__Moved *)msg->body;
     teffi_ident ident = make_ident(node, moved->type, moved->key);
@@ -146,7 +146,7 @@ static uint64_t read_view_version(const teffi_msg *msg)
                : ((const Teff__Cluster__DirectoryAsk *)msg->body)->view;
 }
 
-void teffi_directory_handle(teffi_node *node, teffi_msg *msg)
+void teffi_directory_handle_request(teffi_node *node, teffi_msg *msg)
 {
     const ProtobufCMessageDescriptor *desc =
         msg->method_id == TEFFI_METHOD_RECOVER ? &teff__cluster__recover__descriptor
@@ -155,16 +155,16 @@ void teffi_directory_handle(teffi_node *node, teffi_msg *msg)
     teff_err err = teffi_msg_unpack(msg, desc);
     if (err)
         teffi_node_respond(node, msg, err, "directory: the request does not decode");
-    else if (park_if_behind(node, msg, read_view_version(msg)) || refuse_stranger(node, msg))
+    else if (park_if_behind(node, msg, read_view_version(msg)) || refuse_if_stranger(node, msg))
         return;
     else if (msg->method_id == TEFFI_METHOD_MOVED)
-        handle_moved(node, msg);
+        drop_moved_location(node, msg);
     else if (msg->method_id == TEFFI_METHOD_DEACTIVATE)
-        handle_deactivate(node, msg);
+        start_deactivate_task(node, msg);
     else if (msg->method_id == TEFFI_METHOD_RECOVER)
         teffi_recover_respond(node->grains, msg);
     else if (msg->method_id >= TEFFI_METHOD_REGISTER && msg->method_id <= TEFFI_METHOD_UNREGISTER)
-        handle_ask(node, msg);
+        execute_directory_request(node, msg);
     else
         teffi_node_respond(node, msg, TEFF_E_NOT_FOUND, "directory: no such request");
 }

@@ -10,8 +10,9 @@
 
 #include "directory/partition.h"
 
-/* teffi_directory_handle - the handler of the system target TEFFI_SLOT_DIRECTORY. Owns msg. */
-void teffi_directory_handle(teffi_node *node, teffi_msg *msg);
+/* teffi_directory_handle_request - the handler of the system target TEFFI_SLOT_DIRECTORY. Owns
+ * msg. */
+void teffi_directory_handle_request(teffi_node *node, teffi_msg *msg);
 
 /* teffi_recover_start - start the task that recovers all LOCKED partitions, unless it runs. If no
  * memory is left, a timer tries again, unless the silo is closing.

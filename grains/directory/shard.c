@@ -82,12 +82,12 @@ void teffi_shard_reclaim_activation(teffi_activation *act)
 
 /* ---- finding ---- */
 
-teffi_activation *teffi_shard_find_locked(teffi_grains *grains, const teffi_ident *ident)
+teffi_activation *teffi_shard_find_activation_locked(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_probe probe;
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
-    uint32_t slot = teffi_index_first(&probe, &shard->index, ident->hash);
-    for (; slot; slot = teffi_index_next(&probe)) {
+    uint32_t slot = teffi_index_find_first(&probe, &shard->index, ident->hash);
+    for (; slot; slot = teffi_index_find_next(&probe)) {
         teffi_activation *act = teffi_activation_at(&grains->shards->memory, slot);
         teffi_ident found = teffi_activation_ident(act);
         if (teffi_ident_equals(&found, ident))
@@ -96,7 +96,8 @@ teffi_activation *teffi_shard_find_locked(teffi_grains *grains, const teffi_iden
     return NULL;
 }
 
-teffi_activation *teffi_shard_find(teffi_grains *grains, const teffi_ident *ident, bool *certain)
+teffi_activation *teffi_shard_find_activation_without_lock(teffi_grains *grains,
+                                                           const teffi_ident *ident, bool *certain)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teffi_probe probe;
@@ -104,36 +105,37 @@ teffi_activation *teffi_shard_find(teffi_grains *grains, const teffi_ident *iden
     /* relaxed: if this misses a new collision, the activation routes the request here again */
     if (atomic_load_explicit(&shard->hash_collision, memory_order_relaxed))
         return NULL;
-    uint32_t slot = teffi_index_first(&probe, &shard->index, ident->hash);
-    for (; slot; slot = teffi_index_next(&probe)) {
+    uint32_t slot = teffi_index_find_first(&probe, &shard->index, ident->hash);
+    for (; slot; slot = teffi_index_find_next(&probe)) {
         teffi_activation *act = teffi_activation_at(&grains->shards->memory, slot);
         /* relaxed: the activation compares the identity when it handles the request */
         if (atomic_load_explicit(&act->hash, memory_order_relaxed) == ident->hash)
             return act;
     }
-    *certain = teffi_index_is_certain(&probe);
+    *certain = teffi_index_search_was_complete(&probe);
     return NULL;
 }
 
-void teffi_shard_note_collision(teffi_grains *grains, uint64_t hash)
+void teffi_shard_set_hash_collision(teffi_grains *grains, uint64_t hash)
 {
     atomic_store_explicit(&teffi_shard_of(grains, hash)->hash_collision, true,
                           memory_order_relaxed);
 }
 
-teffi_activation *teffi_shard_find_pid(teffi_grains *grains, const teffi_ident *ident,
-                                       teffi_pid pid)
+teffi_activation *teffi_shard_find_activation_by_pid(teffi_grains *grains, const teffi_ident *ident,
+                                                     teffi_pid pid)
 {
-    teffi_activation *act = teffi_shard_find_locked(grains, ident);
+    teffi_activation *act = teffi_shard_find_activation_locked(grains, ident);
     return act && teffi_pid_equals(teffi_activation_pid(act), pid) ? act : NULL;
 }
 
-bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi_pid *pid)
+bool teffi_shard_has_activation(teffi_grains *grains, const teffi_ident *ident,
+                                const teffi_pid *pid)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     pthread_mutex_lock(&shard->lock);
-    bool has = pid ? teffi_shard_find_pid(grains, ident, *pid) != NULL
-                   : teffi_shard_find_locked(grains, ident) != NULL;
+    bool has = pid ? teffi_shard_find_activation_by_pid(grains, ident, *pid) != NULL
+                   : teffi_shard_find_activation_locked(grains, ident) != NULL;
     pthread_mutex_unlock(&shard->lock);
     return has;
 }
@@ -165,9 +167,9 @@ teff_err teffi_shard_create_activation(teffi_grains *grains, const teffi_ident *
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     if (!type)
         return TEFF_E_NOT_FOUND;
-    /* seq_cst: pairs with teffi_grains_end_all(), which clears `accepting` and afterwards loads
-     * this counter. Either its load includes this activation, or the load of `accepting` below
-     * returns false, and no activation is made. */
+    /* seq_cst: pairs with teffi_grains_end_all_activations(), which clears `accepting` and
+     * afterwards loads this counter. Either its load includes this activation, or the load of
+     * `accepting` below returns false, and no activation is made. */
     atomic_fetch_add_explicit(&grains->shards->activations, 1, memory_order_seq_cst);
     teff_err err = atomic_load_explicit(&grains->accepting, memory_order_seq_cst)
                        ? make_activation(grains, type, ident, out)
@@ -188,14 +190,14 @@ teff_err teffi_shard_create_activation(teffi_grains *grains, const teffi_ident *
 
 /* Finds the grain's activation, or makes it if may_create, and pushes msg to it. Does all of this
  * under the shard's lock, so that a new activation gets its first request before it can end. out:
- * *act; *deep, as teffi_activation_push(). errs: as teffi_shard_push(). */
+ * *act; *deep, as teffi_activation_push(). errs: as teffi_shard_push_request(). */
 static teff_err push_under_lock(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                                 bool may_create, teffi_activation **act, uint32_t *deep)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teff_err err = TEFF_OK;
     pthread_mutex_lock(&shard->lock);
-    *act = teffi_shard_find_locked(grains, ident);
+    *act = teffi_shard_find_activation_locked(grains, ident);
     if (!*act)
         err = may_create ? teffi_shard_create_activation(grains, ident, false, NULL, act)
                          : TEFF_E_NOT_FOUND;
@@ -205,12 +207,12 @@ static teff_err push_under_lock(teffi_grains *grains, const teffi_ident *ident, 
     return err;
 }
 
-teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                          bool may_create)
+teff_err teffi_shard_push_request(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                                  bool may_create)
 {
     uint32_t deep = 0;
     bool certain;
-    teffi_activation *act = teffi_shard_find(grains, ident, &certain);
+    teffi_activation *act = teffi_shard_find_activation_without_lock(grains, ident, &certain);
     /* TEFF_E_CLOSED: act has ended, or none was found: the search is repeated under the lock */
     teff_err err = TEFF_E_CLOSED;
     if (act)
@@ -234,11 +236,11 @@ void teffi_shard_remove_activation(teffi_activation *act)
     pthread_mutex_unlock(&shard->lock);
 }
 
-bool teffi_shard_end_duplicate(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid)
+bool teffi_shard_ask_duplicate_to_end(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     pthread_mutex_lock(&shard->lock);
-    teffi_activation *act = teffi_shard_find_pid(grains, ident, pid);
+    teffi_activation *act = teffi_shard_find_activation_by_pid(grains, ident, pid);
     bool was_registered = act && act->registered;
     if (was_registered) {
         act->registered = false;
@@ -248,9 +250,9 @@ bool teffi_shard_end_duplicate(teffi_grains *grains, const teffi_ident *ident, t
     return was_registered;
 }
 
-/* A cursor of teffi_shards_walk(), from the highest bits to the lowest: partition (16 bits), low 16
- * bits of index.moves, number of the next cell (32 bits). A rebuild of the index changes
- * index.moves, and makes the number of the cell invalid. */
+/* A cursor of teffi_shards_walk_activations(), from the highest bits to the lowest: partition (16
+ * bits), low 16 bits of index.moves, number of the next cell (32 bits). A rebuild of the index
+ * changes index.moves, and makes the number of the cell invalid. */
 static uint64_t make_cursor(unsigned part, uint32_t moves, uint32_t cell)
 {
     return (uint64_t)part << 48 | (uint64_t)(moves & 0xffff) << 32 | cell;
@@ -276,8 +278,8 @@ static bool walk_shard(teffi_grains *grains, unsigned part, uint64_t *cursor,
     return slot == 0;
 }
 
-bool teffi_shards_walk(teffi_grains *grains, const uint8_t *set, uint64_t *cursor,
-                       bool (*visit)(void *arg, teffi_activation *act), void *arg)
+bool teffi_shards_walk_activations(teffi_grains *grains, const uint8_t *set, uint64_t *cursor,
+                                   bool (*visit)(void *arg, teffi_activation *act), void *arg)
 {
     for (unsigned part = (unsigned)(*cursor >> 48); part < TEFFI_PARTITIONS; part++)
         if ((!set || teffi_set_has_partition(set, part)) &&

@@ -70,7 +70,7 @@ static inline bool teffi_set_has_partition(const uint8_t *set, unsigned partitio
 
 static inline teffi_shard *teffi_shard_of(const teffi_grains *grains, uint64_t hash)
 {
-    return &grains->shards->at[teffi_partition(hash)];
+    return &grains->shards->at[teffi_partition_of_hash(hash)];
 }
 
 /* teffi_activation_slab_init - in zeroed memory. An activation that is put into the slab is FREE,
@@ -84,12 +84,13 @@ static inline teffi_activation *teffi_activation_at(teffi_slab *memory, uint32_t
     return teffi_slab_at(memory, slot - TEFFI_SLOT_SYSTEM_END);
 }
 
-/* teffi_shard_push - push msg to the grain's activation; if there is none, make one if may_create.
+/* teffi_shard_push_request - push msg to the grain's activation; if there is none, make one if
+ * may_create.
  * out:  TEFF_OK: the activation owns msg; TEFF_E_NOT_FOUND: there is none, and may_create is false,
  *       the type is not hosted or the silo leaves; TEFF_E_OVERLOADED: the queue or the silo's
  *       memory is full; TEFF_E_NOMEM, TEFF_E_INVALID. msg moves on TEFF_OK only. */
-TEFF_MUST_USE teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident,
-                                        teffi_msg *msg, bool may_create);
+TEFF_MUST_USE teff_err teffi_shard_push_request(teffi_grains *grains, const teffi_ident *ident,
+                                                teffi_msg *msg, bool may_create);
 
 /* teffi_shard_create_activation - make the grain's activation, under the shard's lock.
  * in:   ident, of a grain without an activation here. registered, the value of act->registered.
@@ -101,24 +102,30 @@ TEFF_MUST_USE teff_err teffi_shard_create_activation(teffi_grains *grains, const
                                                      bool registered, bool *claimed,
                                                      teffi_activation **act);
 
-/* teffi_shard_find - find the grain's activation without a lock. Its memory may have been reused
- * for another grain since: only push to it, or claim its group and then compare the identity.
+/* teffi_shard_find_activation_without_lock - find the grain's activation without a lock. Its memory
+ * may have been reused for another grain since: only push to it, or claim its group and then
+ * compare the identity.
  * out:  NULL: not found; *certain: true: there is none; false: search again under the lock. Not
  *       NULL: *certain is false. */
-teffi_activation *teffi_shard_find(teffi_grains *grains, const teffi_ident *ident, bool *certain);
+teffi_activation *teffi_shard_find_activation_without_lock(teffi_grains *grains,
+                                                           const teffi_ident *ident, bool *certain);
 
-/* teffi_shard_find_locked - find the grain's activation, under the shard's lock. out: NULL: none.
- * teffi_shard_find_pid - the same, but NULL if the activation is not pid. */
-teffi_activation *teffi_shard_find_locked(teffi_grains *grains, const teffi_ident *ident);
-teffi_activation *teffi_shard_find_pid(teffi_grains *grains, const teffi_ident *ident,
-                                       teffi_pid pid);
+/* teffi_shard_find_activation_locked - find the grain's activation, under the shard's lock. out:
+ * NULL: none.
+ * teffi_shard_find_activation_by_pid - the same, but NULL if the activation is not pid. */
+teffi_activation *teffi_shard_find_activation_locked(teffi_grains *grains,
+                                                     const teffi_ident *ident);
+teffi_activation *teffi_shard_find_activation_by_pid(teffi_grains *grains, const teffi_ident *ident,
+                                                     teffi_pid pid);
 
-/* teffi_shard_has - does this silo have an activation of the grain? in: pid, NULL: any. */
-bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi_pid *pid);
+/* teffi_shard_has_activation - does this silo have an activation of the grain? in: pid, NULL:
+ * any. */
+bool teffi_shard_has_activation(teffi_grains *grains, const teffi_ident *ident,
+                                const teffi_pid *pid);
 
-/* teffi_shard_note_collision - record that two grains have this hash: from now on, the shard's
+/* teffi_shard_set_hash_collision - record that two grains have this hash: from now on, the shard's
  * activations are found by identity only. */
-void teffi_shard_note_collision(teffi_grains *grains, uint64_t hash);
+void teffi_shard_set_hash_collision(teffi_grains *grains, uint64_t hash);
 
 /* teffi_shard_remove_activation - take act out of the index, so that later pushes make another
  * activation, and clear `registered`. On its group. */
@@ -128,16 +135,17 @@ void teffi_shard_remove_activation(teffi_activation *act);
  * and has no items. */
 void teffi_shard_reclaim_activation(teffi_activation *act);
 
-/* teffi_shard_end_duplicate - clear `registered` of activation pid and ask it to end, because
- * another one holds the grain.
+/* teffi_shard_ask_duplicate_to_end - clear `registered` of activation pid and ask it to end,
+ * because another one holds the grain.
  * out: false: nothing was done: pid has ended, or is not registered (not yet, or no longer). */
-bool teffi_shard_end_duplicate(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid);
+bool teffi_shard_ask_duplicate_to_end(teffi_grains *grains, const teffi_ident *ident,
+                                      teffi_pid pid);
 
-/* teffi_shards_walk - visit the activations of all shards, each under its shard's lock; visit must
- * be short. May miss an activation that is just being made.
+/* teffi_shards_walk_activations - visit the activations of all shards, each under its shard's lock;
+ * visit must be short. May miss an activation that is just being made.
  * in:   set, the partitions to visit (teffi_set_has_partition), NULL: all. *cursor, 0 at first. If
  *       visit returns false the walk stops; the next call continues from *cursor, or from the
  *       shard's start if its index was rebuilt meanwhile.
  * out:  true: the walk has reached the end, *cursor is 0; false: visit returned false. */
-bool teffi_shards_walk(teffi_grains *grains, const uint8_t *set, uint64_t *cursor,
-                       bool (*visit)(void *arg, teffi_activation *act), void *arg);
+bool teffi_shards_walk_activations(teffi_grains *grains, const uint8_t *set, uint64_t *cursor,
+                                   bool (*visit)(void *arg, teffi_activation *act), void *arg);

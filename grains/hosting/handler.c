@@ -22,7 +22,8 @@ enum { STARTS_MAX = 64 };
 /* ---- requests ---- */
 
 /* Ends a queued request with an error. Owns msg. */
-static void refuse_queued(teffi_activation *act, teffi_msg *msg, teff_err err, const char *text)
+static void refuse_queued_request(teffi_activation *act, teffi_msg *msg, teff_err err,
+                                  const char *text)
 {
     teffi_activation_uncount_queued(act, msg);
     teffi_node_respond(act->grains->node, msg, err, text);
@@ -40,34 +41,34 @@ static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
 
 /* Ends msg if its deadline has passed or its caller has cancelled it; never ends a one-way. out:
  * true: msg was ended. */
-static bool end_if_unwanted(teffi_activation *act, teffi_msg *msg)
+static bool end_if_late_or_cancelled(teffi_activation *act, teffi_msg *msg)
 {
     const teffi_node *node = act->grains->node;
     if (msg->item.kind != TEFFI_MSG_REQUEST)
         return false;
     if (!teffi_is_late(node->home.exec, msg->deadline_ns))
         return teffi_cancel_is_any_kept(&node->home) && drop_if_cancelled(act, msg);
-    refuse_queued(act, msg, TEFF_E_TIMEOUT, "expired while it waited for the grain");
+    refuse_queued_request(act, msg, TEFF_E_TIMEOUT, "expired while it waited for the grain");
     return true;
 }
 
 /* Ends msg if the coarse clock shows that this silo's lease is over. out: true: msg was ended. */
-static bool end_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
+static bool refuse_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
 {
     if (teffi_lease_holds_coarse(&act->grains->node->home.lease, act->group.exec))
         return false;
-    refuse_queued(act, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
+    refuse_queued_request(act, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
     return true;
 }
 
-/* Puts msg into act->more->pending. It stays there until start_requests_set_aside() starts or ends
+/* Puts msg into act->more->pending. It stays there until start_set_aside_requests() starts or ends
  * it, or end_activation() routes it again or ends it. If there is no memory for act->more, ends msg
  * instead. */
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
 {
     teffi_more *more = teffi_activation_ensure_rare_fields(act);
     if (!more) {
-        refuse_queued(act, msg, TEFF_E_NOMEM, "out of memory to queue the request");
+        refuse_queued_request(act, msg, TEFF_E_NOMEM, "out of memory to queue the request");
         return;
     }
     teffi_queue_push(&more->pending, &msg->link);
@@ -79,8 +80,8 @@ static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class
 static void start_request(teffi_activation *act, teffi_msg *msg, const teff_method *method)
 {
     teffi_activation_uncount_queued(act, msg);
-    teffi_activation_stamp_use(act);
-    teffi_exec_check_delay(&act->group, &msg->item);
+    teffi_activation_update_last_use(act);
+    teffi_exec_warn_if_item_late(&act->group, &msg->item);
     teffi_turn_start(act, msg, method);
 }
 
@@ -98,16 +99,16 @@ static void redirect_request(teffi_activation *act, teffi_msg *msg)
 {
     uint64_t hash = teffi_ident_of_request(&act->grains->secret, msg).hash;
     if (atomic_load_explicit(&act->hash, memory_order_relaxed) == hash)
-        teffi_shard_note_collision(act->grains, hash);
+        teffi_shard_set_hash_collision(act->grains, hash);
     teffi_activation_uncount_queued(act, msg);
     teffi_route_again(act->grains, msg);
 }
 
 /* Does msg's caller have a newer version of the grain type than this silo? If so, msg needs another
  * silo. */
-static bool is_of_newer_caller(const teffi_activation *act, const teffi_msg *msg)
+static bool request_needs_newer_version(const teffi_activation *act, const teffi_msg *msg)
 {
-    return teffi_version_of(msg->flags) > act->type->info->version;
+    return teffi_flags_type_version(msg->flags) > act->type->info->version;
 }
 
 /* Ends or routes again a request that the ended activation did not start:
@@ -117,21 +118,21 @@ static bool is_of_newer_caller(const teffi_activation *act, const teffi_msg *msg
  *    than this silo has.
  * 3. Else msg is routed to the silo of the winner (the activation that holds the grain), or as a
  *    new request if no winner is known. */
-static void hand_back_request(teffi_activation *act, teffi_msg *msg)
+static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
     teffi_node_id winner = act->more ? act->more->winner.node : (teffi_node_id){0};
     teffi_activation_uncount_queued(act, msg);
     if (act->more)
-        msg->flags = teffi_version_raise(msg->flags, act->more->version);
-    bool failed = act->failed && !is_of_newer_caller(act, msg);
+        msg->flags = teffi_flags_raise_type_version(msg->flags, act->more->version);
+    bool failed = act->failed && !request_needs_newer_version(act, msg);
     if (failed && act->more && act->more->failed_named)
-        teffi_node_respond_named(grains->node, msg, act->failed, act->more->failed_text);
+        teffi_node_respond_with_full_text(grains->node, msg, act->failed, act->more->failed_text);
     else if (failed)
         teffi_node_respond(grains->node, msg, act->failed,
                            act->more ? act->more->failed_text : NULL);
     else if (!teffi_node_is_none(winner) && msg->hops < TEFFI_HOPS_MAX)
-        teffi_route_to_winner(grains, msg, winner);
+        teffi_route_to_current_holder(grains, msg, winner);
     else
         teffi_route_again(grains, msg);
 }
@@ -146,31 +147,33 @@ static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
 
 /* Ends msg with an error: act's lock belongs to msg's transaction, but the method that msg calls is
  * not transactional. */
-static void refuse_plain_call(teffi_activation *act, teffi_msg *msg)
+static void refuse_nontransactional_call(teffi_activation *act, teffi_msg *msg)
 {
-    refuse_queued(act, msg, TEFF_E_INVALID,
-                  "the caller's transaction has locked the grain, and the method is not "
-                  "transactional");
+    refuse_queued_request(act, msg, TEFF_E_INVALID,
+                          "the caller's transaction has locked the grain, and the method is not "
+                          "transactional");
 }
 
 /* Called if msg's caller has a newer version of the type than this silo. Makes act deactivate, and
  * sets msg aside; when act has ended, msg goes to a silo with that version. If msg's transaction
  * has locked the grain, ends msg instead: TEFF_E_ABORTED makes the transaction begin again. If no
  * silo has that version, or if msg is late or cancelled, only ends msg. */
-__attribute__((noinline)) static void hand_over_grain(teffi_activation *act, teffi_msg *msg)
+__attribute__((noinline)) static void start_move_to_newer_silo(teffi_activation *act,
+                                                               teffi_msg *msg)
 {
-    uint32_t version = teffi_version_of(msg->flags);
-    int64_t newest = teffi_newest_version(act->grains, msg->type_id);
-    if (end_if_unwanted(act, msg))
+    uint32_t version = teffi_flags_type_version(msg->flags);
+    int64_t newest = teffi_find_newest_type_version(act->grains, msg->type_id);
+    if (end_if_late_or_cancelled(act, msg))
         return;
     if (newest < (int64_t)version) {
         teffi_activation_uncount_queued(act, msg);
-        teffi_place_fail(act->grains, msg, newest < 0 ? act->type->info->version : newest);
+        teffi_placement_respond_error(act->grains, msg,
+                                      newest < 0 ? act->type->info->version : newest);
         return;
     }
     if (is_of_lock_owner(act, msg))
-        refuse_queued(act, msg, TEFF_E_ABORTED,
-                      "the grain has to move to a silo that has the caller's version");
+        refuse_queued_request(act, msg, TEFF_E_ABORTED,
+                              "the grain has to move to a silo that has the caller's version");
     else
         set_request_aside(act, msg, TEFFI_EXCLUSIVE);
     if (!act->more) /* no memory: msg has ended */
@@ -181,27 +184,28 @@ __attribute__((noinline)) static void hand_over_grain(teffi_activation *act, tef
 
 /* Ends a transaction's request that must not run; the error says why. in: transaction: the one that
  * msg carries; NULL if that does not decode. */
-static void refuse_in_transaction(teffi_activation *act, teffi_msg *msg,
-                                  const teffi_transaction *transaction)
+static void refuse_transactional_request(teffi_activation *act, teffi_msg *msg,
+                                         const teffi_transaction *transaction)
 {
     teff_err err = transaction ? teffi_lock_get_refusal(act, transaction) : TEFF_E_MALFORMED;
-    refuse_queued(act, msg, err,
-                  err == TEFF_E_ABORTED ? "an older transaction has the grain, or this one was "
-                                          "rolled back"
-                  : transaction         ? "another call of the transaction to the grain has failed"
+    refuse_queued_request(act, msg, err,
+                          err == TEFF_E_ABORTED
+                              ? "an older transaction has the grain, or this one was "
+                                "rolled back"
+                          : transaction ? "another call of the transaction to the grain has failed"
                                         : "its transaction does not decode");
 }
 
 /* Starts a request of a transaction, sets it aside, or ends it. in: is_new: false if msg was set
  * aside before. out: false: msg must stay set aside, and the caller owns msg. */
-static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_method *method,
-                                 bool is_new)
+static bool admit_transactional_request(teffi_activation *act, teffi_msg *msg,
+                                        const teff_method *method, bool is_new)
 {
     teffi_transaction transaction;
     teffi_verdict verdict = TEFFI_DIE;
-    bool decodes = teffi_transaction_read(msg, &transaction);
+    bool decodes = teffi_transaction_read_from_msg(msg, &transaction);
     if (decodes)
-        verdict = teffi_lock_judge(act, &transaction, is_new);
+        verdict = teffi_lock_judge_request(act, &transaction, is_new);
     if (verdict == TEFFI_SET_ASIDE && !is_new)
         return false;
     if (verdict == TEFFI_SET_ASIDE)
@@ -209,16 +213,16 @@ static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const te
     else if (verdict == TEFFI_START)
         start_request(act, msg, method);
     else
-        refuse_in_transaction(act, msg, decodes ? &transaction : NULL);
+        refuse_transactional_request(act, msg, decodes ? &transaction : NULL);
     return true;
 }
 
 /* Applies msg, a COMMIT, ABORT, RELOAD or RESOLVE of a transaction, to act's lock. Frees msg. */
-static void handle_transaction_end(teffi_activation *act, teffi_msg *msg)
+static void apply_transaction_end(teffi_activation *act, teffi_msg *msg)
 {
     teffi_transaction end;
-    if (teffi_transaction_read(msg, &end))
-        teffi_lock_handle_end(act, &end);
+    if (teffi_transaction_read_from_msg(msg, &end))
+        teffi_lock_apply_transaction_end(act, &end);
     teffi_activation_uncount_queued(act, msg);
     teffi_msg_free(msg);
 }
@@ -227,37 +231,37 @@ static void handle_transaction_end(teffi_activation *act, teffi_msg *msg)
  * started in msg's transaction or in a new one, set aside, or refused. A call of another method is
  * refused if msg's transaction has locked the grain. Not inlined, because such requests are rare.
  * out: false: nothing was done; the caller must admit msg as a request without a transaction. */
-__attribute__((noinline)) static bool handle_in_transaction(teffi_activation *act, teffi_msg *msg,
-                                                            const teff_method *method)
+__attribute__((noinline)) static bool admit_if_transactional(teffi_activation *act, teffi_msg *msg,
+                                                             const teff_method *method)
 {
     bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
     if (!joins && !is_of_lock_owner(act, msg))
         return false;
     if (!joins)
-        refuse_plain_call(act, msg);
-    else if (!msg->transaction && !teffi_transaction_new_root(act->grains, msg))
-        refuse_queued(act, msg, TEFF_E_NOMEM, "out of memory for a transaction");
+        refuse_nontransactional_call(act, msg);
+    else if (!msg->transaction && !teffi_transaction_begin_with_root(act->grains, msg))
+        refuse_queued_request(act, msg, TEFF_E_NOMEM, "out of memory for a transaction");
     else
-        (void)admit_in_transaction(act, msg, method, true);
+        (void)admit_transactional_request(act, msg, method, true);
     return true;
 }
 
 /* Starts msg, sets it aside, or ends it. */
 static void admit_request(teffi_activation *act, teffi_msg *msg)
 {
-    if (is_of_newer_caller(act, msg)) {
-        hand_over_grain(act, msg);
+    if (request_needs_newer_version(act, msg)) {
+        start_move_to_newer_silo(act, msg);
         return;
     }
     const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
     if (!method) {
-        refuse_queued(act, msg, TEFF_E_NOT_FOUND, "the grain type has no such method here");
+        refuse_queued_request(act, msg, TEFF_E_NOT_FOUND, "the grain type has no such method here");
         return;
     }
-    if (end_if_unwanted(act, msg) || end_if_lease_is_over(act, msg))
+    if (end_if_late_or_cancelled(act, msg) || refuse_if_lease_is_over(act, msg))
         return;
     if ((msg->transaction || (method->flags & TEFF_METHOD_TRANSACTIONAL)) &&
-        handle_in_transaction(act, msg, method))
+        admit_if_transactional(act, msg, method))
         return;
     teffi_class class = teffi_class_of_method(act->type->info, method);
     /* A request does not overtake one of its own class. */
@@ -269,14 +273,14 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
 
 /* Admits msg, or applies it if it ends a transaction. If msg is misdirected, routes it again. If
  * act has ended, routes msg again or ends it with act's error. */
-static void handle_request(teffi_activation *act, teffi_msg *msg)
+static void admit_or_redirect_request(teffi_activation *act, teffi_msg *msg)
 {
     if (request_is_misdirected(act, msg)) {
         redirect_request(act, msg);
     } else if (teffi_msg_ends_transaction(msg)) {
-        handle_transaction_end(act, msg);
+        apply_transaction_end(act, msg);
     } else if (act->phase == TEFFI_ENDED) {
-        hand_back_request(act, msg);
+        fail_or_reroute_request(act, msg);
     } else {
         admit_request(act, msg);
     }
@@ -287,23 +291,23 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 /* May msg, a request set aside, start or end now? If not, it stays set aside. Requests of newer
  * callers stay until the activation ends. in: method: msg's method; NULL if this silo does not have
  * that method, which happens only if msg is of a newer caller. */
-static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
-                              const teff_method *method)
+static bool pending_request_may_start_or_end(teffi_activation *act, const teffi_msg *msg,
+                                             const teff_method *method)
 {
     teffi_transaction transaction;
-    if (is_of_newer_caller(act, msg))
+    if (request_needs_newer_version(act, msg))
         return false;
     if (!msg->transaction || !(method->flags & TEFF_METHOD_TRANSACTIONAL))
         return teffi_activation_admits(act, teffi_class_of_method(act->type->info, method)) ||
                is_of_lock_owner(act, msg);
-    return !teffi_transaction_read(msg, &transaction) ||
-           teffi_lock_judge(act, &transaction, false) != TEFFI_SET_ASIDE;
+    return !teffi_transaction_read_from_msg(msg, &transaction) ||
+           teffi_lock_judge_request(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
 
 /* Goes through the requests set aside, in order of arrival: starts or ends each request that need
  * not wait any more, and leaves the others in their order. Stops after STARTS_MAX requests have
  * started or ended; the next nudge continues. */
-static void start_requests_set_aside(teffi_activation *act)
+static void start_set_aside_requests(teffi_activation *act)
 {
     teffi_more *more = act->more; /* turns do not free it: they only add to pending */
     teffi_qnode *n, *kept = NULL; /* of those that must wait, the last one before n */
@@ -314,10 +318,10 @@ static void start_requests_set_aside(teffi_activation *act)
     more->judge_all = false; /* a turn that takes a lock sets it again */
     while ((n = teffi_queue_after(&more->pending, kept)) && starts < STARTS_MAX &&
            (judge_all || teffi_activation_any_pending_may_start(act)) &&
-           !teffi_group_yielded(&act->group)) {
+           !teffi_group_has_yielded_turn(&act->group)) {
         teffi_msg *msg = teffi_container(n, teffi_msg, link);
         const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
-        if (!may_leave_pending(act, msg, method)) {
+        if (!pending_request_may_start_or_end(act, msg, method)) {
             kept = n;
             continue;
         }
@@ -325,12 +329,12 @@ static void start_requests_set_aside(teffi_activation *act)
         teffi_queue_remove_after(&more->pending, kept);
         more->pending_of[teffi_class_of_method(act->type->info, method)]--;
         teffi_lock_update_pending_of_owner(act, msg, false);
-        if (end_if_unwanted(act, msg) || end_if_lease_is_over(act, msg))
+        if (end_if_late_or_cancelled(act, msg) || refuse_if_lease_is_over(act, msg))
             continue;
         if (msg->transaction && (method->flags & TEFF_METHOD_TRANSACTIONAL))
-            (void)admit_in_transaction(act, msg, method, false);
+            (void)admit_transactional_request(act, msg, method, false);
         else if (is_of_lock_owner(act, msg))
-            refuse_plain_call(act, msg);
+            refuse_nontransactional_call(act, msg);
         else
             start_request(act, msg, method);
     }
@@ -344,7 +348,7 @@ static void start_requests_set_aside(teffi_activation *act)
 /* ---- the end of an activation ---- */
 
 /* Removes act from the shard, so that later pushes find or make another activation. Ends or routes
- * again the requests set aside; handle_request() does the same with the queued ones. */
+ * again the requests set aside; admit_or_redirect_request() does the same with the queued ones. */
 static void end_activation(teffi_activation *act)
 {
     teffi_qnode *n;
@@ -353,7 +357,7 @@ static void end_activation(teffi_activation *act)
     teffi_shard_remove_activation(act);
     teffi_group_complete(&act->group);
     while (act->more && (n = teffi_queue_pop(&act->more->pending)))
-        hand_back_request(act, teffi_container(n, teffi_msg, link));
+        fail_or_reroute_request(act, teffi_container(n, teffi_msg, link));
 }
 
 /* The group's `ended`: frees the activation after the group has handled its last item. */
@@ -379,11 +383,11 @@ static void finish_activating(teffi_activation *act)
 
 /* Ends the lock that a transaction has on the activation, if the lock must end now. If only the
  * activation's row in the store can tell that, starts a life turn, which reads the row. */
-__attribute__((noinline)) static void settle_lock(teffi_activation *act)
+__attribute__((noinline)) static void end_or_resolve_lock_if_due(teffi_activation *act)
 {
     if (!teffi_lock_end_if_due(act))
         return;
-    teffi_life_resolve_lock(act);
+    teffi_life_start_resolving_lock(act);
     if (!(act->busy & TEFFI_BUSY_LIFE)) /* the life turn has ended already, or did not start */
         (void)teffi_lock_end_if_due(act);
 }
@@ -392,14 +396,14 @@ __attribute__((noinline)) static void settle_lock(teffi_activation *act)
  * that must end, compacts the state, starts requests set aside, deactivates act, and ends act. Each
  * of these may change the three fields for the next one. Not inlined: after most items there is
  * nothing to do. */
-__attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
+__attribute__((noinline)) static void do_due_activation_work_slow_path(teffi_activation *act)
 {
     if (act->busy & TEFFI_BUSY_LIFE)
         return;
     if (act->phase == TEFFI_ACTIVATING)
         finish_activating(act);
     if (act->busy & TEFFI_BUSY_LOCKED)
-        settle_lock(act);
+        end_or_resolve_lock_if_due(act);
     if (act->busy & TEFFI_BUSY_LIFE)
         return;
     if (act->phase == TEFFI_VALID)
@@ -407,7 +411,7 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
     /* If act must end but is locked, the requests of the lock's transaction must still start: the
      * lock ends only after them, and act is deactivated only after the lock has ended. */
     if (act->phase == TEFFI_VALID && (!act->reason || teffi_lock_of(act)))
-        start_requests_set_aside(act);
+        start_set_aside_requests(act);
     if (act->phase == TEFFI_VALID && act->reason && act->running == 0 &&
         !(act->busy & TEFFI_BUSY_LOCKED)) {
         act->phase = TEFFI_DEACTIVATING;
@@ -417,11 +421,12 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
         end_activation(act);
 }
 
-/* Called after each item: calls settle_slow_path() if there may be something to do. */
-static inline void settle_activation(teffi_activation *act)
+/* Called after each item: calls do_due_activation_work_slow_path() if there may be something to
+ * do. */
+static inline void do_due_activation_work(teffi_activation *act)
 {
     if (act->phase != TEFFI_VALID || act->reason || act->more || act->stored)
-        settle_slow_path(act);
+        do_due_activation_work_slow_path(act);
 }
 
 /* out: true: act has no turn, no request and no transaction's lock, and its last use is at least
@@ -438,7 +443,7 @@ static bool activation_is_idle(teffi_activation *act)
 /* Clears act->nudged, then moves the reason to end that another thread stored, if there is one, to
  * act->reason, unless act has a reason already. Drops TEFF_REASON_IDLE if act is no longer idle or
  * not VALID. */
-static void handle_nudge(teffi_activation *act)
+static void clear_nudge_and_adopt_end_reason(teffi_activation *act)
 {
     /* acq_rel: pairs with teffi_activation_nudge(): sees what was stored before the nudge. From
      * here on the nudge may be pushed again. */
@@ -467,31 +472,31 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
     switch (item->kind) {
     case TEFFI_MSG_REQUEST:
     case TEFFI_MSG_ONEWAY:
-        handle_request(act, teffi_container(item, teffi_msg, item));
+        admit_or_redirect_request(act, teffi_container(item, teffi_msg, item));
         break;
     case TEFFI_ITEM_WAIT:
-        teffi_turn_note_resume(act, item);
-        (void)teffi_wait_handle_signal(item, &ctx);
+        teffi_turn_set_doing_on_resume(act, item);
+        (void)teffi_wait_mark_done_and_resume(item, &ctx);
         break;
     case TEFFI_ITEM_CLOSURE:
         teffi_closure_run(item);
         break;
     case TEFFI_ITEM_NUDGE:
-        handle_nudge(act);
+        clear_nudge_and_adopt_end_reason(act);
         break;
     default:
-        teffi_bug(__FILE__, __LINE__, "an item of an unknown kind");
+        teffi_abort_for_bug(__FILE__, __LINE__, "an item of an unknown kind");
     }
-    if (!teffi_group_yielded(group))
-        settle_activation(act);
+    if (!teffi_group_has_yielded_turn(group))
+        do_due_activation_work(act);
 }
 
 /* The group's `resume`: resumes the fiber of a turn that had yielded. */
 static void resume_turn(teffi_group *group, teffi_fiber *fiber)
 {
     (void)teffi_fiber_resume(fiber);
-    if (!teffi_group_yielded(group))
-        settle_activation(teffi_container(group, teffi_activation, group));
+    if (!teffi_group_has_yielded_turn(group))
+        do_due_activation_work(teffi_container(group, teffi_activation, group));
 }
 
 /* The group's `evict`: refuses a queued request, because the run queue is over its limit and this
@@ -508,8 +513,8 @@ static bool evict_request(teffi_group *group, teffi_item *item)
     if (request_is_misdirected(act, msg))
         redirect_request(act, msg);
     else
-        refuse_queued(act, msg, TEFF_E_OVERLOADED,
-                      "evicted: more grains wait on this silo than may");
+        refuse_queued_request(act, msg, TEFF_E_OVERLOADED,
+                              "evicted: more grains wait on this silo than may");
     return true;
 }
 

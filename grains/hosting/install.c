@@ -17,14 +17,14 @@
 
 /* ---- upcalls ---- */
 
-static void on_grain_request(teffi_node *node, teffi_msg *msg)
+static void route_grain_request(teffi_node *node, teffi_msg *msg)
 {
     teffi_route(node->grains, msg);
 }
 
-static void on_request_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg)
+static void route_unsent_request(teffi_node *node, teffi_node_id to, teffi_msg *msg)
 {
-    teffi_route_unsent(node->grains, msg, to);
+    teffi_reroute_unsent_request(node->grains, msg, to);
 }
 
 /* Adapts the location cache and this silo's partitions to a new view; starts the recovery of those
@@ -38,7 +38,7 @@ static void on_view(teffi_node *node, const teffi_view *old, const teffi_view *n
 }
 
 static const teffi_upcalls upcalls = {
-    .request = on_grain_request, .unsent = on_request_unsent, .view = on_view};
+    .request = route_grain_request, .unsent = route_unsent_request, .view = on_view};
 
 /* ---- making and freeing ---- */
 
@@ -60,7 +60,7 @@ static hosted *get_hosted(teffi_grains *grains)
     return teffi_container(grains, hosted, grains);
 }
 
-static void free_grains(teffi_grains *grains)
+static void free_hosted(teffi_grains *grains)
 {
     pthread_mutex_destroy(&get_hosted(grains)->collect_lock);
     free(get_hosted(grains));
@@ -92,7 +92,7 @@ static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_
     init_grains(all, node, types, n);
     if (!teffi_shards_init(&all->shards, &all->grains)) {
         teffi_shards_fini(&all->shards);
-        free_grains(&all->grains);
+        free_hosted(&all->grains);
         return NULL;
     }
     return &all->grains;
@@ -105,7 +105,7 @@ teff_err teffi_grains_install(teffi_node *node, teff_grain_type **types, size_t 
         return teffi_fail(text, TEFF_E_NOMEM, "out of memory for activations");
     node->upcalls = upcalls;
     node->home.exit_turn = teffi_life_exit_turn;
-    teffi_node_set_target(node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle);
+    teffi_node_set_target(node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle_request);
     return TEFF_OK;
 }
 
@@ -117,7 +117,7 @@ void teffi_grains_free(teffi_node *node)
     teffi_lookups_fini(grains);
     teffi_partitions_fini(grains->shards);
     teffi_shards_fini(grains->shards);
-    free_grains(grains);
+    free_hosted(grains);
     node->grains = NULL;
 }
 
@@ -135,7 +135,8 @@ typedef struct slice {
 } slice;
 
 /* Asks act to end if it was not used for its type's idle time. Reads act without owning its group,
- * so the check may be outdated; handle_nudge() checks again. out: false: the slice is over. */
+ * so the check may be outdated; clear_nudge_and_adopt_end_reason() checks again. out: false: the
+ * slice is over. */
 static bool ask_to_end_if_idle(void *arg, teffi_activation *act)
 {
     slice *s = arg;
@@ -150,7 +151,7 @@ static bool ask_to_end_if_idle(void *arg, teffi_activation *act)
 
 /* Updates grains->coarse_ms, which no other function does. Then sets the collector's timer, unless
  * teffi_grains_stop() was called. */
-static void set_collect_timer(hosted *all, uint32_t ms)
+static void update_coarse_ms_and_set_timer(hosted *all, uint32_t ms)
 {
     teffi_grains *grains = &all->grains;
     teffi_exec *exec = grains->node->home.exec;
@@ -165,13 +166,14 @@ static void set_collect_timer(hosted *all, uint32_t ms)
 
 /* The timer's function: asks the idle activations of one slice to end. Then sets the timer for the
  * next slice or, if the round has ended, for the next round. */
-static void collect_slice(teffi_timer *timer)
+static void ask_idle_activations_to_end(teffi_timer *timer)
 {
     hosted *all = teffi_container(timer, hosted, collect_timer);
     teffi_grains *grains = &all->grains;
     slice s = {.now_ms = (uint32_t)atomic_load_explicit(&grains->coarse_ms, memory_order_relaxed)};
-    bool whole = teffi_shards_walk(grains, NULL, &all->collect_cursor, ask_to_end_if_idle, &s);
-    set_collect_timer(all, whole ? all->collect_ms : SLICE_MS);
+    bool whole =
+        teffi_shards_walk_activations(grains, NULL, &all->collect_cursor, ask_to_end_if_idle, &s);
+    update_coarse_ms_and_set_timer(all, whole ? all->collect_ms : SLICE_MS);
 }
 
 /* Sets the collector's timer for the first round. The pause between two rounds is a quarter of the
@@ -184,8 +186,8 @@ static void start_collector(hosted *all)
         if (teffi_idle_ms(grains->types[i]->info) / 4 < period)
             period = teffi_idle_ms(grains->types[i]->info) / 4;
     all->collect_ms = period < PERIOD_MIN_MS ? PERIOD_MIN_MS : period;
-    all->collect_timer.fire = collect_slice;
-    set_collect_timer(all, all->collect_ms);
+    all->collect_timer.fire = ask_idle_activations_to_end;
+    update_coarse_ms_and_set_timer(all, all->collect_ms);
 }
 
 /* ---- starting and ending ---- */
@@ -207,7 +209,7 @@ static uint64_t count_activations(const teffi_grains *grains)
  * would delay the silo's system messages. */
 enum { ROUND_MS = 2, ROUND_ENDS = 8192 };
 
-/* Called for each activation by teffi_shards_walk(). out: false: the round is over. */
+/* Called for each activation by teffi_shards_walk_activations(). out: false: the round is over. */
 static bool ask_activation_to_end(void *arg, teffi_activation *act)
 {
     unsigned *asked = arg;
@@ -218,7 +220,7 @@ static bool ask_activation_to_end(void *arg, teffi_activation *act)
 /* Asks all activations again and again, because a walk may miss an activation that is just being
  * made, and because teffi_activation_ask_to_end() does not store TEFF_REASON_STOPPING while an
  * earlier TEFF_REASON_IDLE is not handled. */
-teff_err teffi_grains_end_all(teff_ctx *ctx, uint64_t deadline_ns)
+teff_err teffi_grains_end_all_activations(teff_ctx *ctx, uint64_t deadline_ns)
 {
     teffi_grains *grains = ctx->node->grains;
     uint64_t cursor = 0;
@@ -227,7 +229,7 @@ teff_err teffi_grains_end_all(teff_ctx *ctx, uint64_t deadline_ns)
         unsigned asked = 0;
         if (teffi_lease_is_over(&ctx->home->lease))
             return teff_fail(ctx, TEFF_E_UNAVAILABLE, "%s", teffi_lease_over_text);
-        (void)teffi_shards_walk(grains, NULL, &cursor, ask_activation_to_end, &asked);
+        (void)teffi_shards_walk_activations(grains, NULL, &cursor, ask_activation_to_end, &asked);
         if (teffi_now(grains->node->platform) >= deadline_ns)
             return teff_fail(ctx, TEFF_E_TIMEOUT, "%llu activations did not end in time",
                              (unsigned long long)count_activations(grains));
@@ -242,8 +244,9 @@ void teffi_grains_stop(teffi_node *node)
     teffi_exec *exec = node->home.exec;
     node->grains->accepting = false;
     node->grains->closed = true;
-    teffi_membership_note_change(node->membership); /* wakes waiting look-ups, which then fail */
-    /* `closed` was set before this: set_collect_timer() reads `closed` under the same lock. */
+    teffi_membership_signal_change(node->membership); /* wakes waiting look-ups, which then fail */
+    /* `closed` was set before this: update_coarse_ms_and_set_timer() reads `closed` under the same
+     * lock. */
     pthread_mutex_lock(&all->collect_lock);
     exec->ops->timer_cancel(exec, &all->collect_timer);
     pthread_mutex_unlock(&all->collect_lock);

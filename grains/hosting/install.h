@@ -15,10 +15,11 @@ TEFF_MUST_USE teff_err teffi_grains_install(teffi_node *node, teff_grain_type **
 /* teffi_grains_start - allow activations, and start the collector. */
 void teffi_grains_start(teffi_node *node);
 
-/* teffi_grains_end_all - make no more activations, ask all to end, and wait until they have ended.
+/* teffi_grains_end_all_activations - make no more activations, ask all to end, and wait until they
+ * have ended.
  * errs: TEFF_E_TIMEOUT at deadline_ns (monotonic), TEFF_E_UNAVAILABLE: the lease is over; with text
  *       in ctx. */
-TEFF_MUST_USE teff_err teffi_grains_end_all(teff_ctx *ctx, uint64_t deadline_ns);
+TEFF_MUST_USE teff_err teffi_grains_end_all_activations(teff_ctx *ctx, uint64_t deadline_ns);
 
 /* teffi_grains_stop - stop the collector and the recovery, make no more activations, and let
  * look-ups fail. */

@@ -28,13 +28,13 @@ static void record_activation_failure(teffi_activation *act, teff_err err, const
     more->failed_named = named && more->failed_text;
 }
 
-/* Removes act from the directory, unless teffi_shard_end_duplicate() has cleared `registered`.
- * Frees the context's memory first, because the calls below may read the membership table, and must
- * not fail if the turn has used up its memory. */
+/* Removes act from the directory, unless teffi_shard_ask_duplicate_to_end() has cleared
+ * `registered`. Frees the context's memory first, because the calls below may read the membership
+ * table, and must not fail if the turn has used up its memory. */
 static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_ident ident = teffi_activation_ident(act);
-    bool registered = teffi_partition_set_registered(act, false);
+    bool registered = teffi_activation_set_registered(act, false);
     teffi_ctx_fini(ctx);
     if (registered && teffi_directory_unregister(ctx, &ident, teffi_activation_pid(act)))
         teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
@@ -43,7 +43,7 @@ static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
 }
 
 /* Runs on_activate. errs: what on_activate returned, or TEFF_E_FAILED; with a text in ctx. */
-static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
+static teff_err run_on_activate_hook(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain;
     teffi_turn_fill_grain(&grain, ctx, act);
@@ -52,7 +52,7 @@ static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
     if (!err)
         return TEFF_OK;
     snprintf(what, sizeof what, "on_activate of %.80s", act->type->info->name);
-    return teffi_turn_explain_error(ctx, act, what, err);
+    return teffi_turn_make_valid_error(ctx, act, what, err);
 }
 
 /* The life turn of a registered activation: loads the state and runs on_activate. On an error,
@@ -62,7 +62,7 @@ static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
     teff_err err = teffi_state_load(ctx, act);
     bool loaded = !err;
     if (loaded)
-        err = run_activate(ctx, act);
+        err = run_on_activate_hook(ctx, act);
     if (!err)
         return;
     record_activation_failure(act, err, teff_error(ctx), loaded);
@@ -71,8 +71,8 @@ static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
 
 /* Stores the result of a registration. After TEFF_E_EXISTS, holder has the grain and gets act's
  * requests; if there is no memory to store holder, act fails. out: true: act is registered. */
-static bool note_registration(teffi_activation *act, teff_err err, teffi_pid holder,
-                              const char *text)
+static bool store_registration_result(teffi_activation *act, teff_err err, teffi_pid holder,
+                                      const char *text)
 {
     if (err == TEFF_E_EXISTS && teffi_activation_ensure_rare_fields(act))
         act->more->winner = holder;
@@ -87,16 +87,16 @@ static void register_and_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_pid holder;
     teff_err err = teffi_directory_register(ctx, act, &holder);
-    if (note_registration(act, err, holder, teff_error(ctx)))
+    if (store_registration_result(act, err, holder, teff_error(ctx)))
         load_and_activate(ctx, act);
 }
 
 /* Starts fn as the life turn that activates act. If there is no stack for the turn, records that
  * act has failed. */
-static void start_activating(teffi_activation *act,
-                             void (*fn)(teff_ctx *ctx, teffi_activation *act))
+static void start_activation_turn(teffi_activation *act,
+                                  void (*fn)(teff_ctx *ctx, teffi_activation *act))
 {
-    teff_err err = teffi_turn_start_life(act, fn);
+    teff_err err = teffi_turn_start_life_turn(act, fn);
     if (err)
         record_activation_failure(act, err, "out of stacks to activate the grain", false);
 }
@@ -105,11 +105,13 @@ static void start_activating(teffi_activation *act,
  * errs: TEFF_E_UNAVAILABLE: this silo does not serve the partition. TEFF_E_EXISTS: another
  *       activation, *holder, holds the grain. TEFF_E_NOT_FOUND, after UNREGISTER: no activation
  *       holds the grain. TEFF_E_NOMEM. */
-static teff_err apply_registration_here(teffi_activation *act, uint32_t method, teffi_pid *holder)
+static teff_err register_or_unregister_here(teffi_activation *act, uint32_t method,
+                                            teffi_pid *holder)
 {
     teffi_ident ident = teffi_activation_ident(act);
     teffi_pid pid = teffi_activation_pid(act);
-    teff_err err = teffi_partition_execute_method(act->grains, method, &ident, pid, holder, NULL);
+    teff_err err =
+        teffi_partition_execute_directory_method(act->grains, method, &ident, pid, holder, NULL);
     return !err && !teffi_pid_equals(*holder, pid) ? TEFF_E_EXISTS : err;
 }
 
@@ -122,13 +124,14 @@ void teffi_life_begin(teffi_activation *act)
         record_activation_failure(act, TEFF_E_UNAVAILABLE, teffi_lease_over_text, false);
         return;
     }
-    teff_err err = teffi_partition_is_registered(act)
+    teff_err err = teffi_activation_is_registered(act)
                        ? TEFF_OK
-                       : apply_registration_here(act, TEFFI_METHOD_REGISTER, &holder);
+                       : register_or_unregister_here(act, TEFFI_METHOD_REGISTER, &holder);
     if (err == TEFF_E_UNAVAILABLE)
-        start_activating(act, register_and_activate);
-    else if (note_registration(act, err, holder, "") && !teffi_type_activates_at_once(act->type))
-        start_activating(act, load_and_activate);
+        start_activation_turn(act, register_and_activate);
+    else if (store_registration_result(act, err, holder, "") &&
+             !teffi_type_activates_at_once(act->type))
+        start_activation_turn(act, load_and_activate);
 }
 
 static void log_deactivate_failure(teff_ctx *ctx, const teffi_activation *act, teff_err err)
@@ -164,18 +167,18 @@ void teffi_life_end(teffi_activation *act)
 {
     teffi_pid holder;
     if (!must_run_on_deactivate(act) &&
-        apply_registration_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE)
+        register_or_unregister_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE)
         return;
-    if (teffi_turn_start_life(act, deactivate_and_unregister))
+    if (teffi_turn_start_life_turn(act, deactivate_and_unregister))
         teffi_logf(&act->grains->node->platform->log, TEFF_LOG_ERROR,
                    "out of stacks: a %s ends without on_deactivate and stays in the directory",
                    act->type->info->name);
 }
 
-void teffi_life_resolve_lock(teffi_activation *act)
+void teffi_life_start_resolving_lock(teffi_activation *act)
 {
-    if (teffi_turn_start_life(act, teffi_lock_resolve))
-        teffi_lock_resolve_later(act); /* out of stacks */
+    if (teffi_turn_start_life_turn(act, teffi_lock_resolve))
+        teffi_lock_retry_resolve_later(act); /* out of stacks */
 }
 
 void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
@@ -194,6 +197,6 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
     if (act->phase != TEFFI_VALID)
         unregister_activation(ctx, act);
     else /* the life turn was teffi_lock_resolve() */
-        teffi_lock_resolve_later(act);
-    teffi_turn_end_life(turn);
+        teffi_lock_retry_resolve_later(act);
+    teffi_turn_end_life_turn(turn);
 }

@@ -19,9 +19,9 @@ void teffi_life_begin(teffi_activation *act);
  * continues on a fiber. Without a stack for the fiber, logs an error and does neither. */
 void teffi_life_end(teffi_activation *act);
 
-/* teffi_life_resolve_lock - start a life turn that runs teffi_lock_resolve. If there is no stack
- * for the turn, it starts later, after the lock's watch has run again. */
-void teffi_life_resolve_lock(teffi_activation *act);
+/* teffi_life_start_resolving_lock - start a life turn that runs teffi_lock_resolve. If there is no
+ * stack for the turn, it starts later, after the lock's watch has run again. */
+void teffi_life_start_resolving_lock(teffi_activation *act);
 
 /* teffi_life_exit_turn - home.exit_turn: end the turn of a method, or a life turn (on_activate,
  * on_deactivate, teffi_lock_resolve), in its middle, with err. On the turn's fiber. */

@@ -27,9 +27,9 @@ void teffi_ask_store_in_call(teffi_call *call, const teffi_ask *ask)
     teffi_call_expect_body(call, out ? out->desc : NULL, TEFFI_CALL_HAS_ASKED);
 }
 
-teff_err teffi_ask_add_stored_error_prefix(teff_ctx *ctx, const teffi_call *call, teff_err err)
+teff_err teffi_ask_add_error_prefix_from_call(teff_ctx *ctx, const teffi_call *call, teff_err err)
 {
-    const teffi_asked *asked = teffi_call_get_asked(call);
+    const teffi_asked *asked = teffi_call_get_method_and_key(call);
     return asked ? teffi_error_add_call_prefix_from_bytes(ctx, asked->method,
                                                           (teff_key_kind)asked->key_kind,
                                                           asked->key, asked->key_len, err)

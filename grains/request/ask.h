@@ -25,22 +25,22 @@ typedef struct teffi_ask { /* checked arguments of teff_ask, teff_ask_async or t
 teff_err teffi_ask_add_error_prefix(const teffi_ask *ask, teff_err err);
 teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text);
 
-/* teffi_ask_send_error_text - the error text for a client's request that could not be sent. in:
- * err: why it was not sent; TEFF_E_UNAVAILABLE: no gateway can be reached. */
-const char *teffi_ask_send_error_text(const teffi_node *node, teff_err err);
+/* teffi_unsent_request_error_text - the error text for a client's request that could not be sent.
+ * in: err: why it was not sent; TEFF_E_UNAVAILABLE: no gateway can be reached. */
+const char *teffi_unsent_request_error_text(const teffi_node *node, teff_err err);
 
 /* teffi_ask_store_in_call - store method, key and response type in a pending call, for its error
  * texts. Call it before the request is sent or, after a call in place, before the callee is
  * released. */
 void teffi_ask_store_in_call(teffi_call *call, const teffi_ask *ask);
 
-/* teffi_ask_add_stored_error_prefix - as teffi_ask_add_error_prefix, with the method and key that
- * teffi_ask_store_in_call stored in call, if any. */
-teff_err teffi_ask_add_stored_error_prefix(teff_ctx *ctx, const teffi_call *call, teff_err err);
+/* teffi_ask_add_error_prefix_from_call - as teffi_ask_add_error_prefix, with the method and key
+ * that teffi_ask_store_in_call stored in call, if any. */
+teff_err teffi_ask_add_error_prefix_from_call(teff_ctx *ctx, const teffi_call *call, teff_err err);
 
-/* teffi_timeout_ms - the timeout of a call of method from ctx. The deadline of the turn's own
+/* teffi_ask_timeout_ms - the timeout of a call of method from ctx. The deadline of the turn's own
  * caller may come first: see teffi_ask_deadline. */
-static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *method)
+static inline uint32_t teffi_ask_timeout_ms(const teff_ctx *ctx, const teff_method *method)
 {
     return ctx->timeout_ms      ? ctx->timeout_ms
            : method->timeout_ms ? method->timeout_ms
@@ -48,10 +48,11 @@ static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *
 }
 
 /* teffi_ask_deadline - the deadline of a call of method from ctx, in ns of the monotonic clock (see
- * teffi_ctx_deadline). out: 0: the deadline of the turn's own caller has passed already. */
+ * teffi_ctx_compute_call_deadline). out: 0: the deadline of the turn's own caller has passed
+ * already. */
 static inline uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method *method)
 {
-    return teffi_ctx_deadline(ctx, teffi_timeout_ms(ctx, method));
+    return teffi_ctx_compute_call_deadline(ctx, teffi_ask_timeout_ms(ctx, method));
 }
 
 /* teffi_direct_ask - run a call in place if possible; the argument out is that of teff_ask, and the

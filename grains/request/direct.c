@@ -48,7 +48,7 @@ static void update_strikes(_Atomic uint32_t *slow, bool is_long)
 
 /* Updates *slow after a call that took ms. Stores nothing in the common case: a short call, and no
  * strikes. */
-static inline void note_duration(_Atomic uint32_t *slow, uint32_t ms)
+static inline void update_strikes_if_needed(_Atomic uint32_t *slow, uint32_t ms)
 {
     if (atomic_load_explicit(slow, memory_order_relaxed) || ms >= LONG_MS)
         update_strikes(slow, ms >= LONG_MS);
@@ -69,8 +69,8 @@ typedef struct stopwatch {
 
 /* Starts watch with the exact clock instead of the coarse one. out: *due_ms: the call's deadline.
  * false: the caller's deadline has passed. */
-__attribute__((noinline)) static bool start_exact_watch(stopwatch *watch, const teffi_ask *ask,
-                                                        uint32_t *due_ms)
+__attribute__((noinline)) static bool start_exact_stopwatch(stopwatch *watch, const teffi_ask *ask,
+                                                            uint32_t *due_ms)
 {
     watch->due_ns = teffi_ask_deadline(ask->ctx, ask->method);
     *due_ms = teffi_due_ms_of(watch->due_ns);
@@ -79,22 +79,22 @@ __attribute__((noinline)) static bool start_exact_watch(stopwatch *watch, const 
 
 /* Starts watch with the call's timeout or, if it is shorter, the time left until the caller's
  * deadline. out: *due_ms: the call's deadline. false: the caller's deadline has passed. */
-static inline bool start_watch(stopwatch *watch, const teffi_ask *ask, uint32_t *due_ms)
+static inline bool start_stopwatch(stopwatch *watch, const teffi_ask *ask, uint32_t *due_ms)
 {
     uint32_t now_ms = teffi_coarse_ms(ask->ctx->node->home.exec);
-    int32_t ms = (int32_t)teffi_timeout_ms(ask->ctx, ask->method);
-    int32_t left_ms = teffi_due_left(ask->ctx->due_ms, now_ms);
+    int32_t ms = (int32_t)teffi_ask_timeout_ms(ask->ctx, ask->method);
+    int32_t left_ms = teffi_ms_until_due(ask->ctx->due_ms, now_ms);
     ms = left_ms < ms ? left_ms : ms;
     watch->from_ms = now_ms;
     if (ms < TEFFI_EXACT_BELOW_MS || !now_ms)
-        return start_exact_watch(watch, ask, due_ms);
+        return start_exact_stopwatch(watch, ask, due_ms);
     watch->due_ns = 0;
     watch->timeout_ms = (uint32_t)ms;
     *due_ms = now_ms + watch->timeout_ms;
     return true;
 }
 
-/* out: ms since start_watch() by the coarse clock; 0 if that clock is not running. */
+/* out: ms since start_stopwatch() by the coarse clock; 0 if that clock is not running. */
 static uint32_t get_passed_ms(const stopwatch *watch, teffi_exec *exec)
 {
     uint32_t now_ms = teffi_coarse_ms(exec);
@@ -103,7 +103,7 @@ static uint32_t get_passed_ms(const stopwatch *watch, teffi_exec *exec)
 
 /* out: the deadline for a call that becomes pending. If the coarse clock is used, the first eighth
  * of the timeout does not count as passed, as in get_result(). */
-static uint64_t get_watch_deadline(const stopwatch *watch, teffi_exec *exec)
+static uint64_t get_pending_call_deadline(const stopwatch *watch, teffi_exec *exec)
 {
     if (watch->due_ns)
         return watch->due_ns;
@@ -125,15 +125,15 @@ typedef struct in_place_call {
 
 /* ---- the callee ---- */
 
-/* Ends the claim of a callee whose method has not run; after a run, leave_callee() does that. Not
- * inlined, since it is rare. */
+/* Ends the claim of a callee whose method has not run; after a run, nudge_and_release_callee() does
+ * that. Not inlined, since it is rare. */
 __attribute__((noinline)) static void release_callee(teffi_activation *act)
 {
-    teffi_group_release(&act->group);
+    teffi_group_release_claim(&act->group);
 }
 
 /* out: act, claimed, if it was idle and has this identity; else NULL. */
-static inline teffi_activation *claim_if_same(teffi_activation *act, const teffi_ident *ident)
+static inline teffi_activation *claim_if_same_grain(teffi_activation *act, const teffi_ident *ident)
 {
     if (!act || !teffi_group_claim(&act->group))
         return NULL;
@@ -146,14 +146,15 @@ static inline teffi_activation *claim_if_same(teffi_activation *act, const teffi
 /* out: the grain's activation in the cache, claimed. NULL: there is none, it is not idle, or
  * requests may wait for a look-up of the grain. To save computing the grain's hash, uses the hash
  * of the cached activation, whose identity is compared after the claim. */
-static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_ident *ident)
+static inline teffi_activation *claim_cached_activation(teffi_grains *grains,
+                                                        const teffi_ident *ident)
 {
     teffi_activation *act =
         teffi_activation_cache_get(grains->activation_cache, teffi_activation_cache_hash(ident));
     if (!act)
         return NULL;
     uint64_t hash = atomic_load_explicit(&act->hash, memory_order_relaxed);
-    if (teffi_lookup_may_exist(grains, hash) || !(act = claim_if_same(act, ident)))
+    if (teffi_lookup_may_exist(grains, hash) || !(act = claim_if_same_grain(act, ident)))
         return NULL;
     if (atomic_load_explicit(&act->hash, memory_order_relaxed) == hash)
         return act;
@@ -165,17 +166,17 @@ static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_i
 /* Claims the grain's activation in the shard, or a new one if this silo may make it at once. Not
  * inlined, since most calls hit the cache. out: NULL: queue the call. If it is also certain that
  * this silo has no activation of the grain, ask->elsewhere and ask->location are set. */
-__attribute__((noinline)) static teffi_activation *claim_in_shard(teffi_grains *grains,
-                                                                  teffi_ask *ask)
+__attribute__((noinline)) static teffi_activation *claim_or_create_in_shard(teffi_grains *grains,
+                                                                            teffi_ask *ask)
 {
     teffi_ident *ident = &ask->ident;
     bool certain;
     ident->hash = teffi_key_hash(&grains->secret, ident->type, ident->key, ident->key_len);
     if (teffi_lookup_may_exist(grains, ident->hash) && teffi_lookup_exists(grains, ident))
         return NULL;
-    teffi_activation *act = teffi_shard_find(grains, ident, &certain);
-    act = act       ? claim_if_same(act, ident)
-          : certain ? teffi_partition_create_claimed(grains, ident)
+    teffi_activation *act = teffi_shard_find_activation_without_lock(grains, ident, &certain);
+    act = act       ? claim_if_same_grain(act, ident)
+          : certain ? teffi_partition_create_claimed_activation(grains, ident)
                     : NULL;
     if (act)
         teffi_activation_cache_put(grains->activation_cache, teffi_activation_cache_hash(ident),
@@ -209,7 +210,7 @@ static const teff_method *find_callee_method(const teff_type_info *info, const t
 /* Finds the method in act's version of the type, and stores it, its class and its `slow` counter in
  * v. out: true: the method may start in place now. false: queue the call. If only the method's
  * strikes (long calls) prevent the start, the number of calls to queue is decremented. */
-static inline bool prepare_method(const teffi_activation *act, in_place_call *v)
+static inline bool find_method_and_check_may_start(const teffi_activation *act, in_place_call *v)
 {
     const teff_type_info *info = act->type->info;
     const teff_method *method = find_callee_method(info, v->ask);
@@ -231,10 +232,10 @@ static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *as
 {
     if (teffi_lease_is_over(&grains->node->home.lease))
         return NULL;
-    teffi_activation *act = claim_cached(grains, &ask->ident);
+    teffi_activation *act = claim_cached_activation(grains, &ask->ident);
     if (!act)
-        act = claim_in_shard(grains, ask);
-    if (act && !prepare_method(act, v)) {
+        act = claim_or_create_in_shard(grains, ask);
+    if (act && !find_method_and_check_may_start(act, v)) {
         release_callee(act);
         return NULL;
     }
@@ -243,13 +244,13 @@ static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *as
 
 /* ---- the call ---- */
 
-/* Makes a pending call for a method that waits or has yielded. Must precede leave_callee(), which
- * releases the group: otherwise a response could arrive before the call exists. out: NULL: as
- * teffi_call_new(). */
+/* Makes a pending call for a method that waits or has yielded. Must precede
+ * nudge_and_release_callee(), which releases the group: otherwise a response could arrive before
+ * the call exists. out: NULL: as teffi_call_new(). */
 static teffi_call *make_pending_call(in_place_call *v)
 {
     const teffi_ask *ask = v->ask;
-    uint64_t deadline = get_watch_deadline(&v->watch, ask->ctx->node->home.exec);
+    uint64_t deadline = get_pending_call_deadline(&v->watch, ask->ctx->node->home.exec);
     teffi_call *call = teffi_ctx_call_new(ask->ctx, deadline);
     if (!call)
         return NULL;
@@ -272,17 +273,18 @@ static inline teff_err get_result(const in_place_call *v)
 }
 
 /* Nudges the activation if its group's handler has work to do, then releases the group. */
-static inline void leave_callee(in_place_call *v)
+static inline void nudge_and_release_callee(in_place_call *v)
 {
     teffi_activation *act = v->place.act;
-    if (!teffi_group_yielded(&act->group)) /* after a yield, resume_turn() looks for work */
-        teffi_state_nudge_if_due(act);
+    if (!teffi_group_has_yielded_turn(
+            &act->group)) /* after a yield, resume_turn() looks for work */
+        teffi_activation_nudge_if_due(act);
     teffi_direct_end_claim(v->ask->ctx->node->home.exec, &act->group);
 }
 
 /* Runs the method and updates its strikes. out: TEFFI_TURN_NOT_STARTED: the callee was released;
- * else the caller must call leave_callee(). */
-static inline teffi_turn_end run_in_place(in_place_call *v)
+ * else the caller must call nudge_and_release_callee(). */
+static inline teffi_turn_end run_method_in_place(in_place_call *v)
 {
     teffi_exec *exec = v->ask->ctx->node->home.exec;
     teffi_activation *act = v->place.act;
@@ -292,17 +294,17 @@ static inline teffi_turn_end run_in_place(in_place_call *v)
         return how;
     }
     v->passed_ms = get_passed_ms(&v->watch, exec);
-    note_duration(v->slow, v->passed_ms);
+    update_strikes_if_needed(v->slow, v->passed_ms);
     return how;
 }
 
 /* Fills v in, starts its watch and claims the callee. in: async: the caller does not await the call
  * at once. out: false: queue the call. */
-static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *v, teffi_ask *ask,
-                                                                 uint32_t kind, bool async)
+static inline __attribute__((always_inline)) bool
+prepare_in_place_call(in_place_call *v, teffi_ask *ask, uint32_t kind, bool async)
 {
     teffi_grains *grains = ask->ctx->node->grains;
-    if (!teffi_direct_may(grains->node->home.exec, async))
+    if (!teffi_direct_may_run_in_place(grains->node->home.exec, async))
         return false;
     v->ask = ask;
     v->async = async;
@@ -311,7 +313,7 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
     v->place.kind = kind;
     /* If the caller's deadline has passed, start_call() makes the error with its text; a one-way is
      * sent without a deadline. */
-    if (!start_watch(&v->watch, ask, &v->place.due_ms))
+    if (!start_stopwatch(&v->watch, ask, &v->place.due_ms))
         return false;
     if (kind == TEFFI_MSG_ONEWAY)
         v->place.due_ms = 0;
@@ -324,16 +326,16 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
  * caller does not await the call at once. out: false: queue the call. true: *call is pending, or
  * *call is NULL and the call has ended with *err. After a one-way, *call is NULL and *err is not
  * set. */
-static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uint32_t kind,
-                                                             bool async, ProtobufCMessage **out,
-                                                             teffi_call **call, teff_err *err)
+static inline __attribute__((always_inline)) bool
+call_in_place_if_possible(teffi_ask *ask, uint32_t kind, bool async, ProtobufCMessage **out,
+                          teffi_call **call, teff_err *err)
 {
     in_place_call v __attribute__((uninitialized));
     *call = NULL;
-    if (!begin_in_place(&v, ask, kind, async))
+    if (!prepare_in_place_call(&v, ask, kind, async))
         return false;
     v.place.out = out;
-    teffi_turn_end how = run_in_place(&v);
+    teffi_turn_end how = run_method_in_place(&v);
     if (how == TEFFI_TURN_NOT_STARTED)
         return false;
     if (how == TEFFI_TURN_WAITS) {
@@ -343,13 +345,13 @@ static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uin
     } else if (kind == TEFFI_MSG_REQUEST) {
         *err = get_result(&v);
     }
-    leave_callee(&v);
+    nudge_and_release_callee(&v);
     return true;
 }
 
 bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call, teff_err *err)
 {
-    return run_direct(ask, TEFFI_MSG_REQUEST, false, out, call, err);
+    return call_in_place_if_possible(ask, TEFFI_MSG_REQUEST, false, out, call, err);
 }
 
 /* Makes a call that has ended, in ctx's memory. Allocates no bytes for `asked` and the members
@@ -372,9 +374,9 @@ bool teffi_direct_ask_async(teffi_ask *ask, teffi_call **call)
 {
     ProtobufCMessage *body = NULL;
     teff_err err = TEFF_OK;
-    if (!run_direct(ask, TEFFI_MSG_REQUEST, true, &body, call, &err))
+    if (!call_in_place_if_possible(ask, TEFFI_MSG_REQUEST, true, &body, call, &err))
         return false;
-    if (!*call) /* not before leave_callee(): if the allocation fails, this turn ends at once */
+    if (!*call) /* after nudge_and_release_callee(): if the allocation fails, this turn ends */
         *call = make_ended_call(ask->ctx, err, body);
     return true;
 }
@@ -383,5 +385,5 @@ bool teffi_direct_send(teffi_ask *ask)
 {
     teffi_call *none;
     teff_err err;
-    return run_direct(ask, TEFFI_MSG_ONEWAY, true, NULL, &none, &err);
+    return call_in_place_if_possible(ask, TEFFI_MSG_ONEWAY, true, NULL, &none, &err);
 }

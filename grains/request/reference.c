@@ -49,7 +49,8 @@ __attribute__((noinline)) static teff_err borrow_request(teffi_msg *msg, const t
     msg->key = ask->bytes;
     if (!method->in)
         return TEFF_OK;
-    teff_err err = teffi_rules_check(ask->ctx, ask->type, method->in, ask->in, "request", &packed);
+    teff_err err =
+        teffi_message_check(ask->ctx, ask->type, method->in, ask->in, "request", &packed);
     if (err)
         return teffi_ask_add_error_prefix(ask, err);
     msg->body = (ProtobufCMessage *)(uintptr_t)ask->in; /* read only */
@@ -68,12 +69,12 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
         return teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
     if (!method->in)
         return TEFF_OK;
-    msg->body = teffi_message_copy_and_check(ask->type, teffi_rules_unchecked_bytes_max(ask->type),
-                                             method->in, &msg->arena, ask->in);
+    msg->body = teffi_message_copy_and_check(
+        ask->type, teffi_message_unchecked_bytes_max(ask->type), method->in, &msg->arena, ask->in);
     if (msg->body)
         return TEFF_OK;
     return teffi_ask_add_error_prefix(
-        ask, teffi_rules_find_error(ask->ctx, ask->type, method->in, ask->in, "request"));
+        ask, teffi_message_find_copy_error(ask->ctx, ask->type, method->in, ask->in, "request"));
 }
 
 /* Makes a request or a one-way message. Does not set msg->call and msg->deadline_ns. out:
@@ -89,7 +90,8 @@ static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **ou
     msg->method_id = ask->method->id;
     msg->hash = ask->ident.hash;
     teff_err err = may_borrow_request(ask) ? borrow_request(msg, ask) : copy_request(msg, ask);
-    if (!err && ask->ctx->transaction && !teffi_transaction_attach(ask->ctx, ask->method, msg))
+    if (!err && ask->ctx->transaction &&
+        !teffi_transaction_attach_to_request(ask->ctx, ask->method, msg))
         err = teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
     if (err)
         teffi_msg_free(msg);
@@ -127,7 +129,7 @@ static teff_err dispatch_request(const teffi_ask *ask, teffi_msg *msg)
     return TEFF_OK;
 }
 
-const char *teffi_ask_send_error_text(const teffi_node *node, teff_err err)
+const char *teffi_unsent_request_error_text(const teffi_node *node, teff_err err)
 {
     if (err == TEFF_E_OVERLOADED && teffi_budget_is_exceeded(node->budget))
         return "the messages here take more memory than message_bytes_max allows";
@@ -155,7 +157,7 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     teff_err err = dispatch_request(ask, msg);
     if (err) {
         teffi_msg_free(msg);
-        (void)teffi_call_fail(call, err, teffi_ask_send_error_text(ask->ctx->node, err));
+        (void)teffi_call_fail(call, err, teffi_unsent_request_error_text(ask->ctx->node, err));
     }
     return call;
 }
@@ -163,10 +165,10 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
 /* If a call could not begin (err is not TEFF_OK) and its method is transactional, makes the
  * caller's transaction fail with err. out: err. */
 __attribute__((noinline)) static teff_err
-note_call_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err)
+fail_transaction_on_start_error(teff_ctx *ctx, const teff_method *method, teff_err err)
 {
     if (err && ctx->transaction)
-        teffi_transaction_note_call_not_begun(ctx, method, err);
+        teffi_transaction_record_call_begin_error(ctx, method, err);
     return err;
 }
 
@@ -200,10 +202,11 @@ teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
     if (!call.impl)
         return teff_fail(ctx, TEFF_E_INVALID, "the call was not started");
     teff_err err = teffi_ctx_await_call(ctx, call.impl, out);
-    if (ctx->transaction && teffi_call_get_asked(call.impl))
-        teffi_transaction_collect_call(ctx, teffi_call_get_asked(call.impl)->method, call.impl);
+    if (ctx->transaction && teffi_call_get_method_and_key(call.impl))
+        teffi_transaction_collect_call_result(ctx, teffi_call_get_method_and_key(call.impl)->method,
+                                              call.impl);
     return err && teffi_call_text_lacks_method(call.impl)
-               ? teffi_ask_add_stored_error_prefix(ctx, call.impl, err)
+               ? teffi_ask_add_error_prefix_from_call(ctx, call.impl, err)
                : err;
 }
 
@@ -251,7 +254,7 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
 {
     teff_err err = teffi_ctx_await_call(ask->ctx, call, out);
     if (ask->ctx->transaction)
-        teffi_transaction_collect_call(ask->ctx, ask->method, call);
+        teffi_transaction_collect_call_result(ask->ctx, ask->method, call);
     if (err && teffi_call_text_lacks_method(call))
         return teffi_ask_add_error_prefix(ask, err);
     if (!err && !ask->method->out) {
@@ -304,7 +307,7 @@ __attribute__((noinline)) static teff_err ask_idempotent_or_transactional(teffi_
         return ask_with_retries(ask, out);
     teff_err err = start_call(ask, true, NULL, &call);
     return call.impl ? await_response(ask, call.impl, out)
-                     : note_call_not_begun(ask->ctx, ask->method, err);
+                     : fail_transaction_on_start_error(ask->ctx, ask->method, err);
 }
 
 static inline __attribute__((always_inline)) teff_err
@@ -314,7 +317,7 @@ ask_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const 
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
     if (err)
-        return note_call_not_begun(ctx, method, err);
+        return fail_transaction_on_start_error(ctx, method, err);
     const uint32_t special = TEFF_METHOD_IDEMPOTENT | TEFF_METHOD_TRANSACTIONAL;
     return method->flags & special ? ask_idempotent_or_transactional(&this, out)
                                    : ask_once(&this, out);
@@ -332,7 +335,7 @@ __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
     err = dispatch_request(ask, msg);
     if (err) {
         teffi_msg_free(msg);
-        return teffi_ask_fail(ask, err, teffi_ask_send_error_text(ask->ctx->node, err));
+        return teffi_ask_fail(ask, err, teffi_unsent_request_error_text(ask->ctx->node, err));
     }
     return TEFF_OK;
 }
@@ -385,7 +388,7 @@ static teff_err fail_on_closed_context(teff_ctx *ctx, const teff_key *key,
 {
     teff_err err = fail_with_method_and_key(ctx, method, key, TEFF_E_CLOSED,
                                             "the silo or client of this context is closed");
-    return note_call_not_begun(ctx, method, err);
+    return fail_transaction_on_start_error(ctx, method, err);
 }
 
 /* Starts a call that must not run in place: a call with a teff_cancel, which must be pending from
@@ -399,14 +402,14 @@ static teff_err start_call_not_in_place(const teffi_ask *ask, teff_cancel *cance
         return teffi_ask_fail(ask, TEFF_E_INVALID,
                               "a call in a transaction takes no idempotency "
                               "key: give one to the call that begins it");
-    teff_err err = cancel ? teffi_cancel_reserve(cancel) : TEFF_OK;
+    teff_err err = cancel ? teffi_cancel_reserve_room(cancel) : TEFF_OK;
     if (err == TEFF_E_CANCELLED)
         return teffi_ask_fail(ask, err, "cancelled before it began; the call did not run");
     if (err)
         return teffi_ask_fail(ask, err, "out of memory for a call that can be cancelled");
     err = start_call(ask, false, once, call);
     if (cancel)
-        teffi_cancel_add(cancel, err ? NULL : call->impl);
+        teffi_cancel_add_call(cancel, err ? NULL : call->impl);
     return err;
 }
 
@@ -425,7 +428,7 @@ start_grain_call(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
         return ctx->owner && teffi_direct_ask_async(&this, &call->impl)
                    ? TEFF_OK
                    : start_call(&this, false, NULL, call);
-    return note_call_not_begun(ctx, method, err);
+    return fail_transaction_on_start_error(ctx, method, err);
 }
 
 static inline __attribute__((always_inline)) teff_err
@@ -448,7 +451,7 @@ static teff_err start_call_with_options(teff_ctx *ctx, const teff_type_info *typ
 {
     char text[TEFF_TEXT_MAX];
     teff_call_options opt;
-    if (!teffi_options_copy_checked(&opt, sizeof opt, options, "teff_call_options", text))
+    if (!teffi_options_check_and_copy(&opt, sizeof opt, options, "teff_call_options", text))
         return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
     uint32_t timeout_ms = ctx->timeout_ms;
     ctx->timeout_ms = opt.timeout_ms ? opt.timeout_ms : timeout_ms;

@@ -15,13 +15,14 @@
 #include "directory/placement.h"
 #include "node/deliver.h"
 
-static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg);
+static void locate_grain_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg);
 
 /* ---- to an activation here, or to another silo ---- */
 
 /* Ends msg with err, the error of a push to a queue or of the transport. in: full: the text for
  * TEFF_E_OVERLOADED if the silo's message budget is not the reason. */
-static void refuse_routed(teffi_grains *grains, teffi_msg *msg, teff_err err, const char *full)
+static void end_request_with_error(teffi_grains *grains, teffi_msg *msg, teff_err err,
+                                   const char *full)
 {
     static const char *const large = "the request is larger than a frame may be";
     if (teffi_budget_is_exceeded(grains->node->budget))
@@ -32,9 +33,9 @@ static void refuse_routed(teffi_grains *grains, teffi_msg *msg, teff_err err, co
 
 /* Copies into msg the memory that it borrows from its caller, because msg may be used longer than
  * that memory is valid. out: false: the copy failed, and msg was ended with TEFF_E_NOMEM. */
-static bool copy_borrowed(teffi_grains *grains, teffi_msg *msg)
+static bool copy_borrowed_or_end_request(teffi_grains *grains, teffi_msg *msg)
 {
-    if (teffi_msg_own(msg))
+    if (teffi_msg_copy_borrowed(msg))
         return true;
     teffi_node_respond(grains->node, msg, TEFF_E_NOMEM, "out of memory for a request");
     return false;
@@ -56,24 +57,25 @@ static bool request_is_expired(const teffi_grains *grains, const teffi_msg *msg)
 /* Pushes msg to the grain's activation here, or ends msg with an error. in: create: make an
  * activation if there is none. out: false: there is no activation here, and none was made; the
  * caller still owns msg. */
-static bool push_here(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg, bool create)
+static bool push_to_local_activation(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                                     bool create)
 {
-    teff_err err = teffi_shard_push(grains, ident, msg, create);
+    teff_err err = teffi_shard_push_request(grains, ident, msg, create);
     if (err && err != TEFF_E_NOT_FOUND)
-        refuse_routed(grains, msg, err, "the grain's queue is full");
+        end_request_with_error(grains, msg, err, "the grain's queue is full");
     return err != TEFF_E_NOT_FOUND;
 }
 
 /* Undoes send_to_silo(), as msg surely did not reach silo `to`: drops the cached location, and
  * locates the grain again. */
-static void take_back_request(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                              teffi_node_id to)
+static void undo_send_and_locate_again(teffi_grains *grains, const teffi_ident *ident,
+                                       teffi_msg *msg, teffi_node_id to)
 {
     msg->hops--;
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
     teffi_location_drop(grains->location_cache, ident->hash, to);
-    if (copy_borrowed(grains, msg))
-        locate_again(grains, ident, msg);
+    if (copy_borrowed_or_end_request(grains, msg))
+        locate_grain_again(grains, ident, msg);
 }
 
 /* Sends msg to another silo, which holds or may hold the grain. Owns msg: if it cannot be sent, it
@@ -104,10 +106,10 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
     }
     err = node->home.net->ops->send(node->home.net, to, msg);
     if (err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE)
-        take_back_request(grains, ident, msg, to);
+        undo_send_and_locate_again(grains, ident, msg, to);
     else if (err)
-        refuse_routed(grains, msg, err,
-                      "more waits for the grain's silo than connection_bytes_max allows");
+        end_request_with_error(grains, msg, err,
+                               "more waits for the grain's silo than connection_bytes_max allows");
 }
 
 /* Passes msg to silo `to`, which may be this silo. in: create: if `to` is this silo and has no
@@ -119,20 +121,21 @@ static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_
         /* Cached, so that later requests go there too instead of being placed again. */
         teffi_location_put(grains->location_cache, ident->hash, to);
         send_to_silo(grains, ident, msg, to);
-    } else if (!push_here(grains, ident, msg, create)) {
-        locate_again(grains, ident, msg);
+    } else if (!push_to_local_activation(grains, ident, msg, create)) {
+        locate_grain_again(grains, ident, msg);
     }
 }
 
 /* Chooses a silo for the grain and stores it in *placed, unless *placed names one already. Then
  * passes msg to that silo, which activates the grain. If no silo can be chosen, ends msg. */
-static void send_to_placed_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                                teffi_node_id *placed)
+static void place_grain_and_send(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                                 teffi_node_id *placed)
 {
     if (teffi_node_is_none(*placed))
-        *placed = teffi_place(grains, ident, msg->flags);
+        *placed = teffi_placement_choose_silo(grains, ident, msg->flags);
     if (teffi_node_is_none(*placed)) {
-        teffi_place_fail(grains, msg, teffi_newest_version(grains, ident->type));
+        teffi_placement_respond_error(grains, msg,
+                                      teffi_find_newest_type_version(grains, ident->type));
         return;
     }
     msg->flags |= TEFFI_MSG_PLACED;
@@ -167,7 +170,7 @@ void teffi_lookups_fini(teffi_grains *grains)
         teffi_table *table = &grains->shards->at[i].lookups;
         size_t at = 0;
         teffi_tnode *next = NULL, *node;
-        while ((node = teffi_table_iterate(table, &at, &next)))
+        while ((node = teffi_table_next_node(table, &at, &next)))
             free_lookup(teffi_container(node, lookup, node));
         teffi_table_fini(table);
     }
@@ -216,8 +219,8 @@ bool teffi_lookups_are_pending(const teffi_grains *grains)
  * If it is not valid, they wait until the directory is asked again. Sets entry->tries to 0.
  * in:  asked: the directory was asked. out: *tries: the previous entry->tries. false: the look-up
  *      was removed. */
-static bool take_waiting_or_end_lookup(lookup *entry, bool asked, teffi_queue *waiting,
-                                       unsigned *tries)
+static bool move_waiting_or_remove_lookup(lookup *entry, bool asked, teffi_queue *waiting,
+                                          unsigned *tries)
 {
     teffi_shard *shard = teffi_shard_of(entry->grains, entry->ident.hash);
     pthread_mutex_lock(&shard->lock);
@@ -253,7 +256,7 @@ static outcome ask_directory(teff_ctx *ctx, lookup *entry)
             .err = teff_fail(ctx, TEFF_E_UNAVAILABLE, "the silo is closing; the call did not run")};
     teff_err err = teffi_directory_lookup(ctx, &entry->ident, &entry->until_ns, &holder);
     if (!err && teffi_node_equals(holder.node, ctx->node->id) &&
-        !teffi_shard_has(grains, &entry->ident, NULL)) {
+        !teffi_shard_has_activation(grains, &entry->ident, NULL)) {
         err = teffi_directory_unregister(ctx, &entry->ident, holder);
         err = err ? err : TEFF_E_NOT_FOUND;
     }
@@ -261,18 +264,18 @@ static outcome ask_directory(teff_ctx *ctx, lookup *entry)
 }
 
 /* Forwards msg according to the outcome of the look-up, or ends msg with an error. */
-static void send_located(teff_ctx *ctx, lookup *entry, teffi_msg *msg, outcome *o)
+static void forward_by_lookup_outcome(teff_ctx *ctx, lookup *entry, teffi_msg *msg, outcome *o)
 {
     teffi_grains *grains = entry->grains;
     if (request_is_expired(grains, msg))
         teffi_node_respond(ctx->node, msg, TEFF_E_TIMEOUT,
                            "expired before its grain was found; the call did not run");
     else if (o->err == TEFF_E_TIMEOUT) /* msg joined just after the look-up's last deadline check */
-        locate_again(grains, &entry->ident, msg);
+        locate_grain_again(grains, &entry->ident, msg);
     else if (o->err == TEFF_OK)
         route_to_silo(grains, &entry->ident, msg, o->silo, false);
     else if (o->err == TEFF_E_NOT_FOUND)
-        send_to_placed_silo(grains, &entry->ident, msg, &o->silo);
+        place_grain_and_send(grains, &entry->ident, msg, &o->silo);
     else
         teffi_node_respond(ctx->node, msg, o->err, teff_error(ctx));
 }
@@ -290,10 +293,10 @@ static void look_up(teff_ctx *ctx, void *arg)
     teffi_qnode *n;
     outcome o = {.err = TEFF_OK};
     unsigned tries;
-    for (bool asked = false; take_waiting_or_end_lookup(entry, asked, &waiting, &tries);
+    for (bool asked = false; move_waiting_or_remove_lookup(entry, asked, &waiting, &tries);
          asked = true) {
         while ((n = teffi_queue_pop(&waiting)))
-            send_located(ctx, entry, teffi_container(n, teffi_msg, link), &o);
+            forward_by_lookup_outcome(ctx, entry, teffi_container(n, teffi_msg, link), &o);
         if (asked && !tries)
             continue; /* next: the requests that have joined meanwhile */
         if (tries)
@@ -318,7 +321,7 @@ static lookup *new_lookup(teffi_grains *grains, const teffi_ident *ident)
 
 /* Adds msg to the requests that wait for the look-up. The shard's lock is held.
  * errs: TEFF_E_OVERLOADED: the caller still owns msg. */
-static teff_err add_waiting(lookup *entry, teffi_msg *msg)
+static teff_err add_waiting_request(lookup *entry, teffi_msg *msg)
 {
     uint64_t until_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
     teffi_msg_charge(msg, entry->grains->node->budget);
@@ -339,7 +342,7 @@ static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const tef
                              teffi_msg *msg)
 {
     lookup *entry = new_lookup(grains, ident);
-    teff_err err = entry ? add_waiting(entry, msg) : TEFF_E_NOMEM;
+    teff_err err = entry ? add_waiting_request(entry, msg) : TEFF_E_NOMEM;
     if (!err && !teffi_table_add(&shard->lookups, &entry->node, ident->hash))
         err = TEFF_E_NOMEM;
     else if (!err) {
@@ -361,7 +364,7 @@ static bool join_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_ms
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     pthread_mutex_lock(&shard->lock);
     lookup *entry = find_lookup(shard, ident);
-    teff_err err = entry   ? add_waiting(entry, msg)
+    teff_err err = entry   ? add_waiting_request(entry, msg)
                    : begin ? begin_lookup(grains, shard, ident, msg)
                            : TEFF_OK;
     pthread_mutex_unlock(&shard->lock);
@@ -377,7 +380,7 @@ static bool join_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_ms
 /* Looks up the grain of msg again, after a change of the cluster or after a pause that grows with
  * each try (teffi_membership_await_change), whichever is first. An error ends msg. If this silo's
  * lease is over, msg is ended, too: without a lease, the silo learns of no change. */
-static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
+static void locate_grain_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     if (teffi_lease_is_over(&grains->node->home.lease)) {
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
@@ -394,11 +397,11 @@ static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_m
  * locked. If the activation no longer exists, neither does the lock: frees msg. */
 static void route_transaction_end(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
-    if (!push_here(grains, ident, msg, false))
+    if (!push_to_local_activation(grains, ident, msg, false))
         teffi_msg_free(msg);
 }
 
-void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
+void teffi_reroute_unsent_request(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
 {
     teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);
     if (teffi_msg_ends_transaction(msg))
@@ -407,10 +410,10 @@ void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE,
                            "the silo is closing; the call did not run");
     else
-        take_back_request(grains, &ident, msg, to);
+        undo_send_and_locate_again(grains, &ident, msg, to);
 }
 
-void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner)
+void teffi_route_to_current_holder(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner)
 {
     teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);
     route_to_silo(grains, &ident, msg, winner, false);
@@ -422,31 +425,31 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
 {
     teffi_pid holder;
     teffi_node_id placed = {0};
-    teff_err err = teffi_partition_push_or_place(grains, ident, msg, &placed);
+    teff_err err = teffi_partition_push_or_choose_silo(grains, ident, msg, &placed);
     if (err == TEFF_OK) /* activated here, and msg was pushed */
         return;
     if (err == TEFF_E_UNAVAILABLE)
-        err = teffi_partition_execute_method(grains, TEFFI_METHOD_LOOKUP, ident, (teffi_pid){0},
-                                             &holder, NULL);
+        err = teffi_partition_execute_directory_method(grains, TEFFI_METHOD_LOOKUP, ident,
+                                                       (teffi_pid){0}, &holder, NULL);
     if (err == TEFF_E_NOT_FOUND)
-        send_to_placed_silo(grains, ident, msg, &placed);
+        place_grain_and_send(grains, ident, msg, &placed);
     else if (err == TEFF_OK && !teffi_node_equals(holder.node, grains->node->id))
         route_to_silo(grains, ident, msg, holder.node, false);
     else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE) /* ask_directory() handles the OK case */
         (void)join_lookup(grains, ident, msg, true);
     else
-        refuse_routed(grains, msg, err, "the grain's queue is full");
+        end_request_with_error(grains, msg, err, "the grain's queue is full");
 }
 
 /* Sends msg, whose grain is not here, to silo `location` or, if that is zero, routes msg by the
  * directory. in: location: if not zero, a silo of the current view: a silo that has left the view
  * must get no requests, even if its connections are still open. */
-static void send_elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                           teffi_node_id location)
+static void route_to_location_or_by_directory(teffi_grains *grains, const teffi_ident *ident,
+                                              teffi_msg *msg, teffi_node_id location)
 {
     if (!teffi_node_is_none(location))
         send_to_silo(grains, ident, msg, location);
-    else if (copy_borrowed(grains, msg))
+    else if (copy_borrowed_or_end_request(grains, msg))
         route_by_directory(grains, ident, msg);
 }
 
@@ -472,22 +475,22 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
     if (!placed && teffi_lookup_may_exist(grains, ident.hash) &&
         join_lookup(grains, &ident, msg, false))
         return;
-    if (push_here(grains, &ident, msg, placed))
+    if (push_to_local_activation(grains, &ident, msg, placed))
         return;
     if (msg->hops && !placed)
-        teffi_directory_tell_moved(grains, &ident, msg->src);
+        teffi_directory_send_moved_message(grains, &ident, msg->src);
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
     teffi_node_id location = {0};
     if (!msg->hops) /* two wrong cached locations would send a forwarded request in a circle */
         location = teffi_location_get(grains->location_cache, ident.hash);
-    send_elsewhere(grains, &ident, msg, location);
+    route_to_location_or_by_directory(grains, &ident, msg, location);
 }
 
 /* If the grain was activated here meanwhile, the directory or silo `location` routes msg back. */
 void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id location)
 {
     teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);
-    send_elsewhere(grains, &ident, msg, location);
+    route_to_location_or_by_directory(grains, &ident, msg, location);
 }
 
 void teffi_route_again(teffi_grains *grains, teffi_msg *msg)

@@ -15,13 +15,13 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg);
  *       valid until this returns. */
 void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id location);
 
-/* teffi_route_unsent - locate the grain again for a request that the transport has returned because
- * the request surely did not reach silo `to`. Owns msg. */
-void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to);
+/* teffi_reroute_unsent_request - locate the grain again for a request that the transport has
+ * returned because the request surely did not reach silo `to`. Owns msg. */
+void teffi_reroute_unsent_request(teffi_grains *grains, teffi_msg *msg, teffi_node_id to);
 
-/* teffi_route_to_winner - forward a request that waited at an activation here, because another
- * silo's activation holds the grain now. Owns msg. in: winner, that silo. */
-void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner);
+/* teffi_route_to_current_holder - forward a request that waited at an activation here, because
+ * another silo's activation holds the grain now. Owns msg. in: winner, that silo. */
+void teffi_route_to_current_holder(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner);
 
 /* teffi_route_again - route a request anew after an activation gave it back: the activation has
  * ended, or is one of another grain. Owns msg, and ends it after TEFFI_HOPS_MAX hops. */

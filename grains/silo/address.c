@@ -84,7 +84,7 @@ typedef struct dialling {
 
 /* The net calls this when a dial has ended. Stores the result, and wakes teffi_dial()'s caller. in:
  * peer: NULL on an error. */
-static void on_peer_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text)
+static void on_dial_end(void *arg, teff_err err, const teffi_hello *peer, const char *text)
 {
     dialling *d = arg;
     d->err = err;
@@ -100,7 +100,7 @@ teff_err teffi_dial(teff_ctx *ctx, const char *address, teffi_hello *peer)
     dialling *d = teff_alloc(ctx, sizeof *d);
     teffi_wait *wait = &d->wait;
     teffi_wait_init(wait, ctx, NULL);
-    net->ops->dial(net, address, on_peer_dialled, d);
+    net->ops->dial(net, address, on_dial_end, d);
     teffi_await(ctx, &wait, 1);
     if (d->err)
         return teff_fail(ctx, d->err, "%s: %s", address, d->text);

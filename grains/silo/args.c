@@ -120,7 +120,7 @@ static bool parse_number(const silo_option *option, const char *value, uint32_t 
 
 /* Stores value in member, in the unit and type that option->take says. out: false: invalid; the
  * error was printed. */
-static bool take_number(const silo_option *option, void *member, const char *value)
+static bool store_number(const silo_option *option, void *member, const char *value)
 {
     uint32_t n;
     if (!parse_number(option, value, &n))
@@ -137,7 +137,7 @@ static bool take_number(const silo_option *option, void *member, const char *val
 /* Finds value in option->value, a list of names such as "single|multilevel|priority", and stores
  * the number of the name in member; the first name has the number option->min. out: false: value is
  * not in the list; the error was printed. */
-static bool take_choice(const silo_option *option, void *member, const char *value)
+static bool store_choice(const silo_option *option, void *member, const char *value)
 {
     unsigned chosen = option->min;
     size_t n = strlen(value);
@@ -153,7 +153,7 @@ static bool take_choice(const silo_option *option, void *member, const char *val
 }
 
 /* Adds seed to the list. out: false: the list is full; the error was printed. */
-static bool take_seed(const char **seeds, const char *seed)
+static bool add_seed(const char **seeds, const char *seed)
 {
     for (int i = 0; i < TEFF_SEEDS_MAX; i++)
         if (!seeds[i]) {
@@ -166,27 +166,27 @@ static bool take_seed(const char **seeds, const char *seed)
 
 /* Stores value in the option's member of args. out: false: value is invalid; the error was
  * printed. */
-static bool take_option(teffi_silo_args *args, const silo_option *option, const char *value)
+static bool store_option(teffi_silo_args *args, const silo_option *option, const char *value)
 {
     void *member = (char *)args + option->at;
     if (option->take == SEED)
-        return take_seed(member, value);
+        return add_seed(member, value);
     if (option->take == FLAG)
         *(int *)member = 1;
     else if (option->take == TEXT)
         *(const char **)member = value;
     else if (option->take == CHOICE)
-        return take_choice(option, member, value);
+        return store_choice(option, member, value);
     else
-        return take_number(option, member, value);
+        return store_number(option, member, value);
     return true;
 }
 
-_Static_assert(N_OPTIONS <= 64, "refuse_if_repeated");
+_Static_assert(N_OPTIONS <= 64, "mark_option_and_refuse_if_repeated");
 
 /* Marks option `which` as seen in *seen. Of teff's options, only --seed may be given several times;
  * the first --seed removes the program's seeds. out: true: refused; the error was printed. */
-static bool refuse_if_repeated(teffi_silo_args *args, uint64_t *seen, int which)
+static bool mark_option_and_refuse_if_repeated(teffi_silo_args *args, uint64_t *seen, int which)
 {
     bool before = *seen & 1ull << which, is_seed = options[which].take == SEED;
     *seen |= 1ull << which;
@@ -288,8 +288,8 @@ static int parse_options(int argc, char **argv, const teff_silo_program *program
         }
         if (which >= N_OPTIONS
                 ? !parse_program_option(program, &program->options[which - N_OPTIONS], optarg)
-                : refuse_if_repeated(args, &seen, which) ||
-                      !take_option(args, &options[which], optarg))
+                : mark_option_and_refuse_if_repeated(args, &seen, which) ||
+                      !store_option(args, &options[which], optarg))
             return 2;
     }
     if (optind < argc) {
@@ -304,10 +304,10 @@ static int parse_options(int argc, char **argv, const teff_silo_program *program
 static bool copy_program_defaults(const teff_silo_program *program, teffi_silo_args *args)
 {
     char text[TEFF_TEXT_MAX];
-    bool taken = teffi_options_copy_checked(&args->silo, sizeof args->silo, program->silo,
-                                            "teff_silo_options", text) &&
-                 teffi_options_copy_checked(&args->sched, sizeof args->sched, args->silo.sched,
-                                            "teff_sched_options", text);
+    bool taken = teffi_options_check_and_copy(&args->silo, sizeof args->silo, program->silo,
+                                              "teff_silo_options", text) &&
+                 teffi_options_check_and_copy(&args->sched, sizeof args->sched, args->silo.sched,
+                                              "teff_sched_options", text);
     args->silo.sched = &args->sched;
     if (!taken)
         fprintf(stderr, "%s\n", text);

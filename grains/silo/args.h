@@ -12,7 +12,7 @@ typedef struct teffi_silo_args {
 } teffi_silo_args;
 
 /* teffi_args_parse - parse teff's options, and pass the program's own options to it.
- * in:   program: filled by teffi_options_copy_checked(), borrowed. argv: borrowed for as long as
+ * in:   program: filled by teffi_options_check_and_copy(), borrowed. argv: borrowed for as long as
  *       args is used.
  * out:  -1: start the silo with args; else an exit status: the error, or --help's list, was
  *       printed. */

@@ -32,7 +32,7 @@ static teffi_msg *take_unsent(teff_client *client)
 }
 
 /* Ends all unsent requests with an error, because the task that sends them again cannot start. */
-static void refuse_unsent(teff_client *client)
+static void fail_unsent_requests(teff_client *client)
 {
     for (teffi_msg *msg; (msg = take_unsent(client));)
         teffi_node_respond(&client->node, msg, TEFF_E_UNAVAILABLE,
@@ -51,7 +51,8 @@ static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
     if (err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED)
         err = TEFF_E_UNAVAILABLE;
     if (err)
-        teffi_node_respond(&client->node, msg, err, teffi_ask_send_error_text(&client->node, err));
+        teffi_node_respond(&client->node, msg, err,
+                           teffi_unsent_request_error_text(&client->node, err));
 }
 
 /* The task that sends the unsent requests again, in order. */
@@ -66,7 +67,7 @@ static void resend_all(teff_ctx *ctx, void *arg)
  * resend_all(), which sends it again. Ends msg with an error if the queue or the memory for
  * messages is full, or if the client closes. If resend_all() cannot be started, ends all queued
  * requests with an error. */
-static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg)
+static void queue_unsent_for_resend(teffi_node *node, teffi_node_id to, teffi_msg *msg)
 {
     teff_client *client = teffi_container(node, teff_client, node);
     (void)to;
@@ -83,15 +84,15 @@ static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg
         teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, "the client has lost its gateway");
     else if (start &&
              teffi_task_start(&node->home, resend_all, client, "client: send again", false))
-        refuse_unsent(client);
+        fail_unsent_requests(client);
 }
 
 /* ---- connecting ---- */
 
-static teff_err take_client_options(teff_client_options *opt, const teff_client_options *given,
-                                    char *text)
+static teff_err copy_and_check_client_options(teff_client_options *opt,
+                                              const teff_client_options *given, char *text)
 {
-    if (!teffi_options_copy_checked(opt, sizeof *opt, given, "teff_client_options", text))
+    if (!teffi_options_check_and_copy(opt, sizeof *opt, given, "teff_client_options", text))
         return TEFF_E_INVALID;
     opt->cluster = opt->cluster ? opt->cluster : "dev";
     if (!opt->gateways[0])
@@ -101,33 +102,35 @@ static teff_err take_client_options(teff_client_options *opt, const teff_client_
 }
 
 /* Gives the client a random identity, and makes its transport. */
-static teff_err open_client_net(teff_client *client, const teff_client_options *opt, char *text)
+static teff_err set_client_id_and_open_net(teff_client *client, const teff_client_options *opt,
+                                           char *text)
 {
     teffi_node *node = &client->node;
     const teffi_platform *platform = &client->platform;
     node->id.silo = (uint32_t)platform->random(platform->arg) | TEFFI_CLIENT_BIT;
     node->id.incarnation = 1 + (uint32_t)(platform->random(platform->arg) >> 33);
-    node->upcalls.unsent = on_gateway_unsent;
+    node->upcalls.unsent = queue_unsent_for_resend;
     const teffi_net_options net_opt = {
         .queue_max_bytes = opt->connection_bytes_max,
         .transport = (teffi_transport_kind)opt->transport,
         .tls = {.certificate = opt->tls_cert, .authority = opt->tls_ca},
         .secret_file = opt->secret_file,
     };
-    teff_err err = teffi_silo_net_new(node, &net_opt, text);
+    teff_err err = teffi_node_net_new(node, &net_opt, text);
     if (!err)
         node->home.net->ops->identify(node->home.net, node->id, "");
     node->open = true;
     return err;
 }
 
-teff_err teffi_client_open(const teffi_platform *platform, const teff_client_options *given,
-                           teff_client **out, char *text)
+teff_err teffi_client_new_unconnected(const teffi_platform *platform,
+                                      const teff_client_options *given, teff_client **out,
+                                      char *text)
 {
     teff_client_options taken, *opt = &taken;
     *out = NULL;
     text[0] = '\0';
-    teff_err err = take_client_options(opt, given, text);
+    teff_err err = copy_and_check_client_options(opt, given, text);
     teff_client *client = err ? NULL : calloc(1, sizeof *client);
     if (!client) {
         if (!err)
@@ -142,7 +145,7 @@ teff_err teffi_client_open(const teffi_platform *platform, const teff_client_opt
     if (!err && opt->message_bytes_max)
         teffi_budget_init(client->node.budget, opt->message_bytes_max);
     if (!err)
-        err = open_client_net(client, opt, text);
+        err = set_client_id_and_open_net(client, opt, text);
     if (!err)
         *out = client;
     else
@@ -158,11 +161,11 @@ teff_err teff_client_connect(const teff_client_options *opt, teff_client **out, 
     char scratch[TEFF_TEXT_MAX] = "";
     text = text ? text : scratch;
     teffi_silo_init_platform(&platform, TEFF_LOG_WARN);
-    teff_err err = teffi_client_open(&platform, opt, out, text);
+    teff_err err = teffi_client_new_unconnected(&platform, opt, out, text);
     if (err)
         return err;
     teff_ctx *ctx = teff_client_ctx(*out);
-    err = ctx ? teffi_gateways_join(ctx, *out) : TEFF_E_NOMEM;
+    err = ctx ? teffi_gateways_connect(ctx, *out) : TEFF_E_NOMEM;
     if (err) {
         snprintf(text, TEFF_TEXT_MAX, "%s", ctx ? teff_error(ctx) : "out of memory");
         teff_ctx_free(ctx);
@@ -190,7 +193,7 @@ void teff_client_free(teff_client *client)
         client->closing = true;
         if (client->node.home.net)
             (void)!client->node.home.net->ops->shutdown(client->node.home.net, GOODBYE_MS);
-        teffi_silo_wait_for_tasks(&client->node);
+        teffi_node_wait_for_tasks_and_retries(&client->node);
         teffi_node_stop(&client->node);
         teffi_node_free_exec_and_tasks(&client->node);
     }

@@ -18,23 +18,23 @@ static void print_silo(teff_silo *silo, const teffi_lines *to)
     size_t clients = silo->n_clients;
     pthread_mutex_unlock(&silo->lock);
     /* relaxed: counters */
-    teffi_lines_print(
+    teffi_lines_write_line(
         to,
         "silo %s of cluster %s%s: %u members, %zu clients, %llu calls pending, %llu tasks, "
         "%llu messages dropped",
         node->address, node->cluster, node->leaving ? ", leaving" : "", teff_silo_members(silo),
-        clients, (unsigned long long)teffi_calls_pending(&node->home),
-        (unsigned long long)teffi_tasks_running(&node->home),
+        clients, (unsigned long long)teffi_calls_count_pending(&node->home),
+        (unsigned long long)teffi_tasks_count_running(&node->home),
         (unsigned long long)atomic_load_explicit(&node->dropped, memory_order_relaxed));
 }
 
-static void print_targets(teffi_node *node, const teffi_lines *to)
+static void print_system_targets(teffi_node *node, const teffi_lines *to)
 {
     for (unsigned i = 0; i < TEFFI_SLOT_SYSTEM_END; i++) {
         teffi_target *target = &node->targets[i];
         if (target->handle)
-            teffi_lines_print(to, "system target %s: %s", teffi_target_name(target),
-                              teffi_group_state_name(teffi_group_state_of(&target->group)));
+            teffi_lines_write_line(to, "system target %s: %s", teffi_target_name(target),
+                                   teffi_group_state_name(teffi_group_state_of(&target->group)));
     }
 }
 
@@ -55,8 +55,8 @@ typedef struct survey {
     top_entry top[TOP]; /* those with the longest queues, longest first */
 } survey;
 
-static void fill_entry(top_entry *e, teffi_activation *act, uint32_t queued,
-                       teffi_group_state state)
+static void fill_top_entry(top_entry *e, teffi_activation *act, uint32_t queued,
+                           teffi_group_state state)
 {
     const char *doing = atomic_load_explicit(&act->doing, memory_order_relaxed);
     *e = (top_entry){.queued = queued,
@@ -72,7 +72,8 @@ static void fill_entry(top_entry *e, teffi_activation *act, uint32_t queued,
 /* Inserts act into s->top, which lists the TOP activations with the longest queues, longest first.
  * If the list is full, drops its last entry; but if no listed queue is shorter than act's, act is
  * not inserted. */
-static void add_to_top(survey *s, teffi_activation *act, uint32_t queued, teffi_group_state state)
+static void insert_by_queue_length(survey *s, teffi_activation *act, uint32_t queued,
+                                   teffi_group_state state)
 {
     unsigned at = s->n_top;
     for (; at > 0 && s->top[at - 1].queued < queued; at--)
@@ -81,10 +82,10 @@ static void add_to_top(survey *s, teffi_activation *act, uint32_t queued, teffi_
     if (at == TOP)
         return;
     s->n_top += s->n_top < TOP;
-    fill_entry(&s->top[at], act, queued, state);
+    fill_top_entry(&s->top[at], act, queued, state);
 }
 
-static bool survey_activation(void *arg, teffi_activation *act)
+static bool add_activation_to_survey(void *arg, teffi_activation *act)
 {
     survey *s = arg;
     uint32_t queued = atomic_load_explicit(&act->queued, memory_order_relaxed);
@@ -94,7 +95,7 @@ static bool survey_activation(void *arg, teffi_activation *act)
     s->queued += queued;
     s->in_state[state]++;
     if (queued || state != TEFFI_GROUP_IDLE)
-        add_to_top(s, act, queued, state);
+        insert_by_queue_length(s, act, queued, state);
     return true;
 }
 
@@ -102,8 +103,8 @@ static void print_grains(teffi_node *node, const teffi_lines *to)
 {
     survey s = {0};
     uint64_t cursor = 0;
-    (void)teffi_shards_walk(node->grains, NULL, &cursor, survey_activation, &s);
-    teffi_lines_print(
+    (void)teffi_shards_walk_activations(node->grains, NULL, &cursor, add_activation_to_survey, &s);
+    teffi_lines_write_line(
         to,
         "grains: %llu activations: %llu idle, %llu ready, %llu running; %llu requests wait; "
         "look-ups under way: %s",
@@ -115,13 +116,14 @@ static void print_grains(teffi_node *node, const teffi_lines *to)
     pthread_mutex_lock(&loads->lock);
     uint32_t running = loads->running, limit = loads->limit, waiting = loads->n_waiting;
     pthread_mutex_unlock(&loads->lock);
-    teffi_lines_print(to,
-                      "states: %u are read from the store, at most %u at once; %u activations wait",
-                      running, limit, waiting);
+    teffi_lines_write_line(
+        to, "states: %u are read from the store, at most %u at once; %u activations wait", running,
+        limit, waiting);
     for (unsigned i = 0; i < s.n_top; i++)
-        teffi_lines_print(to, "grain %s %s (slot %u): %s, %u requests wait; last turn: %s",
-                          s.top[i].type, s.top[i].key, s.top[i].slot,
-                          teffi_group_state_name(s.top[i].state), s.top[i].queued, s.top[i].doing);
+        teffi_lines_write_line(to, "grain %s %s (slot %u): %s, %u requests wait; last turn: %s",
+                               s.top[i].type, s.top[i].key, s.top[i].slot,
+                               teffi_group_state_name(s.top[i].state), s.top[i].queued,
+                               s.top[i].doing);
 }
 
 /* ---- the whole dump ---- */
@@ -131,7 +133,7 @@ void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
     teffi_node *node = &silo->node;
     const teffi_lines to = {fn, arg};
     if (!teffi_home_enter(&node->home)) {
-        teffi_lines_print(&to, "silo: closed");
+        teffi_lines_write_line(&to, "silo: closed");
         return;
     }
     /* silo->phase must be read after teffi_home_enter(): a silo that serves at that time is not
@@ -140,11 +142,11 @@ void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
         print_silo(silo, &to);
         if (node->home.exec->ops->dump)
             node->home.exec->ops->dump(node->home.exec, fn, arg);
-        print_targets(node, &to);
+        print_system_targets(node, &to);
         print_grains(node, &to);
         teffi_silo_print_engines_and_processes(silo, &to);
     } else {
-        teffi_lines_print(&to, "silo: not serving");
+        teffi_lines_write_line(&to, "silo: not serving");
     }
     teffi_home_exit(&node->home);
 }

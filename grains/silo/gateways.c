@@ -44,7 +44,7 @@ static bool remove_gateway(teff_client *client, teffi_node_id id)
 }
 
 /* Has gateway id sent GO_AWAY? */
-static bool is_leaving(const teff_client *client, teffi_node_id id)
+static bool gateway_is_leaving(const teff_client *client, teffi_node_id id)
 {
     bool found = false;
     for (int i = 0; i < TEFF_SEEDS_MAX; i++)
@@ -56,11 +56,11 @@ static bool is_leaving(const teff_client *client, teffi_node_id id)
 
 /* Puts gateway id, which was dialled just now, into its place, unless the gateway is leaving or its
  * connection may have broken already. out: true: the gateway is in its place. */
-static bool fill_place(gateway_place *place, teffi_node_id id)
+static bool set_gateway_if_usable(gateway_place *place, teffi_node_id id)
 {
     teff_client *client = place->client;
     pthread_mutex_lock(&client->node.lock);
-    bool stays = !place->missed && !is_leaving(client, id);
+    bool stays = !place->missed && !gateway_is_leaving(client, id);
     if (stays)
         set_gateway(place, id);
     pthread_mutex_unlock(&client->node.lock);
@@ -68,7 +68,7 @@ static bool fill_place(gateway_place *place, teffi_node_id id)
 }
 
 /* Dials the place's address once, and puts the gateway into the place. errs: text in ctx. */
-static teff_err connect_place(teff_ctx *ctx, gateway_place *place)
+static teff_err dial_gateway_once(teff_ctx *ctx, gateway_place *place)
 {
     teff_mark mark = teff_ctx_mark(ctx);
     teffi_hello peer;
@@ -77,14 +77,14 @@ static teff_err connect_place(teff_ctx *ctx, gateway_place *place)
     pthread_mutex_unlock(&place->client->node.lock);
     teff_err err = teffi_dial(ctx, place->address, &peer);
     teff_ctx_forget(ctx, mark);
-    if (err || fill_place(place, peer.node))
+    if (err || set_gateway_if_usable(place, peer.node))
         return err;
     return teff_fail(ctx, TEFF_E_UNREACHABLE,
                      "%s: this gateway is leaving, or its connection broke", place->address);
 }
 
 /* Sets place->connecting to false if the place has a gateway or the client closes.
- * out: true: it was set to false, so connect_place_task() must end. */
+ * out: true: it was set to false, so dial_gateway_until_connected() must end. */
 static bool end_connecting_if_done(gateway_place *place)
 {
     pthread_mutex_lock(&place->client->node.lock);
@@ -97,7 +97,7 @@ static bool end_connecting_if_done(gateway_place *place)
 /* Dials until the place has a gateway or the client closes. The pause before each dial doubles, up
  * to PAUSE_MAX_MS; a random part, up to a half, is subtracted, so that the clients of a lost silo
  * do not all dial at the same time. */
-static void connect_place_task(teff_ctx *ctx, void *arg)
+static void dial_gateway_until_connected(teff_ctx *ctx, void *arg)
 {
     gateway_place *place = arg;
     const teffi_platform *platform = &place->client->platform;
@@ -105,12 +105,12 @@ static void connect_place_task(teff_ctx *ctx, void *arg)
         uint32_t less = (uint32_t)(platform->random(platform->arg) % (pause / 2 + 1));
         teffi_ctx_sleep(ctx, pause - less);
         if (!place->client->closing)
-            (void)connect_place(ctx, place);
+            (void)dial_gateway_once(ctx, place);
         pause = pause * 2 < PAUSE_MAX_MS ? pause * 2 : PAUSE_MAX_MS;
     }
 }
 
-/* Starts a connect_place_task() for each empty place that has no such task. */
+/* Starts a dial_gateway_until_connected() for each empty place that has no such task. */
 static void start_connecting(teff_client *client)
 {
     for (uint32_t i = 0; i < client->n_places; i++) {
@@ -120,7 +120,7 @@ static void start_connecting(teff_client *client)
             !client->closing && !place->connecting && teffi_node_is_none(get_gateway(place));
         place->connecting |= start;
         pthread_mutex_unlock(&client->node.lock);
-        if (start && teffi_task_start(&client->node.home, connect_place_task, place,
+        if (start && teffi_task_start(&client->node.home, dial_gateway_until_connected, place,
                                       "client: connect to a gateway", false)) {
             pthread_mutex_lock(&client->node.lock);
             /* no memory: start_connecting() is called again when a gateway breaks or leaves */
@@ -130,12 +130,12 @@ static void start_connecting(teff_client *client)
     }
 }
 
-teff_err teffi_gateways_join(teff_ctx *ctx, teff_client *client)
+teff_err teffi_gateways_connect(teff_ctx *ctx, teff_client *client)
 {
     teff_err err = TEFF_E_UNREACHABLE;
     uint32_t first = (uint32_t)client->platform.random(client->platform.arg);
     for (uint32_t i = 0; i < client->n_places && err; i++)
-        err = connect_place(ctx, &client->places[(first + i) % client->n_places]);
+        err = dial_gateway_once(ctx, &client->places[(first + i) % client->n_places]);
     if (!err)
         start_connecting(client);
     return err;
@@ -152,7 +152,8 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
     node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     pthread_mutex_lock(&node->lock);
     bool known = remove_gateway(client, peer->node);
-    /* If no place has the gateway, a dial to it may be under way: fill_place() must reject it. */
+    /* If no place has the gateway, a dial to it may be under way: set_gateway_if_usable() must
+     * reject it. */
     for (uint32_t i = 0; i < client->n_places; i++)
         client->places[i].missed |= !known;
     pthread_mutex_unlock(&node->lock);
@@ -178,7 +179,7 @@ static teffi_node_id *reserve_leave_entry(teff_client *client, teffi_node_id fro
     return parts ? NULL : empty;
 }
 
-static void free_leave_entry(teff_client *client, teffi_node_id *entry)
+static void release_leave_entry(teff_client *client, teffi_node_id *entry)
 {
     pthread_mutex_lock(&client->node.lock);
     *entry = (teffi_node_id){0};
@@ -194,13 +195,13 @@ static void leave_gateway(teff_ctx *ctx, void *arg)
     enum { POLL_MS = 2 };
     teff_client *client = teffi_container(ctx->node, teff_client, node);
     teffi_node_id from =
-        *(teffi_node_id *)arg; /* until free_leave_entry() nothing changes the entry */
+        *(teffi_node_id *)arg; /* until release_leave_entry() nothing changes the entry */
     teffi_net *net = ctx->node->home.net;
     net->ops->peer_left(net, from);
     while (!client->closing && teffi_calls_any_sent_to(&ctx->node->home, from))
         teffi_ctx_sleep(ctx, POLL_MS);
     net->ops->peer_remove(net, from, true);
-    free_leave_entry(client, arg);
+    release_leave_entry(client, arg);
 }
 
 static void start_leaving_gateway(teff_client *client, teffi_node_id from)
@@ -208,7 +209,7 @@ static void start_leaving_gateway(teff_client *client, teffi_node_id from)
     teffi_node_id *entry = reserve_leave_entry(client, from);
     if (entry && teffi_task_start(&client->node.home, leave_gateway, entry,
                                   "client: leave a gateway", false))
-        free_leave_entry(client, entry);
+        release_leave_entry(client, entry);
 }
 
 /* Handles GO_AWAY from a gateway that leaves. From now on calls use other gateways, or wait until
@@ -218,7 +219,7 @@ static void on_go_away(teffi_node *node, teffi_msg *msg)
     teff_client *client = teffi_container(node, teff_client, node);
     if (msg->method_id == TEFFI_METHOD_GO_AWAY && !client->closing) {
         pthread_mutex_lock(&node->lock);
-        if (!is_leaving(client, msg->src))
+        if (!gateway_is_leaving(client, msg->src))
             client->leaving[client->n_leaving++ % TEFF_SEEDS_MAX] = msg->src;
         (void)remove_gateway(client, msg->src);
         pthread_mutex_unlock(&node->lock);

@@ -12,7 +12,7 @@ typedef struct gateway_place {
     struct teff_client *client;
     char *address;
     /* guarded by node.lock */
-    bool connecting; /* a connect_place_task() runs for it, or will be started */
+    bool connecting; /* a dial_gateway_until_connected() runs for it, or will be started */
     bool missed;     /* since the dial began, a gateway without a place broke: perhaps this one */
 } gateway_place;
 
@@ -24,6 +24,6 @@ TEFF_MUST_USE teff_err teffi_gateways_init(struct teff_client *client,
                                            const char *const *addresses);
 void teffi_gateways_fini(struct teff_client *client);
 
-/* teffi_gateways_join - dial the gateways in order, from a random one on, until one accepts; then
- * start tasks that connect to the others. errs: of the last one dialled; text in ctx. */
-TEFF_MUST_USE teff_err teffi_gateways_join(teff_ctx *ctx, struct teff_client *client);
+/* teffi_gateways_connect - dial the gateways in order, from a random one on, until one accepts;
+ * then start tasks that connect to the others. errs: of the last one dialled; text in ctx. */
+TEFF_MUST_USE teff_err teffi_gateways_connect(teff_ctx *ctx, struct teff_client *client);

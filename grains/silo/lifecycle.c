@@ -63,7 +63,7 @@ static void add_client(teff_silo *silo, const teffi_hello *peer)
     }
     if (silo->n_clients < silo->clients_max)
         silo->clients[silo->n_clients++] = peer->node;
-    if (silo->node.leaving) /* it connected after send_clients_away() */
+    if (silo->node.leaving) /* it connected after set_leaving_and_send_go_away() */
         send_go_away(&silo->node, peer->node);
     pthread_mutex_unlock(&silo->lock);
 }
@@ -82,7 +82,7 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
  * of the table before any view lists it, and a silo that left before this silo joined may forward
  * requests. If the view declares that silo dead (perhaps only since its hello was accepted),
  * disconnects it instead. */
-static void handle_silo_up(teffi_node *node, const teffi_hello *peer)
+static void on_silo_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     const teffi_net_ops *net = node->home.net->ops;
     teffi_standing standing = node->membership
@@ -92,8 +92,8 @@ static void handle_silo_up(teffi_node *node, const teffi_hello *peer)
         net->peer_remove(node->home.net, peer->node, false);
     else if (standing != TEFFI_STANDING_MEMBER)
         (void)!net->peer_add(node->home.net, peer->node, peer->address);
-    teffi_membership_note_connection(node->membership, peer->node, true);
-    teffi_membership_note_change(node->membership);
+    teffi_membership_record_connection_state(node->membership, peer->node, true);
+    teffi_membership_signal_change(node->membership);
 }
 
 /* The node's callback net_up, for a client or another silo that has connected. */
@@ -105,7 +105,7 @@ static void on_connection_up(teffi_node *node, const teffi_hello *peer)
         return;
     }
     atomic_fetch_add(&silo->links, 1);
-    handle_silo_up(node, peer);
+    on_silo_connection_up(node, peer);
 }
 
 /* The node's callback net_down. Only a connection that broke (`clean` is false) is reported to the
@@ -119,10 +119,10 @@ static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool c
     }
     if (node->membership)
         teffi_outsiders_remove_connection(node->membership, peer->node);
-    if (!teffi_view_now_has(node, peer->node))
+    if (!teffi_view_current_has_member(node, peer->node))
         node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     else if (!clean)
-        teffi_membership_note_connection(node->membership, peer->node, false);
+        teffi_membership_record_connection_state(node->membership, peer->node, false);
     atomic_fetch_sub(&silo->links, 1);
 }
 
@@ -136,7 +136,7 @@ static void on_lease_lost(teffi_node *node, const char *why)
 
 /* Sends GO_AWAY to all clients. Sets `leaving` under the lock under which add_client() reads it, so
  * that a client which connects at the same time gets the message, too. */
-static void send_clients_away(teff_silo *silo)
+static void set_leaving_and_send_go_away(teff_silo *silo)
 {
     pthread_mutex_lock(&silo->lock);
     silo->node.leaving = true;
@@ -149,7 +149,7 @@ static void send_clients_away(teff_silo *silo)
 
 _Static_assert((int)TEFF_TRANSPORT_REACTOR == (int)TEFFI_TRANSPORT_REACTOR, "the same numbers");
 
-teff_err teffi_silo_net_new(teffi_node *node, const teffi_net_options *given, char *text)
+teff_err teffi_node_net_new(teffi_node *node, const teffi_net_options *given, char *text)
 {
     teffi_net_options opt = *given;
     opt.self = (teffi_hello){.role = node->role, .node = node->id};
@@ -174,7 +174,7 @@ static teff_err open_silo_net(teff_silo *silo, char *text)
         .client_secret_file = opt->client_secret_file,
     };
     teffi_net **net = &silo->node.home.net;
-    teff_err err = teffi_silo_net_new(&silo->node, &net_opt, text);
+    teff_err err = teffi_node_net_new(&silo->node, &net_opt, text);
     if (!err)
         err = (*net)->ops->listen(*net, TEFFI_DOOR_SILOS, opt->listen, silo->bound, text);
     if (!err && opt->gateway)
@@ -227,7 +227,7 @@ static const char *get_own_address(const teff_silo *silo)
 }
 
 /* Opens the silo's own store, and gets the silo's identity from it. */
-static teff_err open_own_store(teff_ctx *ctx, teff_silo *silo)
+static teff_err open_own_store_and_get_id(teff_ctx *ctx, teff_silo *silo)
 {
     char text[TEFF_TEXT_MAX] = "";
     const char *address = silo->opt.store ? silo->opt.store : "memory";
@@ -235,7 +235,7 @@ static teff_err open_own_store(teff_ctx *ctx, teff_silo *silo)
     silo->node.store = silo->store;
     if (err)
         return teff_fail(ctx, err, "%s", text);
-    err = teffi_membership_identify(ctx, get_own_address(silo));
+    err = teffi_membership_choose_silo_id(ctx, get_own_address(silo));
     return err ? teff_fail(ctx, err, "%s: %s", address, teff_error(ctx)) : TEFF_OK;
 }
 
@@ -248,7 +248,7 @@ static teff_err dial_seeds(teff_ctx *ctx, teff_silo *silo, teffi_hello *seed)
     return err;
 }
 
-static void drop_store(teff_silo *silo)
+static void close_silo_store(teff_silo *silo)
 {
     teffi_store_close(silo->store);
     silo->store = silo->node.store = NULL;
@@ -272,12 +272,12 @@ static teff_err dial_seeds_and_set_store(teff_ctx *ctx, teff_silo *silo, const c
 /* Closes the remote store, disconnects from the seed, and waits at most WAIT_MS until the seed's
  * connections are down. Without the wait, their events could be mistaken for events of the next
  * connection. */
-static void disconnect_from_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
+static void close_store_and_disconnect_from_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
 {
     enum { WAIT_MS = 5000 };
     teffi_node *node = &silo->node;
     uint64_t until_ns = teffi_now(node->platform) + WAIT_MS * 1000000ull;
-    drop_store(silo);
+    close_silo_store(silo);
     node->home.net->ops->peer_remove(node->home.net, seed, false); /* no call to it is pending */
     while (atomic_load(&silo->links) && teffi_now(node->platform) < until_ns)
         teffi_ctx_sleep(ctx, 1);
@@ -288,7 +288,7 @@ static void disconnect_from_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id s
  * on a connection. So the first hello contains a random identity, and the second one the identity
  * from the table. The random identity must differ from the silo's identities of earlier starts:
  * when the first connection ends, the seed ends all calls that it has made to that identity. */
-static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
+static teff_err open_seed_store_and_get_id(teff_ctx *ctx, teff_silo *silo)
 {
     teffi_node *node = &silo->node;
     const teffi_platform *platform = node->platform;
@@ -300,10 +300,10 @@ static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
     node->home.net->ops->accept(node->home.net);
     teff_err err = dial_seeds_and_set_store(ctx, silo, get_own_address(silo), &seed);
     if (!err)
-        err = teffi_membership_identify(ctx, get_own_address(silo));
+        err = teffi_membership_choose_silo_id(ctx, get_own_address(silo));
     if (err)
         return err;
-    disconnect_from_seed(ctx, silo, seed.node);
+    close_store_and_disconnect_from_seed(ctx, silo, seed.node);
     return dial_seeds_and_set_store(ctx, silo, node->address, &seed);
 }
 
@@ -321,8 +321,8 @@ static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
 }
 
 /* Lets the node handle messages, because all its parts exist now. Also lets the net accept
- * connections, unless open_seed_store() has done so. Called before the silo joins the membership:
- * until then other silos do not know this silo. */
+ * connections, unless open_seed_store_and_get_id() has done so. Called before the silo joins the
+ * membership: until then other silos do not know this silo. */
 static void open_node(teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -337,10 +337,11 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
     teffi_node *node = &silo->node;
     teff_err err = make_membership(ctx, silo);
     if (!err)
-        err = silo->opt.seeds[0] ? open_seed_store(ctx, silo) : open_own_store(ctx, silo);
+        err = silo->opt.seeds[0] ? open_seed_store_and_get_id(ctx, silo)
+                                 : open_own_store_and_get_id(ctx, silo);
     if (err)
         return err;
-    teffi_remote_store_serve(node);
+    teffi_remote_store_set_handler(node);
     node->home.net->ops->identify(node->home.net, node->id, node->address);
     teffi_grains_start(node);
     open_node(silo);
@@ -369,7 +370,7 @@ static bool silo_is_quiet(teffi_node *node)
     return alone && !teffi_outsiders_have_undelivered(node->membership) &&
            !teffi_transaction_retries_pending(node->grains) &&
            !teffi_lookups_are_pending(node->grains) && teffi_calls_relay_count(&node->home) == 0 &&
-           teffi_calls_pending(&node->home) == 0;
+           teffi_calls_count_pending(&node->home) == 0;
 }
 
 /* errs: TEFF_E_TIMEOUT; TEFF_E_UNAVAILABLE: the lease is over. */
@@ -410,8 +411,8 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 {
     teffi_node *node = &silo->node;
     teff_err err = retry_step(ctx, teffi_membership_begin_leaving, deadline_ns);
-    send_clients_away(silo);
-    err = pick_first_error(err, teffi_grains_end_all(ctx, deadline_ns));
+    set_leaving_and_send_go_away(silo);
+    err = pick_first_error(err, teffi_grains_end_all_activations(ctx, deadline_ns));
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
     /* The heartbeat must go on until slow calls have ended. The second wait_until_quiet() waits
      * for the requests that the last heartbeat has made. */
@@ -428,12 +429,12 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 /* Waits until no task runs and no transaction's retry is pending. The wait ends, because tasks wait
  * only for operations with a deadline. If there is no memory for a context, the function returns at
  * once. */
-void teffi_silo_wait_for_tasks(teffi_node *node)
+void teffi_node_wait_for_tasks_and_retries(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);
     /* The loads of both counts acquire: they pair with the release in finish_task() and in
-     * send_retry(). */
-    while (ctx && (teffi_tasks_running(&node->home) > 0 ||
+     * deliver_retry_after_pause(). */
+    while (ctx && (teffi_tasks_count_running(&node->home) > 0 ||
                    (node->grains && teffi_transaction_retries_pending(node->grains))))
         teffi_ctx_sleep(ctx, 1);
     teff_ctx_free(ctx);
@@ -452,7 +453,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
         teffi_grains_stop(node);
     if (node->home.net && timeout_ms)
         err = node->home.net->ops->shutdown(node->home.net, timeout_ms);
-    teffi_silo_wait_for_tasks(node);
+    teffi_node_wait_for_tasks_and_retries(node);
     if (silo->store) /* its last results go to groups, which are freed below */
         silo->store->ops->close(silo->store);
     teffi_node_stop(node);
@@ -461,14 +462,15 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
     node->membership = NULL;
     teffi_node_free_exec_and_tasks(node);
     teffi_silo_drop_engines_and_processes(silo);
-    drop_store(silo);
+    close_silo_store(silo);
     return err;
 }
 
 uint32_t teff_silo_members(const teff_silo *silo)
 {
     teff_silo *s = (teff_silo *)(uintptr_t)silo;
-    const teffi_view *view = s->phase == TEFFI_SILO_SERVING ? teffi_view_get(&s->node) : NULL;
+    const teffi_view *view =
+        s->phase == TEFFI_SILO_SERVING ? teffi_view_ref_current(&s->node) : NULL;
     uint32_t n = view ? (uint32_t)view->n_active : 0;
     teffi_view_unref(view);
     return n;

@@ -15,7 +15,7 @@
 enum { LOOK_MS = 200, AGAIN_MS = 1000 };
 
 /* Waits at most `ms` milliseconds for a signal. out: the signal; -1: none came. */
-static int take_signal(const sigset_t *signals, long ms)
+static int wait_for_signal_with_timeout(const sigset_t *signals, long ms)
 {
     struct timespec time = {ms / 1000, ms % 1000 * 1000000};
     return sigtimedwait(signals, NULL, &time);
@@ -23,10 +23,10 @@ static int take_signal(const sigset_t *signals, long ms)
 
 /* Waits until SIGTERM or SIGINT comes or the lease is lost; writes a dump at each SIGUSR1. out:
  * true: SIGTERM or SIGINT came; false: the lease is lost. */
-static bool wait_for_signal(teff_silo *silo, const sigset_t *signals)
+static bool wait_for_stop_signal_or_lost_lease(teff_silo *silo, const sigset_t *signals)
 {
     for (;;) {
-        int got = take_signal(signals, LOOK_MS);
+        int got = wait_for_signal_with_timeout(signals, LOOK_MS);
         if (got == SIGUSR1)
             teff_silo_dump(silo, teff_line_print, stderr);
         else if (got > 0)
@@ -37,7 +37,7 @@ static bool wait_for_signal(teff_silo *silo, const sigset_t *signals)
 }
 
 /* Calls the program's `start`. out: false: it failed; the error was printed. */
-static bool start_program(teff_silo *silo, const teff_silo_program *program, char *text)
+static bool call_program_start(teff_silo *silo, const teff_silo_program *program, char *text)
 {
     *text = '\0';
     teff_err err = program->start ? program->start(program->arg, silo, text) : TEFF_OK;
@@ -49,13 +49,14 @@ static bool start_program(teff_silo *silo, const teff_silo_program *program, cha
 
 /* Prints "ready" and serves until SIGTERM or SIGINT comes or the lease is lost. In both cases calls
  * the program's `stop` before it returns. out: true: a signal came; false: the lease is lost. */
-static bool serve_once(teff_silo *silo, const teff_silo_program *program, const sigset_t *signals)
+static bool serve_until_signal_or_lost_lease(teff_silo *silo, const teff_silo_program *program,
+                                             const sigset_t *signals)
 {
     const char *gateway = teff_silo_gateway(silo);
     printf("ready %s%s%s\n", teff_silo_address(silo), *gateway ? " gateway " : "", gateway);
     if (fflush(stdout) != 0)
         fprintf(stderr, "silo %s is ready; standard output is closed\n", teff_silo_address(silo));
-    bool asked = wait_for_signal(silo, signals);
+    bool asked = wait_for_stop_signal_or_lost_lease(silo, signals);
     if (program->stop)
         program->stop(program->arg, silo);
     return asked;
@@ -67,7 +68,7 @@ static bool restart_silo(teff_silo *silo, char *text, const sigset_t *signals)
 {
     while (teff_silo_start(silo, text)) {
         fprintf(stderr, "silo cannot start again, it tries once a second: %s\n", text);
-        int got = take_signal(signals, AGAIN_MS);
+        int got = wait_for_signal_with_timeout(signals, AGAIN_MS);
         if (got > 0 && got != SIGUSR1)
             return false;
     }
@@ -76,17 +77,17 @@ static bool restart_silo(teff_silo *silo, char *text, const sigset_t *signals)
 
 /* Starts the silo and serves; starts the silo again when the lease is lost. out: the exit status.
  * If the status is 1, the silo may still serve; the caller's teff_silo_free() stops it. */
-static int serve_until_signal(teff_silo *silo, const teff_silo_program *program, char *text,
-                              const sigset_t *signals)
+static int start_and_serve_until_signal(teff_silo *silo, const teff_silo_program *program,
+                                        char *text, const sigset_t *signals)
 {
     if (teff_silo_start(silo, text)) {
         fprintf(stderr, "silo cannot start: %s\n", text);
         return 1;
     }
     do {
-        if (!start_program(silo, program, text))
+        if (!call_program_start(silo, program, text))
             return 1;
-        bool asked = serve_once(silo, program, signals);
+        bool asked = serve_until_signal_or_lost_lease(silo, program, signals);
         teff_err err = teff_silo_stop(silo, 0);
         if (asked)
             return err ? 1 : 0;
@@ -104,7 +105,7 @@ static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
         fprintf(stderr, "there is no grain type to host\n");
     for (; type; type = va_arg(more, teff_grain_type *)) {
         char text[TEFF_TEXT_MAX];
-        teff_err err = silo && ok ? teffi_silo_host(silo, type, text) : TEFF_E_CANCELLED;
+        teff_err err = silo && ok ? teffi_silo_host_type(silo, type, text) : TEFF_E_CANCELLED;
         if (!err)
             continue;
         if (silo && ok)
@@ -115,8 +116,8 @@ static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
     return ok;
 }
 
-/* Blocks the signals that wait_for_signal() waits for, and ignores SIGPIPE. Must be called before
- * any thread is made, as threads inherit the mask. */
+/* Blocks the signals that wait_for_stop_signal_or_lost_lease() waits for, and ignores SIGPIPE. Must
+ * be called before any thread is made, as threads inherit the mask. */
 static void block_signals(sigset_t *signals)
 {
     sigemptyset(signals);
@@ -136,7 +137,7 @@ static int run_silo(int argc, char **argv, const teff_silo_program *given, teff_
     teff_silo *silo = NULL;
     sigset_t signals;
     bool taken =
-        teffi_options_copy_checked(&program, sizeof program, given, "teff_silo_program", text);
+        teffi_options_check_and_copy(&program, sizeof program, given, "teff_silo_program", text);
     int status = taken ? teffi_args_parse(argc, argv, &program, &args) : 2;
     if (!taken || (status < 0 && teff_silo_new(&args.silo, &silo, text))) {
         fprintf(stderr, "%s\n", text);
@@ -146,7 +147,7 @@ static int run_silo(int argc, char **argv, const teff_silo_program *given, teff_
     if (!silo)
         return status;
     block_signals(&signals);
-    status = hosted ? serve_until_signal(silo, &program, text, &signals) : 1;
+    status = hosted ? start_and_serve_until_signal(silo, &program, text, &signals) : 1;
     teff_silo_free(silo);
     return status;
 }

@@ -43,7 +43,7 @@ static void add_engine_to_list(teff_silo *silo, teff_engine *engine)
 
 teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt, teff_engine **engine)
 {
-    const teffi_process_calls calls = teffi_process_calls_of(&silo->node.home);
+    const teffi_process_calls calls = teffi_make_process_call_functions(&silo->node.home);
     *engine = NULL;
     if (silo->phase != TEFFI_SILO_SERVING)
         return TEFF_E_CLOSED;
@@ -76,7 +76,8 @@ void teffi_silo_print_engines_and_processes(teff_silo *silo, const teffi_lines *
 
 /* Logs a warning if processes or components (`what` says which) were forced to end. out:
  * TEFF_E_TIMEOUT if at least one was forced. */
-static teff_err log_forced(teff_silo *silo, const char *what, const teff_stop_report *report)
+static teff_err warn_if_forced_to_end(teff_silo *silo, const char *what,
+                                      const teff_stop_report *report)
 {
     if (!report->forced)
         return TEFF_OK;
@@ -96,7 +97,7 @@ static void set_refuses_processes(teff_silo *silo, bool refuses)
 
 /* out: the milliseconds until until_ns, at least 1, because a timeout of 0 would select the default
  * of teff_engine_stop(). */
-static uint32_t get_left_ms(const teff_silo *silo, uint64_t until_ns)
+static uint32_t get_remaining_ms(const teff_silo *silo, uint64_t until_ns)
 {
     uint64_t now = teffi_now(&silo->platform);
     uint32_t left_ms = now < until_ns ? (uint32_t)((until_ns - now) / 1000000) : 0;
@@ -113,10 +114,10 @@ teff_err teffi_silo_stop_engines_and_processes(teff_silo *silo, uint32_t timeout
     for (teff_engine *engine = silo->engines; engine; engine = engine->next)
         teff_engine_end(engine);
     for (teff_engine *engine = silo->engines; engine; engine = engine->next)
-        if (teff_engine_stop(engine, get_left_ms(silo, until_ns), &report))
-            err = log_forced(silo, "components", &report);
+        if (teff_engine_stop(engine, get_remaining_ms(silo, until_ns), &report))
+            err = warn_if_forced_to_end(silo, "components", &report);
     if (silo->processes && teff_process_system_stop(silo->processes, timeout_ms, &report))
-        err = log_forced(silo, "processes", &report);
+        err = warn_if_forced_to_end(silo, "processes", &report);
     return err;
 }
 
@@ -125,9 +126,9 @@ void teffi_silo_drop_engines_and_processes(teff_silo *silo)
     while (silo->engines) {
         teff_engine *engine = silo->engines;
         silo->engines = engine->next;
-        teffi_engine_drop(engine);
+        teffi_engine_free_stopped(engine);
     }
-    teffi_process_system_drop(silo->processes);
+    teffi_process_system_free_memory(silo->processes);
     silo->processes = NULL;
     set_refuses_processes(silo, false);
 }

@@ -38,8 +38,8 @@ typedef struct served {
 /* Makes the rows of a protobuf message from n rows of a store operation. Their tables, keys and
  * values point into `rows`. in: values: false: leave the values out. out: NULL if memory is
  * exhausted. */
-static Teff__Cluster__StoreRow **pack_rows(teff_arena *arena, const teffi_row *rows, size_t n,
-                                           bool values)
+static Teff__Cluster__StoreRow **make_message_rows(teff_arena *arena, const teffi_row *rows,
+                                                   size_t n, bool values)
 {
     Teff__Cluster__StoreRow **out = teff_arena_alloc(arena, (n + 1) * sizeof *out);
     Teff__Cluster__StoreRow *all = teff_arena_alloc(arena, (n + 1) * sizeof *all);
@@ -62,7 +62,7 @@ static Teff__Cluster__StoreRow **pack_rows(teff_arena *arena, const teffi_row *r
     return out;
 }
 
-static teffi_row unpack_row(const Teff__Cluster__StoreRow *row)
+static teffi_row row_from_message(const Teff__Cluster__StoreRow *row)
 {
     return (teffi_row){.table = row->table,
                        .key = {row->key.data, row->key.len},
@@ -74,7 +74,7 @@ static teffi_row unpack_row(const Teff__Cluster__StoreRow *row)
 }
 
 /* `done` of a served operation: responds with its result, and frees it. */
-static void respond_with_rows(teffi_store_op *op)
+static void respond_with_result_and_free(teffi_store_op *op)
 {
     served *s = teffi_container(op, served, op);
     Teff__Cluster__StoreResponse response = TEFF__CLUSTER__STORE_RESPONSE__INIT;
@@ -82,17 +82,17 @@ static void respond_with_rows(teffi_store_op *op)
     response.err = (uint32_t)op->err;
     response.text = op->text;
     if (!op->err) {
-        response.rows = pack_rows(&s->msg->arena, op->rows, n, !op_writes(op));
+        response.rows = make_message_rows(&s->msg->arena, op->rows, n, !op_writes(op));
         response.n_rows = response.rows ? n : 0;
         response.err = response.rows ? TEFF_OK : op_writes(op) ? TEFF_E_UNKNOWN : TEFF_E_NOMEM;
     }
     s->msg->system = op->system;
-    teffi_node_respond_with(s->node, s->msg, &response.base);
+    teffi_node_respond_with_body(s->node, s->msg, &response.base);
     free(s);
 }
 
 /* Handles a request: submits its operation to this silo's store. */
-static void serve_store_ask(teffi_node *node, teffi_msg *msg)
+static void serve_store_request(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = teffi_msg_unpack(msg, &teff__cluster__store_ask__descriptor);
     const Teff__Cluster__StoreAsk *ask = (const Teff__Cluster__StoreAsk *)msg->body;
@@ -105,7 +105,7 @@ static void serve_store_ask(teffi_node *node, teffi_msg *msg)
         return;
     }
     for (size_t i = 0; i < ask->n_rows; i++)
-        rows[i] = unpack_row(ask->rows[i]);
+        rows[i] = row_from_message(ask->rows[i]);
     s->node = node;
     s->msg = msg;
     s->op = (teffi_store_op){.kind = (teffi_store_kind)ask->kind,
@@ -114,13 +114,13 @@ static void serve_store_ask(teffi_node *node, teffi_msg *msg)
                              .to = {ask->to.data, ask->to.len},
                              .limit = ask->limit,
                              .arena = &msg->arena,
-                             .done = respond_with_rows};
+                             .done = respond_with_result_and_free};
     teffi_store_submit(node->store, &s->op);
 }
 
-void teffi_remote_store_serve(teffi_node *node)
+void teffi_remote_store_set_handler(teffi_node *node)
 {
-    teffi_node_set_target(node, TEFFI_SLOT_STORE, serve_store_ask);
+    teffi_node_set_target(node, TEFFI_SLOT_STORE, serve_store_request);
 }
 
 /* ---- client ---- */
@@ -139,7 +139,8 @@ static bool copy_bytes(teff_arena *arena, const void *data, size_t len, teffi_by
 
 /* Copies into *to what the response to op returns in a row: the etag, the value unless op writes,
  * and for a scan also the table and the key. out: false if memory is exhausted. */
-static bool copy_row(const teffi_store_op *op, const Teff__Cluster__StoreRow *from, teffi_row *to)
+static bool copy_response_row(const teffi_store_op *op, const Teff__Cluster__StoreRow *from,
+                              teffi_row *to)
 {
     teffi_bytes table = {to->table, 0};
     teffi_row row = *to;
@@ -158,7 +159,8 @@ static bool copy_row(const teffi_store_op *op, const Teff__Cluster__StoreRow *fr
 /* Copies the result from a response into op: for a scan, the rows that were found; for a read, the
  * etag and the value; for a write, the etags of its rows. After an error op is as it was submitted.
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
-static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse *response)
+static teff_err copy_response_to_op(teffi_store_op *op,
+                                    const Teff__Cluster__StoreResponse *response)
 {
     bool scans = op->kind == TEFFI_STORE_SCAN;
     size_t n = response->n_rows;
@@ -166,7 +168,7 @@ static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse
     if (!scans && n != op->n_rows)
         return TEFF_E_MALFORMED;
     for (size_t i = 0; i < n; i++)
-        if (!rows || !copy_row(op, response->rows[i], &rows[i]))
+        if (!rows || !copy_response_row(op, response->rows[i], &rows[i]))
             return TEFF_E_NOMEM;
     op->rows = rows;
     op->n_found = scans ? n : 0;
@@ -175,10 +177,11 @@ static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse
 
 /* Fills in ask, the request for op. Its tables, keys and values point into op. out: ask->rows is
  * NULL if memory is exhausted. */
-static void fill_ask(teff_ctx *ctx, const teffi_store_op *op, Teff__Cluster__StoreAsk *ask)
+static void fill_store_request(teff_ctx *ctx, const teffi_store_op *op,
+                               Teff__Cluster__StoreAsk *ask)
 {
     ask->kind = (uint32_t)op->kind;
-    ask->rows = pack_rows(&ctx->arena, op->rows, op->n_rows, true);
+    ask->rows = make_message_rows(&ctx->arena, op->rows, op->n_rows, true);
     ask->n_rows = op->n_rows;
     ask->to = (ProtobufCBinaryData){op->to.len, (uint8_t *)(uintptr_t)op->to.data};
     ask->limit = (uint32_t)op->limit;
@@ -204,12 +207,12 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
     teffi_node_id seed = teffi_node_of_word(ctx->node->seed);
     Teff__Cluster__StoreAsk ask = TEFF__CLUSTER__STORE_ASK__INIT;
     ProtobufCMessage *body = NULL;
-    fill_ask(ctx, op, &ask);
+    fill_store_request(ctx, op, &ask);
     if (!ask.rows)
         return TEFF_E_NOMEM;
-    teff_err err = teffi_ctx_rpc(ctx, seed, TEFFI_SLOT_STORE, METHOD_OPERATION, &ask.base,
-                                 get_op_timeout_ms(ctx, op),
-                                 &teff__cluster__store_response__descriptor, &body);
+    teff_err err = teffi_ctx_run_rpc(ctx, seed, TEFFI_SLOT_STORE, METHOD_OPERATION, &ask.base,
+                                     get_op_timeout_ms(ctx, op),
+                                     &teff__cluster__store_response__descriptor, &body);
     *response = (const Teff__Cluster__StoreResponse *)body;
     return err;
 }
@@ -217,7 +220,7 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
 /* Sends a read to the seed once; its result is not used. out: true: the seed's store ran the read.
  * false: the request failed, or the store's queue was full (TEFF_E_OVERLOADED), so an earlier write
  * may still be in that queue. */
-static bool try_read(teff_ctx *ctx, const teffi_store_op *look)
+static bool try_read_on_seed(teff_ctx *ctx, const teffi_store_op *look)
 {
     const Teff__Cluster__StoreResponse *response = NULL;
     teff_err err = ask_seed_once(ctx, look, &response);
@@ -236,7 +239,7 @@ static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
     const teffi_store_op look = {.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1};
     if (op->rows[0].any)
         return;
-    while (!try_read(ctx, &look) && teffi_now(ctx->node->platform) < until_ns)
+    while (!try_read_on_seed(ctx, &look) && teffi_now(ctx->node->platform) < until_ns)
         teffi_ctx_sleep(ctx, AGAIN_MS);
 }
 
@@ -261,14 +264,14 @@ static void ask_seed_task(teff_ctx *ctx, void *arg)
         op->err = (teff_err)response->err;
         snprintf(op->text, sizeof op->text, "%s", response->text);
         if (!op->err)
-            op->err = copy_rows(op, response);
+            op->err = copy_response_to_op(op, response);
         if (op->err && !response->err && op_writes(op))
             op->err = TEFF_E_UNKNOWN; /* the write has run; the new etags are unknown */
     }
     op->done(op);
 }
 
-static void submit_remote(teffi_store *store, teffi_store_op *op)
+static void submit_op_to_seed(teffi_store *store, teffi_store_op *op)
 {
     teffi_node *node = teffi_container(store, remote_store, store)->node;
     teff_err err =
@@ -286,14 +289,14 @@ static void close_remote(teffi_store *store)
     (void)store;
 }
 
-static void free_remote(teffi_store *store)
+static void free_remote_store(teffi_store *store)
 {
     free(teffi_container(store, remote_store, store));
 }
 
 teffi_store *teffi_remote_store_new(teffi_node *node)
 {
-    static const teffi_store_ops ops = {submit_remote, close_remote, free_remote};
+    static const teffi_store_ops ops = {submit_op_to_seed, close_remote, free_remote_store};
     remote_store *remote = calloc(1, sizeof *remote);
     if (!remote)
         return NULL;

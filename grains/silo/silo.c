@@ -16,7 +16,7 @@
 
 enum { STOP_DEFAULT_MS = 30000, GOODBYE_MS = 5000, LOST_MS = 1000 };
 
-static teff_err check_sched(const teff_silo_options *opt, char *text)
+static teff_err check_scheduler_options(const teff_silo_options *opt, char *text)
 {
     const char *wrong = teffi_sched_options_check(opt->sched, opt->workers);
     return wrong ? teffi_fail(text, TEFF_E_INVALID, "sched.%s", wrong) : TEFF_OK;
@@ -52,7 +52,7 @@ static teff_err check_client_ca(const teff_silo_options *opt, char *text)
 
 /* Refuses client_secret_file if secret_file is not set; otherwise silos could connect without any
  * secret. */
-static teff_err check_secrets(const teff_silo_options *opt, char *text)
+static teff_err check_secret_options(const teff_silo_options *opt, char *text)
 {
     if (opt->client_secret_file && !opt->secret_file)
         return teffi_option_refuse(text, "client_secret_file", opt->client_secret_file,
@@ -60,7 +60,7 @@ static teff_err check_secrets(const teff_silo_options *opt, char *text)
     return TEFF_OK;
 }
 
-static teff_err check_gateway(const teff_silo_options *opt, char *text)
+static teff_err check_gateway_options(const teff_silo_options *opt, char *text)
 {
     teff_err err = check_client_ca(opt, text);
     if (err || !opt->gateway)
@@ -69,7 +69,7 @@ static teff_err check_gateway(const teff_silo_options *opt, char *text)
     return err ? err : check_address_is_protected(opt, "gateway", opt->gateway, text);
 }
 
-static teff_err check_listen(const teff_silo_options *opt, char *text)
+static teff_err check_listen_options(const teff_silo_options *opt, char *text)
 {
     const char *listen = opt->listen;
     teff_err err = teffi_option_check_address(text, "listen", listen, opt->tls_cert);
@@ -106,12 +106,12 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
         return teffi_option_refuse(text, "outage_ms", "beside a seed", "a store of its own");
     if (opt->grain_bytes_max > TEFFI_QUEUE_BYTES_MAX)
         return teffi_option_refuse(text, "grain_bytes_max", "too large", "at most 2047 MiB");
-    err = check_sched(opt, text);
+    err = check_scheduler_options(opt, text);
     if (!err)
-        err = check_listen(opt, text);
+        err = check_listen_options(opt, text);
     if (!err)
-        err = check_secrets(opt, text);
-    return err ? err : check_gateway(opt, text);
+        err = check_secret_options(opt, text);
+    return err ? err : check_gateway_options(opt, text);
 }
 
 /* Replaces *option by a copy in silo's arena. out: false if memory is exhausted; *option is NULL
@@ -145,11 +145,12 @@ static bool copy_option_strings(teff_silo *silo)
 
 /* Copies the program's options to the silo (but not their strings: see copy_option_strings()), sets
  * defaults, and checks the result. */
-static teff_err take_silo_options(teff_silo *silo, const teff_silo_options *given, char *text)
+static teff_err copy_and_check_silo_options(teff_silo *silo, const teff_silo_options *given,
+                                            char *text)
 {
     teff_silo_options *opt = &silo->opt;
-    if (!teffi_options_copy_checked(opt, sizeof *opt, given, "teff_silo_options", text) ||
-        !teffi_sched_options_copy_checked(&silo->sched, &silo->hooks, opt->sched, text))
+    if (!teffi_options_check_and_copy(opt, sizeof *opt, given, "teff_silo_options", text) ||
+        !teffi_sched_options_check_and_copy(&silo->sched, &silo->hooks, opt->sched, text))
         return TEFF_E_INVALID;
     opt->sched = &silo->sched;
     opt->cluster = opt->cluster ? opt->cluster : "dev";
@@ -157,14 +158,14 @@ static teff_err take_silo_options(teff_silo *silo, const teff_silo_options *give
     return check_silo_options(opt, text);
 }
 
-teff_err teffi_silo_new_on(const teffi_platform *platform, const teff_silo_options *given,
-                           teff_silo **out, char *text)
+teff_err teffi_silo_new_on_platform(const teffi_platform *platform, const teff_silo_options *given,
+                                    teff_silo **out, char *text)
 {
     teff_silo *silo = calloc(1, sizeof *silo);
     *out = NULL;
     if (!silo)
         return teffi_fail(text, TEFF_E_NOMEM, "out of memory");
-    teff_err err = take_silo_options(silo, given, text);
+    teff_err err = copy_and_check_silo_options(silo, given, text);
     if (err) {
         free(silo);
         return err;
@@ -201,7 +202,7 @@ teff_err teff_silo_new(const teff_silo_options *opt, teff_silo **silo, char *tex
 {
     teffi_platform platform;
     teffi_silo_init_platform(&platform, TEFF_LOG_INFO);
-    return teffi_silo_new_on(&platform, opt, silo, text);
+    return teffi_silo_new_on_platform(&platform, opt, silo, text);
 }
 
 static teff_err check_new_type(const teff_silo *silo, const teff_grain_type *type, char *text)
@@ -232,7 +233,7 @@ static teff_err check_new_type(const teff_silo *silo, const teff_grain_type *typ
     return TEFF_OK;
 }
 
-teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, char *text)
+teff_err teffi_silo_host_type(teff_silo *silo, teff_grain_type *type, char *text)
 {
     teff_err err = check_new_type(silo, type, text);
     if (!err)
@@ -243,7 +244,7 @@ teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, char *text)
 teff_err teff_silo_host(teff_silo *silo, teff_grain_type *type)
 {
     char text[TEFF_TEXT_MAX];
-    teff_err err = teffi_silo_host(silo, type, text);
+    teff_err err = teffi_silo_host_type(silo, type, text);
     if (err)
         teffi_logf(&silo->platform.log, TEFF_LOG_ERROR, "%s", text);
     return err;
@@ -252,7 +253,7 @@ teff_err teff_silo_host(teff_silo *silo, teff_grain_type *type)
 /* ---- start and stop ---- */
 
 /* Runs teffi_silo_join() on the calling thread, with a context made for it. */
-static teff_err join_cluster_on_thread(teff_silo *silo, char *text)
+static teff_err join_cluster_on_calling_thread(teff_silo *silo, char *text)
 {
     teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
     if (!ctx)
@@ -267,7 +268,7 @@ static teff_err join_cluster_on_thread(teff_silo *silo, char *text)
 /* Sets *option to `bound`, the address that the silo listened on before it stopped, because other
  * silos and clients know that address. Does nothing if `bound` is empty. out: false if memory is
  * exhausted; *option is as it was. */
-static bool keep_address(teff_silo *silo, const char **option, const char *bound)
+static bool set_option_to_bound_address(teff_silo *silo, const char **option, const char *bound)
 {
     if (!bound[0] || strcmp(bound, *option) == 0)
         return true;
@@ -282,8 +283,8 @@ static bool keep_address(teff_silo *silo, const char **option, const char *bound
  * on, and clears its node. out: false if memory is exhausted; the node is as it was. */
 static bool prepare_next_incarnation(teff_silo *silo)
 {
-    if (!keep_address(silo, &silo->opt.listen, silo->bound) ||
-        !keep_address(silo, &silo->opt.gateway, silo->gateway))
+    if (!set_option_to_bound_address(silo, &silo->opt.listen, silo->bound) ||
+        !set_option_to_bound_address(silo, &silo->opt.gateway, silo->gateway))
         return false;
     teffi_node_fini(&silo->node);
     memset(&silo->node, 0, sizeof silo->node);
@@ -301,7 +302,7 @@ teff_err teff_silo_start(teff_silo *silo, char *text)
     silo->phase = TEFFI_SILO_STARTED;
     teff_err err = teffi_silo_open(silo, text);
     if (!err)
-        err = join_cluster_on_thread(silo, text);
+        err = join_cluster_on_calling_thread(silo, text);
     if (err) {
         /* If this silo was listed in the table of silos, others may be connected to it and must get
          * a goodbye. */
@@ -312,7 +313,7 @@ teff_err teff_silo_start(teff_silo *silo, char *text)
 }
 
 /* Runs teffi_silo_leave() on the calling thread, with a context made for it. */
-static teff_err leave_cluster_on_thread(teff_silo *silo, uint32_t timeout_ms)
+static teff_err leave_cluster_on_calling_thread(teff_silo *silo, uint32_t timeout_ms)
 {
     teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
     uint64_t deadline = teffi_now(&silo->platform) + timeout_ms * 1000000ull;
@@ -334,7 +335,7 @@ teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms)
     if (lost && ms > LOST_MS)
         ms = LOST_MS;
     teff_err forced = teffi_silo_stop_engines_and_processes(silo, ms / 2 + 1);
-    teff_err left = lost ? TEFF_E_UNAVAILABLE : leave_cluster_on_thread(silo, ms);
+    teff_err left = lost ? TEFF_E_UNAVAILABLE : leave_cluster_on_calling_thread(silo, ms);
     lost = teffi_lease_is_over(&silo->node.home.lease); /* the lease may have ended meanwhile */
     teff_err closed = teffi_silo_close(silo, lost ? 0 : ms);
     return left || forced ? TEFF_E_TIMEOUT : closed;

@@ -47,10 +47,10 @@ struct teff_silo {
  * teffi_platform_init_real with worker threads, nng links, store engines. */
 void teffi_silo_init_platform(teffi_platform *platform, teff_log_level log_level);
 
-/* teffi_silo_new_on - as teff_silo_new, on the given platform, which is copied. */
-TEFF_MUST_USE teff_err teffi_silo_new_on(const teffi_platform *platform,
-                                         const teff_silo_options *opt, teff_silo **silo,
-                                         char *text);
+/* teffi_silo_new_on_platform - as teff_silo_new, on the given platform, which is copied. */
+TEFF_MUST_USE teff_err teffi_silo_new_on_platform(const teffi_platform *platform,
+                                                  const teff_silo_options *opt, teff_silo **silo,
+                                                  char *text);
 
 /* teffi_silo_open - make the node and its transport, listen, install the grain types. Contacts no
  * other silo.
@@ -68,8 +68,9 @@ TEFF_MUST_USE teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo);
  *       did not end in time. */
 TEFF_MUST_USE teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns);
 
-/* teffi_silo_host - as teff_silo_host, but an error's text goes to text, of TEFF_TEXT_MAX bytes. */
-TEFF_MUST_USE teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, char *text);
+/* teffi_silo_host_type - as teff_silo_host, but an error's text goes to text, of TEFF_TEXT_MAX
+ * bytes. */
+TEFF_MUST_USE teff_err teffi_silo_host_type(teff_silo *silo, teff_grain_type *type, char *text);
 
 /* teffi_silo_stop_engines_and_processes - stop engines and the process system, before the silo
  * leaves. Blocks; not on a worker.
@@ -96,20 +97,20 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);
 void teffi_silo_set_authorize(teff_silo *silo);
 
 /* For silos and clients:
- * teffi_silo_net_new - make the node's transport. in: opt, with the user's options; the members
+ * teffi_node_net_new - make the node's transport. in: opt, with the user's options; the members
  * that depend on the node are set here. errs: with text.
- * teffi_silo_wait_for_tasks - wait until the tasks of a closing silo or client, and the retries of
- * transactions, have ended. */
-TEFF_MUST_USE teff_err teffi_silo_net_new(teffi_node *node, const teffi_net_options *opt,
+ * teffi_node_wait_for_tasks_and_retries - wait until the tasks of a closing silo or client, and the
+ * retries of transactions, have ended. */
+TEFF_MUST_USE teff_err teffi_node_net_new(teffi_node *node, const teffi_net_options *opt,
                                           char *text);
-void teffi_silo_wait_for_tasks(teffi_node *node);
+void teffi_node_wait_for_tasks_and_retries(teffi_node *node);
 
 /* The seed's store, used by a silo that joined through the seed (remote_store.c). Each operation is
  * one request, and reads if the request of a write gets no response; nothing is cached. The seed
  * must outlive the silos that use its store.
- * teffi_remote_store_serve - the server: from now on, node handles requests to
+ * teffi_remote_store_set_handler - the server: from now on, node handles requests to
  * TEFFI_SLOT_STORE, by operations on node->store.
  * teffi_remote_store_new - the client: a store whose operations are requests to node->seed. out:
  * NULL: out of memory. */
-void teffi_remote_store_serve(teffi_node *node);
+void teffi_remote_store_set_handler(teffi_node *node);
 teffi_store *teffi_remote_store_new(teffi_node *node);

@@ -13,7 +13,7 @@ void teffi_budget_init(teffi_budget *budget, size_t max_bytes)
  * TEFFI_BUDGET_STEP or -TEFFI_BUDGET_STEP, moves that sum to the total. If the index has no cell,
  * adds n to the total.
  * relaxed: the counters order no other memory, and only this thread writes its cell. */
-static inline void add_in_cell(teffi_budget *budget, unsigned index, int64_t n)
+static inline void add_to_cell_or_total(teffi_budget *budget, unsigned index, int64_t n)
 {
     if (index < TEFFI_THREAD_INDEXES) {
         _Atomic int64_t *cell = &budget->cells[index].bytes;
@@ -30,7 +30,7 @@ static inline void add_in_cell(teffi_budget *budget, unsigned index, int64_t n)
  * teffi_budget_add() need not save registers for this rare call. */
 __attribute__((noinline)) static void take_index_and_add(teffi_budget *budget, int64_t n)
 {
-    add_in_cell(budget, teffi_thread_index_take(), n);
+    add_to_cell_or_total(budget, teffi_thread_index_take(), n);
 }
 
 void teffi_budget_add(teffi_budget *budget, int64_t n)
@@ -38,7 +38,7 @@ void teffi_budget_add(teffi_budget *budget, int64_t n)
     if (!budget)
         return;
     if (teffi_own_thread_index)
-        add_in_cell(budget, teffi_own_thread_index - 1, n);
+        add_to_cell_or_total(budget, teffi_own_thread_index - 1, n);
     else
         take_index_and_add(budget, n);
 }

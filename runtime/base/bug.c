@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void teffi_bug(const char *file, int line, const char *what)
+void teffi_abort_for_bug(const char *file, int line, const char *what)
 {
     fprintf(stderr, "teff: bug at %s:%d: %s\n", file, line, what);
     abort();

@@ -9,7 +9,7 @@ enum { USER_CODES = TEFF_E_MAX - TEFF_E_USER + 1 };
 
 /* out: the name of TEFF_E_USER(n). It is written at its first use, so unused pages of the table
  * take no memory. */
-static const char *name_user_code(unsigned n)
+static const char *get_user_code_name(unsigned n)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static char names[USER_CODES][sizeof "user error 12345"];
@@ -49,7 +49,8 @@ const char *teff_err_name(teff_err err)
     unsigned n = (unsigned)err;
     if (n < sizeof names / sizeof names[0])
         return names[n];
-    return n >= TEFF_E_USER && n <= TEFF_E_MAX ? name_user_code(n - TEFF_E_USER) : "TEFF_E_INVALID";
+    return n >= TEFF_E_USER && n <= TEFF_E_MAX ? get_user_code_name(n - TEFF_E_USER)
+                                               : "TEFF_E_INVALID";
 }
 
 /* out: non-zero: the call may have run although it failed. */

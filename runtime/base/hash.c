@@ -9,8 +9,8 @@ uint64_t teffi_hash64(const void *data, size_t n, uint64_t seed)
     const uint8_t *p = data;
     uint64_t h = teffi_hash_begin(n, seed);
     for (; n >= 8; p += 8, n -= 8)
-        h = teffi_hash_eight(h, teffi_load64(p));
+        h = teffi_hash_add_word(h, teffi_load64(p));
     if (n)
-        h = teffi_hash_eight(h, teffi_load_bytes(p, n));
+        h = teffi_hash_add_word(h, teffi_load_little_endian(p, n));
     return teffi_mix64(h);
 }

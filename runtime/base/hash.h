@@ -26,8 +26,8 @@ static inline uint64_t teffi_random_next(uint64_t *state)
     return *state;
 }
 
-/* teffi_hash_eight - one step of teffi_hash64(): mixes eight bytes into h. */
-static inline uint64_t teffi_hash_eight(uint64_t h, uint64_t eight)
+/* teffi_hash_add_word - one step of teffi_hash64(): mixes eight bytes into h. */
+static inline uint64_t teffi_hash_add_word(uint64_t h, uint64_t eight)
 {
     return teffi_mix64(h ^ eight) * 0x100000001b3u;
 }
@@ -41,5 +41,5 @@ static inline uint64_t teffi_hash_begin(size_t n, uint64_t seed)
 /* teffi_hash64_word - teffi_hash64 of eight bytes, inlined, because most keys have eight. */
 static inline uint64_t teffi_hash64_word(uint64_t word, uint64_t seed)
 {
-    return teffi_mix64(teffi_hash_eight(teffi_hash_begin(sizeof word, seed), word));
+    return teffi_mix64(teffi_hash_add_word(teffi_hash_begin(sizeof word, seed), word));
 }

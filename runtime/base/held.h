@@ -6,17 +6,17 @@
 #if defined(TEFFI_HELD) && !defined(__ASSEMBLER__)
 #include <pthread.h>
 
-/* teffi_held_add - count a lock that this thread took (1) or released (-1). Never inlined, because
- * a turn may be on another thread at its next lock (base/local.h). */
-void teffi_held_add(int locks);
+/* teffi_held_locks_add - count a lock that this thread took (1) or released (-1). Never inlined,
+ * because a turn may be on another thread at its next lock (base/local.h). */
+void teffi_held_locks_add(int locks);
 
-/* teffi_held_check_none - abort if this thread holds a lock. */
-void teffi_held_check_none(const char *file, int line);
+/* teffi_abort_if_lock_is_held - abort if this thread holds a lock. */
+void teffi_abort_if_lock_is_held(const char *file, int line);
 
 static inline int teffi_lock_and_count(pthread_mutex_t *mutex)
 {
     int err = pthread_mutex_lock(mutex);
-    teffi_held_add(1);
+    teffi_held_locks_add(1);
     return err;
 }
 
@@ -24,20 +24,20 @@ static inline int teffi_trylock_and_count(pthread_mutex_t *mutex)
 {
     int err = pthread_mutex_trylock(mutex);
     if (!err)
-        teffi_held_add(1);
+        teffi_held_locks_add(1);
     return err;
 }
 
 static inline int teffi_unlock_and_uncount(pthread_mutex_t *mutex)
 {
-    teffi_held_add(-1);
+    teffi_held_locks_add(-1);
     return pthread_mutex_unlock(mutex);
 }
 
 #define pthread_mutex_lock(mutex) teffi_lock_and_count(mutex)
 #define pthread_mutex_trylock(mutex) teffi_trylock_and_count(mutex)
 #define pthread_mutex_unlock(mutex) teffi_unlock_and_uncount(mutex)
-#define teffi_may_suspend() teffi_held_check_none(__FILE__, __LINE__)
+#define teffi_may_suspend() teffi_abort_if_lock_is_held(__FILE__, __LINE__)
 #elif !defined(teffi_may_suspend) /* tests/explore has its own */
 
 /* teffi_may_suspend - marks a place where the running turn may be suspended: no lock may be

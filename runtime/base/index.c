@@ -11,7 +11,7 @@ enum { CELLS_MIN = 16, MAPPED_MIN_BYTES = 4096 };
 
 static uint64_t cell_of(uint64_t hash, uint32_t number)
 {
-    return (uint64_t)teffi_index_bits(hash) << 32 | number;
+    return (uint64_t)teffi_index_hash_bits(hash) << 32 | number;
 }
 
 /* relaxed: called under the owner's lock only, which orders the writes */
@@ -20,7 +20,7 @@ static uint64_t load_cell(const teffi_cells *cells, uint32_t at)
     return atomic_load_explicit(&cells->cell[at], memory_order_relaxed);
 }
 
-/* release: pairs with teffi_index_next() */
+/* release: pairs with teffi_index_find_next() */
 static void store_cell(const teffi_cells *cells, uint32_t at, uint64_t cell)
 {
     atomic_store_explicit(&cells->cell[at], cell, memory_order_release);
@@ -105,7 +105,7 @@ static void retire_cells(teffi_index *index, teffi_cells *cells)
 
 static void insert_cell(const teffi_cells *cells, uint64_t cell)
 {
-    uint32_t at = teffi_index_home((uint32_t)(cell >> 32), cells->n);
+    uint32_t at = teffi_index_home_cell((uint32_t)(cell >> 32), cells->n);
     while (load_cell(cells, at) >= TEFFI_INDEX_LEAST)
         at = cell_after(cells, at);
     store_cell(cells, at, cell);
@@ -135,14 +135,15 @@ static bool rebuild_cells(teffi_index *index, uint32_t count)
             insert_cell(cells, load_cell(old, i));
     index->filled = index->count;
     uint32_t moves = atomic_load_explicit(&index->moves, memory_order_relaxed);
-    /* release: pairs with teffi_index_first() and teffi_index_is_certain() */
+    /* release: pairs with teffi_index_find_first() and teffi_index_search_was_complete() */
     atomic_store_explicit(&index->moves, moves + 1, memory_order_release);
-    /* release: publishes the array's content and the odd `moves`, pairs with teffi_index_first() */
+    /* release: publishes the array's content and the odd `moves`, pairs with
+     * teffi_index_find_first() */
     atomic_store_explicit(&index->now, cells, memory_order_release);
     if (old)
         retire_cells(index, old);
     /* release: publishes the new array to readers that load this value, pairs with
-     * teffi_index_first() */
+     * teffi_index_find_first() */
     atomic_store_explicit(&index->moves, moves + 2, memory_order_release);
     return true;
 }
@@ -164,7 +165,7 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number)
     if (!teffi_index_reserve(index))
         return false;
     teffi_cells *cells = atomic_load_explicit(&index->now, memory_order_relaxed);
-    uint32_t at = teffi_index_home(teffi_index_bits(hash), cells->n);
+    uint32_t at = teffi_index_home_cell(teffi_index_hash_bits(hash), cells->n);
     while (load_cell(cells, at) >= TEFFI_INDEX_LEAST)
         at = cell_after(cells, at);
     index->filled += load_cell(cells, at) == EMPTY;
@@ -189,7 +190,7 @@ static void clear_cell(teffi_index *index, const teffi_cells *cells, uint32_t at
 void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number)
 {
     teffi_cells *cells = atomic_load_explicit(&index->now, memory_order_relaxed);
-    uint32_t at = teffi_index_home(teffi_index_bits(hash), cells->n);
+    uint32_t at = teffi_index_home_cell(teffi_index_hash_bits(hash), cells->n);
     while (load_cell(cells, at) != cell_of(hash, number))
         at = cell_after(cells, at);
     clear_cell(index, cells, at);

@@ -42,24 +42,25 @@ typedef struct teffi_probe {
 /* The bits of the hash that a cell keeps: they choose the cell where a search begins, and a search
  * compares them. The top 8 bits are left out, because they choose the index
  * (grains/directory/shard.c). */
-static inline uint32_t teffi_index_bits(uint64_t hash)
+static inline uint32_t teffi_index_hash_bits(uint64_t hash)
 {
     return (uint32_t)(hash >> 24);
 }
 
 /* The cell at which the search for these bits begins. */
-static inline uint32_t teffi_index_home(uint32_t bits, uint32_t n)
+static inline uint32_t teffi_index_home_cell(uint32_t bits, uint32_t n)
 {
     return (uint32_t)(((uint64_t)bits * n) >> 32);
 }
 
-/* teffi_index_next - continue a search. out: the next number whose hash may match; 0: none. */
-static inline uint32_t teffi_index_next(teffi_probe *probe)
+/* teffi_index_find_next - continue a search. out: the next number whose hash may match; 0: none. */
+static inline uint32_t teffi_index_find_next(teffi_probe *probe)
 {
     while (probe->left > 0) {
         probe->left--;
         /* acquire: pairs with store_cell(). If the cell holds a number, the slot of this number is
-         * set up. If a rebuild has emptied the cell, teffi_index_is_certain() will return false. */
+         * set up. If a rebuild has emptied the cell, teffi_index_search_was_complete() will return
+         * false. */
         uint64_t cell = atomic_load_explicit(&probe->cells->cell[probe->at], memory_order_acquire);
         probe->at = probe->at + 1 == probe->cells->n ? 0 : probe->at + 1;
         if (cell == 0) /* EMPTY: the search ends */
@@ -70,25 +71,26 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
     return 0;
 }
 
-/* teffi_index_first - begin a search for a hash. out: as teffi_index_next(). */
-static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *index,
-                                         uint64_t hash)
+/* teffi_index_find_first - begin a search for a hash. out: as teffi_index_find_next(). */
+static inline uint32_t teffi_index_find_first(teffi_probe *probe, const teffi_index *index,
+                                              uint64_t hash)
 {
-    /* acquire: loaded before the array, so that teffi_index_is_certain() detects a later rebuild */
+    /* acquire: loaded before the array, so that teffi_index_search_was_complete() detects a later
+     * rebuild */
     probe->moves = atomic_load_explicit(&index->moves, memory_order_acquire);
     /* acquire: the array's content, pairs with rebuild_cells() */
     probe->cells = atomic_load_explicit(&index->now, memory_order_acquire);
     probe->index = index;
-    probe->bits = teffi_index_bits(hash);
+    probe->bits = teffi_index_hash_bits(hash);
     probe->left = probe->cells ? probe->cells->n : 0;
-    probe->at = probe->cells ? teffi_index_home(probe->bits, probe->cells->n) : 0;
-    return teffi_index_next(probe);
+    probe->at = probe->cells ? teffi_index_home_cell(probe->bits, probe->cells->n) : 0;
+    return teffi_index_find_next(probe);
 }
 
-/* teffi_index_is_certain - call it after a search has ended with 0. out: true: each match that was
- * in the index during the whole search was returned. false: a rebuild may have hidden a match;
- * search again under the owner's lock. */
-static inline bool teffi_index_is_certain(const teffi_probe *probe)
+/* teffi_index_search_was_complete - call it after a search has ended with 0. out: true: each match
+ * that was in the index during the whole search was returned. false: a rebuild may have hidden a
+ * match; search again under the owner's lock. */
+static inline bool teffi_index_search_was_complete(const teffi_probe *probe)
 {
     /* acquire: pairs with rebuild_cells(). The loads of cells are acquire, too, so this load cannot
      * move before them. */

@@ -19,8 +19,8 @@ static inline uint64_t teffi_load64(const void *from)
     return v;
 }
 
-/* teffi_load_bytes - the little-endian number in n bytes. in: n, at most 8. */
-static inline uint64_t teffi_load_bytes(const uint8_t *from, size_t n)
+/* teffi_load_little_endian - the little-endian number in n bytes. in: n, at most 8. */
+static inline uint64_t teffi_load_little_endian(const uint8_t *from, size_t n)
 {
     uint64_t v = 0;
     for (size_t i = 0; i < n; i++)

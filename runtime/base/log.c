@@ -26,7 +26,7 @@ void teffi_logf(const teffi_log *log, teff_log_level level, const char *fmt, ...
     log->write(log->arg, level, line);
 }
 
-void teffi_lines_print(const teffi_lines *to, const char *fmt, ...)
+void teffi_lines_write_line(const teffi_lines *to, const char *fmt, ...)
 {
     char line[TEFFI_LINE_MAX];
     va_list args;

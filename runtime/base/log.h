@@ -23,7 +23,7 @@ typedef struct teffi_lines {
     void *arg;
 } teffi_lines;
 
-/* teffi_lines_print - format one line of a report and pass it on, cut at TEFFI_LINE_MAX - 1 bytes;
- * control characters become '?'. */
-void teffi_lines_print(const teffi_lines *to, const char *fmt, ...)
+/* teffi_lines_write_line - format one line of a report and pass it on, cut at TEFFI_LINE_MAX - 1
+ * bytes; control characters become '?'. */
+void teffi_lines_write_line(const teffi_lines *to, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -14,8 +14,8 @@ static bool bytes_are_zero(const char *bytes, size_t n)
     return true;
 }
 
-bool teffi_options_copy_checked(void *to, size_t size, const void *from, const char *name,
-                                char *text)
+bool teffi_options_check_and_copy(void *to, size_t size, const void *from, const char *name,
+                                  char *text)
 {
     size_t given = size;
     memset(to, 0, size);

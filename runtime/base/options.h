@@ -8,14 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* teffi_options_copy_checked - copy a caller's options to this library's struct. Members that the
+/* teffi_options_check_and_copy - copy a caller's options to this library's struct. Members that the
  * caller's headers lack become 0, which stands for the default.
  * in:   from, whose first member is size_t size; NULL: all defaults. to, of size bytes. name, of
  *       the type. text, of TEFF_TEXT_MAX bytes, may be NULL.
  * out:  *to, with this library's size. false, with text: from->size is not set or not plausible, or
  *       a member unknown to this library is set. */
-bool teffi_options_copy_checked(void *to, size_t size, const void *from, const char *name,
-                                char *text);
+bool teffi_options_check_and_copy(void *to, size_t size, const void *from, const char *name,
+                                  char *text);
 
 /* teffi_or_default - out: `given`; `otherwise` if `given` is 0. */
 static inline uint32_t teffi_or_default(uint32_t given, uint32_t otherwise)

@@ -40,7 +40,7 @@ static inline teffi_sipstate teffi_siphash_begin(const teffi_sipkey *key)
                             key->k0 ^ 0x6c7967656e657261u, key->k1 ^ 0x7465646279746573u};
 }
 
-static inline void teffi_siphash_block(teffi_sipstate *s, uint64_t block)
+static inline void teffi_siphash_add_block(teffi_sipstate *s, uint64_t block)
 {
     s->v3 ^= block;
     teffi_siphash_round(s);
@@ -63,7 +63,7 @@ uint64_t teffi_siphash(const teffi_sipkey *key, const void *data, size_t n);
 static inline uint64_t teffi_siphash_word(const teffi_sipkey *key, uint64_t word)
 {
     teffi_sipstate s = teffi_siphash_begin(key);
-    teffi_siphash_block(&s, word);
-    teffi_siphash_block(&s, (uint64_t)sizeof word << 56);
+    teffi_siphash_add_block(&s, word);
+    teffi_siphash_add_block(&s, (uint64_t)sizeof word << 56);
     return teffi_siphash_end(&s);
 }

@@ -69,7 +69,7 @@ teffi_tnode *teffi_table_find_next(const teffi_tnode *node)
     return skip_to_hash(node->next, node->hash);
 }
 
-teffi_tnode *teffi_table_iterate(const teffi_table *table, size_t *at, teffi_tnode **next)
+teffi_tnode *teffi_table_next_node(const teffi_table *table, size_t *at, teffi_tnode **next)
 {
     teffi_tnode *node = *next;
     while (!node && *at < table->n_slots)

@@ -29,9 +29,9 @@ void teffi_table_del(teffi_table *table, teffi_tnode *node);
 teffi_tnode *teffi_table_find_first(const teffi_table *table, uint64_t hash);
 teffi_tnode *teffi_table_find_next(const teffi_tnode *node);
 
-/* teffi_table_iterate - iterate over all nodes. in: *at = 0 and *next = NULL at first. out: NULL:
+/* teffi_table_next_node - iterate over all nodes. in: *at = 0 and *next = NULL at first. out: NULL:
  * no more. The last node returned may be removed; nothing may be added during the iteration. */
-teffi_tnode *teffi_table_iterate(const teffi_table *table, size_t *at, teffi_tnode **next);
+teffi_tnode *teffi_table_next_node(const teffi_table *table, size_t *at, teffi_tnode **next);
 
 /* teffi_table_fini - frees the slots, not the nodes. */
 void teffi_table_fini(teffi_table *table);

@@ -16,7 +16,7 @@ static bool word_is_pending(uint64_t word)
 
 /* out: a hash of the node that a request was sent to, for the TEFFI_CALL_SENT bits of its call's
  * word. Never 0, which stands for "not sent". */
-static uint32_t sent_bits_of(teffi_node_id to)
+static uint32_t hash_node_to_sent_bits(teffi_node_id to)
 {
     uint64_t mixed = teffi_mix64((uint64_t)to.silo << 32 | to.incarnation);
     uint32_t bits = (uint32_t)mixed & TEFFI_CALL_SENT;
@@ -37,7 +37,7 @@ static bool take_word(teffi_call *call, uint64_t *word)
 
 /* Clears PENDING if the call of this generation is pending. out: the word that was replaced; 0: the
  * call of this generation is not pending. */
-uint64_t teffi_call_take(teffi_call *call, uint32_t generation)
+uint64_t teffi_call_take_if_pending(teffi_call *call, uint32_t generation)
 {
     uint64_t word = teffi_call_word(call);
     while (teffi_word_is_of_pending_call(word, generation)) {
@@ -58,7 +58,7 @@ static teffi_call *call_at(teffi_home *home, uint32_t slot)
 /* The slab's begin(): initializes a free entry. in: generation: the entry's next use gets the
  * generation after it; 0: never used. A thread that knows the slot from an earlier use may load the
  * word meanwhile: it reads 0 or the new word, and neither is pending. */
-static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
+static void init_free_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teffi_call *call = entry;
     call->home = owner;
@@ -81,10 +81,10 @@ static teffi_slab_use last_use_of(const void *entry)
 const teffi_slab_type teffi_call_type = {.bytes = sizeof(teffi_call),
                                          .link = offsetof(teffi_call, link),
                                          .entries_max = TEFFI_CALLS_MAX,
-                                         .begin = begin_entry,
+                                         .begin = init_free_entry,
                                          .last_use = last_use_of};
 
-void teffi_call_discard(void *entry)
+void teffi_call_free_response(void *entry)
 {
     teffi_call *call = entry;
     teffi_msg_free(call->response); /* set if the call's turn was dropped */
@@ -92,17 +92,18 @@ void teffi_call_discard(void *entry)
 
 /* ---- matches ---- */
 
-teffi_call_match teffi_call_make_sent_match(teffi_node_id to)
+teffi_call_match teffi_call_make_sent_to_match(teffi_node_id to)
 {
     return (teffi_call_match){.mask = TEFFI_CALL_PENDING | TEFFI_CALL_SENT,
-                              .bits = TEFFI_CALL_PENDING | sent_bits_of(to),
+                              .bits = TEFFI_CALL_PENDING | hash_node_to_sent_bits(to),
                               .late_at_ns = UINT64_MAX};
 }
 
 /* Does the call match? in: word, the call's word, just read. The deadline and the origin node (in a
  * relay's `out`) are loaded after the word, and may belong to the entry's next use. In that case
  * the word has changed, too, so take_word fails. */
-static bool word_matches(const teffi_call *call, uint64_t word, const teffi_call_match *match)
+static bool call_with_word_matches(const teffi_call *call, uint64_t word,
+                                   const teffi_call_match *match)
 {
     if (((uint32_t)word & match->mask) != match->bits)
         return false;
@@ -115,7 +116,7 @@ static bool word_matches(const teffi_call *call, uint64_t word, const teffi_call
 
 bool teffi_call_matches(const teffi_call *call, const teffi_call_match *match)
 {
-    return word_matches(call, teffi_call_word(call), match);
+    return call_with_word_matches(call, teffi_call_word(call), match);
 }
 
 uint64_t teffi_call_due_ns(const teffi_call *call)
@@ -139,19 +140,19 @@ void teffi_call_free_relay(teffi_call *call)
     atomic_fetch_sub_explicit(count, 1, memory_order_release);
 }
 
-void teffi_call_release_relay(teffi_call *call)
+void teffi_call_remove_and_free_relay(teffi_call *call)
 {
-    teffi_origin_remove(call);
+    teffi_origins_remove_entry(call);
     teffi_call_free_relay(call);
 }
 
 /* Adds a relay that has ended to *relays: the caller sends its outcome to its origin. Nothing is
  * sent for a kept cancel, or for a relay that this node itself ended with TEFF_E_TIMEOUT (the
  * origin has the same deadline, has cancelled the call, or is gone): these are released here. */
-static void end_relay(teffi_call *call, teffi_call **relays)
+static void list_or_release_ended_relay(teffi_call *call, teffi_call **relays)
 {
     if (call->is_cancel || (call->err == TEFF_E_TIMEOUT && !call->response)) {
-        teffi_call_release_relay(call);
+        teffi_call_remove_and_free_relay(call);
         return;
     }
     teffi_bug_if(!relays); /* callers without a list end relays with TEFF_E_TIMEOUT only */
@@ -167,7 +168,8 @@ static bool is_relay(const teffi_call *call)
 }
 
 /* Ends a call that this thread has taken: sets its outcome, then signals its context. A relay has
- * no context and goes to end_relay. in: response, owned, or NULL. relays, for end_relay. */
+ * no context and goes to list_or_release_ended_relay. in: response, owned, or NULL. relays, for
+ * list_or_release_ended_relay. */
 static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg *response,
                      teffi_call **relays)
 {
@@ -175,7 +177,7 @@ static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg
     call->text = text;
     call->response = response;
     if (is_relay(call))
-        end_relay(call, relays);
+        list_or_release_ended_relay(call, relays);
     else
         teffi_wait_signal(&call->wait);
 }
@@ -185,7 +187,7 @@ teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response)
 {
     teffi_call *call = call_at(home, response->call.slot);
     teffi_call *relay = NULL;
-    if (call && teffi_call_take(call, response->call.generation))
+    if (call && teffi_call_take_if_pending(call, response->call.generation))
         end_call(call, (teff_err)response->err, response->text, response, &relay);
     else
         teffi_msg_free(response);
@@ -194,7 +196,7 @@ teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response)
 
 bool teffi_call_fail(teffi_call *call, teff_err err, const char *text)
 {
-    if (!teffi_call_take(call, call->generation))
+    if (!teffi_call_take_if_pending(call, call->generation))
         return false;
     end_call(call, err, text, NULL, NULL);
     return true;
@@ -206,16 +208,16 @@ bool teffi_call_is_pending(teffi_home *home, uint32_t slot, uint32_t generation)
     return call && teffi_word_is_of_pending_call(teffi_call_word(call), generation);
 }
 
-void teffi_call_end_taken(teffi_call *call, teff_err err, const char *text)
+void teffi_call_end_taken_call(teffi_call *call, teff_err err, const char *text)
 {
     end_call(call, err, text, NULL, NULL);
 }
 
-bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err err,
-                       const char *text, teffi_call **relays)
+bool teffi_call_end_if_matching(teffi_call *call, const teffi_call_match *match, teff_err err,
+                                const char *text, teffi_call **relays)
 {
     uint64_t word = teffi_call_word(call);
-    while (word_matches(call, word, match)) {
+    while (call_with_word_matches(call, word, match)) {
         if (!take_word(call, &word))
             continue;
         end_call(call, err, text, NULL, relays);
@@ -241,7 +243,7 @@ bool teffi_call_is_valid_response(teffi_home *home, const teffi_msg *response, t
     teffi_call *call = call_at(home, slot);
     uint64_t word = call ? teffi_call_word(call) : 0;
     return teffi_word_is_of_pending_call(word, generation) &&
-           ((uint32_t)word & TEFFI_CALL_SENT) == sent_bits_of(from) &&
+           ((uint32_t)word & TEFFI_CALL_SENT) == hash_node_to_sent_bits(from) &&
            response->call.cookie == teffi_call_cookie(home, slot, generation);
 }
 
@@ -254,7 +256,7 @@ static const ProtobufCMessageDescriptor *expected_desc_of(const teffi_call *call
 
 /* wait.arrive of a call: releases an orphan (a call that its context dropped); otherwise unpacks
  * the response's body, on the stack of the worker or thread, since a fiber's stack is too small. */
-static void handle_call_end(teffi_wait *wait)
+static void release_orphan_or_unpack_body(teffi_wait *wait)
 {
     teffi_call *call = teffi_container(wait, teffi_call, wait);
     if (wait->orphan) {
@@ -273,7 +275,7 @@ static void handle_call_end(teffi_wait *wait)
 
 /* ---- begin ---- */
 
-teffi_call *teffi_call_take_entry(teffi_home *home, uint64_t deadline_ns)
+teffi_call *teffi_call_alloc_entry(teffi_home *home, uint64_t deadline_ns)
 {
     teffi_call *call = teffi_slab_take(&home->calls.slab);
     if (!call)
@@ -289,13 +291,13 @@ teffi_call *teffi_call_take_entry(teffi_home *home, uint64_t deadline_ns)
 
 teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns)
 {
-    teffi_call *call = teffi_call_take_entry(home, deadline_ns);
+    teffi_call *call = teffi_call_alloc_entry(home, deadline_ns);
     if (!call)
         return NULL;
-    teffi_wait_init(&call->wait, ctx, handle_call_end);
+    teffi_wait_init(&call->wait, ctx, release_orphan_or_unpack_body);
     teffi_call_expect_body(call, NULL, 0);
     /* seq_cst: pairs with take_word, and with the sweep, see deadline.h */
-    atomic_store_explicit(&call->word, teffi_word_make_pending(call->generation, 0),
+    atomic_store_explicit(&call->word, teffi_call_make_pending_word(call->generation, 0),
                           memory_order_seq_cst);
     teffi_deadline_watch(&home->calls.deadlines, call->slot, deadline_ns);
     return call;
@@ -308,14 +310,14 @@ void teffi_call_set_sent_to(teffi_home *home, uint32_t slot, uint32_t generation
      * response */
     uint64_t word = call ? atomic_load_explicit(&call->word, memory_order_relaxed) : 0;
     while (teffi_word_is_of_pending_call(word, generation)) {
-        uint64_t marked = (word & ~(uint64_t)TEFFI_CALL_SENT) | sent_bits_of(to);
+        uint64_t marked = (word & ~(uint64_t)TEFFI_CALL_SENT) | hash_node_to_sent_bits(to);
         if (atomic_compare_exchange_weak_explicit(&call->word, &word, marked, memory_order_relaxed,
                                                   memory_order_relaxed))
             return;
     }
 }
 
-void teffi_call_sign(teffi_home *home, teffi_msg *request)
+void teffi_call_sign_request(teffi_home *home, teffi_msg *request)
 {
     request->call.cookie = teffi_call_cookie(home, request->call.slot, request->call.generation);
 }
@@ -332,7 +334,7 @@ void teffi_call_release(teffi_call *call)
 
 /* Has the context handled the signal that the call has ended? The handling sets wait->done in a
  * turn; on a thread it sets wait->arrive to NULL (run_arrive_callbacks() in wait.c). */
-static bool end_was_seen(const teffi_wait *wait)
+static bool context_has_handled_end(const teffi_wait *wait)
 {
     return wait->group ? wait->done : !wait->arrive;
 }
@@ -340,5 +342,6 @@ static bool end_was_seen(const teffi_wait *wait)
 /* out: true: the caller must release the call; false: the signal of its end is on the way. */
 bool teffi_call_abandon(teffi_call *call)
 {
-    return end_was_seen(&call->wait) || teffi_call_take(call, call->generation);
+    return context_has_handled_end(&call->wait) ||
+           teffi_call_take_if_pending(call, call->generation);
 }

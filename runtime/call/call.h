@@ -96,8 +96,8 @@ static inline void teffi_call_expect_body(teffi_call *call, const ProtobufCMessa
     atomic_store_explicit(&call->out, (uintptr_t)desc | asked, memory_order_relaxed);
 }
 
-/* teffi_call_get_asked - the call's method and key; NULL if they were not recorded. */
-static inline const teffi_asked *teffi_call_get_asked(const teffi_call *call)
+/* teffi_call_get_method_and_key - the call's method and key; NULL if they were not recorded. */
+static inline const teffi_asked *teffi_call_get_method_and_key(const teffi_call *call)
 {
     uint64_t out = atomic_load_explicit(&call->out, memory_order_relaxed);
     return out & TEFFI_CALL_HAS_ASKED ? &call->asked : NULL;
@@ -125,9 +125,9 @@ teffi_call *teffi_call_new(teffi_home *home, struct teff_ctx *ctx, uint64_t dead
  * in:   generation: an entry of another generation is left unchanged. */
 void teffi_call_set_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to);
 
-/* teffi_call_sign - set the cookie of a request, which its response must carry. For a request to a
- * grain, call teffi_call_sign_unless_cancelled instead. */
-void teffi_call_sign(teffi_home *home, teffi_msg *request);
+/* teffi_call_sign_request - set the cookie of a request, which its response must carry. For a
+ * request to a grain, call teffi_call_sign_unless_cancelled instead. */
+void teffi_call_sign_request(teffi_home *home, teffi_msg *request);
 
 /* teffi_call_cookie - the cookie of the call {slot, generation}. */
 uint64_t teffi_call_cookie(const teffi_home *home, uint32_t slot, uint32_t generation);
@@ -142,7 +142,8 @@ bool teffi_call_is_valid_response(teffi_home *home, const teffi_msg *response, t
 
 /* teffi_call_end_by_response - end a call with its response, which comes from this node or has
  * passed teffi_call_is_valid_response. Owns response; frees it if the call has ended already.
- * out:  the relay that the response belongs to, as teffi_call_end_if's *relays; NULL: no relay. */
+ * out:  the relay that the response belongs to, as teffi_call_end_if_matching's *relays; NULL: no
+ * relay. */
 TEFF_MUST_USE teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response);
 
 /* teffi_call_fail - end a call that is no relay with err. text is static or NULL.
@@ -163,20 +164,22 @@ typedef struct teffi_call_match {
 /* teffi_call_matches - does the call match? A hint: it may end, and be reused, meanwhile. */
 bool teffi_call_matches(const teffi_call *call, const teffi_call_match *match);
 
-/* teffi_call_make_sent_match - a match for the pending calls whose request was sent to a node. */
-teffi_call_match teffi_call_make_sent_match(teffi_node_id to);
+/* teffi_call_make_sent_to_match - a match for the pending calls whose request was sent to a
+ * node. */
+teffi_call_match teffi_call_make_sent_to_match(teffi_node_id to);
 
-/* teffi_call_end_if - end a call with err if it matches. text is static or NULL.
+/* teffi_call_end_if_matching - end a call with err if it matches. text is static or NULL.
  * out:  true: this function ended it. A relay whose outcome must be sent on is prepended to
- *       *relays, with err, text and response, for teffi_node_pass_relay_outcomes. relays may be
- *       NULL if err is TEFF_E_TIMEOUT: the origin has its own deadline, so a timeout is not sent
- *       on. */
-bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err err,
-                       const char *text, teffi_call **relays);
+ *       *relays, with err, text and response, for teffi_node_send_outcomes_and_free_relays. relays
+ *       may be NULL if err is TEFF_E_TIMEOUT: the origin has its own deadline, so a timeout is not
+ *       sent on. */
+bool teffi_call_end_if_matching(teffi_call *call, const teffi_call_match *match, teff_err err,
+                                const char *text, teffi_call **relays);
 
 /* teffi_call_release - free the response and return the entry to the slab. Allowed after the signal
  * of the call's end was handled (wait.h: done, arrive), or after teffi_call_abandon returned true.
- * The caller has removed the call from its context's list. Relays: teffi_call_release_relay. */
+ * The caller has removed the call from its context's list. Relays:
+ * teffi_call_remove_and_free_relay. */
 void teffi_call_release(teffi_call *call);
 
 /* teffi_call_abandon - the caller stops waiting for the call.
@@ -187,22 +190,22 @@ bool teffi_call_abandon(teffi_call *call);
 
 /* ---- for relay.c and origin.c ---- */
 
-/* teffi_call_take_entry - take an entry from the slab for its next use; it is not pending yet.
+/* teffi_call_alloc_entry - take an entry from the slab for its next use; it is not pending yet.
  *       out: as teffi_call_new.
- * teffi_call_take - clear PENDING: from then on only the caller may end the call, and must, with
- *       teffi_call_end_taken. out: the word that was replaced; 0: the call of this
+ * teffi_call_take_if_pending - clear PENDING: from then on only the caller may end the call, and
+ *       must, with teffi_call_end_taken_call. out: the word that was replaced; 0: the call of this
  *       generation is not pending.
- * teffi_call_end_taken - end a call that was taken. A relay's err must be TEFF_E_TIMEOUT: it ends
- *       without an outcome. */
-teffi_call *teffi_call_take_entry(teffi_home *home, uint64_t deadline_ns);
-uint64_t teffi_call_take(teffi_call *call, uint32_t generation);
-void teffi_call_end_taken(teffi_call *call, teff_err err, const char *text);
+ * teffi_call_end_taken_call - end a call that was taken. A relay's err must be TEFF_E_TIMEOUT: it
+ *       ends without an outcome. */
+teffi_call *teffi_call_alloc_entry(teffi_home *home, uint64_t deadline_ns);
+uint64_t teffi_call_take_if_pending(teffi_call *call, uint32_t generation);
+void teffi_call_end_taken_call(teffi_call *call, teff_err err, const char *text);
 
-/* teffi_call_release_relay - release a relay or kept cancel that has ended. A relay is released
- *       after its outcome was sent on, since teffi_calls_relay_count counts it until then.
+/* teffi_call_remove_and_free_relay - release a relay or kept cancel that has ended. A relay is
+ *       released after its outcome was sent on, since teffi_calls_relay_count counts it until then.
  * teffi_call_free_relay - release a relay or kept cancel that is not in the table of origins: it
  *       was not added, or is removed. */
-void teffi_call_release_relay(teffi_call *call);
+void teffi_call_remove_and_free_relay(teffi_call *call);
 void teffi_call_free_relay(teffi_call *call);
 
 enum { TEFFI_CALL_GENERATION = 32 }; /* where the word's generation begins */
@@ -227,12 +230,12 @@ static inline bool teffi_word_is_of_pending_call(uint64_t word, uint32_t generat
 }
 
 /* out: the word of a pending call. in: bits: 0; RELAY; or RELAY | CANCEL. */
-static inline uint64_t teffi_word_make_pending(uint32_t generation, uint32_t bits)
+static inline uint64_t teffi_call_make_pending_word(uint32_t generation, uint32_t bits)
 {
     return (uint64_t)generation << TEFFI_CALL_GENERATION | bits | TEFFI_CALL_PENDING;
 }
 
 /* teffi_call_type - the slab's description of an entry.
- * teffi_call_discard - free what an entry still holds when the slab is freed. */
+ * teffi_call_free_response - free what an entry still holds when the slab is freed. */
 extern const teffi_slab_type teffi_call_type;
-void teffi_call_discard(void *entry);
+void teffi_call_free_response(void *entry);

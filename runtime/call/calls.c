@@ -16,7 +16,7 @@ static teffi_call *calls_of_block(teffi_slab *slab, uint32_t block)
 /* ---- the sweep ---- */
 
 /* Ends the block's calls whose deadline has passed. out: the earliest deadline of the others. */
-static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns)
+static uint64_t end_late_calls(teffi_call *calls, uint64_t now_ns)
 {
     teffi_call_match late = any_pending;
     uint64_t least = UINT64_MAX;
@@ -26,7 +26,8 @@ static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns)
         if (deadline_ns > now_ns)
             least = deadline_ns < least ? deadline_ns : least;
         else /* does nothing if another thread has ended the call meanwhile */
-            (void)teffi_call_end_if(&calls[i], &late, TEFF_E_TIMEOUT, teffi_call_late_text, NULL);
+            (void)teffi_call_end_if_matching(&calls[i], &late, TEFF_E_TIMEOUT, teffi_call_late_text,
+                                             NULL);
     }
     return least;
 }
@@ -38,7 +39,7 @@ static uint64_t sweep_block(teffi_slab *slab, uint32_t block, uint64_t now_ns)
     _Atomic uint64_t *mark = teffi_slab_get_block_mark(slab, block);
     /* seq_cst: see deadline.h */
     atomic_store_explicit(mark, UINT64_MAX, memory_order_seq_cst);
-    uint64_t least = sweep_entries(calls_of_block(slab, block), now_ns);
+    uint64_t least = end_late_calls(calls_of_block(slab, block), now_ns);
     (void)teffi_deadline_lower(mark, least);
     return least;
 }
@@ -68,11 +69,11 @@ static bool sweep_slice(teffi_home *home)
 }
 
 /* The timer's callback: begins or continues a sweep with one slice. */
-static void fire_sweep(teffi_timer *timer)
+static void begin_or_continue_sweep(teffi_timer *timer)
 {
     teffi_home *home = teffi_container(timer, teffi_home, calls.deadlines.timer);
     teffi_deadline_sweep_begin(&home->calls.deadlines);
-    teffi_deadline_sweep_schedule(&home->calls.deadlines, sweep_slice(home));
+    teffi_deadline_sweep_end_slice(&home->calls.deadlines, sweep_slice(home));
 }
 
 /* ---- */
@@ -81,7 +82,7 @@ void teffi_calls_init(teffi_home *home)
 {
     /* teffi_slab_init can fail only if entries have an image (initial contents): calls have none */
     (void)teffi_slab_init(&home->calls.slab, &teffi_call_type, home, NULL, 0);
-    teffi_deadlines_init(&home->calls.deadlines, home, fire_sweep);
+    teffi_deadlines_init(&home->calls.deadlines, home, begin_or_continue_sweep);
     teffi_origins_init(home);
 }
 
@@ -89,7 +90,7 @@ void teffi_calls_fini(teffi_home *home)
 {
     pthread_mutex_destroy(&home->calls.deadlines.lock);
     teffi_origins_fini(home);
-    teffi_slab_fini(&home->calls.slab, teffi_call_discard);
+    teffi_slab_fini(&home->calls.slab, teffi_call_free_response);
 }
 
 /* ---- all calls ---- */
@@ -111,13 +112,13 @@ static uint64_t count_or_end_matching(teffi_home *home, const teffi_call_match *
     for (uint32_t b = 0; (b = teffi_slab_next_committed(slab, b)) < blocks && n < max; b++) {
         teffi_call *calls = calls_of_block(slab, b);
         for (int i = 0; i < TEFFI_SLAB_BLOCK && n < max; i++)
-            n += e ? teffi_call_end_if(&calls[i], match, e->err, e->text, &e->relays)
+            n += e ? teffi_call_end_if_matching(&calls[i], match, e->err, e->text, &e->relays)
                    : teffi_call_matches(&calls[i], match);
     }
     return n;
 }
 
-uint64_t teffi_calls_pending(teffi_home *home)
+uint64_t teffi_calls_count_pending(teffi_home *home)
 {
     /* CANCEL must be 0: kept cancels are not counted */
     const teffi_call_match calls = {.mask = TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL,
@@ -134,7 +135,7 @@ uint32_t teffi_calls_relay_count(teffi_home *home)
 
 bool teffi_calls_any_sent_to(teffi_home *home, teffi_node_id to)
 {
-    teffi_call_match match = teffi_call_make_sent_match(to);
+    teffi_call_match match = teffi_call_make_sent_to_match(to);
     return count_or_end_matching(home, &match, NULL, 1) > 0;
 }
 
@@ -150,17 +151,17 @@ static teffi_call *end_matching(teffi_home *home, teffi_call_match match, teff_e
 
 teffi_call *teffi_calls_end_sent_to(teffi_home *home, teffi_node_id peer)
 {
-    return end_matching(home, teffi_call_make_sent_match(peer), TEFF_E_UNREACHABLE,
+    return end_matching(home, teffi_call_make_sent_to_match(peer), TEFF_E_UNREACHABLE,
                         "the link broke; the call may have run", UINT64_MAX);
 }
 
-teffi_call *teffi_calls_cancel(teffi_home *home)
+teffi_call *teffi_calls_cancel_all(teffi_home *home)
 {
     return end_matching(home, any_pending, TEFF_E_CANCELLED,
                         "the silo or client was closed; the call may have run", UINT64_MAX);
 }
 
-void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node)
+void teffi_calls_end_relays_of_node(teffi_home *home, teffi_node_id origin_node)
 {
     uint64_t origin = teffi_node_word(origin_node);
     uint32_t bits = TEFFI_CALL_PENDING | TEFFI_CALL_RELAY;
@@ -168,7 +169,8 @@ void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node)
      * passed on may be queued or running here: for a silo, CANCEL must be 0 in a matching word. */
     uint32_t keeps = origin_node.silo & TEFFI_CLIENT_BIT ? 0 : TEFFI_CALL_CANCEL;
     /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
-    uint32_t most = atomic_load_explicit(teffi_relay_count_of(home, origin), memory_order_relaxed);
+    uint32_t most =
+        atomic_load_explicit(teffi_relay_entry_count_of_node(home, origin), memory_order_relaxed);
     const teffi_call_match match = {
         .mask = bits | keeps, .bits = bits, .origin_node = origin, .late_at_ns = UINT64_MAX};
     if (most) /* a relay that ends with TEFF_E_TIMEOUT is not returned: no outcome is sent on */

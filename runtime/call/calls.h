@@ -12,9 +12,9 @@
 void teffi_calls_init(teffi_home *home);
 void teffi_calls_fini(teffi_home *home);
 
-/* teffi_calls_pending - the number of pending calls and relays, without kept cancels. Visits every
- * entry: for reports, and for a silo that leaves. */
-uint64_t teffi_calls_pending(teffi_home *home);
+/* teffi_calls_count_pending - the number of pending calls and relays, without kept cancels. Visits
+ * every entry: for reports, and for a silo that leaves. */
+uint64_t teffi_calls_count_pending(teffi_home *home);
 
 /* teffi_calls_relay_count - the number of relays, pending or not, whose outcome was not sent on
  * yet. */
@@ -24,25 +24,25 @@ uint32_t teffi_calls_relay_count(teffi_home *home);
 bool teffi_calls_any_sent_to(teffi_home *home, teffi_node_id to);
 
 /* teffi_calls_end_sent_to - the link to peer ended, cleanly or not: end the calls whose request was
- * sent to peer, with TEFF_E_UNREACHABLE. out: relays, as teffi_call_end_if's *relays. */
+ * sent to peer, with TEFF_E_UNREACHABLE. out: relays, as teffi_call_end_if_matching's *relays. */
 TEFF_MUST_USE teffi_call *teffi_calls_end_sent_to(teffi_home *home, teffi_node_id peer);
 
-/* teffi_calls_forget_relays - end the relays of a node that is gone; nothing is sent on. A client's
- * kept cancels end, too. A silo's stay: the requests that it has passed on may be queued or running
- * here. */
-void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node);
+/* teffi_calls_end_relays_of_node - end the relays of a node that is gone; nothing is sent on. A
+ * client's kept cancels end, too. A silo's stay: the requests that it has passed on may be queued
+ * or running here. */
+void teffi_calls_end_relays_of_node(teffi_home *home, teffi_node_id origin_node);
 
-/* teffi_calls_cancel - the node closes: end every pending call as TEFF_E_CANCELLED.
- * out:  relays, as teffi_call_end_if's *relays. */
-TEFF_MUST_USE teffi_call *teffi_calls_cancel(teffi_home *home);
+/* teffi_calls_cancel_all - the node closes: end every pending call as TEFF_E_CANCELLED.
+ * out:  relays, as teffi_call_end_if_matching's *relays. */
+TEFF_MUST_USE teffi_call *teffi_calls_cancel_all(teffi_home *home);
 
-/* teffi_cancel_reserve - reserve room in cancel for a call that is about to begin, so that it
- * cannot fail once it was sent. After TEFF_OK, teffi_cancel_add must follow.
+/* teffi_cancel_reserve_room - reserve room in cancel for a call that is about to begin, so that it
+ * cannot fail once it was sent. After TEFF_OK, teffi_cancel_add_call must follow.
  * errs: TEFF_E_CANCELLED: teff_cancel_fire was called; TEFF_E_NOMEM. */
-TEFF_MUST_USE teff_err teffi_cancel_reserve(teff_cancel *cancel);
+TEFF_MUST_USE teff_err teffi_cancel_reserve_room(teff_cancel *cancel);
 
-/* teffi_cancel_add - register a call that teff_cancel_fire will end, in the reserved room. Calls
- * that have ended are removed when the array is full.
+/* teffi_cancel_add_call - register a call that teff_cancel_fire will end, in the reserved room.
+ * Calls that have ended are removed when the array is full.
  * in:   call, just begun; it ends as TEFF_E_CANCELLED if cancel has fired meanwhile. NULL if it
  *       could not begin; in that case only the reserved room is given back. */
-void teffi_cancel_add(teff_cancel *cancel, teffi_call *call);
+void teffi_cancel_add_call(teff_cancel *cancel, teffi_call *call);

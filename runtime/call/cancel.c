@@ -65,7 +65,7 @@ static bool make_room(teff_cancel *cancel)
     return true;
 }
 
-teff_err teffi_cancel_reserve(teff_cancel *cancel)
+teff_err teffi_cancel_reserve_room(teff_cancel *cancel)
 {
     teff_err err = TEFF_OK;
     pthread_mutex_lock(&cancel->lock);
@@ -80,7 +80,7 @@ teff_err teffi_cancel_reserve(teff_cancel *cancel)
 }
 
 /* in: call: NULL if it could not begin; in that case only the reserved room is given back. */
-void teffi_cancel_add(teff_cancel *cancel, teffi_call *call)
+void teffi_cancel_add_call(teff_cancel *cancel, teffi_call *call)
 {
     pthread_mutex_lock(&cancel->lock);
     bool fired = cancel->fired;

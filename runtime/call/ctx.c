@@ -22,13 +22,13 @@ const char teffi_ctx_late_text[] =
 
 /* The deadline of a call that begins now: now plus the timeout, or the deadline of the turn's own
  * caller (ctx->due_ms) if that is earlier. out: 0: the deadline of the turn's caller has passed. */
-uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t timeout_ms)
+uint64_t teffi_ctx_compute_call_deadline(const teff_ctx *ctx, uint32_t timeout_ms)
 {
     uint64_t now_ns = teffi_now(ctx->home->exec->platform);
     if (!timeout_ms)
         timeout_ms = ctx->timeout_ms ? ctx->timeout_ms : TEFFI_TIMEOUT_DEFAULT_MS;
     int64_t ms = timeout_ms < TEFFI_TIMEOUT_MAX_MS ? timeout_ms : TEFFI_TIMEOUT_MAX_MS;
-    int32_t left_ms = teffi_due_left(ctx->due_ms, (uint32_t)(now_ns / 1000000));
+    int32_t left_ms = teffi_ms_until_due(ctx->due_ms, (uint32_t)(now_ns / 1000000));
     if (ctx->due_ms && left_ms < ms)
         ms = left_ms;
     return ms > 0 ? now_ns + (uint64_t)ms * 1000000 : 0;
@@ -72,7 +72,7 @@ void teffi_ctx_abort_in_forked_part(void)
         "context (teff/fork.h)");
 }
 
-void teffi_ctx_exit(teff_ctx *ctx, teff_err err)
+void teffi_ctx_exit_turn(teff_ctx *ctx, teff_err err)
 {
     if (!ctx->owner || teffi_fiber_current() != ctx->fiber)
         abort_os_process(ctx); /* it is no grain's turn, or not the turn's own fiber */
@@ -94,7 +94,7 @@ __attribute__((noinline)) static _Noreturn void exit_turn_out_of_memory(teff_ctx
     else
         (void)teff_fail(ctx, TEFF_E_NOMEM, "%zu bytes more for a turn that took %zu: at most %zu",
                         n, used, max);
-    teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+    teffi_ctx_exit_turn(ctx, TEFF_E_NOMEM);
 }
 
 /* Called when n bytes could not be allocated. Ends a grain's turn at once. For any other context

@@ -27,13 +27,14 @@ struct teff_ctx {
     LIST_HEAD(, teffi_call) calls; /* started, not released; newest first */
     uint32_t n_calls;              /* calls ever begun; wraps around */
     uint32_t waiting;              /* turn: awaited waits that are not done; teffi_await_any: 1 */
-    _Atomic uint32_t asleep_for;   /* thread: signals to wait for, see sleep_for_all, _for_first */
-    teffi_poll_parker parker;      /* thread: unparked by the signal that brings asleep_for to 0 */
-    _Atomic bool doomed;           /* turn: end it (TEFF_E_NOMEM) when its fiber resumes; relaxed */
-    uint32_t timeout_ms;           /* teff_ctx_timeout */
-    uint32_t due_ms;               /* the caller's deadline, see teffi_due_left; 0: none */
-    const char *text;              /* the last error's text; NULL: none */
-    teff_err text_err;             /* the error that text belongs to */
+    _Atomic uint32_t
+        asleep_for; /* thread: signals to wait for, see sleep_until_all_waits_done, _for_first */
+    teffi_poll_parker parker; /* thread: unparked by the signal that brings asleep_for to 0 */
+    _Atomic bool doomed;      /* turn: end it (TEFF_E_NOMEM) when its fiber resumes; relaxed */
+    uint32_t timeout_ms;      /* teff_ctx_timeout */
+    uint32_t due_ms;          /* the caller's deadline, see teffi_ms_until_due; 0: none */
+    const char *text;         /* the last error's text; NULL: none */
+    teff_err text_err;        /* the error that text belongs to */
     _Atomic(teffi_notifier *)
         notifier;     /* thread: signalled when a call ends; NULL: no teff_ctx_fd */
     teffi_exec *runs; /* thread: its park() runs work during a wait (simulator);
@@ -58,9 +59,9 @@ static inline void teffi_ctx_init(teff_ctx *ctx, teffi_home *home, teffi_group *
  * 12 days. */
 enum { TEFFI_TIMEOUT_MAX_MS = 1 << 30, TEFFI_EXACT_BELOW_MS = 1000 };
 
-/* teffi_due_left - out: milliseconds until the deadline due_ms; 0 or less: the deadline has passed;
- * INT32_MAX: there is none (due_ms 0). */
-static inline int32_t teffi_due_left(uint32_t due_ms, uint32_t now_ms)
+/* teffi_ms_until_due - out: milliseconds until the deadline due_ms; 0 or less: the deadline has
+ * passed; INT32_MAX: there is none (due_ms 0). */
+static inline int32_t teffi_ms_until_due(uint32_t due_ms, uint32_t now_ms)
 {
     return due_ms ? (int32_t)(due_ms - now_ms) : INT32_MAX;
 }
@@ -77,18 +78,19 @@ static inline uint32_t teffi_due_ms_of(uint64_t deadline_ns)
 static inline bool teffi_is_late(teffi_exec *exec, uint64_t deadline_ns)
 {
     uint32_t due_ms = teffi_due_ms_of(deadline_ns), now_ms = teffi_coarse_ms(exec);
-    if (!due_ms || (now_ms && teffi_due_left(due_ms, now_ms) > TEFFI_EXACT_BELOW_MS))
+    if (!due_ms || (now_ms && teffi_ms_until_due(due_ms, now_ms) > TEFFI_EXACT_BELOW_MS))
         return false;
     return teffi_now(exec->platform) >= deadline_ns;
 }
 
-/* teffi_ctx_deadline - the deadline of a call of ctx that begins now: now plus the timeout, or the
- * deadline of the turn's own caller, rounded up by less than 2 ms, if that is earlier.
+/* teffi_ctx_compute_call_deadline - the deadline of a call of ctx that begins now: now plus the
+ * timeout, or the deadline of the turn's own caller, rounded up by less than 2 ms, if that is
+ * earlier.
  * in:   ms; 0: teff_ctx_timeout's, else TEFFI_TIMEOUT_DEFAULT_MS.
  * out:  monotonic nanoseconds; 0: the caller's deadline has passed: fail with
  *       teffi_ctx_late_text. */
 enum { TEFFI_TIMEOUT_DEFAULT_MS = 30000 };
-uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t ms);
+uint64_t teffi_ctx_compute_call_deadline(const teff_ctx *ctx, uint32_t ms);
 extern const char teffi_ctx_late_text[];
 
 /* teffi_ctx_abort_in_forked_part - abort: a part that a turn has forked uses the turn's context. */
@@ -124,11 +126,11 @@ static inline teff_err teffi_ctx_leave(const teff_ctx *ctx, teff_err err)
     return err;
 }
 
-/* teffi_ctx_exit - end the turn from inside its method. Does not return; resources held by the
+/* teffi_ctx_exit_turn - end the turn from inside its method. Does not return; resources held by the
  * method's stack frames are not released. The caller gets err and ctx's error text.
  * in:   ctx, of a grain's turn, on its own fiber. With any other context the process aborts with
  *       the text. */
-_Noreturn void teffi_ctx_exit(teff_ctx *ctx, teff_err err);
+_Noreturn void teffi_ctx_exit_turn(teff_ctx *ctx, teff_err err);
 
 /* teffi_ctx_fini - abandon pending calls, release the others, free memory. The context can be used
  * again after that. A thread waits for signals that are on the way.

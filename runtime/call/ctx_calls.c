@@ -120,7 +120,7 @@ void teff_ctx_reset(teff_ctx *ctx)
 
 teff_mark teff_ctx_mark(teff_ctx *ctx)
 {
-    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_arena_mark here = teffi_arena_get_mark(&ctx->arena);
     return (teff_mark){
         .at = {here.at, here.end, here.chunks}, .used = here.used_bytes, .n_calls = ctx->n_calls};
 }
@@ -128,9 +128,9 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
 /* Must the call be kept until the turn ends? It must if it is part of ctx's transaction and has not
  * been awaited: the end of the turn awaits it and collects the participants that its response
  * names, which the transaction needs. */
-static bool must_stay(const teff_ctx *ctx, const teffi_call *call)
+static bool must_keep_call(const teff_ctx *ctx, const teffi_call *call)
 {
-    const teffi_asked *asked = ctx->transaction ? teffi_call_get_asked(call) : NULL;
+    const teffi_asked *asked = ctx->transaction ? teffi_call_get_method_and_key(call) : NULL;
     return asked && (asked->method->flags & TEFF_METHOD_TRANSACTIONAL) &&
            (!call->wait.done || (call->response && call->response->transaction));
 }
@@ -142,7 +142,7 @@ void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
     teffi_call *next, *call = LIST_FIRST(&ctx->calls);
     for (; call && (int32_t)(call->number - mark.n_calls) > 0; call = next) { /* numbers wrap */
         next = LIST_NEXT(call, in_ctx);
-        if (must_stay(ctx, call))
+        if (must_keep_call(ctx, call))
             continue;
         LIST_REMOVE(call, in_ctx);
         drop_call(ctx, call);
@@ -157,7 +157,7 @@ void teff_drop(teff_ctx *ctx, teff_call *call)
 {
     teffi_call *impl = call->impl;
     call->impl = NULL;
-    if (!impl || !impl->in_ctx.le_prev || must_stay(ctx, impl))
+    if (!impl || !impl->in_ctx.le_prev || must_keep_call(ctx, impl))
         return; /* there is no call, or it is in no list (it was never pending), or it must stay */
     LIST_REMOVE(impl, in_ctx);
     drop_call(ctx, impl);

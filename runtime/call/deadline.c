@@ -17,7 +17,7 @@ static void set_sweep_timer(teffi_deadlines *deadlines, uint64_t due_ns)
 /* Sets the timer to deadline_ns, or to not_before_ns if that is later, unless the timer is due
  * earlier. A timer that cannot be cancelled is firing: after this thread releases the lock, a sweep
  * visits every block, so the timer need not be set. */
-static void set_sweep_earlier(teffi_deadlines *deadlines, uint64_t deadline_ns)
+static void set_sweep_timer_if_earlier(teffi_deadlines *deadlines, uint64_t deadline_ns)
 {
     teffi_exec *exec = deadlines->home->exec;
     uint64_t due = deadline_ns;
@@ -35,13 +35,13 @@ static void set_sweep_earlier(teffi_deadlines *deadlines, uint64_t deadline_ns)
 }
 
 /* Sets the timer so that a sweep runs soon after deadline_ns. During a sweep the deadline is only
- * recorded: teffi_deadline_sweep_schedule sets the timer at the sweep's end. */
+ * recorded: teffi_deadline_sweep_end_slice sets the timer at the sweep's end. */
 static __attribute__((noinline)) void request_sweep(teffi_deadlines *deadlines,
                                                     uint64_t deadline_ns)
 {
     pthread_mutex_lock(&deadlines->lock);
     if (!deadlines->sweeping)
-        set_sweep_earlier(deadlines, deadline_ns);
+        set_sweep_timer_if_earlier(deadlines, deadline_ns);
     else if (deadline_ns < deadlines->asked_ns)
         deadlines->asked_ns = deadline_ns;
     pthread_mutex_unlock(&deadlines->lock);
@@ -88,13 +88,14 @@ void teffi_deadline_sweep_begin(teffi_deadlines *deadlines)
 
 /* Ends a slice of the sweep: sets the timer for the next slice or, after the last slice, for the
  * next sweep. in: over: true: this slice was the sweep's last one. */
-void teffi_deadline_sweep_schedule(teffi_deadlines *deadlines, bool over)
+void teffi_deadline_sweep_end_slice(teffi_deadlines *deadlines, bool over)
 {
     pthread_mutex_lock(&deadlines->lock);
     uint64_t asked = deadlines->asked_ns;
     if (over) {
         deadlines->sweeping = false;
-        set_sweep_earlier(deadlines, asked < deadlines->least_ns ? asked : deadlines->least_ns);
+        set_sweep_timer_if_earlier(deadlines,
+                                   asked < deadlines->least_ns ? asked : deadlines->least_ns);
     } else { /* the next slice runs at the wheel's next tick, after other timers that are due */
         set_sweep_timer(deadlines, teffi_now(deadlines->home->exec->platform));
     }

@@ -53,7 +53,7 @@ void teffi_deadline_watch(teffi_deadlines *deadlines, uint32_t slot, uint64_t de
 bool teffi_deadline_lower(_Atomic uint64_t *earliest, uint64_t to_ns);
 
 /* teffi_deadline_sweep_begin - the timer fired: begin a sweep, unless one is in progress.
- * teffi_deadline_sweep_schedule - a slice has ended: set the timer for the next slice or sweep.
+ * teffi_deadline_sweep_end_slice - a slice has ended: set the timer for the next slice or sweep.
  * in:   over: the sweep has visited all blocks. */
 void teffi_deadline_sweep_begin(teffi_deadlines *deadlines);
-void teffi_deadline_sweep_schedule(teffi_deadlines *deadlines, bool over);
+void teffi_deadline_sweep_end_slice(teffi_deadlines *deadlines, bool over);

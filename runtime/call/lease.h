@@ -26,7 +26,7 @@ typedef struct teffi_lease {
 
 extern const char teffi_lease_over_text[]; /* of errors */
 
-static inline uint64_t teffi_lease_read(const teffi_lease *lease)
+static inline uint64_t teffi_lease_until_ns(const teffi_lease *lease)
 {
     return atomic_load_explicit(&lease->until_ns, memory_order_relaxed);
 }
@@ -48,7 +48,7 @@ static inline void teffi_lease_begin(teffi_lease *lease, uint64_t since_ns)
  * would end before until_ns. out: true: the end was moved. */
 static inline bool teffi_lease_extend(teffi_lease *lease, uint64_t since_ns, uint64_t until_ns)
 {
-    uint64_t before = teffi_lease_read(lease);
+    uint64_t before = teffi_lease_until_ns(lease);
     /* before: 0 if there is no lease, 1 if it is over, at most since_ns if it had run out */
     while (before > 1 && before > since_ns && before < until_ns)
         if (atomic_compare_exchange_weak_explicit(&lease->until_ns, &before, until_ns,
@@ -75,7 +75,7 @@ static inline bool teffi_lease_end(teffi_lease *lease)
  * and holds no grains any more: such a silo only passes messages on, and needs no lease. */
 static inline void teffi_lease_release(teffi_lease *lease)
 {
-    uint64_t before = teffi_lease_read(lease);
+    uint64_t before = teffi_lease_until_ns(lease);
     while (before != 1 &&
            !atomic_compare_exchange_weak_explicit(&lease->until_ns, &before, 0,
                                                   memory_order_relaxed, memory_order_relaxed))
@@ -86,14 +86,14 @@ static inline void teffi_lease_release(teffi_lease *lease)
  * over until its timer fires and calls teffi_lease_end. */
 static inline bool teffi_lease_is_over(const teffi_lease *lease)
 {
-    return teffi_lease_read(lease) == 1;
+    return teffi_lease_until_ns(lease) == 1;
 }
 
 /* teffi_lease_holds - may this node act now? A node without a lease (a client, or a silo that has
  * not joined or has left) may always act. in: now_ns, just read from the platform's clock. */
 static inline bool teffi_lease_holds(const teffi_lease *lease, uint64_t now_ns)
 {
-    uint64_t until_ns = teffi_lease_read(lease);
+    uint64_t until_ns = teffi_lease_until_ns(lease);
     return !until_ns || now_ns < until_ns;
 }
 
@@ -102,7 +102,7 @@ static inline bool teffi_lease_holds(const teffi_lease *lease, uint64_t now_ns)
  * was ended. */
 static inline bool teffi_lease_holds_coarse(const teffi_lease *lease, const teffi_exec *exec)
 {
-    uint64_t until_ns = teffi_lease_read(lease);
+    uint64_t until_ns = teffi_lease_until_ns(lease);
     uint32_t now_ms = teffi_coarse_ms(exec);
     if (until_ns <= 1 || !now_ms)
         return until_ns != 1;

@@ -63,8 +63,8 @@ static bool find_entry(teffi_home *home, uint32_t bucket, const key *k, uint32_t
     return false;
 }
 
-bool teffi_origin_find(teffi_home *home, uint64_t node, teffi_origin origin, uint32_t bits,
-                       teffi_slab_use *found)
+bool teffi_origins_find_entry(teffi_home *home, uint64_t node, teffi_origin origin, uint32_t bits,
+                              teffi_slab_use *found)
 {
     const key k = {node, origin};
     uint32_t bucket = bucket_of(home, &k);
@@ -85,7 +85,7 @@ static bool find_conflicting_entry(const teffi_call *call, const key *k, teffi_s
            find_entry(call->home, call->bucket, k, TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, found);
 }
 
-bool teffi_origin_add(teffi_call *call, uint64_t pending, teffi_slab_use *found)
+bool teffi_origins_add_pending_entry(teffi_call *call, uint64_t pending, teffi_slab_use *found)
 {
     const key k = key_of(call);
     teffi_home *home = call->home;
@@ -102,7 +102,7 @@ bool teffi_origin_add(teffi_call *call, uint64_t pending, teffi_slab_use *found)
     return added;
 }
 
-void teffi_origin_remove(teffi_call *call)
+void teffi_origins_remove_entry(teffi_call *call)
 {
     pthread_mutex_t *lock = lock_of(call->home, call->bucket);
     pthread_mutex_lock(lock);

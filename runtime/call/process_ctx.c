@@ -23,7 +23,7 @@ static bool is_done_waiting(teff_process *p, teffi_waiting *w)
 
 /* Ends the context's pending calls as TEFF_E_CANCELLED. The signal of each of these calls arrives
  * later, as an item of the process's group. */
-static void fail_calls(teff_ctx *ctx)
+static void cancel_pending_calls(teff_ctx *ctx)
 {
     for (teffi_call *call = LIST_FIRST(&ctx->calls); call; call = LIST_NEXT(call, in_ctx))
         if (!call->wait.done)
@@ -41,7 +41,7 @@ static void suspend_process(teff_ctx *ctx)
     p->wait = &w;
     while (ctx->waiting > 0) {
         if (p->forced)
-            fail_calls(ctx);
+            cancel_pending_calls(ctx);
         teffi_fiber_suspend(p->fiber);
     }
     p->wait = NULL;
@@ -74,18 +74,18 @@ static void end_ctx(teff_ctx *ctx)
 
 /* teffi_process_calls.take_item: handles an item of a process's group that is no event: a closure,
  * or a wait's signal. */
-static void handle_process_item(teffi_item *item)
+static void run_closure_or_handle_signal(teffi_item *item)
 {
     teff_ctx *ctx;
     if (item->kind == TEFFI_ITEM_CLOSURE)
         teffi_closure_run(item);
     else
-        (void)teffi_wait_handle_signal(item,
-                                       &ctx); /* always false: a process's own turn resumes it */
+        (void)teffi_wait_mark_done_and_resume(
+            item, &ctx); /* always false: a process's own turn resumes it */
 }
 
-teffi_process_calls teffi_process_calls_of(teffi_home *home)
+teffi_process_calls teffi_make_process_call_functions(teffi_home *home)
 {
     return (teffi_process_calls){
-        .take_item = handle_process_item, .end_ctx = end_ctx, .home = home};
+        .take_item = run_closure_or_handle_signal, .end_ctx = end_ctx, .home = home};
 }

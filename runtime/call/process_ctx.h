@@ -6,5 +6,6 @@
 #include "call/home.h"
 #include "process/process.h"
 
-/* teffi_process_calls_of - the functions with which a system's processes call grains of a node. */
-teffi_process_calls teffi_process_calls_of(teffi_home *home);
+/* teffi_make_process_call_functions - the functions with which a system's processes call grains of
+ * a node. */
+teffi_process_calls teffi_make_process_call_functions(teffi_home *home);

@@ -10,7 +10,7 @@ static const teffi_node_id here = {0, 0};
 /* out: the count of a node's relays and kept cancels; nodes with the same hash share it. Clients
  * choose their own ids: the hash is keyed, so that a client cannot choose an id that shares the
  * count of another node. */
-_Atomic uint32_t *teffi_relay_count_of(teffi_home *home, uint64_t origin_node)
+_Atomic uint32_t *teffi_relay_entry_count_of_node(teffi_home *home, uint64_t origin_node)
 {
     uint64_t hash = teffi_siphash_word(&home->calls.key, origin_node);
     return &home->calls.relays_of[hash % TEFFI_RELAY_SHARES];
@@ -19,7 +19,8 @@ _Atomic uint32_t *teffi_relay_count_of(teffi_home *home, uint64_t origin_node)
 /* May a node have one more entry? It may if it has fewer entries than are still free. in: share:
  * the number of the node's own entries; count: the number of all nodes' entries; max: the limit of
  * count. relaxed: threads that begin entries at the same time may exceed the limit by a few. */
-static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *count, uint32_t max)
+static bool node_may_add_entry(const _Atomic uint32_t *share, const _Atomic uint32_t *count,
+                               uint32_t max)
 {
     uint32_t own = atomic_load_explicit(share, memory_order_relaxed);
     uint32_t all = atomic_load_explicit(count, memory_order_relaxed);
@@ -31,11 +32,11 @@ static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *cou
 static teffi_call *take_counted_entry(teffi_home *home, uint64_t node, bool is_cancel,
                                       uint64_t deadline_ns)
 {
-    _Atomic uint32_t *share = teffi_relay_count_of(home, node);
+    _Atomic uint32_t *share = teffi_relay_entry_count_of_node(home, node);
     _Atomic uint32_t *count = is_cancel ? &home->calls.cancels : &home->calls.relays;
     uint32_t max = is_cancel ? TEFFI_CANCELS_MAX : TEFFI_RELAYS_MAX;
     teffi_call *call =
-        has_share(share, count, max) ? teffi_call_take_entry(home, deadline_ns) : NULL;
+        node_may_add_entry(share, count, max) ? teffi_call_alloc_entry(home, deadline_ns) : NULL;
     if (!call)
         return NULL;
     call->is_cancel = is_cancel;
@@ -62,12 +63,13 @@ static teffi_call *new_entry(teffi_home *home, uint64_t node, teffi_origin origi
 
 /* Adds a new entry to the table of origins and watches its deadline. Owns call: frees it if it is
  * not added. out: false: not added; *found is the entry that prevents it. */
-static bool add_entry(teffi_call *call, uint64_t deadline_ns, teffi_slab_use *found)
+static bool add_entry_or_free(teffi_call *call, uint64_t deadline_ns, teffi_slab_use *found)
 {
     teffi_home *home = call->home;
     uint32_t slot = call->slot; /* once added, the entry may end and be used again */
     uint32_t bits = call->is_cancel ? TEFFI_CALL_RELAY | TEFFI_CALL_CANCEL : TEFFI_CALL_RELAY;
-    bool added = teffi_origin_add(call, teffi_word_make_pending(call->generation, bits), found);
+    bool added = teffi_origins_add_pending_entry(
+        call, teffi_call_make_pending_word(call->generation, bits), found);
     if (added)
         teffi_deadline_watch(&home->calls.deadlines, slot, deadline_ns);
     else
@@ -79,9 +81,9 @@ static bool add_entry(teffi_call *call, uint64_t deadline_ns, teffi_slab_use *fo
 static bool end_entry(teffi_home *home, const teffi_slab_use *use)
 {
     teffi_call *call = teffi_slab_at(&home->calls.slab, use->slot);
-    if (!teffi_call_take(call, use->generation))
+    if (!teffi_call_take_if_pending(call, use->generation))
         return false;
-    teffi_call_end_taken(call, TEFF_E_TIMEOUT, NULL); /* this error is not sent on */
+    teffi_call_end_taken_call(call, TEFF_E_TIMEOUT, NULL); /* this error is not sent on */
     return true;
 }
 
@@ -93,7 +95,7 @@ teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node, teffi_orig
     if (!call)
         return TEFF_E_OVERLOADED;
     *relay = (teffi_slab_use){call->slot, call->generation};
-    if (add_entry(call, deadline_ns, &cancel))
+    if (add_entry_or_free(call, deadline_ns, &cancel))
         return TEFF_OK;
     (void)end_entry(home, &cancel); /* the cancel is used up */
     return TEFF_E_CANCELLED;
@@ -110,8 +112,8 @@ void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origi
     uint64_t node = teffi_node_word(from);
     teffi_slab_use found;
     teffi_call *kept = new_entry(home, node, origin, true, deadline_ns);
-    bool there = kept ? !add_entry(kept, deadline_ns, &found)
-                      : teffi_origin_find(home, node, origin, 0, &found);
+    bool there = kept ? !add_entry_or_free(kept, deadline_ns, &found)
+                      : teffi_origins_find_entry(home, node, origin, 0, &found);
     if (there)
         teffi_cancel_call(home, found.slot, found.generation);
 }
@@ -119,15 +121,15 @@ void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origi
 bool teffi_cancel_is_kept(teffi_home *home, teffi_node_id from, teffi_origin origin)
 {
     teffi_slab_use found;
-    return teffi_origin_find(home, teffi_node_word(from), origin,
-                             TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, &found);
+    return teffi_origins_find_entry(home, teffi_node_word(from), origin,
+                                    TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, &found);
 }
 
-bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin)
+bool teffi_cancel_remove_kept(teffi_home *home, teffi_node_id from, teffi_origin origin)
 {
     teffi_slab_use found;
-    return teffi_origin_find(home, teffi_node_word(from), origin,
-                             TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, &found) &&
+    return teffi_origins_find_entry(home, teffi_node_word(from), origin,
+                                    TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, &found) &&
            end_entry(home, &found);
 }
 
@@ -153,7 +155,7 @@ bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg *request, teff
     const teffi_origin own = {.slot = request->call.slot, .generation = request->call.generation};
     teffi_call *call = teffi_slab_at(&home->calls.slab, own.slot);
     uint64_t word = call ? teffi_call_word(call) : 0;
-    teffi_call_sign(home, request);
+    teffi_call_sign_request(home, request);
     if (teffi_word_is_of_pending_call(word, own.generation)) {
         if (!must_forward_cancel(call, word))
             return true;
@@ -161,7 +163,7 @@ bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg *request, teff
         word = teffi_call_word(call);
     }
     return teffi_word_is_of_pending_call(word, own.generation) || !teffi_cancel_is_any_kept(home) ||
-           !teffi_cancel_take(home, here, own);
+           !teffi_cancel_remove_kept(home, here, own);
 }
 
 static teffi_msg *new_cancel_msg(teffi_node_id to, const teffi_origin *origin, uint64_t deadline_ns)
@@ -196,30 +198,30 @@ static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *
  * call's request was sent to, or is about to be sent to. none: there is no such node, or sent_to
  * was overwritten by a late teffi_call_sign_unless_cancelled of an earlier use of this entry (the
  * hash in word is not that of sent_to). */
-static teffi_node_id get_sent_to(const teffi_call *call, uint64_t word)
+static teffi_node_id get_request_destination(const teffi_call *call, uint64_t word)
 {
     const teffi_node_id none = {0};
     teffi_node_id to =
         teffi_node_of_word(atomic_load_explicit(&call->sent_to, memory_order_seq_cst));
     uint32_t sent = (uint32_t)word & TEFFI_CALL_SENT;
-    return !sent || sent == (teffi_call_make_sent_match(to).bits & TEFFI_CALL_SENT) ? to : none;
+    return !sent || sent == (teffi_call_make_sent_to_match(to).bits & TEFFI_CALL_SENT) ? to : none;
 }
 
 /* Ends a call that was taken because of a cancel. in: word: the call's state word before it was
  * taken; forwards: send the cancel to the node that the request was sent to, if there is one. */
-static void end_cancelled(teffi_home *home, teffi_call *call, uint64_t word, bool forwards,
-                          uint64_t deadline_ns)
+static void end_cancelled_call(teffi_home *home, teffi_call *call, uint64_t word, bool forwards,
+                               uint64_t deadline_ns)
 {
     const teffi_origin own = {call->slot, call->generation,
                               teffi_call_cookie(home, call->slot, call->generation)};
-    teffi_node_id to = forwards ? get_sent_to(call, word) : (teffi_node_id){0};
+    teffi_node_id to = forwards ? get_request_destination(call, word) : (teffi_node_id){0};
     if (!teffi_node_is_none(to))
         send_cancel(home, to, &own, deadline_ns);
     if (word & TEFFI_CALL_RELAY)
-        teffi_call_end_taken(call, TEFF_E_TIMEOUT, NULL); /* its origin has ended the call */
+        teffi_call_end_taken_call(call, TEFF_E_TIMEOUT, NULL); /* its origin has ended the call */
     else
-        teffi_call_end_taken(call, TEFF_E_CANCELLED,
-                             "cancelled by its caller; the call may have run");
+        teffi_call_end_taken_call(call, TEFF_E_CANCELLED,
+                                  "cancelled by its caller; the call may have run");
 }
 
 /* Ends a pending call or relay. If its request was not sent yet, this node first keeps the cancel,
@@ -238,9 +240,9 @@ void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)
     bool keeps = forwards && !(word & TEFFI_CALL_SENT);
     if (keeps)
         teffi_cancel_apply(home, here, own, deadline_ns);
-    word = teffi_call_take(call, generation);
+    word = teffi_call_take_if_pending(call, generation);
     if (word)
-        end_cancelled(home, call, word, forwards, deadline_ns);
+        end_cancelled_call(home, call, word, forwards, deadline_ns);
     else if (keeps) /* the call had ended meanwhile, so nothing is to be cancelled */
-        (void)teffi_cancel_take(home, here, own);
+        (void)teffi_cancel_remove_kept(home, here, own);
 }

@@ -25,9 +25,9 @@
  * "Dynamic queue length thresholds", 1998). */
 enum { TEFFI_RELAYS_MAX = 256 * 1024, TEFFI_CANCELS_MAX = 64 * 1024 };
 
-/* teffi_relay_count_of - the count of relays and kept cancels of a node; nodes with the same hash
- * share one count. */
-_Atomic uint32_t *teffi_relay_count_of(teffi_home *home, uint64_t origin_node);
+/* teffi_relay_entry_count_of_node - the count of relays and kept cancels of a node; nodes with the
+ * same hash share one count. */
+_Atomic uint32_t *teffi_relay_entry_count_of_node(teffi_home *home, uint64_t origin_node);
 
 /* teffi_relay_new - begin a relay for the call origin of origin_node.
  * in:   deadline_ns, as for teffi_call_new.
@@ -44,9 +44,9 @@ TEFF_MUST_USE teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_no
  * runs: without a lock. */
 void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation);
 
-/* teffi_call_sign_unless_cancelled - teffi_call_sign, for a request to a grain, just before it is
- * sent to a node: a cancel then follows it there. out: false: it was cancelled: free it, do not
- * send it. */
+/* teffi_call_sign_unless_cancelled - teffi_call_sign_request, for a request to a grain, just before
+ * it is sent to a node: a cancel then follows it there. out: false: it was cancelled: free it, do
+ * not send it. */
 TEFF_MUST_USE bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg *request,
                                                     teffi_node_id to);
 
@@ -54,16 +54,17 @@ TEFF_MUST_USE bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg 
  *
  * teffi_cancel_apply - a node has cancelled its call: cancel the relay of the call or, if there is
  *       none, keep the cancel. It is lost over the node's share, or without memory.
- * teffi_cancel_take - remove the cancel of the call that is kept here. out: false: none is kept.
+ * teffi_cancel_remove_kept - remove the cancel of the call that is kept here. out: false: none is
+ * kept.
  * teffi_cancel_is_kept - is a cancel of the call kept here? */
 void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origin,
                         uint64_t deadline_ns);
-bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin);
+bool teffi_cancel_remove_kept(teffi_home *home, teffi_node_id from, teffi_origin origin);
 bool teffi_cancel_is_kept(teffi_home *home, teffi_node_id from, teffi_origin origin);
 
-/* teffi_cancel_is_any_kept - is any cancel kept? If not, teffi_cancel_take and teffi_cancel_is_kept
- * need not be called. relaxed: a cancel that arrives at the same moment may be missed, as if it
- * came too late. */
+/* teffi_cancel_is_any_kept - is any cancel kept? If not, teffi_cancel_remove_kept and
+ * teffi_cancel_is_kept need not be called. relaxed: a cancel that arrives at the same moment may be
+ * missed, as if it came too late. */
 static inline bool teffi_cancel_is_any_kept(const teffi_home *home)
 {
     return atomic_load_explicit(&home->calls.cancels, memory_order_relaxed) != 0;

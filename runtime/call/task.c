@@ -44,11 +44,11 @@ static void finish_task(teffi_task *t)
     teffi_ctx_fini(&t->ctx);
     t->running = false;
     put_free_task(tasks, t);
-    /* release: pairs with teffi_tasks_running */
+    /* release: pairs with teffi_tasks_count_running */
     atomic_fetch_sub_explicit(&tasks->running, 1, memory_order_release);
 }
 
-static void handle_task_item(teffi_group *group, teffi_item *item)
+static void run_task_item(teffi_group *group, teffi_item *item)
 {
     teffi_task *t = teffi_container(group, teffi_task, group);
     teff_ctx *ctx;
@@ -60,7 +60,7 @@ static void handle_task_item(teffi_group *group, teffi_item *item)
         teffi_closure_run(item);
         return;
     } else {
-        ended = teffi_wait_handle_signal(item, &ctx);
+        ended = teffi_wait_mark_done_and_resume(item, &ctx);
     }
     if (ended)
         finish_task(t);
@@ -80,10 +80,10 @@ static void describe_task(teffi_group *group, char *text, size_t size)
 }
 
 static const teffi_group_ops task_ops = {
-    .handle = handle_task_item, .resume = resume_task, .describe = describe_task};
+    .handle = run_task_item, .resume = resume_task, .describe = describe_task};
 
 /* Takes a free task, or makes one. out: NULL: no memory. */
-static teffi_task *take_task(teffi_home *home, bool system)
+static teffi_task *get_free_or_new_task(teffi_home *home, bool system)
 {
     teffi_tasks *tasks = &home->tasks;
     pthread_mutex_lock(&tasks->lock);
@@ -109,7 +109,7 @@ static teffi_task *take_task(teffi_home *home, bool system)
 teff_err teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg), void *arg,
                           const char *label, bool system)
 {
-    teffi_task *t = take_task(home, system);
+    teffi_task *t = get_free_or_new_task(home, system);
     if (!t)
         return TEFF_E_NOMEM;
     teffi_ctx_init(&t->ctx, home, &t->group);
@@ -129,13 +129,13 @@ teff_err teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg)
     return TEFF_OK;
 }
 
-uint64_t teffi_tasks_running(teffi_home *home)
+uint64_t teffi_tasks_count_running(teffi_home *home)
 {
     /* acquire: pairs with finish_task */
     return atomic_load_explicit(&home->tasks.running, memory_order_acquire);
 }
 
-void teffi_tasks_drop(teffi_home *home)
+void teffi_tasks_free_all(teffi_home *home)
 {
     teffi_tasks *tasks = &home->tasks;
     tasks->free[0] = tasks->free[1] = NULL;

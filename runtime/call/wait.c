@@ -28,7 +28,7 @@ static void free_orphan(teffi_wait *wait)
 
 /* Signals a wait of a thread's context, and unparks the thread if it sleeps and this was the last
  * signal it needs. The context and the wait may be gone when this returns. */
-static void signal_thread(teffi_wait *wait, teff_ctx *ctx)
+static void signal_wait_of_thread(teffi_wait *wait, teff_ctx *ctx)
 {
     /* release: publishes the result to a waiter that finds WAIT_DONE and may free the wait;
      * acquire: pairs with the waiter's change to WAIT_AWAITED */
@@ -37,17 +37,17 @@ static void signal_thread(teffi_wait *wait, teff_ctx *ctx)
     /* The last signal unparks the thread. acq_rel: it also publishes the results of the earlier
      * signals. */
     if (atomic_fetch_sub_explicit(&ctx->asleep_for, 1, memory_order_acq_rel) == 1)
-        teffi_parker_leave_token(&ctx->parker.parker, TEFFI_TOKEN);
+        teffi_parker_wake_with_token(&ctx->parker.parker, TEFFI_TOKEN);
 }
 
 /* Signals a wait of a thread's context, and the context's notifier, for the thread's own event loop
- * (teff_ctx_fd). The context may be gone after signal_thread, so a reference to the notifier is
- * taken first. */
-__attribute__((noinline)) static void signal_thread_and_notifier(teffi_wait *wait, teff_ctx *ctx,
-                                                                 teffi_notifier *notifier)
+ * (teff_ctx_fd). The context may be gone after signal_wait_of_thread, so a reference to the
+ * notifier is taken first. */
+__attribute__((noinline)) static void signal_wait_and_notifier(teffi_wait *wait, teff_ctx *ctx,
+                                                               teffi_notifier *notifier)
 {
     teffi_notifier_ref(notifier);
-    signal_thread(wait, ctx);
+    signal_wait_of_thread(wait, ctx);
     teffi_notifier_signal(notifier);
     teffi_notifier_unref(notifier);
 }
@@ -63,14 +63,14 @@ void teffi_wait_signal(teffi_wait *wait)
     /* acquire: pairs with teff_ctx_fd, which may run while a call is pending */
     teffi_notifier *notifier = atomic_load_explicit(&ctx->notifier, memory_order_acquire);
     if (notifier)
-        signal_thread_and_notifier(wait, ctx, notifier);
+        signal_wait_and_notifier(wait, ctx, notifier);
     else
-        signal_thread(wait, ctx);
+        signal_wait_of_thread(wait, ctx);
 }
 
 /* Marks a turn's wait as done, calls arrive(), and resumes the fiber if the turn awaits no other
  * wait any more. out: true: the fiber was resumed and has ended. */
-bool teffi_wait_handle_signal(teffi_item *item, teff_ctx **ctx_out)
+bool teffi_wait_mark_done_and_resume(teffi_item *item, teff_ctx **ctx_out)
 {
     teffi_wait *wait = teffi_container(item, teffi_wait, item);
     bool orphan = wait->orphan; /* read first: arrive() frees an orphan */
@@ -94,10 +94,10 @@ bool teffi_wait_handle_signal(teffi_item *item, teff_ctx **ctx_out)
 }
 
 /* Ends a grain's turn, since the silo has lost its lease. */
-__attribute__((noinline)) static void exit_without_lease(teff_ctx *ctx)
+__attribute__((noinline)) static void exit_turn_because_lease_is_lost(teff_ctx *ctx)
 {
     (void)teff_fail(ctx, TEFF_E_UNREACHABLE, "%s", teffi_lease_over_text);
-    teffi_ctx_exit(ctx, TEFF_E_UNREACHABLE);
+    teffi_ctx_exit_turn(ctx, TEFF_E_UNREACHABLE);
 }
 
 /* Suspends the turn until ctx->waiting is 0. Afterwards ends the turn if it is doomed (out of
@@ -111,9 +111,9 @@ static void suspend_turn(teff_ctx *ctx)
     else
         teffi_fiber_suspend(ctx->fiber);
     if (atomic_load_explicit(&ctx->doomed, memory_order_relaxed))
-        teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+        teffi_ctx_exit_turn(ctx, TEFF_E_NOMEM);
     if (ctx->owner && !teffi_lease_holds_coarse(&ctx->home->lease, ctx->home->exec))
-        exit_without_lease(ctx);
+        exit_turn_because_lease_is_lost(ctx);
 }
 
 /* Suspends the turn until all waits are done; a wait may be listed twice. If all are done already,
@@ -135,7 +135,7 @@ static void await_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 
 /* Suspends the turn until one of the waits is done. In a grain's turn or a task, the last loop
  * clears `awaited` before another wait can arrive, since the group runs one item at a time. In a
- * process, more waits may arrive before the loop; teffi_wait_handle_signal allows that. */
+ * process, more waits may arrive before the loop; teffi_wait_mark_done_and_resume allows that. */
 static void await_any_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -159,7 +159,7 @@ static uint32_t flush_and_park(teff_ctx *ctx)
         slept = net && net->ops->wait && net->ops->wait(net, &ctx->parker, &tokens);
         teffi_home_exit(ctx->home);
     }
-    return slept ? tokens : teffi_parker_take_tokens(&ctx->parker.parker, UINT64_MAX);
+    return slept ? tokens : teffi_parker_wait_for_tokens(&ctx->parker.parker, UINT64_MAX);
 }
 
 /* Sleeps until the last signaller has left its token. To wait for asleep_for == 0 would not be
@@ -172,13 +172,13 @@ static void sleep_until_signalled(teff_ctx *ctx)
             tokens = flush_and_park(ctx);
         else
             ctx->runs->ops->park(ctx->runs); /* in the simulator: runs work */
-        tokens |= teffi_parker_take_tokens(&ctx->parker.parker, 0);
+        tokens |= teffi_parker_wait_for_tokens(&ctx->parker.parker, 0);
     }
 }
 
 bool teffi_wait_is_done(const teffi_wait *wait)
 {
-    /* acquire: pairs with signal_thread */
+    /* acquire: pairs with signal_wait_of_thread */
     return wait->group ? wait->done
                        : atomic_load_explicit(&wait->word, memory_order_acquire) == WAIT_DONE;
 }
@@ -193,25 +193,26 @@ static size_t count_done(teffi_wait *const *waits, size_t n)
 
 /* Changes the wait's word, if it is `from`. out: false: unchanged: the word is WAIT_DONE; or it is
  * WAIT_AWAITED already, if the wait is listed twice. */
-static bool change_word(teffi_wait *wait, uint32_t from, uint32_t to)
+static bool change_word_if_equal(teffi_wait *wait, uint32_t from, uint32_t to)
 {
-    /* acquire: pairs with signal_thread, if the word is WAIT_DONE; release: publishes asleep_for to
-     * the signal that finds WAIT_AWAITED */
+    /* acquire: pairs with signal_wait_of_thread, if the word is WAIT_DONE; release: publishes
+     * asleep_for to the signal that finds WAIT_AWAITED */
     return atomic_compare_exchange_strong_explicit(&wait->word, &from, to, memory_order_acq_rel,
                                                    memory_order_acquire);
 }
 
 /* Sleeps until all n waits are signalled. asleep_for counts those that are not. If a wait is listed
  * twice, the second one counts as done. */
-static void sleep_for_all(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+static void sleep_until_all_waits_done(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     uint32_t done = 0;
     teffi_bug_if(n > UINT32_MAX);
     /* relaxed: published by the words below */
     atomic_store_explicit(&ctx->asleep_for, (uint32_t)n, memory_order_relaxed);
     for (size_t i = 0; i < n; i++)
-        done += !change_word(waits[i], WAIT_NEW, WAIT_AWAITED);
-    /* acquire: pairs with signal_thread. No token comes if this thread brings the count to 0. */
+        done += !change_word_if_equal(waits[i], WAIT_NEW, WAIT_AWAITED);
+    /* acquire: pairs with signal_wait_of_thread. No token comes if this thread brings the count to
+     * 0. */
     if (!done || atomic_fetch_sub_explicit(&ctx->asleep_for, done, memory_order_acquire) > done)
         sleep_until_signalled(ctx);
 }
@@ -222,33 +223,33 @@ static void sleep_for_all(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
  * have not subtracted yet, sleeps until the last one brings the count to 0 and sends a token.
  * `awaited` is set once a wait was seen: a wait that is listed twice is skipped the second time.
  * Model: tests/model/wait_any.pml */
-static void sleep_for_first(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+static void sleep_until_first_wait_done(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     uint32_t signals = 0;
     size_t marked = 0;
     /* relaxed: published by the words below */
     atomic_store_explicit(&ctx->asleep_for, 1, memory_order_relaxed);
     for (; marked < n &&
-           (waits[marked]->awaited || change_word(waits[marked], WAIT_NEW, WAIT_AWAITED));
+           (waits[marked]->awaited || change_word_if_equal(waits[marked], WAIT_NEW, WAIT_AWAITED));
          marked++)
         waits[marked]->awaited = true;
     if (marked == n)
         sleep_until_signalled(ctx);
     for (size_t i = 0; i < marked; i++) {
-        signals += waits[i]->awaited && !change_word(waits[i], WAIT_AWAITED, WAIT_NEW);
+        signals += waits[i]->awaited && !change_word_if_equal(waits[i], WAIT_AWAITED, WAIT_NEW);
         waits[i]->awaited = false;
     }
     if (marked < n && signals > 0) /* a wait was done already, but the first signal sends a token */
         sleep_until_signalled(ctx);
-    /* acquire: pairs with signal_thread */
+    /* acquire: pairs with signal_wait_of_thread */
     if (signals > 1 && atomic_fetch_add_explicit(&ctx->asleep_for, signals - 1,
                                                  memory_order_acquire) != 1 - signals)
         sleep_until_signalled(ctx);
 }
 
 /* For each of a thread's waits that is done: calls wait->arrive() and sets this pointer to NULL, so
- * that it is called only once; end_was_seen (call.c) tests the pointer. In a turn,
- * teffi_wait_handle_signal calls arrive(). */
+ * that it is called only once; context_has_handled_end (call.c) tests the pointer. In a turn,
+ * teffi_wait_mark_done_and_resume calls arrive(). */
 static void run_arrive_callbacks(teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -266,12 +267,12 @@ void teffi_await(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         return;
     }
     if (count_done(waits, n) < n)
-        sleep_for_all(ctx, waits, n);
+        sleep_until_all_waits_done(ctx, waits, n);
     run_arrive_callbacks(waits, n);
 }
 
 /* In a turn, if a wait is done already, the turn is not suspended, but yields if its slice is over.
- * Only a thread calls arrive() itself; for a turn teffi_wait_handle_signal() does. */
+ * Only a thread calls arrive() itself; for a turn teffi_wait_mark_done_and_resume() does. */
 void teffi_await_any(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     bool found = count_done(waits, n) > 0;
@@ -283,7 +284,7 @@ void teffi_await_any(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         return;
     }
     if (!found)
-        sleep_for_first(ctx, waits, n);
+        sleep_until_first_wait_done(ctx, waits, n);
     run_arrive_callbacks(waits, n);
 }
 

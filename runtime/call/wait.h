@@ -8,14 +8,14 @@
 
 enum {
     TEFFI_ITEM_WAIT = 100
-}; /* item.kind: the group passes the item to teffi_wait_handle_signal */
+}; /* item.kind: the group passes the item to teffi_wait_mark_done_and_resume */
 
 typedef struct teffi_wait {
     teffi_item item;
     struct teff_ctx *ctx;
     teffi_group *group;    /* ctx->group, copied: an orphan's context is gone */
     _Atomic uint32_t word; /* thread: WAIT_NEW, WAIT_AWAITED or WAIT_DONE */
-    bool done;             /* turn: set by teffi_wait_handle_signal */
+    bool done;             /* turn: set by teffi_wait_mark_done_and_resume */
     bool orphan;           /* turn: the context ended before the signal */
     bool awaited;          /* its context is suspended, or sleeps in teffi_await_any, for this wait,
                             * maybe among others */
@@ -35,10 +35,10 @@ void teffi_wait_signal(teffi_wait *wait);
 /* teffi_wait_is_done - has the signal arrived? For the context that the wait belongs to. */
 bool teffi_wait_is_done(const teffi_wait *wait);
 
-/* teffi_wait_handle_signal - mark the wait of a TEFFI_ITEM_WAIT item as done, call arrive(), and
- * resume the turn's fiber if no other awaited wait is left. A group's handler calls it.
+/* teffi_wait_mark_done_and_resume - mark the wait of a TEFFI_ITEM_WAIT item as done, call arrive(),
+ * and resume the turn's fiber if no other awaited wait is left. A group's handler calls it.
  * out:  true: the fiber was resumed and has ended; *ctx is its context. */
-bool teffi_wait_handle_signal(teffi_item *item, struct teff_ctx **ctx);
+bool teffi_wait_mark_done_and_resume(teffi_item *item, struct teff_ctx **ctx);
 
 /* teffi_await - wait until all n are done. teffi_await_any - wait until at least one is; n >= 1.
  * in:   waits, all of ctx; one may be listed twice.

@@ -11,16 +11,17 @@ bool teffi_membership_is_connection_broken(teffi_membership *m, teffi_node_id no
     return found;
 }
 
-void teffi_membership_forget_broken(teffi_membership *m, const teffi_view *view)
+void teffi_membership_prune_broken_connections(teffi_membership *m, const teffi_view *view)
 {
     pthread_mutex_lock(&m->beat.lock);
     for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
-        if (!teffi_node_is_none(m->beat.broken[i]) && !teffi_view_find(view, m->beat.broken[i]))
+        if (!teffi_node_is_none(m->beat.broken[i]) &&
+            !teffi_view_find_member(view, m->beat.broken[i]))
             m->beat.broken[i] = (teffi_node_id){0};
     pthread_mutex_unlock(&m->beat.lock);
 }
 
-void teffi_membership_note_connection(teffi_membership *m, teffi_node_id node, bool up)
+void teffi_membership_record_connection_state(teffi_membership *m, teffi_node_id node, bool up)
 {
     if (!m)
         return;

@@ -19,7 +19,7 @@ teff_err teffi_membership_change(teff_ctx *ctx, teffi_change_fn *change, const v
     teffi_rows rows;
     uint32_t pause_ms = PAUSE_FIRST_MS;
     for (int i = 0; i < CONFLICTS_MAX; i++) {
-        teff_err err = teffi_membership_read(ctx, &rows);
+        teff_err err = teffi_membership_read_table(ctx, &rows);
         if (err)
             return err;
         teffi_member_row *changed = teff_alloc(ctx, (rows.n + 1) * sizeof *changed);
@@ -27,7 +27,7 @@ teff_err teffi_membership_change(teff_ctx *ctx, teffi_change_fn *change, const v
         if (n == TEFFI_CHANGE_REFUSED)
             return TEFF_E_REFUSED;
         if (n == 0)
-            return teffi_membership_adopt(ctx, &rows);
+            return teffi_membership_adopt_rows(ctx, &rows);
         err = teffi_rows_write(ctx, &rows, changed, n);
         if (!err)
             return teffi_membership_refresh(ctx, rows.version + 1);
@@ -59,7 +59,8 @@ static int compare_by_end(const void *a, const void *b)
 
 /* Copies all tombstones, except that of silo `but`, to `changed`, and sorts them by age. Marks the
  * oldest ones beyond TEFFI_TOMBSTONES_MAX to be removed, FORGET_MAX at most. */
-size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_member_row *changed)
+size_t teffi_rows_mark_old_tombstones(const teffi_rows *rows, uint32_t but,
+                                      teffi_member_row *changed)
 {
     size_t n = 0;
     for (size_t i = 0; i < rows->n; i++)

@@ -13,7 +13,7 @@ typedef struct teffi_change_waiter {
 } waiter;
 
 /* The timer's callback: wakes a waiter whose back-off has passed. */
-static void wake_timed_out(teffi_timer *timer)
+static void wake_timed_out_waiter(teffi_timer *timer)
 {
     waiter *w = teffi_container(timer, waiter, timer);
     pthread_mutex_t *lock = &w->changes->lock;
@@ -25,7 +25,7 @@ static void wake_timed_out(teffi_timer *timer)
 
 /* Counts a change and wakes the waiters. A waiter whose timer is firing is left to the timer's
  * callback. Once signalled, a waiter may be freed. */
-void teffi_membership_note_change(teffi_membership *m)
+void teffi_membership_signal_change(teffi_membership *m)
 {
     if (!m)
         return;
@@ -44,7 +44,7 @@ void teffi_membership_note_change(teffi_membership *m)
 }
 
 /* out: the back-off after so many tries; one half of it is fixed, the other is random. */
-static uint64_t draw_pause_ns(const teffi_platform *platform, unsigned tries)
+static uint64_t draw_random_backoff_ns(const teffi_platform *platform, unsigned tries)
 {
     unsigned doublings = tries < DOUBLINGS_MAX ? tries : DOUBLINGS_MAX;
     uint64_t half = ((uint64_t)PAUSE_FIRST_MS << doublings) * 500000u;
@@ -56,14 +56,15 @@ void teffi_membership_await_change(teff_ctx *ctx, uint64_t seen, unsigned tries)
     teffi_changes *changes = &ctx->node->membership->follow.changes;
     const teffi_platform *platform = ctx->node->platform;
     teffi_exec *exec = ctx->node->home.exec;
-    waiter w = {.changes = changes, .timer = {.fire = wake_timed_out}};
+    waiter w = {.changes = changes, .timer = {.fire = wake_timed_out_waiter}};
     teffi_wait *wait = &w.wait;
     teffi_wait_init(wait, ctx, NULL);
     pthread_mutex_lock(&changes->lock);
     bool waits = changes->count == seen;
     if (waits) {
         LIST_INSERT_HEAD(&changes->waiters, &w, link);
-        exec->ops->timer_set(exec, &w.timer, teffi_now(platform) + draw_pause_ns(platform, tries));
+        exec->ops->timer_set(exec, &w.timer,
+                             teffi_now(platform) + draw_random_backoff_ns(platform, tries));
     }
     pthread_mutex_unlock(&changes->lock);
     if (waits)

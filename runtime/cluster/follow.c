@@ -19,7 +19,7 @@ static bool add_peers(teffi_node *node, const teffi_view *old, const teffi_view 
     bool added = true;
     for (size_t i = 0; i < now->n_members && added; i++) {
         const teffi_member *m = &now->members[i];
-        if (!teffi_node_equals(m->node, node->id) && !(old && teffi_view_find(old, m->node)))
+        if (!teffi_node_equals(m->node, node->id) && !(old && teffi_view_find_member(old, m->node)))
             added =
                 node->home.net->ops->peer_add(node->home.net, m->node, m->address) != TEFF_E_NOMEM;
     }
@@ -27,7 +27,7 @@ static bool add_peers(teffi_node *node, const teffi_view *old, const teffi_view 
 }
 
 /* follow.lock held. Drops the connections to silos that left the view at since_ns or before. */
-static void drop_departed_before(teffi_membership *m, uint64_t since_ns)
+static void disconnect_departed_before(teffi_membership *m, uint64_t since_ns)
 {
     size_t kept = 0;
     for (size_t i = 0; i < m->follow.n_departed; i++) {
@@ -51,10 +51,10 @@ static bool is_dead(const teffi_member *member, const teffi_view *now)
 
 /* follow.lock held. Adds a silo that has left to follow.departed; its connections are dropped
  * later. If the list is full, the connections of the oldest entries are dropped now. */
-static void note_departed(teffi_membership *m, teffi_node_id silo)
+static void add_departed_silo(teffi_membership *m, teffi_node_id silo)
 {
     if (m->follow.n_departed == TEFFI_DEPARTED_MAX)
-        drop_departed_before(m, m->follow.departed[0].since_ns);
+        disconnect_departed_before(m, m->follow.departed[0].since_ns);
     m->follow.departed[m->follow.n_departed++] =
         (teffi_departed){silo, teffi_now(m->node->platform)};
 }
@@ -68,28 +68,28 @@ static void drop_old_members(teffi_membership *m, const teffi_view *old, const t
     teffi_net *net = m->node->home.net;
     for (size_t i = 0; old && i < old->n_members; i++) {
         const teffi_member *member = &old->members[i];
-        if (teffi_view_find(now, member->node))
+        if (teffi_view_find_member(now, member->node))
             continue;
         net->ops->peer_left(net, member->node);
         if (is_dead(member, now))
             net->ops->peer_remove(net, member->node, false);
         else
-            note_departed(m, member->node);
+            add_departed_silo(m, member->node);
     }
 }
 
-void teffi_membership_drop_departed(teffi_membership *m)
+void teffi_membership_disconnect_departed(teffi_membership *m)
 {
     uint64_t now = teffi_now(m->node->platform), wait = DROP_MS * 1000000ull;
     pthread_mutex_lock(&m->follow.lock);
-    drop_departed_before(m, now > wait ? now - wait : 0);
+    disconnect_departed_before(m, now > wait ? now - wait : 0);
     pthread_mutex_unlock(&m->follow.lock);
 }
 
 /* follow.lock held. Stores a view that was just replaced, in place of the oldest stored view. If
  * outage_ms is 0, no promise needs earlier views, and the view is released instead.
  * in: view: owned, or NULL. */
-static void keep_view(teffi_membership *m, const teffi_view *view)
+static void keep_or_release_old_view(teffi_membership *m, const teffi_view *view)
 {
     const teffi_view **at = &m->follow.before[m->follow.n_before % TEFFI_VIEWS_KEPT];
     if (!view || !m->node->home.lease.outage_ms) {
@@ -103,7 +103,7 @@ static void keep_view(teffi_membership *m, const teffi_view *view)
 
 const teffi_view *teffi_membership_find_view(teffi_membership *m, uint64_t version)
 {
-    const teffi_view *found = teffi_view_get(m->node);
+    const teffi_view *found = teffi_view_ref_current(m->node);
     if (found && found->version == version)
         return found;
     teffi_view_unref(found);
@@ -135,15 +135,15 @@ static bool adopt_view(teffi_membership *m, teffi_view *view)
     pthread_mutex_lock(&node->lock);
     node->view = view;
     pthread_mutex_unlock(&node->lock);
-    teffi_outsiders_update(m, view);
+    teffi_outsiders_apply_view_and_drop_dead(m, view);
     if (node->upcalls.view)
         node->upcalls.view(node, old, view);
     drop_old_members(m, old, view);
     m->follow.adopted = view->version;
-    bool member = teffi_view_find(view, node->id) != NULL;
-    keep_view(m, old);
+    bool member = teffi_view_find_member(view, node->id) != NULL;
+    keep_or_release_old_view(m, old);
     pthread_mutex_unlock(&m->follow.lock);
-    teffi_membership_note_change(m);
+    teffi_membership_signal_change(m);
     if (!member && m->joined)
         teffi_membership_lose_lease(m, "the cluster has declared it dead");
     return true;
@@ -151,7 +151,7 @@ static bool adopt_view(teffi_membership *m, teffi_view *view)
 
 /* Reads the table's rows. Logs the number of unreadable rows when it changes, but not when it
  * becomes 0. */
-teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows)
+teff_err teffi_membership_read_table(teff_ctx *ctx, teffi_rows *rows)
 {
     teff_err err = teffi_rows_read(ctx, rows);
     if (err || atomic_exchange(&ctx->node->membership->follow.junk, rows->junk) == rows->junk ||
@@ -163,7 +163,7 @@ teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows)
     return TEFF_OK;
 }
 
-teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows)
+teff_err teffi_membership_adopt_rows(teff_ctx *ctx, const teffi_rows *rows)
 {
     teffi_view *view = teffi_rows_make_view(ctx, rows);
     if (!view || !adopt_view(ctx->node->membership, view))
@@ -177,24 +177,24 @@ uint64_t teffi_membership_version(teffi_node *node)
 }
 
 /* Reads the table, and adopts its view if it is newer. The caller has set `reading`. read_err is
- * stored before `reads`; read_shared loads `reads` first. */
+ * stored before `reads`; await_version_or_new_read loads `reads` first. */
 static teff_err read_and_adopt(teff_ctx *ctx)
 {
     teffi_membership *m = ctx->node->membership;
     teffi_rows rows;
-    teff_err err = teffi_membership_read(ctx, &rows);
+    teff_err err = teffi_membership_read_table(ctx, &rows);
     if (!err && rows.version > teffi_membership_version(ctx->node))
-        err = teffi_membership_adopt(ctx, &rows);
+        err = teffi_membership_adopt_rows(ctx, &rows);
     m->follow.read_err = (uint32_t)err;
     m->follow.reads++;
     m->follow.reading = false;
-    teffi_membership_note_change(m);
+    teffi_membership_signal_change(m);
     return err;
 }
 
 /* The task that reads the table for a user's turn. The turn does not read it itself: it may be
  * ended while it waits for the store, and `reading` would stay set. The error is in read_err. */
-static void read_as_task(teff_ctx *ctx, void *arg)
+static void read_and_adopt_as_task(teff_ctx *ctx, void *arg)
 {
     (void)arg;
     (void)!read_and_adopt(ctx);
@@ -204,7 +204,7 @@ static void read_as_task(teff_ctx *ctx, void *arg)
  * after this call has ended. All waiting contexts share one read. A context that arrives during a
  * read waits for the next read, since the running read may miss rows that the context needs.
  * errs: those of the last read; TEFF_E_NOMEM. */
-static teff_err read_shared(teff_ctx *ctx, uint64_t version)
+static teff_err await_version_or_new_read(teff_ctx *ctx, uint64_t version)
 {
     teffi_membership *m = ctx->node->membership;
     for (uint64_t enough = m->follow.reads + 2; m->follow.reads < enough;) {
@@ -215,8 +215,8 @@ static teff_err read_shared(teff_ctx *ctx, uint64_t version)
             if (!ctx->group || ctx->group->system)
                 return read_and_adopt(ctx);
             enough = m->follow.reads + 1;
-            if (teffi_task_start(&m->node->home, read_as_task, m, "membership: read the table",
-                                 true)) {
+            if (teffi_task_start(&m->node->home, read_and_adopt_as_task, m,
+                                 "membership: read the table", true)) {
                 m->follow.reading = false;
                 return teff_fail(ctx, TEFF_E_NOMEM, "membership: out of memory to read");
             }
@@ -232,7 +232,7 @@ teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
     uint64_t wanted = version;
     teff_err err = version ? TEFF_OK : teffi_rows_read_version(ctx, &wanted);
     if (!err)
-        err = read_shared(ctx, wanted);
+        err = await_version_or_new_read(ctx, wanted);
     if (!err && teffi_membership_version(ctx->node) < version)
         err = teff_fail(ctx, TEFF_E_TIMEOUT, "membership: view %llu is not in the table",
                         (unsigned long long)version);

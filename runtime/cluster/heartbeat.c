@@ -13,7 +13,7 @@
 enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK_PERCENT = 50 };
 
 /* out: the given percentage of the member's lease, in nanoseconds. */
-static uint64_t get_part_ns(const teffi_member *member, unsigned percent)
+static uint64_t get_lease_percent_ns(const teffi_member *member, unsigned percent)
 {
     return member->lease_ms * UINT64_C(10000) * percent;
 }
@@ -33,14 +33,15 @@ typedef struct silent_silos {
 /* Marks row as dead if its silo is one of the silent ones and still silent. Reads the heartbeat
  * again: a silo that has written one meanwhile is not dead. in: row, the caller's copy. out: false:
  * the silo is not declared dead, and the caller drops the copy. */
-static bool mark_if_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member_row *row)
+static bool mark_dead_if_still_silent(teff_ctx *ctx, const silent_silos *silent,
+                                      teffi_member_row *row)
 {
     for (size_t i = 0; i < silent->n; i++) {
         if (!teffi_node_equals(row->member.node, silent->of[i].node))
             continue;
         teffi_alive alive;
-        bool dead =
-            !teffi_alive_read(ctx, row->member.node, &alive) && alive.etag == silent->of[i].etag;
+        bool dead = !teffi_heartbeat_read(ctx, row->member.node, &alive) &&
+                    alive.etag == silent->of[i].etag;
         row->dead = row->dies = dead;
         row->alive_etag = alive.etag;
         return dead;
@@ -56,15 +57,15 @@ static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     size_t n = 0;
     for (size_t i = 0; i < rows->n; i++) {
         changed[n] = rows->rows[i];
-        if (!rows->rows[i].dead && mark_if_dead(ctx, arg, &changed[n]))
+        if (!rows->rows[i].dead && mark_dead_if_still_silent(ctx, arg, &changed[n]))
             n++;
     }
-    return n ? n + teffi_rows_forget_oldest(rows, 0, changed + n) : 0;
+    return n ? n + teffi_rows_mark_old_tombstones(rows, 0, changed + n) : 0;
 }
 
 /* out: the node's entry. A node without one gets an unused entry or, if there is none, that of the
  * silo that was looked at longest ago. */
-static teffi_watched_silo *take_watched_entry(teffi_membership *m, teffi_node_id node)
+static teffi_watched_silo *find_or_replace_watched_entry(teffi_membership *m, teffi_node_id node)
 {
     teffi_watched_silo *oldest = &m->beat.watched[0];
     for (int i = 0; i < TEFFI_WATCHED_MAX; i++) {
@@ -81,17 +82,17 @@ static teffi_watched_silo *take_watched_entry(teffi_membership *m, teffi_node_id
  * only this silo's own clock, so that a wrong clock elsewhere has no effect.
  * out: for how much longer the heartbeat may stand still; 0: the silo is silent, and *silent is
  * set. If the store cannot be read, the silo does not count as silent. */
-static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, teffi_silent *silent)
+static uint64_t check_watched_silo(teff_ctx *ctx, const teffi_member *other, teffi_silent *silent)
 {
     teffi_membership *m = ctx->node->membership;
     teffi_alive alive;
     bool broken = teffi_membership_is_connection_broken(m, other->node);
-    uint64_t limit_ns = get_part_ns(other, broken ? BROKEN_PERCENT : SILENT_PERCENT);
+    uint64_t limit_ns = get_lease_percent_ns(other, broken ? BROKEN_PERCENT : SILENT_PERCENT);
     uint64_t outage_ns = other->outage_ms * UINT64_C(10000) * BROKEN_PERCENT;
-    if (teffi_alive_read(ctx, other->node, &alive))
+    if (teffi_heartbeat_read(ctx, other->node, &alive))
         return limit_ns;
-    uint64_t now = teffi_now(ctx->node->platform), most = get_part_ns(other, LOOK_PERCENT);
-    teffi_watched_silo *w = take_watched_entry(m, other->node);
+    uint64_t now = teffi_now(ctx->node->platform), most = get_lease_percent_ns(other, LOOK_PERCENT);
+    teffi_watched_silo *w = find_or_replace_watched_entry(m, other->node);
     uint64_t between = w->looked_ns ? now - w->looked_ns : 0;
     w->still_ns = w->etag == alive.etag ? w->still_ns + (between < most ? between : most) : 0;
     w->etag = alive.etag;
@@ -114,7 +115,7 @@ static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead
 
 /* Adds a silo to the list. If the list is full, a silo that needs no consent replaces a listed silo
  * that needs consent; if it cannot, the new silo is left out. */
-static void add_silent(silent_silos *silent, const teffi_silent *one)
+static void add_or_replace_silent_silo(silent_silos *silent, const teffi_silent *one)
 {
     if (silent->n < TEFFI_SILENT_MAX) {
         silent->of[silent->n++] = *one;
@@ -130,26 +131,26 @@ static void add_silent(silent_silos *silent, const teffi_silent *one)
 
 /* Checks the watched silos and lists the silent ones, TEFFI_SILENT_MAX at most. in: next_ns, the
  * time to the next look. out: next_ns, or less if a silo may be silent before that. */
-static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
-                            silent_silos *silent)
+static uint64_t list_silent_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
+                                  silent_silos *silent)
 {
-    const teffi_member *self = teffi_view_find(view, ctx->node->id);
+    const teffi_member *self = teffi_view_find_member(view, ctx->node->id);
     size_t own = self ? (size_t)(self - view->members) : 0;
     for (size_t i = 1; i < view->n_members; i++) {
         size_t at = (own + i) % view->n_members;
         teffi_silent one;
         if (!is_watched(ctx->node->membership, view, i, at))
             continue;
-        uint64_t left_ns = watch_silo(ctx, &view->members[at], &one);
+        uint64_t left_ns = check_watched_silo(ctx, &view->members[at], &one);
         next_ns = left_ns < next_ns ? left_ns : next_ns;
         if (!left_ns)
-            add_silent(silent, &one);
+            add_or_replace_silent_silo(silent, &one);
     }
     return next_ns;
 }
 
 /* The task of push_view_soon(). */
-static void run_push(teff_ctx *ctx, void *arg)
+static void push_view_as_task(teff_ctx *ctx, void *arg)
 {
     (void)arg;
     teffi_membership_push_view(ctx, false);
@@ -160,12 +161,13 @@ static void run_push(teff_ctx *ctx, void *arg)
  * other silos adopt the view at their next look. */
 static void push_view_soon(teffi_node *node)
 {
-    (void)!teffi_task_start(&node->home, run_push, NULL, "membership: push a view", true);
+    (void)!teffi_task_start(&node->home, push_view_as_task, NULL, "membership: push a view", true);
 }
 
 /* Asks the members for consent to declare the silent silos dead, where that is needed. Removes the
  * silos without enough consents from the list: their leases may have been extended. */
-static void drop_silos_without_consent(teff_ctx *ctx, const teffi_view *view, silent_silos *silent)
+static void ask_consents_and_drop_unconsented(teff_ctx *ctx, const teffi_view *view,
+                                              silent_silos *silent)
 {
     size_t kept = 0;
     bool any = false;
@@ -183,13 +185,13 @@ static void drop_silos_without_consent(teff_ctx *ctx, const teffi_view *view, si
  * look. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
 {
-    const teffi_view *view = teffi_view_get(ctx->node);
+    const teffi_view *view = teffi_view_ref_current(ctx->node);
     silent_silos silent = {.n = 0};
     if (view) {
-        teffi_membership_forget_broken(ctx->node->membership, view);
-        next_ns = watch_silos(ctx, view, next_ns, &silent);
+        teffi_membership_prune_broken_connections(ctx->node->membership, view);
+        next_ns = list_silent_silos(ctx, view, next_ns, &silent);
         size_t n = silent.n;
-        drop_silos_without_consent(ctx, view, &silent);
+        ask_consents_and_drop_unconsented(ctx, view, &silent);
         if (silent.n < n) /* next_ns is 0 because of the dropped silos: retry later, not at once */
             next_ns = teffi_lease_length_ns(&ctx->home->lease) / BEATS;
     }
@@ -207,7 +209,7 @@ static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
 
 /* A look reads the table and the heartbeats of other silos, and may change the table. It is a task
  * apart from the heartbeat: however long it takes, the lease is renewed. */
-static void look_when_due(teffi_timer *timer);
+static void start_look_task(teffi_timer *timer);
 
 /* Sets the timer of the next look, which is due after_ns from now, or at once if a connection has
  * broken during the look that ends. */
@@ -215,7 +217,7 @@ static void set_look_timer(teffi_membership *m, uint64_t after_ns)
 {
     uint64_t due_ns = teffi_now(m->node->platform) + after_ns;
     pthread_mutex_lock(&m->beat.lock);
-    m->beat.look.fire = look_when_due;
+    m->beat.look.fire = start_look_task;
     teffi_membership_set_timer(m, &m->beat.look, m->beat.hurry ? 0 : due_ns);
     m->beat.looks = false;
     m->beat.hurry = false;
@@ -248,11 +250,11 @@ static void run_look(teff_ctx *ctx, void *arg)
         log_error(ctx, err);
         next_ns = err ? next_ns : left_ns;
     }
-    teffi_membership_drop_departed(m);
+    teffi_membership_disconnect_departed(m);
     set_look_timer(m, next_ns);
 }
 
-static void look_when_due(teffi_timer *timer)
+static void start_look_task(teffi_timer *timer)
 {
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.look);
     pthread_mutex_lock(&m->beat.lock);
@@ -266,14 +268,14 @@ static void look_when_due(teffi_timer *timer)
 
 /* ---- heartbeats ---- */
 
-static void beat_when_due(teffi_timer *timer);
+static void start_heartbeat_task(teffi_timer *timer);
 
-static void set_beat_timer(teffi_membership *m, bool failed)
+static void record_beat_result_and_set_timer(teffi_membership *m, bool failed)
 {
     uint64_t after_ns = teffi_lease_length_ns(&m->node->home.lease) / (failed ? RETRIES : BEATS);
     pthread_mutex_lock(&m->beat.lock);
     m->beat.failed = failed;
-    m->beat.timer.fire = beat_when_due;
+    m->beat.timer.fire = start_heartbeat_task;
     teffi_membership_set_timer(m, &m->beat.timer, teffi_now(m->node->platform) + after_ns);
     pthread_mutex_unlock(&m->beat.lock);
 }
@@ -284,18 +286,18 @@ static void run_heartbeat(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     teffi_own_beat beat;
-    teffi_promise_begin_beat(m, &beat);
-    teff_err err = teffi_alive_write(ctx, &beat);
+    teffi_promise_prepare_next_beat(m, &beat);
+    teff_err err = teffi_heartbeat_write_and_renew_lease(ctx, &beat);
     if (!err)
-        teffi_promise_confirm_beat(m, &beat);
+        teffi_promise_record_confirmed_beat(m, &beat);
     if (err == TEFF_E_CONFLICT)
         teffi_membership_lose_lease(m, "the cluster has declared it dead, or it runs twice");
     log_error(ctx, err);
-    set_beat_timer(m, err != TEFF_OK);
+    record_beat_result_and_set_timer(m, err != TEFF_OK);
 }
 
 /* The timer's callback: starts the task of the heartbeat. */
-static void beat_when_due(teffi_timer *timer)
+static void start_heartbeat_task(teffi_timer *timer)
 {
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.timer);
     pthread_mutex_lock(&m->beat.lock);
@@ -303,7 +305,7 @@ static void beat_when_due(teffi_timer *timer)
                   teffi_task_start(&m->node->home, run_heartbeat, m, "membership: heartbeat", true);
     pthread_mutex_unlock(&m->beat.lock);
     if (failed)
-        set_beat_timer(m, true);
+        record_beat_result_and_set_timer(m, true);
 }
 
 void teffi_membership_stop_timers(teffi_membership *m)
@@ -320,8 +322,8 @@ void teffi_membership_stop_timers(teffi_membership *m)
 
 void teffi_membership_start_timers(teffi_membership *m)
 {
-    teffi_membership_watch_lease(m);
+    teffi_membership_start_lease_timer(m);
     teffi_promise_schedule_round(m);
     set_look_timer(m, teffi_lease_length_ns(&m->node->home.lease) / BEATS);
-    set_beat_timer(m, false);
+    record_beat_result_and_set_timer(m, false);
 }

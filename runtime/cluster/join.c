@@ -19,7 +19,7 @@ static void format_collision(char *text, const char *one, const char *other, uin
 
 teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, char *text)
 {
-    const teffi_view *view = teffi_view_get(node);
+    const teffi_view *view = teffi_view_ref_current(node);
     teff_err err = TEFF_OK;
     for (size_t i = 0; view && i < view->n_members && !err; i++) {
         const teffi_member *m = &view->members[i];
@@ -29,13 +29,13 @@ teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, ch
         err = TEFF_E_REFUSED;
     }
     teffi_view_unref(view);
-    const char *why = err ? NULL : teffi_outsiders_check(node->membership, peer->node);
+    const char *why = err ? NULL : teffi_outsiders_check_may_connect(node->membership, peer->node);
     return why ? teffi_fail(text, TEFF_E_REFUSED, "%s", why) : err;
 }
 
 /* May this silo replace `before`, the row with its id? Yes, if `before` is NULL, a dead silo's, or
  * has this silo's address. errs: TEFF_E_REFUSED, with text. */
-static teff_err check_own_row(teff_ctx *ctx, const teffi_member_row *before)
+static teff_err check_may_replace_row(teff_ctx *ctx, const teffi_member_row *before)
 {
     char text[TEFF_TEXT_MAX];
     const char *address = ctx->node->address;
@@ -59,16 +59,16 @@ static void set_address_and_id(teff_ctx *ctx, const char *address)
     memcpy(node->address, address, strlen(address) + 1);
 }
 
-teff_err teffi_membership_identify(teff_ctx *ctx, const char *address)
+teff_err teffi_membership_choose_silo_id(teff_ctx *ctx, const char *address)
 {
     teffi_node *node = ctx->node;
     teffi_rows rows;
-    teff_err err = teffi_membership_read(ctx, &rows);
+    teff_err err = teffi_membership_read_table(ctx, &rows);
     if (err)
         return err;
     set_address_and_id(ctx, address);
     const teffi_member_row *before = teffi_rows_find_silo(&rows, node->id.silo);
-    err = check_own_row(ctx, before);
+    err = check_may_replace_row(ctx, before);
     if (err)
         return err;
     uint32_t last = before ? before->member.node.incarnation : 0;
@@ -88,7 +88,7 @@ static size_t change_rows_to_join(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     teffi_membership *m = node->membership;
     (void)arg;
     const teffi_member_row *before = teffi_rows_find_silo(rows, node->id.silo);
-    bool refused = check_own_row(ctx, before) != TEFF_OK;
+    bool refused = check_may_replace_row(ctx, before) != TEFF_OK;
     m->listed = !refused; /* the table may list this silo from the first write on */
     if (refused)
         return TEFFI_CHANGE_REFUSED;
@@ -105,7 +105,7 @@ static size_t change_rows_to_join(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     changed->etag = before ? before->etag : 0;
     changed->damaged = before && before->damaged;
     changed->joins = true;
-    return 1 + teffi_rows_forget_oldest(rows, node->id.silo, changed + 1);
+    return 1 + teffi_rows_mark_old_tombstones(rows, node->id.silo, changed + 1);
 }
 
 teff_err teffi_membership_join(teff_ctx *ctx)
@@ -133,7 +133,7 @@ static size_t change_own_row(teff_ctx *ctx, const teffi_rows *rows, teffi_member
     changed[0] = *mine;
     changed[0].member.status = TEFFI_LEAVING;
     changed[0].dead = changed[0].leaves = arg != NULL;
-    return 1 + (arg ? teffi_rows_forget_oldest(rows, 0, changed + 1) : 0);
+    return 1 + (arg ? teffi_rows_mark_old_tombstones(rows, 0, changed + 1) : 0);
 }
 
 teff_err teffi_membership_begin_leaving(teff_ctx *ctx)

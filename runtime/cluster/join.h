@@ -8,20 +8,20 @@
 
 #include "cluster/membership.h"
 
-/* teffi_membership_identify - set the node's address and silo id, and choose an incarnation
+/* teffi_membership_choose_silo_id - set the node's address and silo id, and choose an incarnation
  * above that of the table's row with this id, and above those of all removed rows.
  * in:   node->id: the id used on the connection to a remote store's server, or none.
  * out:  node->id and node->address are set. errs: as teffi_rows_read(); TEFF_E_REFUSED: a silo of
  *       the table that is not dead has the same id, but another address. */
-TEFF_MUST_USE teff_err teffi_membership_identify(teff_ctx *ctx, const char *address);
+TEFF_MUST_USE teff_err teffi_membership_choose_silo_id(teff_ctx *ctx, const char *address);
 
 /* teffi_identity_check_peer - may this silo connect? No, if a member of the view has its id, but
- * another address, or as teffi_outsiders_check() says. errs: TEFF_E_REFUSED, text. */
+ * another address, or as teffi_outsiders_check_may_connect() says. errs: TEFF_E_REFUSED, text. */
 teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, char *text);
 
 /* teffi_membership_join - write this silo's row as ACTIVE, adopt the view, start the heartbeat,
  * push the view to the other silos. errs: as teffi_membership_change(), TEFF_E_REFUSED as for
- * teffi_membership_identify(). */
+ * teffi_membership_choose_silo_id(). */
 TEFF_MUST_USE teff_err teffi_membership_join(teff_ctx *ctx);
 
 /* teffi_membership_begin_leaving - become LEAVING: nothing new is placed here. When it returns
@@ -46,6 +46,6 @@ void teffi_membership_stop_timers(teffi_membership *membership);
  * this silo has adopted a view. */
 void teffi_membership_push_view(teff_ctx *ctx, bool departed_too);
 
-/* teffi_membership_handle - handle a message to the system target of membership. Owns
+/* teffi_membership_handle_request - handle a message to the system target of membership. Owns
  * msg. */
-void teffi_membership_handle(teffi_node *node, teffi_msg *msg);
+void teffi_membership_handle_request(teffi_node *node, teffi_msg *msg);

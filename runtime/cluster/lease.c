@@ -15,7 +15,7 @@ void teffi_membership_lose_lease(teffi_membership *m, const char *why)
         return;
     teffi_logf(&node->platform->log, TEFF_LOG_ERROR,
                "membership: this silo has lost its lease, %s; it serves nothing any more", why);
-    teffi_membership_note_change(m);
+    teffi_membership_signal_change(m);
     if (node->lost)
         node->lost(node, why);
 }
@@ -29,17 +29,17 @@ static void end_lease_when_due(teffi_timer *timer)
     pthread_mutex_lock(&m->beat.lock);
     bool holds = teffi_lease_holds(lease, teffi_now(m->node->platform));
     if (holds)
-        teffi_membership_set_timer(m, &m->beat.expiry, teffi_lease_read(lease));
+        teffi_membership_set_timer(m, &m->beat.expiry, teffi_lease_until_ns(lease));
     bool stopped = m->beat.stopped;
     pthread_mutex_unlock(&m->beat.lock);
     if (!holds && !stopped)
         teffi_membership_lose_lease(m, "the store has not confirmed a heartbeat for so long");
 }
 
-void teffi_membership_watch_lease(teffi_membership *m)
+void teffi_membership_start_lease_timer(teffi_membership *m)
 {
     pthread_mutex_lock(&m->beat.lock);
     m->beat.expiry.fire = end_lease_when_due;
-    teffi_membership_set_timer(m, &m->beat.expiry, teffi_lease_read(&m->node->home.lease));
+    teffi_membership_set_timer(m, &m->beat.expiry, teffi_lease_until_ns(&m->node->home.lease));
     pthread_mutex_unlock(&m->beat.lock);
 }

@@ -26,7 +26,7 @@ teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types,
     node->membership = m;
     node->check_silo = teffi_identity_check_peer;
     node->hold = teffi_membership_hold_stranger_msg;
-    teffi_node_set_target(node, TEFFI_SLOT_MEMBERSHIP, teffi_membership_handle);
+    teffi_node_set_target(node, TEFFI_SLOT_MEMBERSHIP, teffi_membership_handle_request);
     return m;
 }
 

@@ -140,20 +140,20 @@ void teffi_membership_refresh_soon(teffi_membership *membership);
 
 /* Changes are: a view is adopted, a read of the table has ended, a silo is connected, a part of the
  * directory is served, the lease is lost, this silo closes.
- * teffi_membership_note_change - count a change and wake all waiters. in: may be NULL.
+ * teffi_membership_signal_change - count a change and wake all waiters. in: may be NULL.
  * teffi_membership_await_change - wait until follow.changes.count differs from seen, which the
  *       caller read before its try, or until this try's back-off has passed: 2 ms, doubled with
  *       each try up to 1 s; the second half of it is random. */
-void teffi_membership_note_change(teffi_membership *membership);
+void teffi_membership_signal_change(teffi_membership *membership);
 void teffi_membership_await_change(teff_ctx *ctx, uint64_t seen, unsigned tries);
 
-/* teffi_membership_read - read the table's rows; logs how many are unreadable, if that number has
- * changed. errs: as teffi_rows_read(). */
-TEFF_MUST_USE teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows);
+/* teffi_membership_read_table - read the table's rows; logs how many are unreadable, if that number
+ * has changed. errs: as teffi_rows_read(). */
+TEFF_MUST_USE teff_err teffi_membership_read_table(teff_ctx *ctx, teffi_rows *rows);
 
-/* teffi_membership_adopt - adopt the view that rows describe, unless it is no newer than the
+/* teffi_membership_adopt_rows - adopt the view that rows describe, unless it is no newer than the
  * adopted one. errs: TEFF_E_NOMEM. */
-TEFF_MUST_USE teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows);
+TEFF_MUST_USE teff_err teffi_membership_adopt_rows(teff_ctx *ctx, const teffi_rows *rows);
 
 /* teffi_membership_version - the adopted view's version; 0: none. No request for a grain is sent
  * any more to a silo that this view lacks. in: a silo's node, which has a membership. */
@@ -165,79 +165,83 @@ uint64_t teffi_membership_version(teffi_node *node);
  * second one checks the view, and the third one serves silos that have no store of their own. Its
  * other messages are kept until the table has been read: it may have joined. A dead silo may not
  * connect at all.
- * teffi_outsiders_check - may a silo connect? out: NULL: yes; otherwise why not.
+ * teffi_outsiders_check_may_connect - may a silo connect? out: NULL: yes; otherwise why not.
  * teffi_outsiders_add_connection - count a connection of the silo that has come up, if the silo is
  *       an outsider. out: its standing; DEAD: it must be disconnected (also when
  *       TEFFI_OUTSIDERS_MAX others are connected).
  * teffi_outsiders_remove_connection - stop counting a connection of the silo that has ended.
- * teffi_outsiders_update - apply an adopted view: remove members, unless messages
+ * teffi_outsiders_apply_view_and_drop_dead - apply an adopted view: remove members, unless messages
  *       of them are kept, and disconnect dead outsiders. in: follow.lock held.
  * teffi_outsiders_list - list them. in: to, with room for TEFFI_OUTSIDERS_MAX. out: how many.
  * teffi_outsiders_have_stranger - is this silo an outsider, and a stranger? zero: is any outsider
  *       a stranger?
  * teffi_outsiders_have_undelivered - are messages kept that are not delivered yet?
- * teffi_outsiders_hold - keep the message of a stranger, or of a silo of which
+ * teffi_outsiders_hold_msg_if_needed - keep the message of a stranger, or of a silo of which
  *       messages are kept. in: msg, owned by the callee on TEFF_OK only. out: *first, set on
  *       TEFF_OK only: true: the caller must see to it that the kept messages are delivered.
  *       errs: TEFF_E_NOT_FOUND: not kept: deliver it; TEFF_E_OVERLOADED.
- * teffi_outsiders_take_held - take what is kept now, to deliver it. Repeat it until the
- *       queue is empty: then the next teffi_outsiders_hold() sets *first. One caller at
- *       a time.
- * teffi_outsiders_note_delivered - lower the number of kept messages of this silo by one.
+ * teffi_outsiders_take_held_messages - take what is kept now, to deliver it. Repeat it until the
+ *       queue is empty: then the next teffi_outsiders_hold_msg_if_needed() sets *first. One caller
+ *       at a time.
+ * teffi_outsiders_decrement_held_count - lower the number of kept messages of this silo by one.
  *       Call it once for each message that was taken, when it has been delivered or refused: until
  *       then later messages of the silo are kept, too. */
-const char *teffi_outsiders_check(teffi_membership *membership, teffi_node_id silo);
+const char *teffi_outsiders_check_may_connect(teffi_membership *membership, teffi_node_id silo);
 teffi_standing teffi_outsiders_add_connection(teffi_membership *membership, teffi_node_id silo);
 void teffi_outsiders_remove_connection(teffi_membership *membership, teffi_node_id silo);
-void teffi_outsiders_update(teffi_membership *membership, const teffi_view *view);
+void teffi_outsiders_apply_view_and_drop_dead(teffi_membership *membership, const teffi_view *view);
 size_t teffi_outsiders_list(teffi_membership *membership, teffi_node_id *to);
 bool teffi_outsiders_have_stranger(teffi_membership *membership, teffi_node_id silo);
 bool teffi_outsiders_have_undelivered(teffi_membership *membership);
-TEFF_MUST_USE teff_err teffi_outsiders_hold(teffi_membership *membership, teffi_msg *msg,
-                                            bool *first);
-teffi_queue teffi_outsiders_take_held(teffi_membership *membership);
-void teffi_outsiders_note_delivered(teffi_membership *membership, teffi_node_id silo);
+TEFF_MUST_USE teff_err teffi_outsiders_hold_msg_if_needed(teffi_membership *membership,
+                                                          teffi_msg *msg, bool *first);
+teffi_queue teffi_outsiders_take_held_messages(teffi_membership *membership);
+void teffi_outsiders_decrement_held_count(teffi_membership *membership, teffi_node_id silo);
 
 /* teffi_membership_hold_stranger_msg - see node->hold. */
 bool teffi_membership_hold_stranger_msg(teffi_node *node, teffi_msg *msg);
 
-/* teffi_membership_note_connection - record that a connection with a silo has come up (up), or that
- * one has broken or could not be made (!up). In the second case the silo's heartbeat is watched at
- * once, and may stand still for a shorter time. in: membership may be NULL. */
-void teffi_membership_note_connection(teffi_membership *membership, teffi_node_id silo, bool up);
+/* teffi_membership_record_connection_state - record that a connection with a silo has come up (up),
+ * or that one has broken or could not be made (!up). In the second case the silo's heartbeat is
+ * watched at once, and may stand still for a shorter time. in: membership may be NULL. */
+void teffi_membership_record_connection_state(teffi_membership *membership, teffi_node_id silo,
+                                              bool up);
 
 /* teffi_membership_is_connection_broken - has a connection with the silo broken, and none come up
  * since? */
 bool teffi_membership_is_connection_broken(teffi_membership *membership, teffi_node_id silo);
 
-/* teffi_membership_forget_broken - forget the broken connections of silos that view lacks. */
-void teffi_membership_forget_broken(teffi_membership *membership, const teffi_view *view);
+/* teffi_membership_prune_broken_connections - forget the broken connections of silos that view
+ * lacks. */
+void teffi_membership_prune_broken_connections(teffi_membership *membership,
+                                               const teffi_view *view);
 
 /* teffi_membership_set_timer - set one of beat's timers, unless heartbeats have stopped or the
  * lease is over. in: beat.lock held. */
 void teffi_membership_set_timer(teffi_membership *membership, teffi_timer *timer, uint64_t due_ns);
 
-/* teffi_membership_watch_lease - set the timer that ends the lease when it has run out.
+/* teffi_membership_start_lease_timer - set the timer that ends the lease when it has run out.
  * in: the lease has begun. */
-void teffi_membership_watch_lease(teffi_membership *membership);
+void teffi_membership_start_lease_timer(teffi_membership *membership);
 
 /* teffi_membership_lose_lease - end this silo's lease for good, log why, report a change, and call
  * node->lost; once. Does nothing after teffi_membership_leave() has begun. runs: without a lock. */
 void teffi_membership_lose_lease(teffi_membership *membership, const char *why);
 
-/* teffi_membership_drop_departed - drop the connections to silos that left at least 10 s ago. */
-void teffi_membership_drop_departed(teffi_membership *membership);
+/* teffi_membership_disconnect_departed - drop the connections to silos that left at least 10 s
+ * ago. */
+void teffi_membership_disconnect_departed(teffi_membership *membership);
 
 /* teffi_membership_find_view - the adopted view of this version, or an earlier one that is kept.
  * out: with a reference; NULL: not known. */
 const teffi_view *teffi_membership_find_view(teffi_membership *membership, uint64_t version);
 
-/* teffi_promise_begin_beat - set the number, view and time of the heartbeat that is about
+/* teffi_promise_prepare_next_beat - set the number, view and time of the heartbeat that is about
  *       to be sent. out: *beat.
- * teffi_promise_confirm_beat - record that the store has confirmed this heartbeat.
+ * teffi_promise_record_confirmed_beat - record that the store has confirmed this heartbeat.
  *       One heartbeat is written at a time. */
-void teffi_promise_begin_beat(teffi_membership *membership, teffi_own_beat *beat);
-void teffi_promise_confirm_beat(teffi_membership *membership, const teffi_own_beat *beat);
+void teffi_promise_prepare_next_beat(teffi_membership *membership, teffi_own_beat *beat);
+void teffi_promise_record_confirmed_beat(teffi_membership *membership, const teffi_own_beat *beat);
 
 /* teffi_promise_schedule_round - ask the other members for promises when half of the lease has
  * passed without a confirmed heartbeat, and again until it is over; not if lease.outage_ms is 0. */

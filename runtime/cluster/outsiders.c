@@ -12,7 +12,7 @@ static teffi_outsider *find_outsider(teffi_outsiders *o, teffi_node_id silo)
     return NULL;
 }
 
-static bool is_outside(teffi_standing standing)
+static bool is_outsider_standing(teffi_standing standing)
 {
     return standing == TEFFI_STANDING_STRANGER || standing == TEFFI_STANDING_LEFT;
 }
@@ -33,7 +33,7 @@ static void prune_entries_and_set_strangers(teffi_membership *m)
     uint32_t n = 0;
     for (size_t i = o->n; i-- > 0;) {
         const teffi_outsider *outsider = &o->silo[i];
-        bool connected = outsider->connections && is_outside(outsider->standing);
+        bool connected = outsider->connections && is_outsider_standing(outsider->standing);
         if (connected || outsider->held)
             n += must_hold_messages(outsider);
         else
@@ -44,7 +44,7 @@ static void prune_entries_and_set_strangers(teffi_membership *m)
 
 static teffi_standing get_standing(teffi_membership *m, teffi_node_id silo)
 {
-    const teffi_view *view = teffi_view_get(m->node);
+    const teffi_view *view = teffi_view_ref_current(m->node);
     teffi_standing standing = teffi_view_standing(view, silo);
     teffi_view_unref(view);
     return standing;
@@ -52,7 +52,7 @@ static teffi_standing get_standing(teffi_membership *m, teffi_node_id silo)
 
 /* ---- connections ---- */
 
-const char *teffi_outsiders_check(teffi_membership *m, teffi_node_id silo)
+const char *teffi_outsiders_check_may_connect(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
     teffi_standing standing = get_standing(m, silo);
@@ -77,14 +77,14 @@ static teffi_outsider *find_or_make_outsider(teffi_outsiders *o, teffi_node_id s
 }
 
 /* The standing is read under the lock. If a newer view is adopted meanwhile,
- * teffi_outsiders_update() waits for the lock, and so it finds the new entry.
+ * teffi_outsiders_apply_view_and_drop_dead() waits for the lock, and so it finds the new entry.
  * out: DEAD if the silo is dead, or if there is no room for it: the silo must be disconnected. */
 teffi_standing teffi_outsiders_add_connection(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
     pthread_mutex_lock(&o->lock);
     teffi_standing standing = get_standing(m, silo);
-    if (is_outside(standing)) {
+    if (is_outsider_standing(standing)) {
         teffi_outsider *outsider = find_or_make_outsider(o, silo);
         if (outsider) {
             outsider->standing = standing;
@@ -112,7 +112,7 @@ void teffi_outsiders_remove_connection(teffi_membership *m, teffi_node_id silo)
     pthread_mutex_unlock(&o->lock);
 }
 
-void teffi_outsiders_update(teffi_membership *m, const teffi_view *view)
+void teffi_outsiders_apply_view_and_drop_dead(teffi_membership *m, const teffi_view *view)
 {
     teffi_outsiders *o = &m->outsiders;
     teffi_node_id dead[TEFFI_OUTSIDERS_MAX];
@@ -166,7 +166,7 @@ bool teffi_outsiders_have_undelivered(teffi_membership *m)
 
 /* ---- messages ---- */
 
-teff_err teffi_outsiders_hold(teffi_membership *m, teffi_msg *msg, bool *first)
+teff_err teffi_outsiders_hold_msg_if_needed(teffi_membership *m, teffi_msg *msg, bool *first)
 {
     teffi_outsiders *o = &m->outsiders;
     teff_err err = TEFF_E_NOT_FOUND; /* need not be kept */
@@ -184,7 +184,7 @@ teff_err teffi_outsiders_hold(teffi_membership *m, teffi_msg *msg, bool *first)
     return err;
 }
 
-teffi_queue teffi_outsiders_take_held(teffi_membership *m)
+teffi_queue teffi_outsiders_take_held_messages(teffi_membership *m)
 {
     teffi_outsiders *o = &m->outsiders;
     pthread_mutex_lock(&o->lock);
@@ -195,7 +195,7 @@ teffi_queue teffi_outsiders_take_held(teffi_membership *m)
     return held;
 }
 
-void teffi_outsiders_note_delivered(teffi_membership *m, teffi_node_id silo)
+void teffi_outsiders_decrement_held_count(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
     pthread_mutex_lock(&o->lock);

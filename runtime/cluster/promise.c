@@ -38,7 +38,7 @@ static uint64_t get_lease_part_ns(const teffi_membership *m, unsigned percent)
 
 /* ---- this silo's heartbeats ---- */
 
-void teffi_promise_begin_beat(teffi_membership *m, teffi_own_beat *beat)
+void teffi_promise_prepare_next_beat(teffi_membership *m, teffi_own_beat *beat)
 {
     teffi_promises *p = &m->promises;
     pthread_mutex_lock(&p->lock);
@@ -49,7 +49,7 @@ void teffi_promise_begin_beat(teffi_membership *m, teffi_own_beat *beat)
     pthread_mutex_unlock(&p->lock);
 }
 
-void teffi_promise_confirm_beat(teffi_membership *m, const teffi_own_beat *beat)
+void teffi_promise_record_confirmed_beat(teffi_membership *m, const teffi_own_beat *beat)
 {
     teffi_promises *p = &m->promises;
     pthread_mutex_lock(&p->lock);
@@ -66,10 +66,11 @@ void teffi_promise_confirm_beat(teffi_membership *m, const teffi_own_beat *beat)
 
 /* promises.lock held. May the entry be reused? Yes if it records no consent and its promise is
  * over, or if its silo is not in the view. */
-static bool is_unused(teffi_membership *m, const teffi_view *view, const teffi_promised *at)
+static bool promised_entry_is_reusable(teffi_membership *m, const teffi_view *view,
+                                       const teffi_promised *at)
 {
     return (at->until_ns <= teffi_now(m->node->platform) && !at->denied_beat) ||
-           !teffi_view_find(view, at->silo);
+           !teffi_view_find_member(view, at->silo);
 }
 
 /* promises.lock held. Finds the silo's entry, or makes it in an unused place. out: NULL if the silo
@@ -78,13 +79,13 @@ static teffi_promised *find_or_make_promised_entry(teffi_membership *m, const te
                                                    teffi_node_id silo)
 {
     teffi_promised *unused = NULL;
-    if (!teffi_view_find(view, silo))
+    if (!teffi_view_find_member(view, silo))
         return NULL;
     for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
         if (teffi_node_equals(m->promises.of[i].silo, silo))
             return &m->promises.of[i];
     for (size_t i = 0; i < TEFFI_WATCHED_MAX && !unused; i++)
-        if (is_unused(m, view, &m->promises.of[i]))
+        if (promised_entry_is_reusable(m, view, &m->promises.of[i]))
             unused = &m->promises.of[i];
     if (unused)
         *unused = (teffi_promised){.silo = silo};
@@ -96,8 +97,8 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
     teffi_promises *p = &m->promises;
     pthread_mutex_lock(&p->lock);
     /* read under the lock, so no entry was made with a later view */
-    const teffi_view *view = teffi_view_get(m->node);
-    const teffi_member *member = view ? teffi_view_find(view, silo) : NULL;
+    const teffi_view *view = teffi_view_ref_current(m->node);
+    const teffi_member *member = view ? teffi_view_find_member(view, silo) : NULL;
     uint64_t held_ns = member ? member->lease_ms * UINT64_C(10000) * HELD_PERCENT : 0;
     uint64_t now = teffi_now(m->node->platform);
     bool away =
@@ -132,7 +133,7 @@ uint32_t teffi_membership_consent_to_deaths(teffi_membership *m, const Teff__Clu
 {
     uint32_t given = 0;
     pthread_mutex_lock(&m->promises.lock);
-    const teffi_view *view = teffi_view_get(m->node);
+    const teffi_view *view = teffi_view_ref_current(m->node);
     for (size_t i = 0; view && i < ask->n_silent && i < TEFFI_SILENT_MAX; i++) {
         const Teff__Cluster__Silent *s = ask->silent[i];
         teffi_node_id silo = {s->node ? s->node->silo : 0, s->node ? s->node->incarnation : 0};
@@ -147,16 +148,16 @@ uint32_t teffi_membership_consent_to_deaths(teffi_membership *m, const Teff__Clu
 
 /* Sends a request to each member of the view but this silo. out: an array with a call for each
  * member. The call is NULL for this silo, and for each member whose call could not be started. */
-static teffi_call **ask_members(teff_ctx *ctx, const teffi_view *view, uint32_t method,
-                                const ProtobufCMessage *ask,
-                                const ProtobufCMessageDescriptor *response)
+static teffi_call **start_calls_to_other_members(teff_ctx *ctx, const teffi_view *view,
+                                                 uint32_t method, const ProtobufCMessage *ask,
+                                                 const ProtobufCMessageDescriptor *response)
 {
     teffi_call **calls = teff_alloc(ctx, view->n_members * sizeof *calls);
     uint32_t timeout_ms = 1 + ctx->home->lease.length_ms / 5;
     for (size_t i = 0; i < view->n_members; i++)
         calls[i] = teffi_node_equals(view->members[i].node, ctx->node->id)
                        ? NULL
-                       : teffi_ctx_rpc_start(ctx, view->members[i].node, TEFFI_SLOT_MEMBERSHIP,
+                       : teffi_ctx_start_rpc(ctx, view->members[i].node, TEFFI_SLOT_MEMBERSHIP,
                                              method, ask, timeout_ms, response);
     return calls;
 }
@@ -167,8 +168,8 @@ static size_t ask_and_count_promises(teff_ctx *ctx, const teffi_view *view, uint
     Teff__Cluster__Promise ask = TEFF__CLUSTER__PROMISE__INIT;
     size_t given = 0;
     ask.beat = beat;
-    teffi_call **calls = ask_members(ctx, view, TEFFI_METHOD_PROMISE, &ask.base,
-                                     &teff__cluster__promised__descriptor);
+    teffi_call **calls = start_calls_to_other_members(ctx, view, TEFFI_METHOD_PROMISE, &ask.base,
+                                                      &teff__cluster__promised__descriptor);
     for (size_t i = 0; i < view->n_members; i++)
         given += calls[i] && !teffi_ctx_await_call(ctx, calls[i], NULL);
     return given;
@@ -178,8 +179,8 @@ static size_t ask_and_count_promises(teff_ctx *ctx, const teffi_view *view, uint
  * in: confirmed: the last confirmed heartbeat. view: the view with which it was sent. since_ns: the
  * time when this round began. All heartbeats sent before since_ns, but after the confirmed one, had
  * the same view. */
-static void extend_lease(teff_ctx *ctx, const teffi_own_beat *confirmed, const teffi_view *view,
-                         uint64_t since_ns)
+static void ask_promises_and_extend_lease(teff_ctx *ctx, const teffi_own_beat *confirmed,
+                                          const teffi_view *view, uint64_t since_ns)
 {
     teffi_membership *m = ctx->node->membership;
     teffi_lease *lease = &ctx->home->lease;
@@ -224,18 +225,18 @@ static void run_round(teff_ctx *ctx, void *arg)
     pthread_mutex_unlock(&m->promises.lock);
     const teffi_view *view = certain ? teffi_membership_find_view(m, confirmed.view) : NULL;
     if (view && all_members_extend_leases(view))
-        extend_lease(ctx, &confirmed, view, since_ns);
+        ask_promises_and_extend_lease(ctx, &confirmed, view, since_ns);
     teffi_view_unref(view);
     teffi_promise_schedule_round(m);
 }
 
 /* The timer's callback: starts a round if less than half of the lease is left. Otherwise, or if the
  * round could not be started, sets the timer again. */
-static void ask_when_due(teffi_timer *timer)
+static void start_promise_round_if_due(teffi_timer *timer)
 {
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.promise);
     uint64_t half_ns = get_lease_part_ns(m, HALF_PERCENT);
-    bool due = teffi_lease_read(&m->node->home.lease) < teffi_now(m->node->platform) + half_ns;
+    bool due = teffi_lease_until_ns(&m->node->home.lease) < teffi_now(m->node->platform) + half_ns;
     pthread_mutex_lock(&m->beat.lock);
     bool started =
         due && !m->beat.stopped &&
@@ -250,11 +251,11 @@ void teffi_promise_schedule_round(teffi_membership *m)
     const teffi_lease *lease = &m->node->home.lease;
     if (!lease->outage_ms)
         return;
-    uint64_t half_ns = get_lease_part_ns(m, HALF_PERCENT), until_ns = teffi_lease_read(lease);
+    uint64_t half_ns = get_lease_part_ns(m, HALF_PERCENT), until_ns = teffi_lease_until_ns(lease);
     uint64_t soon_ns = teffi_now(m->node->platform) + get_lease_part_ns(m, ROUND_PERCENT);
     uint64_t due_ns = until_ns > half_ns + soon_ns ? until_ns - half_ns : soon_ns;
     pthread_mutex_lock(&m->beat.lock);
-    m->beat.promise.fire = ask_when_due;
+    m->beat.promise.fire = start_promise_round_if_due;
     teffi_membership_set_timer(m, &m->beat.promise, due_ns);
     pthread_mutex_unlock(&m->beat.lock);
 }
@@ -270,11 +271,11 @@ typedef struct consents {
 /* Adds one member's consents to *of. in: from, the member; given, the bits of its response: bit i
  * is set if it consents to the death of silent[i]. A silo's own consent does not count, nor that of
  * a member that the silo's view lacks. */
-static void count_consents(const teffi_silent *silent, size_t n, teffi_node_id from, uint32_t given,
-                           consents *of)
+static void add_consents_of_member(const teffi_silent *silent, size_t n, teffi_node_id from,
+                                   uint32_t given, consents *of)
 {
     for (size_t i = 0; i < n; i++)
-        of[i].given += given >> i & 1 && of[i].view && teffi_view_find(of[i].view, from) &&
+        of[i].given += given >> i & 1 && of[i].view && teffi_view_find_member(of[i].view, from) &&
                        !teffi_node_equals(silent[i].node, from);
 }
 
@@ -305,14 +306,14 @@ static void collect_consents(teff_ctx *ctx, const teffi_view *view, const teffi_
     Teff__Cluster__Consent ask;
     ProtobufCMessage *response;
     make_consent_request(ctx, silent, n, &ask);
-    count_consents(silent, n, ctx->node->id,
-                   teffi_membership_consent_to_deaths(ctx->node->membership, &ask), of);
-    teffi_call **calls = ask_members(ctx, view, TEFFI_METHOD_CONSENT, &ask.base,
-                                     &teff__cluster__consented__descriptor);
+    add_consents_of_member(silent, n, ctx->node->id,
+                           teffi_membership_consent_to_deaths(ctx->node->membership, &ask), of);
+    teffi_call **calls = start_calls_to_other_members(ctx, view, TEFFI_METHOD_CONSENT, &ask.base,
+                                                      &teff__cluster__consented__descriptor);
     for (size_t i = 0; i < view->n_members; i++)
         if (calls[i] && !teffi_ctx_await_call(ctx, calls[i], &response))
-            count_consents(silent, n, view->members[i].node,
-                           ((const Teff__Cluster__Consented *)response)->given, of);
+            add_consents_of_member(silent, n, view->members[i].node,
+                                   ((const Teff__Cluster__Consented *)response)->given, of);
 }
 
 void teffi_promise_ask_consents(teff_ctx *ctx, const teffi_view *view, teffi_silent *silent,
@@ -329,7 +330,7 @@ void teffi_promise_ask_consents(teff_ctx *ctx, const teffi_view *view, teffi_sil
     if (any)
         collect_consents(ctx, view, silent, n, of);
     for (size_t i = 0; i < n; i++) {
-        bool known = of[i].view && teffi_view_find(of[i].view, silent[i].node);
+        bool known = of[i].view && teffi_view_find_member(of[i].view, silent[i].node);
         if (known && of[i].given >= (of[i].view->n_members + 1) / 2)
             silent[i].needs_consent = false;
         teffi_view_unref(of[i].view);

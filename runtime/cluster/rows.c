@@ -81,8 +81,8 @@ static uint32_t parse_silo_key(const teffi_row *row, size_t prefix)
 
 /* Unpacks a silo's row. The content must name the key's silo, or the row would count as another
  * silo's. errs: TEFF_E_MALFORMED: the row is unreadable; TEFF_E_NOMEM. */
-static teff_err read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo,
-                            teffi_member_row *out)
+static teff_err unpack_member_row(teff_ctx *ctx, const teffi_row *row, uint32_t silo,
+                                  teffi_member_row *out)
 {
     ProtobufCMessage *msg;
     teff_err err = !silo || !row->etag
@@ -99,21 +99,21 @@ static teff_err read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo,
 
 /* Sets the error of a read for which memory has run out. The whole read fails, because a readable
  * row must not count as an unreadable one. */
-static teff_err fail_without_memory(teff_ctx *ctx)
+static teff_err fail_read_out_of_memory(teff_ctx *ctx)
 {
     return teff_fail(ctx, TEFF_E_NOMEM, "store: out of memory to read table %s", members_table);
 }
 
 /* Unpacks the version row. errs: TEFF_E_MALFORMED, TEFF_E_TOO_LARGE: it is damaged;
  * TEFF_E_NOMEM. */
-static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *rows)
+static teff_err unpack_version_row(teff_ctx *ctx, const teffi_row *row, teffi_rows *rows)
 {
     ProtobufCMessage *msg;
     teff_err err = !row->etag ? TEFF_E_MALFORMED
                               : teffi_unpack(&teff__cluster__version_row__descriptor,
                                              row->value.data, row->value.len, &ctx->arena, &msg);
     if (err == TEFF_E_NOMEM)
-        return fail_without_memory(ctx);
+        return fail_read_out_of_memory(ctx);
     if (err)
         return teff_fail(
             ctx, err,
@@ -131,16 +131,16 @@ static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *ro
 }
 
 /* Unpacks one row of the table into *rows. in: rows->rows has room for one more row. prefix: the
- * length of "cluster\0". errs: as read_version(); an unreadable row of a silo is no error. */
+ * length of "cluster\0". errs: as unpack_version_row(); an unreadable row of a silo is no error. */
 static teff_err read_row(teff_ctx *ctx, const teffi_row *row, size_t prefix, teffi_rows *rows)
 {
     uint32_t silo = parse_silo_key(row, prefix);
     if (row->key.len == prefix + 1 && ((const char *)row->key.data)[prefix] == 'v')
-        return read_version(ctx, row, rows);
+        return unpack_version_row(ctx, row, rows);
     teffi_member_row *out = &rows->rows[rows->n];
-    teff_err err = read_member(ctx, row, silo, out);
+    teff_err err = unpack_member_row(ctx, row, silo, out);
     if (err == TEFF_E_NOMEM)
-        return fail_without_memory(ctx);
+        return fail_read_out_of_memory(ctx);
     if (!err) {
         rows->n++;
         return TEFF_OK;
@@ -232,7 +232,7 @@ teff_err teffi_rows_read_version(teff_ctx *ctx, uint64_t *version)
     teffi_row row = {.table = members_table, .key = make_row_key(ctx, 0, "v")};
     teff_err err = run_store_op(ctx, TEFFI_STORE_READ, &row, 1);
     if (!err && row.etag)
-        err = read_version(ctx, &row, &rows);
+        err = unpack_version_row(ctx, &row, &rows);
     *version = rows.version;
     return err;
 }
@@ -299,8 +299,8 @@ static teffi_row make_removal_row(teff_ctx *ctx, const char *table, uint32_t sil
 
 /* Makes the rows to write for one changed member. The last one is its fence if the silo joins,
  * leaves or dies. out: how many rows: 1 or 3. */
-static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, uint64_t version,
-                               teffi_row *rows)
+static size_t make_rows_of_changed_member(teff_ctx *ctx, const teffi_member_row *changed,
+                                          uint64_t version, teffi_row *rows)
 {
     uint32_t silo = changed->member.node.silo;
     rows[0] = make_member_row(ctx, changed, version);
@@ -319,7 +319,7 @@ static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, u
 /* Sets the lease's fence etag, and begins the lease of this silo, which has joined. in: fence: the
  * silo's row of the table "fence", with the etag that the store has set. since_ns: a time before
  * the row was sent to the store. */
-static void begin_lease(teff_ctx *ctx, const teffi_row *fence, uint64_t since_ns)
+static void set_fence_and_begin_lease(teff_ctx *ctx, const teffi_row *fence, uint64_t since_ns)
 {
     teffi_lease *lease = &ctx->home->lease;
     atomic_store_explicit(&lease->fence, fence->etag, memory_order_relaxed);
@@ -343,12 +343,12 @@ teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read, const teffi_mem
                           .key = make_row_key(ctx, 0, "v"),
                           .value = pack_message(ctx, &version.base)};
     for (size_t i = 0; i < n; i++) {
-        n_rows += add_changed_rows(ctx, &changed[i], version.version, rows + n_rows);
+        n_rows += make_rows_of_changed_member(ctx, &changed[i], version.version, rows + n_rows);
         fence = changed[i].joins ? n_rows - 1 : fence;
     }
     teff_err err = run_store_op(ctx, TEFFI_STORE_BATCH, rows, n_rows);
     if (!err && fence)
-        begin_lease(ctx, &rows[fence], since_ns);
+        set_fence_and_begin_lease(ctx, &rows[fence], since_ns);
     return err;
 }
 
@@ -388,7 +388,7 @@ static teffi_bytes pack_heartbeat(teff_ctx *ctx, const teffi_own_beat *beat)
     return ctx->home->lease.outage_ms ? pack_message(ctx, &msg.base) : (teffi_bytes){NULL, 0};
 }
 
-teff_err teffi_alive_write(teff_ctx *ctx, const teffi_own_beat *beat)
+teff_err teffi_heartbeat_write_and_renew_lease(teff_ctx *ctx, const teffi_own_beat *beat)
 {
     teffi_row rows[] = {make_marker_row(ctx, alive_table, ctx->node->id.silo),
                         teffi_rows_make_own_fence_check(ctx)};
@@ -401,7 +401,7 @@ teff_err teffi_alive_write(teff_ctx *ctx, const teffi_own_beat *beat)
 
 /* Sets alive->beat and alive->view from the row's value, or alive->plain if the row exists, but has
  * no value. Sets none of them if the value cannot be unpacked. */
-static void read_heartbeat(teff_ctx *ctx, const teffi_row *row, teffi_alive *alive)
+static void unpack_heartbeat(teff_ctx *ctx, const teffi_row *row, teffi_alive *alive)
 {
     ProtobufCMessage *msg;
     alive->plain = row->etag && !row->value.len;
@@ -412,7 +412,7 @@ static void read_heartbeat(teff_ctx *ctx, const teffi_row *row, teffi_alive *ali
     alive->view = ((const Teff__Cluster__Heartbeat *)msg)->view;
 }
 
-teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, teffi_alive *alive)
+teff_err teffi_heartbeat_read(teff_ctx *ctx, teffi_node_id silo, teffi_alive *alive)
 {
     teffi_row row = {.table = alive_table, .key = make_silo_key(ctx, silo.silo)};
     *alive = (teffi_alive){0};
@@ -423,7 +423,7 @@ teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, teffi_alive *alive)
     }
     if (!err) {
         alive->etag = row.etag;
-        read_heartbeat(ctx, &row, alive);
+        unpack_heartbeat(ctx, &row, alive);
     }
     return err;
 }

@@ -64,10 +64,11 @@ typedef struct teffi_own_beat { /* a heartbeat of this silo */
     uint64_t sent_ns;           /* platform clock, before it was sent */
 } teffi_own_beat;
 
-/* teffi_alive_write - write this silo's heartbeat, and renew its lease.
+/* teffi_heartbeat_write_and_renew_lease - write this silo's heartbeat, and renew its lease.
  * errs: the store's; TEFF_E_CONFLICT: its fence is gone or replaced: it was declared dead, or has
  *       been started again elsewhere. */
-TEFF_MUST_USE teff_err teffi_alive_write(teff_ctx *ctx, const teffi_own_beat *beat);
+TEFF_MUST_USE teff_err teffi_heartbeat_write_and_renew_lease(teff_ctx *ctx,
+                                                             const teffi_own_beat *beat);
 
 /* teffi_rows_make_own_fence_check - make a checked row for a batch that must not be written once
  * this silo is dead. out: etag 0: it has not joined, and has no fence: do not add the row. */
@@ -83,9 +84,9 @@ typedef struct teffi_alive { /* a silo's heartbeat, as read */
     bool plain;              /* it tells neither: no promise has extended the silo's lease since */
 } teffi_alive;
 
-/* teffi_alive_read - read a silo's heartbeat. A damaged row is removed; a live silo writes it
+/* teffi_heartbeat_read - read a silo's heartbeat. A damaged row is removed; a live silo writes it
  * again. errs: the store's. */
-TEFF_MUST_USE teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, teffi_alive *alive);
+TEFF_MUST_USE teff_err teffi_heartbeat_read(teff_ctx *ctx, teffi_node_id silo, teffi_alive *alive);
 
 /* Computes the rows that a change writes. in: changed, with room for rows->n + 1. out: how many
  * rows; 0: the table needs no change; TEFFI_CHANGE_REFUSED, with the error's text set. */
@@ -103,9 +104,10 @@ TEFF_MUST_USE teff_err teffi_membership_change(teff_ctx *ctx, teffi_change_fn *c
 /* teffi_rows_find_silo - find the row of a silo id. out: NULL: none. */
 const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t silo);
 
-/* teffi_rows_forget_oldest - mark the oldest tombstones beyond TEFFI_TOMBSTONES_MAX to be removed,
- * because silos on ephemeral ports never reuse their rows. This is safe, since new incarnations are
- * above all removed ones, and a silo declared dead is not in the view.
+/* teffi_rows_mark_old_tombstones - mark the oldest tombstones beyond TEFFI_TOMBSTONES_MAX to be
+ * removed, because silos on ephemeral ports never reuse their rows. This is safe, since new
+ * incarnations are above all removed ones, and a silo declared dead is not in the view.
  * in:   but, a silo that keeps its row, 0: none; changed, with room for all tombstones, which are
  *       sorted there. out: how many rows of changed are to be written; at most 20. */
-size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_member_row *changed);
+size_t teffi_rows_mark_old_tombstones(const teffi_rows *rows, uint32_t but,
+                                      teffi_member_row *changed);

@@ -7,10 +7,10 @@
 enum { LOOK_APART_MS = 100 };
 
 /* Delivers a message that was kept; refuses it if its sender is still a stranger, or is dead. */
-static void deliver_held_message(teffi_membership *m, teffi_msg *msg)
+static void deliver_or_refuse_held_message(teffi_membership *m, teffi_msg *msg)
 {
     teffi_node_id from = msg->src;
-    const teffi_view *view = teffi_view_get(m->node);
+    const teffi_view *view = teffi_view_ref_current(m->node);
     teffi_standing standing = teffi_view_standing(view, from);
     teffi_view_unref(view);
     if (standing == TEFFI_STANDING_MEMBER || standing == TEFFI_STANDING_LEFT)
@@ -18,13 +18,13 @@ static void deliver_held_message(teffi_membership *m, teffi_msg *msg)
     else
         teffi_node_respond(m->node, msg, TEFF_E_UNAVAILABLE,
                            "the sender is not in the view of the silo that it has reached");
-    teffi_outsiders_note_delivered(m, from);
+    teffi_outsiders_decrement_held_count(m, from);
 }
 
-static void deliver_held_messages(teffi_membership *m, teffi_queue *held)
+static void deliver_or_refuse_held_messages(teffi_membership *m, teffi_queue *held)
 {
     for (teffi_qnode *node; (node = teffi_queue_pop(held));)
-        deliver_held_message(m, teffi_container(node, teffi_msg, link));
+        deliver_or_refuse_held_message(m, teffi_container(node, teffi_msg, link));
 }
 
 static bool have_strangers(teffi_membership *m)
@@ -35,14 +35,14 @@ static bool have_strangers(teffi_membership *m)
 /* The task that delivers the kept messages. It takes them, reads the membership table if there are
  * strangers, and then delivers or refuses each message. It repeats this until no message is kept.
  * If the table cannot be read, the senders remain strangers, and their messages are refused. */
-static void refresh_and_deliver_held(teff_ctx *ctx, void *arg)
+static void refresh_view_and_deliver_held_messages(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
-    for (teffi_queue held = teffi_outsiders_take_held(m); held.count;
-         held = teffi_outsiders_take_held(m)) {
+    for (teffi_queue held = teffi_outsiders_take_held_messages(m); held.count;
+         held = teffi_outsiders_take_held_messages(m)) {
         if (have_strangers(m))
             (void)!teffi_membership_refresh(ctx, 0);
-        deliver_held_messages(m, &held);
+        deliver_or_refuse_held_messages(m, &held);
         if (have_strangers(m))
             teffi_ctx_sleep(ctx, LOOK_APART_MS);
     }
@@ -52,12 +52,12 @@ static void refresh_and_deliver_held(teff_ctx *ctx, void *arg)
  * messages here by the current view, without reading the table first. */
 static void start_delivering_held(teffi_membership *m)
 {
-    if (!teffi_task_start(&m->node->home, refresh_and_deliver_held, m,
+    if (!teffi_task_start(&m->node->home, refresh_view_and_deliver_held_messages, m,
                           "membership: messages of unknown silos", true))
         return;
-    for (teffi_queue held = teffi_outsiders_take_held(m); held.count;
-         held = teffi_outsiders_take_held(m))
-        deliver_held_messages(m, &held);
+    for (teffi_queue held = teffi_outsiders_take_held_messages(m); held.count;
+         held = teffi_outsiders_take_held_messages(m))
+        deliver_or_refuse_held_messages(m, &held);
 }
 
 /* Keeps a message that must not be delivered yet, or refuses it if too many are kept.
@@ -65,7 +65,7 @@ static void start_delivering_held(teffi_membership *m)
 bool teffi_membership_hold_stranger_msg(teffi_node *node, teffi_msg *msg)
 {
     bool first = false;
-    teff_err err = teffi_outsiders_hold(node->membership, msg, &first);
+    teff_err err = teffi_outsiders_hold_msg_if_needed(node->membership, msg, &first);
     if (first)
         start_delivering_held(node->membership);
     if (err == TEFF_E_OVERLOADED)

@@ -55,7 +55,7 @@ static size_t list_others(teffi_membership *m, const teffi_view *view, bool depa
 void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
 {
     teffi_node *node = ctx->node;
-    const teffi_view *view = teffi_view_get(node);
+    const teffi_view *view = teffi_view_ref_current(node);
     Teff__Cluster__ViewAtLeast ask = TEFF__CLUSTER__VIEW_AT_LEAST__INIT;
     ask.version = view->version;
     size_t room = view->n_members + TEFFI_DEPARTED_MAX + TEFFI_OUTSIDERS_MAX;
@@ -64,13 +64,13 @@ void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
     size_t n = list_others(node->membership, view, departed_too, to);
     for (size_t i = 0; i < n; i++)
         calls[i] =
-            teffi_ctx_rpc_start(ctx, to[i], TEFFI_SLOT_MEMBERSHIP, TEFFI_METHOD_VIEW_AT_LEAST,
+            teffi_ctx_start_rpc(ctx, to[i], TEFFI_SLOT_MEMBERSHIP, TEFFI_METHOD_VIEW_AT_LEAST,
                                 &ask.base, PUSH_TIMEOUT_MS, &teff__cluster__view_is__descriptor);
     for (size_t i = 0; i < n; i++) {
-        const teffi_member *member = teffi_view_find(view, to[i]);
+        const teffi_member *member = teffi_view_find_member(view, to[i]);
         teff_err err = calls[i] ? teffi_ctx_await_call(ctx, calls[i], NULL) : TEFF_E_NOMEM;
         if (err == TEFF_E_UNREACHABLE && member)
-            teffi_membership_note_connection(node->membership, to[i], false);
+            teffi_membership_record_connection_state(node->membership, to[i], false);
         if (err == TEFF_E_TIMEOUT)
             teffi_logf(&node->platform->log, TEFF_LOG_WARN,
                        "membership: %s did not adopt view %llu: %s",
@@ -83,7 +83,7 @@ void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
 /* The task of a VIEW_AT_LEAST request. */
 static void adopt_view_and_respond(teff_ctx *ctx, void *arg)
 {
-    teffi_msg *msg = arg; /* unpacked by teffi_membership_handle() */
+    teffi_msg *msg = arg; /* unpacked by teffi_membership_handle_request() */
     Teff__Cluster__ViewIs is = TEFF__CLUSTER__VIEW_IS__INIT;
     const Teff__Cluster__ViewAtLeast *ask = (const Teff__Cluster__ViewAtLeast *)msg->body;
     teff_err err = teffi_membership_refresh(ctx, ask->version);
@@ -92,10 +92,10 @@ static void adopt_view_and_respond(teff_ctx *ctx, void *arg)
         return;
     }
     is.version = teffi_membership_version(ctx->node);
-    teffi_node_respond_with(ctx->node, msg, &is.base);
+    teffi_node_respond_with_body(ctx->node, msg, &is.base);
 }
 
-static teff_err handle_promise(teffi_node *node, teffi_msg *msg)
+static teff_err give_promise_and_respond(teffi_node *node, teffi_msg *msg)
 {
     const Teff__Cluster__Promised response = TEFF__CLUSTER__PROMISED__INIT;
     teff_err err = teffi_msg_unpack(msg, &teff__cluster__promise__descriptor);
@@ -106,31 +106,31 @@ static teff_err handle_promise(teffi_node *node, teffi_msg *msg)
     if (why)
         teffi_node_respond(node, msg, TEFF_E_REFUSED, why);
     else
-        teffi_node_respond_with(node, msg, &response.base);
+        teffi_node_respond_with_body(node, msg, &response.base);
     return TEFF_OK;
 }
 
-static teff_err handle_consent(teffi_node *node, teffi_msg *msg)
+static teff_err consent_to_deaths_and_respond(teffi_node *node, teffi_msg *msg)
 {
     Teff__Cluster__Consented response = TEFF__CLUSTER__CONSENTED__INIT;
     teff_err err = teffi_msg_unpack(msg, &teff__cluster__consent__descriptor);
-    if (!err && !teffi_view_now_has(node, msg->src))
+    if (!err && !teffi_view_current_has_member(node, msg->src))
         err = TEFF_E_REFUSED;
     if (err)
         return err;
     response.given = teffi_membership_consent_to_deaths(node->membership,
                                                         (const Teff__Cluster__Consent *)msg->body);
-    teffi_node_respond_with(node, msg, &response.base);
+    teffi_node_respond_with_body(node, msg, &response.base);
     return TEFF_OK;
 }
 
-void teffi_membership_handle(teffi_node *node, teffi_msg *msg)
+void teffi_membership_handle_request(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = TEFF_E_NOT_FOUND;
     if (msg->method_id == TEFFI_METHOD_PROMISE) {
-        err = handle_promise(node, msg);
+        err = give_promise_and_respond(node, msg);
     } else if (msg->method_id == TEFFI_METHOD_CONSENT) {
-        err = handle_consent(node, msg);
+        err = consent_to_deaths_and_respond(node, msg);
     } else if (msg->method_id == TEFFI_METHOD_VIEW_AT_LEAST) {
         err = teffi_msg_unpack(msg, &teff__cluster__view_at_least__descriptor);
         if (!err)

@@ -15,7 +15,7 @@ typedef struct point {
 } point;
 
 /* For qsort: orders points by their place on the ring, then by member. */
-static int by_place(const void *a, const void *b)
+static int compare_points_by_position(const void *a, const void *b)
 {
     const point *x = a, *y = b;
     if (x->at != y->at)
@@ -24,7 +24,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* For qsort: orders members by silo, then by incarnation. */
-static int by_node(const void *a, const void *b)
+static int compare_members_by_node(const void *a, const void *b)
 {
     const teffi_member *x = a, *y = b;
     if (x->node.silo != y->node.silo)
@@ -36,7 +36,7 @@ static int by_node(const void *a, const void *b)
 /* Sets the owner of each partition to the member of the first point at or after the start of the
  * partition. After the last point the ring begins again at points[0]. Without points, no partition
  * has an owner (-1). in: points, sorted by their place on the ring. */
-static void assign_partitions(teffi_view *view, const point *points, size_t n)
+static void set_owners_from_ring_points(teffi_view *view, const point *points, size_t n)
 {
     size_t p = 0;
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
@@ -49,7 +49,7 @@ static void assign_partitions(teffi_view *view, const point *points, size_t n)
 
 /* Puts POINTS points of each ACTIVE member on the ring, and sets the owner of each partition.
  * out: false: no memory. */
-static bool assign_owners(teffi_view *view)
+static bool assign_partition_owners(teffi_view *view)
 {
     point *points = calloc(view->n_active * POINTS + 1, sizeof *points);
     size_t n = 0;
@@ -60,15 +60,15 @@ static bool assign_owners(teffi_view *view)
         for (uint64_t i = 0; view->members[m].status == TEFFI_ACTIVE && i < POINTS; i++)
             points[n++] = (point){teffi_hash64(&id, sizeof id, i), (int16_t)m};
     }
-    qsort(points, n, sizeof *points, by_place);
-    assign_partitions(view, points, n);
+    qsort(points, n, sizeof *points, compare_points_by_position);
+    set_owners_from_ring_points(view, points, n);
     free(points);
     return true;
 }
 
 /* Appends a copy of the member to view->members. out: false: no memory; teffi_view_unref frees what
  * was copied. */
-static bool copy_member(teffi_view *view, const teffi_member *member)
+static bool append_member_copy(teffi_view *view, const teffi_member *member)
 {
     teffi_member *to = &view->members[view->n_members++]; /* teffi_view_unref frees this many */
     *to = *member;
@@ -86,7 +86,7 @@ static bool copy_member(teffi_view *view, const teffi_member *member)
 
 /* Adds copies of the ACTIVE and LEAVING members to the view, and records in view->gone those that
  * have left or are dead. out: false: no memory; teffi_view_unref frees what was copied. */
-static bool copy_members(teffi_view *view, const teffi_member *members, size_t n)
+static bool copy_members_and_record_gone(teffi_view *view, const teffi_member *members, size_t n)
 {
     view->members = calloc(n + 1, sizeof *view->members);
     view->gone = calloc(n + 1, sizeof *view->gone);
@@ -95,9 +95,9 @@ static bool copy_members(teffi_view *view, const teffi_member *members, size_t n
     for (size_t i = 0; i < n; i++)
         if (members[i].status >= TEFFI_LEFT)
             view->gone[view->n_gone++] = (teffi_gone){members[i].node, members[i].status};
-        else if (!copy_member(view, &members[i]))
+        else if (!append_member_copy(view, &members[i]))
             return false;
-    qsort(view->members, view->n_members, sizeof *view->members, by_node);
+    qsort(view->members, view->n_members, sizeof *view->members, compare_members_by_node);
     return true;
 }
 
@@ -108,7 +108,7 @@ teffi_view *teffi_view_new(uint64_t version, const teffi_member *members, size_t
         return NULL;
     atomic_init(&view->refs, 1);
     view->version = version;
-    if (!copy_members(view, members, n) || !assign_owners(view)) {
+    if (!copy_members_and_record_gone(view, members, n) || !assign_partition_owners(view)) {
         teffi_view_unref(view);
         return NULL;
     }
@@ -135,7 +135,7 @@ void teffi_view_unref(const teffi_view *view)
     free(v);
 }
 
-const teffi_view *teffi_view_get(teffi_node *node)
+const teffi_view *teffi_view_ref_current(teffi_node *node)
 {
     pthread_mutex_lock(&node->lock);
     const teffi_view *view = node->view ? teffi_view_ref(node->view) : NULL;
@@ -143,15 +143,15 @@ const teffi_view *teffi_view_get(teffi_node *node)
     return view;
 }
 
-bool teffi_view_now_has(teffi_node *node, teffi_node_id silo)
+bool teffi_view_current_has_member(teffi_node *node, teffi_node_id silo)
 {
-    const teffi_view *view = teffi_view_get(node);
-    bool has = view && teffi_view_find(view, silo);
+    const teffi_view *view = teffi_view_ref_current(node);
+    bool has = view && teffi_view_find_member(view, silo);
     teffi_view_unref(view);
     return has;
 }
 
-const teffi_member *teffi_view_find(const teffi_view *view, teffi_node_id node)
+const teffi_member *teffi_view_find_member(const teffi_view *view, teffi_node_id node)
 {
     for (size_t i = 0; i < view->n_members; i++)
         if (teffi_node_equals(view->members[i].node, node))

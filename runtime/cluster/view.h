@@ -58,15 +58,16 @@ teffi_view *teffi_view_new(uint64_t version, const teffi_member *members, size_t
 const teffi_view *teffi_view_ref(const teffi_view *view);
 void teffi_view_unref(const teffi_view *view);
 
-/* teffi_view_get - take a reference to the node's current view. out: NULL: it has no view yet. */
+/* teffi_view_ref_current - take a reference to the node's current view. out: NULL: it has no view
+ * yet. */
 struct teffi_node;
-const teffi_view *teffi_view_get(struct teffi_node *node);
+const teffi_view *teffi_view_ref_current(struct teffi_node *node);
 
-/* teffi_view_now_has - is silo a member of the node's current view? */
-bool teffi_view_now_has(struct teffi_node *node, teffi_node_id silo);
+/* teffi_view_current_has_member - is silo a member of the node's current view? */
+bool teffi_view_current_has_member(struct teffi_node *node, teffi_node_id silo);
 
-/* teffi_view_find - find a member. out: valid as long as the view; NULL: not in the view. */
-const teffi_member *teffi_view_find(const teffi_view *view, teffi_node_id node);
+/* teffi_view_find_member - find a member. out: valid as long as the view; NULL: not in the view. */
+const teffi_member *teffi_view_find_member(const teffi_view *view, teffi_node_id node);
 
 /* teffi_view_standing - what does the view say about this start of a silo? in: view, NULL: none. */
 teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node);
@@ -74,8 +75,8 @@ teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node);
 /* teffi_view_owner - the silo that keeps the directory entries of a partition; zero: none. */
 teffi_node_id teffi_view_owner(const teffi_view *view, unsigned partition);
 
-/* teffi_partition - the partition of a grain: the highest 8 bits of its hash. */
-static inline unsigned teffi_partition(uint64_t grain_hash)
+/* teffi_partition_of_hash - the partition of a grain: the highest 8 bits of its hash. */
+static inline unsigned teffi_partition_of_hash(uint64_t grain_hash)
 {
     return (unsigned)(grain_hash >> 56);
 }

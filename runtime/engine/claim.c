@@ -52,7 +52,7 @@ void teff_engine_notify(teff_engine *engine)
 
 /* ---- claims ---- */
 
-void teffi_claim_add(teffi_claim *claim, teffi_instance *instance, teff_access access)
+void teffi_claim_add_instance(teffi_claim *claim, teffi_instance *instance, teff_access access)
 {
     for (uint32_t i = 0; i < claim->n; i++)
         if (claim->holds[i].instance == instance) {
@@ -170,7 +170,7 @@ static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
 
 /* Grant the claim, append it to the waiters, or refuse it (CLOSED, DEADLOCK). A deadlock is
  * possible only if the component holds data already: otherwise no claim waits for its data. */
-static void grant_or_queue_claim(teffi_claim *claim, teff_component *component)
+static void grant_queue_or_refuse_claim(teffi_claim *claim, teff_component *component)
 {
     teff_engine *engine = component->engine;
     claim->component = component;
@@ -189,7 +189,7 @@ teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *componen
 {
     pthread_mutex_lock(&component->engine->lock);
     if (!claim->component) /* not started before */
-        grant_or_queue_claim(claim, component);
+        grant_queue_or_refuse_claim(claim, component);
     teffi_claim_state state = claim->state;
     pthread_mutex_unlock(&component->engine->lock);
     return state;
@@ -225,7 +225,7 @@ void teffi_claim_end(teffi_claim *claim)
 }
 
 /* engine.lock held. in: instance, just retired. */
-void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
+void teffi_instance_close_waiting_claims(teff_engine *engine, teffi_instance *instance)
 {
     teffi_claim *next;
     for (teffi_claim *claim = TAILQ_FIRST(&engine->waiters); claim; claim = next) {

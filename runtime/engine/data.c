@@ -74,7 +74,7 @@ bool teffi_instance_retire(teff_engine *engine, teffi_instance *instance)
     pthread_mutex_lock(&engine->lock);
     bool unheld = LIST_EMPTY(&instance->held);
     instance->retired = true;
-    teffi_claims_close(engine, instance);
+    teffi_instance_close_waiting_claims(engine, instance);
     teffi_bound *b;
     LIST_FOREACH (b, &instance->bound, link)
         (void)teff_process_cancel(b->component->scheduler->system, b->component->pid);

@@ -21,7 +21,7 @@ static bool type_lists_task(const teff_component_type *type, const teff_task_typ
     return false;
 }
 
-static void count_one(_Atomic uint64_t *counter)
+static void increment_counter(_Atomic uint64_t *counter)
 {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
@@ -30,14 +30,14 @@ static void count_one(_Atomic uint64_t *counter)
  * because the component that got the copy has ended, or was evicted from the run queue
  * (waiting_max). Copies are sent as requests, since the process system calls respond only for
  * requests. */
-static teff_err report_unrun_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
+static teff_err finish_unrun_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
                                   size_t len)
 {
     teff_engine *engine = ((teffi_scheduler *)arg)->engine;
     (void)text;
     (void)len;
     if (err == TEFF_E_OVERLOADED)
-        count_one(&engine->evicted);
+        increment_counter(&engine->evicted);
     teffi_task_finish_and_notify(engine, (teffi_task_msg *)(uintptr_t)copy->data, 0);
     return TEFF_OK;
 }
@@ -56,11 +56,11 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
             continue;
         listed = true;
         bool given = teffi_process_send_here(s->system, component->pid, &copy) == TEFF_OK;
-        count_one(given ? &s->engine->given : &s->engine->refused);
+        increment_counter(given ? &s->engine->given : &s->engine->refused);
     }
     pthread_mutex_unlock(&s->lock);
     if (!listed)
-        count_one(&s->engine->dropped);
+        increment_counter(&s->engine->dropped);
 }
 
 /* The dispatcher's step: sends tasks to components. A cancel overtakes the queued tasks, so the
@@ -98,7 +98,8 @@ static bool all_have_room(const target *to, size_t len)
  * dispatchers get tasks only from this function, so no other thread can use up the room after the
  * check. errs: TEFF_E_CLOSED, TEFF_E_OVERLOADED: no scheduler got the task; TEFF_E_NOMEM: some
  * schedulers may have got it. */
-static teff_err send_locked(teff_engine *engine, const target *to, const teff_event *event)
+static teff_err send_task_if_all_have_room(teff_engine *engine, const target *to,
+                                           const teff_event *event)
 {
     if (teff_engine_is_ending(engine))
         return TEFF_E_CLOSED;
@@ -107,7 +108,7 @@ static teff_err send_locked(teff_engine *engine, const target *to, const teff_ev
     teff_err err = TEFF_OK;
     for (teffi_scheduler *s = to->first; s < to->end && !err; s++)
         err = teffi_process_send_here(s->system, s->dispatcher, event);
-    count_one(&engine->broadcasts);
+    increment_counter(&engine->broadcasts);
     return err;
 }
 
@@ -125,7 +126,7 @@ static teff_err send_task(teff_engine *engine, const target *to, const teff_task
         memcpy(msg->bytes, task, type->size);
     pthread_mutex_lock(&engine->broadcast_lock);
     const teff_event event = {.kind = TEFF_EVENT_MESSAGE, .data = msg, .len = len};
-    teff_err err = send_locked(engine, to, &event);
+    teff_err err = send_task_if_all_have_room(engine, to, &event);
     pthread_mutex_unlock(&engine->broadcast_lock);
     free(msg);
     return err;
@@ -160,7 +161,7 @@ static void report_component_end(void *arg, teff_pid pid, teff_err err)
 
 static const teffi_process_words component_words = {"component", "components and dispatcher", true};
 
-/* out: on an error s->system may be set; teffi_engine_drop() frees it. */
+/* out: on an error s->system may be set; teffi_engine_free_stopped() frees it. */
 static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t index)
 {
     teff_process_options opt = {.size = sizeof opt,
@@ -177,17 +178,17 @@ static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t
         return err;
     s->system->calls = engine->calls;
     s->system->words = &component_words;
-    s->system->route = (teffi_pid_route){.respond = report_unrun_copy, .arg = s};
+    s->system->route = (teffi_pid_route){.respond = finish_unrun_copy, .arg = s};
     pthread_mutex_init(&s->lock, NULL);
     return teff_process_spawn(s->system, &dispatcher_ops, s, NULL, NULL, 0, &s->dispatcher);
 }
 
-void teffi_engine_drop(teff_engine *engine)
+void teffi_engine_free_stopped(teff_engine *engine)
 {
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teffi_scheduler *s = &engine->schedulers[i];
         if (engine->exec) /* the executor is the caller's, and the caller has freed it already */
-            teffi_process_system_drop(s->system);
+            teffi_process_system_free_memory(s->system);
         else
             teff_process_system_free(s->system);
         pthread_mutex_destroy(&s->lock);
@@ -208,11 +209,12 @@ void teffi_engine_drop(teff_engine *engine)
 }
 
 /* Copy the options, checking their size. errs: TEFF_E_INVALID: the log says why. */
-static teff_err take_engine_options(teff_engine_options *to, const teff_engine_options *from)
+static teff_err check_and_copy_engine_options(teff_engine_options *to,
+                                              const teff_engine_options *from)
 {
     char text[TEFF_TEXT_MAX];
     teffi_platform platform;
-    if (teffi_options_copy_checked(to, sizeof *to, from, "teff_engine_options", text))
+    if (teffi_options_check_and_copy(to, sizeof *to, from, "teff_engine_options", text))
         return TEFF_OK;
     teffi_platform_init_real(&platform, TEFF_LOG_WARN);
     teffi_logf(&platform.log, TEFF_LOG_ERROR, "%s", text);
@@ -224,7 +226,7 @@ teff_err teffi_engine_new_on(teffi_exec *exec, const teffi_process_calls *calls,
 {
     teff_engine_options filled;
     *engine = NULL;
-    if (take_engine_options(&filled, opt))
+    if (check_and_copy_engine_options(&filled, opt))
         return TEFF_E_INVALID;
     filled.schedulers = teffi_or_default(filled.schedulers, 1);
     filled.threads = teffi_or_default(filled.threads, 1);
@@ -249,7 +251,7 @@ teff_err teffi_engine_new_on(teffi_exec *exec, const teffi_process_calls *calls,
         e->n_schedulers += s->system != NULL;
     }
     if (err && !e->n_schedulers) { /* no scheduler yet; otherwise the caller stops and frees e */
-        teffi_engine_drop(e);
+        teffi_engine_free_stopped(e);
         return err;
     }
     e->opt.sched = NULL; /* the schedulers have copies; the original is the caller's */
@@ -262,7 +264,7 @@ teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
     const teffi_process_calls none = {0};
     teff_err err = teffi_engine_new_on(NULL, &none, opt, engine);
     if (err && *engine) {
-        teffi_engine_drop(*engine);
+        teffi_engine_free_stopped(*engine);
         *engine = NULL;
     }
     return err;
@@ -373,7 +375,7 @@ void teffi_engine_print(teff_engine *engine, const teffi_lines *to)
 {
     teff_engine_stats stats;
     teff_engine_stats_get(engine, &stats);
-    teffi_lines_print(
+    teffi_lines_write_line(
         to,
         "engine: %u schedulers, %u components, %llu broadcasts, %llu copies given, %llu "
         "dropped, %llu refused, %llu evicted",
@@ -420,7 +422,7 @@ bool teff_engine_is_ending(teff_engine *engine)
     return atomic_load_explicit(&engine->ending, memory_order_relaxed);
 }
 
-static void add_report(teff_stop_report *sum, const teff_stop_report *one)
+static void add_report_to_sum(teff_stop_report *sum, const teff_stop_report *one)
 {
     sum->forced += one->forced;
     sum->stuck += one->stuck;
@@ -441,7 +443,7 @@ teff_err teff_engine_stop(teff_engine *engine, uint32_t timeout_ms, teff_stop_re
         uint32_t left_ms = now < until ? (uint32_t)((until - now) / 1000000) : 0;
         /* at least 1, since 0 stands for the default */
         (void)teff_process_system_stop(engine->schedulers[i].system, left_ms ? left_ms : 1, &one);
-        add_report(&sum, &one);
+        add_report_to_sum(&sum, &one);
     }
     atomic_store_explicit(&engine->stopped, true, memory_order_relaxed);
     if (report)
@@ -455,5 +457,5 @@ void teff_engine_free(teff_engine *engine)
         return;
     if (!atomic_load_explicit(&engine->stopped, memory_order_relaxed))
         (void)teff_engine_stop(engine, 0, NULL);
-    teffi_engine_drop(engine);
+    teffi_engine_free_stopped(engine);
 }

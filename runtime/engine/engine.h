@@ -149,12 +149,12 @@ typedef struct teffi_task_msg { /* the data of a broadcast message */
 /* teffi_engine_new_on - make an engine on the caller's executor (NULL: as teff_engine_new).
  * in:   calls, for its components. opt, of which threads and sched are ignored if exec is given.
  * out:  *engine: also set on an error if a scheduler was already made: the caller must stop the
- *       engine and call teffi_engine_drop. NULL on other errors. errs: as teff_engine_new.
- * teffi_engine_drop - free a stopped engine. If its executor is the caller's, the caller frees the
- * executor first. */
+ *       engine and call teffi_engine_free_stopped. NULL on other errors. errs: as teff_engine_new.
+ * teffi_engine_free_stopped - free a stopped engine. If its executor is the caller's, the caller
+ * frees the executor first. */
 TEFF_MUST_USE teff_err teffi_engine_new_on(teffi_exec *exec, const teffi_process_calls *calls,
                                            const teff_engine_options *opt, teff_engine **engine);
-void teffi_engine_drop(teff_engine *engine);
+void teffi_engine_free_stopped(teff_engine *engine);
 
 /* teffi_engine_print - report the engine and its components as lines. runs: any thread. */
 void teffi_engine_print(teff_engine *engine, const teffi_lines *to);
@@ -166,17 +166,18 @@ extern const teff_process_ops teffi_component_step_ops, teffi_component_run_ops,
 
 /* ---- tasks of a component (task.c). runs: its turn ---- */
 
-/* teffi_task_run_queued - claim the data of a queued task, run the task, and release the data.
+/* teffi_task_claim_data_and_run - claim the data of a queued task, run the task, and release the
+ * data.
  * out:  true: the task ran or cannot run; its function `over` was called. false: the claim waits:
  *       call again after a poke. */
-bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task);
+bool teffi_task_claim_data_and_run(teff_component *component, teffi_task_msg *task);
 
 /* teffi_task_finish_and_notify - call the task's over, then teff_engine_notify. runs: without
  * locks, also after the component has ended. */
 void teffi_task_finish_and_notify(teff_engine *engine, teffi_task_msg *task, int ran);
 
-/* teffi_component_unlock_all - release all data locked by teff_component_lock. */
-void teffi_component_unlock_all(teff_component *component);
+/* teffi_component_unlock_all_data - release all data locked by teff_component_lock. */
+void teffi_component_unlock_all_data(teff_component *component);
 
 /* teffi_component_wait_for_poke - wait for a poke. in: or_end: if true, the wait also ends
  * when the component is ending. out: false: the component is ending (only if or_end is true), or is
@@ -212,9 +213,10 @@ void teffi_instance_drop(teff_component *component, size_t i);
 /* ---- claims and sleepers (claim.c). runs: the turn of the component; pokes: any thread. Without
  * engine.lock, unless said otherwise ---- */
 
-/* teffi_claim_add - add an instance to a claim that was not started. At most TEFF_NEEDS_MAX
- * different ones. If the instance was added before, write access replaces read access. */
-void teffi_claim_add(teffi_claim *claim, teffi_instance *instance, teff_access access);
+/* teffi_claim_add_instance - add an instance to a claim that was not started. At most
+ * TEFF_NEEDS_MAX different ones. If the instance was added before, write access replaces read
+ * access. */
+void teffi_claim_add_instance(teffi_claim *claim, teffi_instance *instance, teff_access access);
 
 /* teffi_claim_start - hold all instances, wait or fail, unless the claim was started before. The
  * component is poked when a waiting claim's state changes. out: the state now; the caller calls
@@ -225,9 +227,9 @@ teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *componen
  * claim. */
 void teffi_claim_end(teffi_claim *claim);
 
-/* teffi_claims_close - close the claims that wait for the instance, then grant other claims that no
- * longer have to wait. engine.lock held. */
-void teffi_claims_close(teff_engine *engine, teffi_instance *instance);
+/* teffi_instance_close_waiting_claims - close the claims that wait for the instance, then grant
+ * other claims that no longer have to wait. engine.lock held. */
+void teffi_instance_close_waiting_claims(teff_engine *engine, teffi_instance *instance);
 
 /* teffi_instance_is_held_by - is this component among the holders of the instance? It must hold the
  * instance for this access, or for writing. */

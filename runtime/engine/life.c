@@ -71,10 +71,10 @@ static bool bind_all(teff_component *component, teff_data_kind kind)
 
 /* Claim one instance for writing, then call fn; the caller ends the claim. If the claim fails, set
  * component->ending and do not call fn. out: false: the claim waits; call again after a poke. */
-static bool call_while_holding(teff_component *component, hook *fn, teffi_instance *instance)
+static bool claim_and_call_hook(teff_component *component, hook *fn, teffi_instance *instance)
 {
     if (!component->claim.component) /* not started before */
-        teffi_claim_add(&component->claim, instance, TEFF_WRITE);
+        teffi_claim_add_instance(&component->claim, instance, TEFF_WRITE);
     teffi_claim_state state = teffi_claim_start(&component->claim, component);
     if (state == TEFFI_CLAIM_WAITING)
         return false;
@@ -94,7 +94,7 @@ static bool call_setup_hooks(teff_component *component)
         if (use->kind == TEFF_DATA_LOCAL)
             call_hook(component, use->type->setup, component->data[component->at]);
         else if (use->type->setup &&
-                 !call_while_holding(component, use->type->setup, component->data[component->at]))
+                 !claim_and_call_hook(component, use->type->setup, component->data[component->at]))
             return false;
         teffi_claim_end(&component->claim);
     }
@@ -130,7 +130,7 @@ static bool set_up_component(teff_component *component)
 
 /* For all data of a kind: call the hook fini (local data) or unbind (other data), then drop the
  * component's reference. */
-static void drop_all(teff_component *component, teff_data_kind kind)
+static void call_hooks_and_drop_data(teff_component *component, teff_data_kind kind)
 {
     for (size_t i = component->type->n_data; i-- > 0;)
         if (component->data[i] && get_data_use(component, i)->kind == kind) {
@@ -146,10 +146,10 @@ static void release_all_but_owned(teff_component *component)
 {
     teffi_sleepers_remove(component);
     teffi_claim_end(&component->claim);
-    teffi_component_unlock_all(component);
-    drop_all(component, TEFF_DATA_SHARE);
-    drop_all(component, TEFF_DATA_GROUP);
-    drop_all(component, TEFF_DATA_LOCAL);
+    teffi_component_unlock_all_data(component);
+    call_hooks_and_drop_data(component, TEFF_DATA_SHARE);
+    call_hooks_and_drop_data(component, TEFF_DATA_GROUP);
+    call_hooks_and_drop_data(component, TEFF_DATA_LOCAL);
 }
 
 /* Call fini of owned data, retire and drop it. The data is claimed for writing, so that no task
@@ -160,8 +160,8 @@ static bool fini_owned(teff_component *component)
     for (size_t i = component->type->n_data; i-- > 0;) {
         if (!component->data[i] || get_data_use(component, i)->kind != TEFF_DATA_OWNER)
             continue;
-        if (!call_while_holding(component, get_data_use(component, i)->type->fini,
-                                component->data[i]))
+        if (!claim_and_call_hook(component, get_data_use(component, i)->type->fini,
+                                 component->data[i]))
             return false;
         (void)teffi_instance_retire(component->engine, component->data[i]);
         teffi_claim_end(&component->claim);
@@ -247,7 +247,7 @@ static teff_err step_component(void *self, const teff_event *events, size_t n, t
     if (!component->ending && !set_up_component(component))
         return teffi_step_retry(out);
     if (!component->ending && task) {
-        if (!teffi_task_run_queued(component, task))
+        if (!teffi_task_claim_data_and_run(component, task))
             return teffi_step_retry(out);
         return component->ending ? teff_step_continue(out) : teff_step_idle(out);
     }

@@ -6,8 +6,8 @@
 
 /* Find the component's instance of a data type. out: NULL: the component does not use the type, or
  * has not made or bound the instance. *kind: how it uses the type; not set if it does not. */
-static teffi_instance *find_data(teff_component *component, const teff_data_type *type,
-                                 teff_data_kind *kind)
+static teffi_instance *find_data_instance(teff_component *component, const teff_data_type *type,
+                                          teff_data_kind *kind)
 {
     for (size_t i = 0; i < component->type->n_data; i++)
         if (component->type->data[i].type == type) {
@@ -20,33 +20,33 @@ static teffi_instance *find_data(teff_component *component, const teff_data_type
 void *teff_component_data(teff_component *component, const teff_data_type *type)
 {
     teff_data_kind kind;
-    teffi_instance *instance = find_data(component, type, &kind);
+    teffi_instance *instance = find_data_instance(component, type, &kind);
     return instance ? instance->bytes : NULL;
 }
 
 /* Takes the queued items of the component's process, since a cancel may be among them, and sets
  * `ending` if there was one. out: is the component ending? */
-static bool update_ending(teff_component *component)
+static bool take_items_and_update_ending(teff_component *component)
 {
-    (void)teffi_process_take_items(component->me);
+    (void)teffi_process_dispatch_items(component->me);
     component->ending |= component->me->cancel;
     return component->ending;
 }
 
 /* Add the data of each need to the claim, unless the data is local. out: false: there are too many
- * needs, or find_data() finds no instance for one of them. */
-static bool add_needs(teff_component *component, teffi_claim *claim, const teff_need *needs,
-                      size_t n)
+ * needs, or find_data_instance() finds no instance for one of them. */
+static bool add_needs_to_claim(teff_component *component, teffi_claim *claim,
+                               const teff_need *needs, size_t n)
 {
     if (n > TEFF_NEEDS_MAX)
         return false;
     for (size_t i = 0; i < n; i++) {
         teff_data_kind kind;
-        teffi_instance *instance = find_data(component, needs[i].type, &kind);
+        teffi_instance *instance = find_data_instance(component, needs[i].type, &kind);
         if (!instance)
             return false;
         if (kind != TEFF_DATA_LOCAL)
-            teffi_claim_add(claim, instance, needs[i].access);
+            teffi_claim_add_instance(claim, instance, needs[i].access);
     }
     return true;
 }
@@ -81,10 +81,11 @@ void teffi_task_finish_and_notify(teff_engine *engine, teffi_task_msg *task, int
     teff_engine_notify(engine);
 }
 
-bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task)
+bool teffi_task_claim_data_and_run(teff_component *component, teffi_task_msg *task)
 {
     teffi_claim *claim = &component->claim;
-    if (!claim->component && !add_needs(component, claim, task->type->needs, task->type->n_needs)) {
+    if (!claim->component &&
+        !add_needs_to_claim(component, claim, task->type->needs, task->type->n_needs)) {
         *claim = (teffi_claim){0}; /* the component does not use the task's data */
         teffi_task_finish_and_notify(component->engine, task, 0);
         return true;
@@ -118,7 +119,7 @@ bool teffi_component_wait_for_poke(teff_component *component, bool or_end)
         .ready = is_poked_or_ending, .arg = or_end ? component : NULL, .blocked = true};
     teff_err err = teffi_process_wait(component->me, &waiting);
     component->me->poked = false;
-    return !err && !(or_end && update_ending(component));
+    return !err && !(or_end && take_items_and_update_ending(component));
 }
 
 /* Is all data that the task needs local, held by the component already, or covered by one of the n
@@ -128,7 +129,7 @@ static bool needs_are_covered(teff_component *component, const teff_task_type *t
 {
     for (uint32_t i = 0; i < type->n_needs; i++) {
         teff_data_kind kind;
-        teffi_instance *instance = find_data(component, type->needs[i].type, &kind);
+        teffi_instance *instance = find_data_instance(component, type->needs[i].type, &kind);
         bool ok =
             instance && (kind == TEFF_DATA_LOCAL ||
                          teffi_instance_is_held_by(instance, component, type->needs[i].access));
@@ -165,7 +166,8 @@ teff_err teff_component_run(teff_component *component, const teff_task_type *typ
         lock = type->needs;
         n = type->n_needs;
     }
-    if (!add_needs(component, &claim, lock, n) || !needs_are_covered(component, type, lock, n))
+    if (!add_needs_to_claim(component, &claim, lock, n) ||
+        !needs_are_covered(component, type, lock, n))
         return TEFF_E_INVALID;
     teff_err err = claim_and_wait(component, &claim);
     if (!err)
@@ -181,7 +183,7 @@ teff_err teff_component_lock(teff_component *component, const teff_need *needs, 
     teffi_lock *lock = calloc(1, sizeof *lock);
     if (!lock)
         return TEFF_E_NOMEM;
-    teff_err err = add_needs(component, &lock->claim, needs, n)
+    teff_err err = add_needs_to_claim(component, &lock->claim, needs, n)
                        ? claim_and_wait(component, &lock->claim)
                        : TEFF_E_INVALID;
     if (err) {
@@ -202,7 +204,7 @@ teff_err teff_component_unlock(teff_component *component)
     return TEFF_OK;
 }
 
-void teffi_component_unlock_all(teff_component *component)
+void teffi_component_unlock_all_data(teff_component *component)
 {
     while (component->locks)
         unlock_newest(component);
@@ -255,11 +257,11 @@ teff_err teff_component_wait(teff_component *component, int (*is_true)(void *arg
     else if (c.timer)
         teffi_timer_event_cancel(component->me, c.timer);
     teffi_sleepers_remove(component);
-    return err || update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
+    return err || take_items_and_update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
 /* The run function of teff_task_until: waits until the condition is true. */
-static void run_until(teff_component *component, void *task, void *const *data)
+static void wait_until_condition(teff_component *component, void *task, void *const *data)
 {
     teff_until *u = task;
     (void)data;
@@ -268,12 +270,12 @@ static void run_until(teff_component *component, void *task, void *const *data)
 }
 
 const teff_task_type teff_task_until = {
-    .name = "until", .size = sizeof(teff_until), .run = run_until};
+    .name = "until", .size = sizeof(teff_until), .run = wait_until_condition};
 
 teff_err teff_component_yield(teff_component *component)
 {
     teff_err err = teff_process_yield(component->me);
-    return err || update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
+    return err || take_items_and_update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
 /* Wait for the data of one queued task, then run it; discard the task if the component ends
@@ -281,7 +283,7 @@ teff_err teff_component_yield(teff_component *component)
 static void run_task_event(teff_component *component, const teff_event *event)
 {
     teffi_task_msg *task = (teffi_task_msg *)(uintptr_t)event->data; /* the mailbox's own copy */
-    while (!teffi_task_run_queued(component, task))
+    while (!teffi_task_claim_data_and_run(component, task))
         if (!teffi_component_wait_for_poke(component, true)) {
             teffi_claim_end(&component->claim);
             teffi_task_finish_and_notify(component->engine, task, 0);
@@ -294,14 +296,14 @@ static void run_task_event(teff_component *component, const teff_event *event)
 teff_err teff_component_drain(teff_component *component, int wait)
 {
     teff_event event;
-    if (wait && !update_ending(component)) {
+    if (wait && !take_items_and_update_ending(component)) {
         teff_err err = teff_process_receive(component->me, &event);
         if (err || event.kind == TEFF_EVENT_CANCEL)
             component->ending = true;
         else
             run_task_event(component, &event);
     }
-    while (!update_ending(component)) {
+    while (!take_items_and_update_ending(component)) {
         teffi_event *next = teffi_process_take_mail(component->me);
         if (!next)
             return TEFF_OK;

@@ -19,7 +19,8 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_current(void)
 
 /* Aborts the process, because the turn broke a rule of preemptible regions. Ends the region first,
  * so that no signal suspends the fiber meanwhile. */
-__attribute__((noinline, cold)) static void abort_in_region(teffi_fiber *fiber, const char *rule)
+__attribute__((noinline, cold)) static void abort_for_broken_region_rule(teffi_fiber *fiber,
+                                                                         const char *rule)
 {
     teffi_fiber_set_preemptible(fiber, false);
     teffi_abort_for_broken_rule(teffi_fiber_get_label(fiber), rule);
@@ -28,13 +29,13 @@ __attribute__((noinline, cold)) static void abort_in_region(teffi_fiber *fiber, 
 void *teffi_fiber_main(void *top)
 {
     teffi_fiber *fiber = top; /* the struct is at the top of its stack */
-    teffi_san_after_enter(fiber);
+    teffi_san_end_switch_to_fiber(fiber);
     fiber->fn(fiber->arg);
     if (__builtin_expect(atomic_load_explicit(&fiber->region, memory_order_relaxed), 0))
-        abort_in_region(fiber,
-                        "it returned after teff_preemptible_begin without teff_preemptible_end");
+        abort_for_broken_region_rule(
+            fiber, "it returned after teff_preemptible_begin without teff_preemptible_end");
     fiber->ended = true;
-    teffi_san_before_leave(fiber, true);
+    teffi_san_begin_switch_back(fiber, true);
     if (TEFFI_SAN_SWITCHED) /* the sanitizer has left this stack: it must not see a return */
         teffi_switch(&fiber->sp, fiber->back);
     return fiber->back;
@@ -44,10 +45,10 @@ __attribute__((noinline)) void teffi_fiber_exit(void)
 {
     teffi_fiber *fiber = current;
     if (atomic_load_explicit(&fiber->region, memory_order_relaxed))
-        abort_in_region(fiber,
-                        "it ended after teff_preemptible_begin without teff_preemptible_end");
+        abort_for_broken_region_rule(
+            fiber, "it ended after teff_preemptible_begin without teff_preemptible_end");
     fiber->ended = true;
-    teffi_san_before_leave(fiber, true);
+    teffi_san_begin_switch_back(fiber, true);
     teffi_switch(&fiber->sp, fiber->back);
     __builtin_unreachable();
 }
@@ -63,7 +64,7 @@ static inline teffi_fiber *prepare_fiber(teffi_fiber *fiber, void (*fn)(void *ar
     fiber->ended = false;
     fiber->exceptions = (teffi_exceptions){0};
     atomic_init(&fiber->region, false);
-    teffi_san_reset(fiber);
+    teffi_san_prepare_stack(fiber);
     fiber->sp = fiber; /* marks a fiber that has not begun */
     return fiber;
 }
@@ -80,7 +81,7 @@ __attribute__((noinline)) static teffi_fiber *new_fiber_slow(teffi_fiber_pool *p
 __attribute__((noinline)) teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool,
                                                        void (*fn)(void *arg), void *arg)
 {
-    teffi_fiber *fiber = teffi_stack_take_hot(pool);
+    teffi_fiber *fiber = teffi_stack_take_cached(pool);
     return fiber ? prepare_fiber(fiber, fn, arg) : new_fiber_slow(pool, fn, arg);
 }
 
@@ -94,19 +95,19 @@ __attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
     fiber->sp = NULL;
     current = fiber;
     teffi_exceptions *exceptions = teffi_exceptions_swap_in(&fiber->exceptions, &before);
-    teffi_san_before_enter(fiber);
+    teffi_san_begin_switch_to_fiber(fiber);
     if (sp == fiber) /* it has not begun */
         teffi_switch_first(&fiber->back, fiber);
     else
         teffi_switch(&fiber->back, sp);
-    teffi_san_after_return(fiber);
+    teffi_san_end_switch_back(fiber);
     if (exceptions)
         teffi_exceptions_swap_out(exceptions, &before, &fiber->exceptions);
     current = outer;
     if (!fiber->ended)
         return false;
     if (!teffi_stack_try_cache(fiber))
-        teffi_stack_give(fiber);
+        teffi_stack_give_to_pool_or_cache(fiber);
     return true;
 }
 
@@ -115,10 +116,11 @@ void teffi_fiber_suspend(teffi_fiber *fiber)
     teffi_may_suspend();
     teffi_bug_if(fiber != teffi_fiber_current());
     if (__builtin_expect(atomic_load_explicit(&fiber->region, memory_order_relaxed), 0))
-        abort_in_region(fiber, "it waits between teff_preemptible_begin and teff_preemptible_end");
-    teffi_san_before_leave(fiber, false);
+        abort_for_broken_region_rule(
+            fiber, "it waits between teff_preemptible_begin and teff_preemptible_end");
+    teffi_san_begin_switch_back(fiber, false);
     teffi_switch(&fiber->sp, fiber->back);
-    teffi_san_after_enter(fiber);
+    teffi_san_end_switch_to_fiber(fiber);
 }
 
 /* ---- preemptible regions ---- */
@@ -132,13 +134,13 @@ void teffi_fiber_set_preemptible(teffi_fiber *fiber, bool on)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-bool teffi_fiber_may_preempt(const teffi_fiber *fiber, const void *frame)
+bool teffi_fiber_may_be_preempted(const teffi_fiber *fiber, const void *frame)
 {
     return atomic_load_explicit(&fiber->region, memory_order_relaxed) &&
            (const char *)frame >= fiber->low && (const char *)frame < fiber->high;
 }
 
-__attribute__((noinline)) void **teffi_fiber_joins(void)
+__attribute__((noinline)) void **teffi_fiber_newest_join_pointer(void)
 {
     return &current->joins;
 }

@@ -19,22 +19,22 @@ typedef struct teffi_fiber_pool teffi_fiber_pool;
 teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max);
 void teffi_fiber_pool_free(teffi_fiber_pool *pool);
 
-/* teffi_fiber_pool_use_reserved_guards - allow this pool to use the TEFFI_GUARDS_RESERVED guards,
+/* teffi_fiber_pool_allow_reserved_guards - allow this pool to use the TEFFI_GUARDS_RESERVED guards,
  * which other pools cannot use. Call it before the pool's first stack is made. */
-void teffi_fiber_pool_use_reserved_guards(teffi_fiber_pool *pool);
+void teffi_fiber_pool_allow_reserved_guards(teffi_fiber_pool *pool);
 
 /* teffi_fiber_pool_reclaim - decommit a slice of the stacks that were not needed for 0.1 s. Call it
  * at each tick. out: true: more stacks are free than the pool keeps: call again soon. */
 bool teffi_fiber_pool_reclaim(teffi_fiber_pool *pool, uint64_t now_ns);
 
-/* teffi_fiber_thread_enter - give this thread a cache of the pool's stacks, and, until the thread
- * ends, an alternate signal stack so that a stack overflow can be reported. Optional; a thread
- * calls it before its work as a worker. A thread is in one pool at a time.
+/* teffi_fiber_thread_enter_pool - give this thread a cache of the pool's stacks, and, until the
+ * thread ends, an alternate signal stack so that a stack overflow can be reported. Optional; a
+ * thread calls it before its work as a worker. A thread is in one pool at a time.
  * out:  true: this thread had never entered a pool before.
- * teffi_fiber_thread_leave - return the cached stacks to the pool, and remove the cache. Call it
- * before the pool is freed. */
-bool teffi_fiber_thread_enter(teffi_fiber_pool *pool);
-void teffi_fiber_thread_leave(void);
+ * teffi_fiber_thread_leave_pool - return the cached stacks to the pool, and remove the cache. Call
+ * it before the pool is freed. */
+bool teffi_fiber_thread_enter_pool(teffi_fiber_pool *pool);
+void teffi_fiber_thread_leave_pool(void);
 
 /* teffi_fiber_new - a fiber that runs fn(arg) from its first resume on. Its floating-point control
  * words (rounding mode) are those of the thread that made the pool.
@@ -66,9 +66,9 @@ teffi_fiber *teffi_fiber_current(void);
  * or ending the fiber, aborts the process. */
 void teffi_fiber_set_preemptible(teffi_fiber *fiber, bool on);
 
-/* teffi_fiber_may_preempt - for a signal handler: is the current fiber in a region, and does the
- * handler run on that fiber's stack? in: frame, an address in the handler's frame. */
-bool teffi_fiber_may_preempt(const teffi_fiber *fiber, const void *frame);
+/* teffi_fiber_may_be_preempted - for a signal handler: is the current fiber in a region, and does
+ * the handler run on that fiber's stack? in: frame, an address in the handler's frame. */
+bool teffi_fiber_may_be_preempted(const teffi_fiber *fiber, const void *frame);
 
 /* teffi_fiber_set_label - set what the fiber is doing ("words.Word.Add"), for error reports; text
  * is borrowed until the next label or the fiber's end.
@@ -76,9 +76,9 @@ bool teffi_fiber_may_preempt(const teffi_fiber *fiber, const void *frame);
 void teffi_fiber_set_label(teffi_fiber *fiber, const char *text);
 const char *teffi_fiber_get_label(const teffi_fiber *fiber);
 
-/* teffi_fiber_joins - the current fiber's pointer to its newest open join; NULL when the fiber
- * begins. Used by fork/fork.c only, on a fiber. */
-void **teffi_fiber_joins(void);
+/* teffi_fiber_newest_join_pointer - the current fiber's pointer to its newest open join; NULL when
+ * the fiber begins. Used by fork/fork.c only, on a fiber. */
+void **teffi_fiber_newest_join_pointer(void);
 
 /* teffi_fiber_local - a pointer for the code that made the fiber; NULL when the fiber begins. */
 void **teffi_fiber_local(teffi_fiber *fiber);

@@ -35,7 +35,7 @@ enum { TEFFI_SAN_SWITCHED = 0 };
 #endif
 
 /* Tells Valgrind about a stack that was mapped. */
-static inline void teffi_san_register(teffi_fiber *fiber)
+static inline void teffi_san_register_stack(teffi_fiber *fiber)
 {
 #ifdef VALGRIND_STACK_REGISTER
     (void)VALGRIND_STACK_REGISTER(fiber->low, fiber->high);
@@ -57,7 +57,7 @@ static inline void teffi_san_unpoison(teffi_fiber *fiber)
 /* Called before a stack is decommitted or unmapped. Clears ASan's poison, since other memory may be
  * mapped there later. Frees the TSan context, since the teffi_fiber that refers to it is lost with
  * the stack's memory. */
-static inline void teffi_san_unregister(teffi_fiber *fiber)
+static inline void teffi_san_drop_stack_state(teffi_fiber *fiber)
 {
     teffi_san_unpoison(fiber);
 #ifdef TEFFI_TSAN
@@ -70,7 +70,7 @@ static inline void teffi_san_unregister(teffi_fiber *fiber)
 /* Prepares a stack for a new fiber: clears ASan's poison and makes a new TSan context. The old
  * context cannot be reused: its shadow stack still has entries of frames that never returned, and
  * would overflow after many fibers. */
-static inline void teffi_san_reset(teffi_fiber *fiber)
+static inline void teffi_san_prepare_stack(teffi_fiber *fiber)
 {
     teffi_san_unpoison(fiber);
 #ifdef TEFFI_POISONS
@@ -87,11 +87,11 @@ static inline void teffi_san_reset(teffi_fiber *fiber)
 /* TSan records each function's entry and exit on the current shadow stack. A non-inlined function
  * that announces a switch would enter on one shadow stack and exit on the other. After the switch
  * from a stack that is left for good, the resumer's shadow stack would lack an entry. So
- * teffi_san_before_enter and teffi_san_before_leave are always inlined. */
+ * teffi_san_begin_switch_to_fiber and teffi_san_begin_switch_back are always inlined. */
 #define TEFFI_SAN_INLINE static inline __attribute__((always_inline))
 
 /* Tells ASan and TSan that a switch to the fiber follows. Called on the resumer's stack. */
-TEFFI_SAN_INLINE void teffi_san_before_enter(teffi_fiber *fiber)
+TEFFI_SAN_INLINE void teffi_san_begin_switch_to_fiber(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
     __sanitizer_start_switch_fiber(&fiber->back_fake, fiber->low,
@@ -106,7 +106,7 @@ TEFFI_SAN_INLINE void teffi_san_before_enter(teffi_fiber *fiber)
 
 /* Tells ASan that a switch back from the fiber is complete. Called on the resumer's stack, after
  * the switch. */
-static inline void teffi_san_after_return(teffi_fiber *fiber)
+static inline void teffi_san_end_switch_back(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
     __sanitizer_finish_switch_fiber(fiber->back_fake, NULL, NULL);
@@ -116,7 +116,7 @@ static inline void teffi_san_after_return(teffi_fiber *fiber)
 
 /* Tells ASan that a switch to the fiber is complete. Called on the fiber's stack, right after the
  * switch. */
-static inline void teffi_san_after_enter(teffi_fiber *fiber)
+static inline void teffi_san_end_switch_to_fiber(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
     __sanitizer_finish_switch_fiber(fiber->fake, &fiber->back_low, &fiber->back_size);
@@ -126,7 +126,7 @@ static inline void teffi_san_after_enter(teffi_fiber *fiber)
 
 /* Tells ASan and TSan that a switch back to the resumer follows. Called on the fiber's stack. in:
  * last: the stack is left for good. */
-TEFFI_SAN_INLINE void teffi_san_before_leave(teffi_fiber *fiber, bool last)
+TEFFI_SAN_INLINE void teffi_san_begin_switch_back(teffi_fiber *fiber, bool last)
 {
 #ifdef TEFFI_POISONS
     __sanitizer_start_switch_fiber(last ? NULL : &fiber->fake, fiber->back_low, fiber->back_size);

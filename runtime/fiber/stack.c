@@ -58,7 +58,7 @@ TEFFI_LOCAL teffi_stacks teffi_own_stacks;
 
 /* Never inlined: a fiber may change threads, and compilers may cache the address of a thread-local
  * variable. */
-__attribute__((noinline)) static teffi_stacks *own_stacks(void)
+__attribute__((noinline)) static teffi_stacks *own_stack_cache(void)
 {
     return &teffi_own_stacks;
 }
@@ -79,7 +79,7 @@ teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max)
     return pool;
 }
 
-void teffi_fiber_pool_use_reserved_guards(teffi_fiber_pool *pool)
+void teffi_fiber_pool_allow_reserved_guards(teffi_fiber_pool *pool)
 {
     pool->reserved = true;
 }
@@ -122,7 +122,7 @@ static bool add_region(teffi_fiber_pool *pool)
 }
 
 /* out: the lowest byte of the region's stack i, above its guard. */
-static char *low_of(const teffi_fiber_pool *pool, const region *r, size_t i)
+static char *lowest_byte_of_stack(const teffi_fiber_pool *pool, const region *r, size_t i)
 {
     return r->base + i * stack_stride(pool) + TEFFI_GUARD_BYTES;
 }
@@ -159,12 +159,12 @@ static teffi_fiber *new_stack(teffi_fiber_pool *pool)
     if (pool->region_used == pool->region_stacks && !add_region(pool))
         return NULL;
     region *r = pool->regions;
-    char *low = low_of(pool, r, pool->region_used);
+    char *low = lowest_byte_of_stack(pool, r, pool->region_used);
     if (!teffi_guard_install(low - TEFFI_GUARD_BYTES, TEFFI_GUARD_BYTES, pool->reserved,
                              &r->mapped_guards))
         return NULL; /* without a guard an overflow would write into the stack below */
     teffi_fiber *fiber = init_fiber_at(pool, low);
-    teffi_san_register(fiber);
+    teffi_san_register_stack(fiber);
     pool->region_used++;
     pool->made++;
     return fiber;
@@ -174,9 +174,9 @@ static teffi_fiber *new_stack(teffi_fiber_pool *pool)
 static void free_region(teffi_fiber_pool *pool, region *r, size_t used)
 {
     for (size_t i = 0; i < used; i++)
-        teffi_san_unregister(fiber_at(pool, low_of(pool, r, i)));
+        teffi_san_drop_stack_state(fiber_at(pool, lowest_byte_of_stack(pool, r, i)));
     munmap(r->base, r->bytes);
-    teffi_guards_subtract_unmapped(r->mapped_guards);
+    teffi_guards_lower_count(r->mapped_guards);
     free(r);
 }
 
@@ -227,7 +227,7 @@ teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
 }
 
 /* Gives a list of n stacks to their pool. */
-static void give_list(teffi_fiber *first, size_t n)
+static void give_stacks_to_pool(teffi_fiber *first, size_t n)
 {
     teffi_fiber_pool *pool = first->pool;
     teffi_fiber *last = first;
@@ -241,7 +241,7 @@ static void give_list(teffi_fiber *first, size_t n)
 }
 
 /* Gives the older half of a full cache to the pool, and keeps the half that was used last. */
-static void give_half(teffi_stacks *c)
+static void give_half_of_cache_to_pool(teffi_stacks *c)
 {
     teffi_fiber *hot = c->free;
     for (unsigned i = 1; i < TEFFI_STACKS_MAX / 2; i++)
@@ -249,32 +249,32 @@ static void give_half(teffi_stacks *c)
     teffi_fiber *first = hot->next;
     hot->next = NULL;
     c->count = TEFFI_STACKS_MAX / 2;
-    give_list(first, TEFFI_STACKS_MAX / 2);
+    give_stacks_to_pool(first, TEFFI_STACKS_MAX / 2);
 }
 
-void teffi_stack_give(teffi_fiber *fiber)
+void teffi_stack_give_to_pool_or_cache(teffi_fiber *fiber)
 {
-    teffi_stacks *c = own_stacks();
+    teffi_stacks *c = own_stack_cache();
     if (c->pool == fiber->pool) /* teffi_stack_try_cache refused it, so the cache is full */
-        give_half(c);
+        give_half_of_cache_to_pool(c);
     if (teffi_stack_try_cache(fiber))
         return;
     fiber->next = NULL;
-    give_list(fiber, 1);
+    give_stacks_to_pool(fiber, 1);
 }
 
 void teffi_stacks_begin_cache(teffi_fiber_pool *pool)
 {
-    teffi_stacks *c = own_stacks();
+    teffi_stacks *c = own_stack_cache();
     teffi_bug_if(c->pool != NULL);
     c->pool = pool;
 }
 
 void teffi_stacks_end_cache(void)
 {
-    teffi_stacks *c = own_stacks();
+    teffi_stacks *c = own_stack_cache();
     if (c->free)
-        give_list(c->free, c->count);
+        give_stacks_to_pool(c->free, c->count);
     *c = (teffi_stacks){0};
 }
 
@@ -308,7 +308,7 @@ static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns
 static void decommit_stack(teffi_fiber_pool *pool, teffi_fiber *fiber)
 {
     char *low = fiber->low;
-    teffi_san_unregister(fiber);
+    teffi_san_drop_stack_state(fiber);
     if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* failed: zero the fiber here */
         memset(fiber, 0, sizeof *fiber);
     pthread_mutex_lock(&pool->lock);

@@ -22,7 +22,7 @@ struct teffi_fiber {
     void (*fn)(void *arg);
     void *arg;
     const char *label;
-    void *joins;                 /* for fork/fork.c, see teffi_fiber_joins */
+    void *joins;                 /* for fork/fork.c, see teffi_fiber_newest_join_pointer */
     void *local;                 /* the owner's, see teffi_fiber_local */
     teffi_exceptions exceptions; /* while suspended */
     bool ended;
@@ -48,9 +48,9 @@ TEFFI_LOCAL_EXTERN teffi_stacks teffi_own_stacks;
  * pool's stacks are used up. */
 teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool);
 
-/* teffi_stack_take_hot - take a stack from this thread's cache. out: NULL: the cache is empty, or
- * belongs to another pool. Only functions that are never inlined may call it (see fiber.c). */
-static inline teffi_fiber *teffi_stack_take_hot(const teffi_fiber_pool *pool)
+/* teffi_stack_take_cached - take a stack from this thread's cache. out: NULL: the cache is empty,
+ * or belongs to another pool. Only functions that are never inlined may call it (see fiber.c). */
+static inline teffi_fiber *teffi_stack_take_cached(const teffi_fiber_pool *pool)
 {
     teffi_stacks *own = &teffi_own_stacks;
     teffi_fiber *fiber = own->free;
@@ -61,10 +61,10 @@ static inline teffi_fiber *teffi_stack_take_hot(const teffi_fiber_pool *pool)
     return fiber;
 }
 
-/* teffi_stack_give - after teffi_stack_try_cache has returned false: return a stack to its pool. If
- * this thread's cache for that pool is full, give half of the cache to the pool, and put the stack
- * into the cache. Not while running on that stack. */
-void teffi_stack_give(teffi_fiber *fiber);
+/* teffi_stack_give_to_pool_or_cache - after teffi_stack_try_cache has returned false: return a
+ * stack to its pool. If this thread's cache for that pool is full, give half of the cache to the
+ * pool, and put the stack into the cache. Not while running on that stack. */
+void teffi_stack_give_to_pool_or_cache(teffi_fiber *fiber);
 
 /* teffi_stack_try_cache - return a stack to this thread's cache. out: false: the cache is full, or
  * this thread has no cache for the stack's pool. Only functions that are never inlined may call

@@ -38,7 +38,7 @@ static bool guard_was_hit(const teffi_fiber *fiber, const char *at)
 }
 
 /* Handles a SIGSEGV that is no stack overflow, as if our handler were not installed. */
-static void chain_handler(int signal, siginfo_t *info, void *context)
+static void pass_to_previous_handler(int signal, siginfo_t *info, void *context)
 {
     if (before.sa_flags & SA_SIGINFO) {
         before.sa_sigaction(signal, info, context);
@@ -64,7 +64,7 @@ static void overflow_handler(int signal, siginfo_t *info, void *context)
 {
     const teffi_fiber *fiber = teffi_fiber_current();
     if (!guard_was_hit(fiber, info->si_addr)) {
-        chain_handler(signal, info, context);
+        pass_to_previous_handler(signal, info, context);
         return;
     }
     write_report("teff: stack overflow in ", teffi_fiber_get_label(fiber));
@@ -118,7 +118,7 @@ static void set_up_overflow_handling(void)
     has_stack_key = !pthread_key_create(&stack_key, free_signal_stack);
 }
 
-bool teffi_fiber_thread_enter(teffi_fiber_pool *pool)
+bool teffi_fiber_thread_enter_pool(teffi_fiber_pool *pool)
 {
     pthread_once(&once, set_up_overflow_handling);
     teffi_stacks_begin_cache(pool);
@@ -131,7 +131,7 @@ bool teffi_fiber_thread_enter(teffi_fiber_pool *pool)
     return true;
 }
 
-void teffi_fiber_thread_leave(void)
+void teffi_fiber_thread_leave_pool(void)
 {
     teffi_stacks_end_cache();
 }

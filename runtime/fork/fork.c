@@ -112,7 +112,7 @@ static const teffi_group_ops part_ops = {
 /* Begin a join at its first fork: it becomes the turn's innermost open join. */
 static void open_join(join *j)
 {
-    void **open = teffi_fiber_joins();
+    void **open = teffi_fiber_newest_join_pointer();
     atomic_store_explicit(&j->count, 1, memory_order_relaxed); /* no other thread knows it yet */
     j->forked = 1;
     j->outer = *open;
@@ -122,9 +122,9 @@ static void open_join(join *j)
 /* Remove j from the turn's open joins; usually it is the newest. */
 static void close_join(join *j)
 {
-    join *above = *teffi_fiber_joins();
+    join *above = *teffi_fiber_newest_join_pointer();
     if (above == j) {
-        *teffi_fiber_joins() = j->outer;
+        *teffi_fiber_newest_join_pointer() = j->outer;
         return;
     }
     while (above && above->outer != j)
@@ -163,7 +163,7 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
         fn(arg);
         return;
     }
-    teffi_group_init_ready(&p->group, &p->item);
+    teffi_group_set_ready_with_item(&p->group, &p->item);
     if (how == TEFF_STEAL_CHILD) {
         teffi_submit_stealable(w, &p->group);
         return;
@@ -175,7 +175,7 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
 /* worker.after_yield of a turn that waits for a join; called when the turn's fiber is suspended.
  * Subtract from the join's count the one that stands for the turn. If all parts have ended, make
  * the turn's group READY. */
-static void count_turn_down(void *arg)
+static void count_down_waiting_turn(void *arg)
 {
     join *j = arg;
     if (count_down(j))
@@ -183,7 +183,7 @@ static void count_turn_down(void *arg)
 }
 
 /* Charge the turn for the run time of its parts, which have ended. */
-static void charge_turn(join *j)
+static void charge_turn_for_parts(join *j)
 {
     uint64_t ns = atomic_load_explicit(&j->ran_ns, memory_order_relaxed);
     if (!ns)
@@ -202,20 +202,21 @@ void teff_join_wait(teff_join *public)
     if (atomic_load_explicit(&j->count, memory_order_acquire) > 1) {
         teffi_worker *w = teffi_worker_self();
         if (!teffi_turn_may_yield(w))
-            teffi_turn_fatal(w, "teff_join_wait between teff_blocking_begin and _end");
+            teffi_turn_abort_for_broken_rule(w,
+                                             "teff_join_wait between teff_blocking_begin and _end");
         j->turn = teffi_worker_group(w);
-        w->after_yield = count_turn_down;
+        w->after_yield = count_down_waiting_turn;
         w->after_yield_arg = j;
         (void)teffi_turn_yield(w,
                                true); /* until the last count_down calls teffi_group_make_ready */
     }
-    charge_turn(j);
+    charge_turn_for_parts(j);
     close_join(j);
     *public = (teff_join){{0}};
 }
 
 void teffi_joins_wait(void)
 {
-    for (void *j; teffi_fiber_current() && (j = *teffi_fiber_joins());)
+    for (void *j; teffi_fiber_current() && (j = *teffi_fiber_newest_join_pointer());)
         teff_join_wait(j);
 }

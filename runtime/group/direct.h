@@ -1,7 +1,8 @@
 /* direct.h - turns in place: a turn of another group runs at once inside the turn that wants its
  * result, without queue, wake-up or other worker.
  * Way:     grains/request/direct -> [direct] -> the callee's fiber, resumed on the caller's
- * Threads: the worker of the calling turn, from teffi_direct_may to teffi_direct_end_claim.
+ * Threads: the worker of the calling turn, from teffi_direct_may_run_in_place to
+ * teffi_direct_end_claim.
  * Source:  Liedtke 1993, Improving IPC by kernel design: direct process switch */
 #pragma once
 
@@ -9,7 +10,7 @@
 
 /* Use:
  *
- *     if (teffi_direct_may(exec, false) && teffi_group_claim(group)) {
+ *     if (teffi_direct_may_run_in_place(exec, false) && teffi_group_claim(group)) {
  *         teffi_group *outer = teffi_direct_enter(exec, group);
  *         ... resume a fiber as a turn of group ...
  *         teffi_direct_leave(exec, outer);
@@ -42,12 +43,12 @@ typedef struct teffi_direct_ops {
     void (*yielded)(teffi_exec *exec, teffi_group *group);
 } teffi_direct_ops;
 
-/* teffi_direct_may - may the turn that runs on this thread run another turn in place? This call may
- * make the turn yield, and resume on another thread.
+/* teffi_direct_may_run_in_place - may the turn that runs on this thread run another turn in place?
+ * This call may make the turn yield, and resume on another thread.
  * in:   async: true: the turn does not await the other turn's result at once.
  * out:  false also if async is true and TEFFI_DIRECT_ASYNC_MS have passed since the first call in
  *       this run of the group, so that long work is spread over the workers. */
-static inline bool teffi_direct_may(teffi_exec *exec, bool async)
+static inline bool teffi_direct_may_run_in_place(teffi_exec *exec, bool async)
 {
     return exec->ops->direct && exec->ops->direct->may(exec, async);
 }
@@ -73,8 +74,8 @@ static inline void teffi_direct_leave(teffi_exec *exec, teffi_group *outer)
  * group was COMPLETE, its memory may be freed. */
 static inline void teffi_direct_end_claim(teffi_exec *exec, teffi_group *group)
 {
-    if (teffi_group_yielded(group))
+    if (teffi_group_has_yielded_turn(group))
         exec->ops->direct->yielded(exec, group);
     else
-        teffi_group_release(group);
+        teffi_group_release_claim(group);
 }

@@ -120,10 +120,10 @@ static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
     atomic_store_explicit(&exec->coarse_ms, ms, memory_order_relaxed);
 }
 
-/* teffi_exec_check_delay - log if item, which is about to be handled, waited too long. The
+/* teffi_exec_warn_if_item_late - log if item, which is about to be handled, waited too long. The
  * comparison is signed, so that a clock that is behind at_ms causes no warning. Log nothing if the
  * clock is not known (0) now, or was not known when the item was pushed. */
-static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *item)
+static inline void teffi_exec_warn_if_item_late(teffi_group *group, const teffi_item *item)
 {
     teffi_exec *exec = group->exec;
     uint32_t now_ms = teffi_coarse_ms(exec), waited_ms = now_ms - item->at_ms;

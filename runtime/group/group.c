@@ -52,11 +52,11 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
 
 /* Try once to change the group's word from *word to want; for teffi_group_push. out: false: *word
  * is now the present word, and the caller tries again. release: the item's content; pairs with
- * group_take_all. acquire: a pusher that makes the group READY owns head; pairs with group_rest.
- * seq_cst: after the push, the pusher may load a flag that says that the handler sleeps. The
- * handler sets this flag before teffi_group_take_item loads the word. So either the handler finds
- * the item, or the pusher finds the flag set. */
-static inline bool replace_word(teffi_group *group, uintptr_t *word, uintptr_t want)
+ * group_take_all_and_set_state. acquire: a pusher that makes the group READY owns head; pairs with
+ * group_try_rest. seq_cst: after the push, the pusher may load a flag that says that the handler
+ * sleeps. The handler sets this flag before teffi_group_take_item loads the word. So either the
+ * handler finds the item, or the pusher finds the flag set. */
+static inline bool try_replace_word(teffi_group *group, uintptr_t *word, uintptr_t want)
 {
     return atomic_compare_exchange_weak_explicit(&group->word, word, want, memory_order_seq_cst,
                                                  memory_order_relaxed);
@@ -68,13 +68,13 @@ bool teffi_group_push(teffi_group *group, teffi_item *item)
     item->at_ms = teffi_coarse_ms(group->exec);
     for (;;) {
         if (word_is_idle_or_blocked(word)) {
-            if (replace_word(group, &word, READY))
+            if (try_replace_word(group, &word, READY))
                 break;
         } else if (word_state(word) == COMPLETE) {
             return false;
         } else {
             item->next = word_items(word);
-            if (replace_word(group, &word, (uintptr_t)item | word_state(word)))
+            if (try_replace_word(group, &word, (uintptr_t)item | word_state(word)))
                 return true;
         }
     }
@@ -85,7 +85,7 @@ bool teffi_group_push(teffi_group *group, teffi_item *item)
     return true;
 }
 
-void teffi_group_init_ready(teffi_group *group, teffi_item *item)
+void teffi_group_set_ready_with_item(teffi_group *group, teffi_item *item)
 {
     item->next = NULL;
     group->head = item;
@@ -93,15 +93,15 @@ void teffi_group_init_ready(teffi_group *group, teffi_item *item)
     atomic_store_explicit(&group->word, READY, memory_order_relaxed);
 }
 
-void teffi_group_init_complete(teffi_group *group)
+void teffi_group_set_initially_complete(teffi_group *group)
 {
     atomic_store_explicit(&group->word, COMPLETE, memory_order_relaxed);
 }
 
 /* Take all items off the word, and set its state. Log a warning if there are more items than the
- * limit. out: the items, oldest first. acquire: pairs with replace_word and with the release of the
- * previous run; release: this run's effects, for readers of the new state. */
-static inline teffi_item *group_take_all(teffi_group *group, unsigned new_state)
+ * limit. out: the items, oldest first. acquire: pairs with try_replace_word and with the release of
+ * the previous run; release: this run's effects, for readers of the new state. */
+static inline teffi_item *group_take_all_and_set_state(teffi_group *group, unsigned new_state)
 {
     uintptr_t word =
         atomic_exchange_explicit(&group->word, (uintptr_t)new_state, memory_order_acq_rel);
@@ -128,12 +128,12 @@ static inline void set_running(teffi_group *group, bool running)
 /* Take all items off the word. Not inlined, since most runs begin with an item in head. */
 static __attribute__((noinline)) void take_first_batch(teffi_group *group)
 {
-    group->head = group_take_all(group, READY);
+    group->head = group_take_all_and_set_state(group, READY);
 }
 
 /* Begin a run, by the group's only owner. out: false: there is nothing to handle. A COMPLETE group
- * may still have items. acquire: the effects of earlier runs; pairs with group_rest. */
-static inline bool group_start(teffi_group *group)
+ * may still have items. acquire: the effects of earlier runs; pairs with group_try_rest. */
+static inline bool group_begin_run(teffi_group *group)
 {
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_acquire);
     if (word_state(word) != READY)
@@ -154,7 +154,7 @@ static inline teffi_item *group_pop(teffi_group *group)
     return item;
 }
 
-static void call_ended(teffi_group *group)
+static void call_ops_ended(teffi_group *group)
 {
     if (group->ops->ended)
         group->ops->ended(group);
@@ -170,7 +170,7 @@ static inline bool group_stop_running(teffi_group *group)
 /* Try to change RUNNING to IDLE, or to BLOCKED if group->blocked is set. in: head is empty, or the
  * group is COMPLETE. out: false: the state has not changed, since an item was pushed meanwhile, or
  * the group is COMPLETE. */
-static inline bool group_rest(teffi_group *group)
+static inline bool group_try_rest(teffi_group *group)
 {
     uintptr_t word = READY;
     uintptr_t rest = group->blocked ? BLOCKED : IDLE;
@@ -193,7 +193,7 @@ typedef struct group_run {
     unsigned items_max;
     uint64_t until_ns;
     unsigned done;    /* items handled */
-    unsigned repolls; /* batches that group_take_more has taken */
+    unsigned repolls; /* batches that group_take_next_batch_or_end has taken */
     unsigned look;    /* the value of done at the next look at the coarse clock */
     uint32_t coarse;  /* the coarse clock at the last look */
     bool again;       /* the group is still READY */
@@ -208,13 +208,13 @@ static inline void group_charge(teffi_group *group, const group_run *run)
         run->meter->charge(run->meter, group);
 }
 
-/* Take the next batch, after group_rest has failed. out: false: the run ends, for one of two
+/* Take the next batch, after group_try_rest has failed. out: false: the run ends, for one of two
  * reasons. The group is COMPLETE and all items were handled: ops->ended was called, and the group
  * may be gone. Or the run has taken as many batches as it may: the group is READY. */
-static inline bool group_take_more(teffi_group *group, group_run *run)
+static inline bool group_take_next_batch_or_end(teffi_group *group, group_run *run)
 {
     if (is_complete(group)) {
-        call_ended(group);
+        call_ops_ended(group);
         return false;
     }
     uint32_t repolls_max = group->exec->repolls_max;
@@ -222,16 +222,16 @@ static inline bool group_take_more(teffi_group *group, group_run *run)
         run->again = group_stop_running(group);
         return false;
     }
-    group->head = group_take_all(group, READY);
+    group->head = group_take_all_and_set_state(group, READY);
     return true;
 }
 
 /* Called when head is empty: charge the run, then make the group IDLE or BLOCKED, or take the items
  * that were pushed meanwhile. out: false: the run ends. */
-static inline bool group_refill(teffi_group *group, group_run *run)
+static inline bool group_rest_or_refill(teffi_group *group, group_run *run)
 {
     group_charge(group, run);
-    return !group_rest(group) && group_take_more(group, run);
+    return !group_try_rest(group) && group_take_next_batch_or_end(group, run);
 }
 
 /* Has the run handled items_max items, or used its quantum? This function reads the coarse clock
@@ -253,7 +253,7 @@ static inline bool run_is_over_budget(teffi_group *group, group_run *run)
     return teffi_now(group->exec->platform) >= run->until_ns;
 }
 
-void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn)
+void teffi_group_prepend_yielded_turn(teffi_group *group, teffi_yielded_turn *turn)
 {
     turn->item.kind = TEFFI_ITEM_YIELDED;
     turn->item.next = group->head;
@@ -261,7 +261,7 @@ void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn)
 }
 
 /* Resume the turn that has yielded, which is the group's first item. */
-static inline void group_resume(teffi_group *group)
+static inline void group_resume_yielded_turn(teffi_group *group)
 {
     group->ops->resume(group, teffi_container(group_pop(group), teffi_yielded_turn, item)->fiber);
 }
@@ -280,35 +280,35 @@ void teffi_group_make_ready(teffi_group *group)
     group->exec->ops->ready(group->exec, group);
 }
 
-static inline void group_handle(teffi_group *group, teffi_item *item)
+static inline void group_handle_item(teffi_group *group, teffi_item *item)
 {
-    teffi_exec_check_delay(group, item);
+    teffi_exec_warn_if_item_late(group, item);
     group->ops->handle(group, item);
 }
 
 /* Handle the next item; in an evicted run, only if ops->evict does not drop it. This function and
- * group_drain_run are always inlined, so that run_more, whose run has no meter and is not evicted,
- * contains no code for these two cases. */
-static inline __attribute__((always_inline)) void group_handle_next(teffi_group *group,
-                                                                    group_run *run)
+ * group_drain_run are always inlined, so that do_rest_of_run, whose run has no meter and is not
+ * evicted, contains no code for these two cases. */
+static inline __attribute__((always_inline)) void group_handle_or_drop_next(teffi_group *group,
+                                                                            group_run *run)
 {
     teffi_item *item = group_pop(group);
     if (!run->evicted || !group->ops->evict(group, item))
-        group_handle(group, item);
+        group_handle_item(group, item);
     run->done++;
 }
 
 /* Handle items until none is left, the budget is used, or a turn yields. out: as
- * teffi_group_run_counted. */
+ * teffi_group_run_and_count. */
 static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_group *group,
                                                                       group_run *run)
 {
-    for (;; group_handle_next(group, run)) {
-        if (teffi_group_yielded(group)) {
+    for (;; group_handle_or_drop_next(group, run)) {
+        if (teffi_group_has_yielded_turn(group)) {
             group_charge(group, run);
             return run->done << 1 | end_yielded_run(group);
         }
-        if (!group->head && !group_refill(group, run))
+        if (!group->head && !group_rest_or_refill(group, run))
             return run->done << 1 | run->again;
         if (run->done && run_is_over_budget(group, run)) {
             group_charge(group, run);
@@ -318,7 +318,7 @@ static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_grou
 }
 
 /* Do a whole run. If the group's turn has yielded, resume it first. out: as
- * teffi_group_run_counted. */
+ * teffi_group_run_and_count. */
 static __attribute__((noinline)) unsigned
 run_all(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter, bool evicted)
 {
@@ -328,24 +328,24 @@ run_all(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *
                      .coarse = teffi_coarse_ms(group->exec),
                      .meter = meter,
                      .evicted = evicted};
-    if (!group_start(group))
+    if (!group_begin_run(group))
         return 0;
-    if (teffi_group_yielded(group))
-        group_resume(group);
+    if (teffi_group_has_yielded_turn(group))
+        group_resume_yielded_turn(group);
     return group_drain_run(group, &run);
 }
 
 /* Do the rest of a run, after its first item. The run has no meter and is not evicted. in: if head
- * is empty, group_rest has failed. out: as teffi_group_run_counted. */
-static __attribute__((noinline)) unsigned run_more(teffi_group *group, unsigned items_max,
-                                                   uint64_t until_ns)
+ * is empty, group_try_rest has failed. out: as teffi_group_run_and_count. */
+static __attribute__((noinline)) unsigned do_rest_of_run(teffi_group *group, unsigned items_max,
+                                                         uint64_t until_ns)
 {
     group_run run = {.items_max = items_max,
                      .until_ns = until_ns,
                      .done = 1,
                      .look = 2,
                      .coarse = teffi_coarse_ms(group->exec)};
-    if (!group->head && !group_take_more(group, &run))
+    if (!group->head && !group_take_next_batch_or_end(group, &run))
         return run.done << 1 | run.again;
     return group_drain_run(group, &run);
 }
@@ -353,16 +353,16 @@ static __attribute__((noinline)) unsigned run_more(teffi_group *group, unsigned 
 /* out: twice the number of items handled, plus 1 if the caller must queue the group again. Most
  * runs handle one item, and then the group is IDLE or BLOCKED. The code for other runs is in
  * functions that are not inlined, so that a run of one item saves few registers. */
-unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns)
+unsigned teffi_group_run_and_count(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
-    if (!group_start(group))
+    if (!group_begin_run(group))
         return 0;
-    if (teffi_group_yielded(group))
+    if (teffi_group_has_yielded_turn(group))
         return run_all(group, items_max, until_ns, NULL, false);
-    group_handle(group, group_pop(group));
-    if (!group->head && group_rest(group))
+    group_handle_item(group, group_pop(group));
+    if (!group->head && group_try_rest(group))
         return 1 << 1; /* one item; the group is not READY */
-    return run_more(group, items_max, until_ns);
+    return do_rest_of_run(group, items_max, until_ns);
 }
 
 unsigned teffi_group_run_with_meter(teffi_group *group, unsigned items_max, uint64_t until_ns,
@@ -382,12 +382,12 @@ bool teffi_group_claim(teffi_group *group)
     return true;
 }
 
-void teffi_group_release(teffi_group *group)
+void teffi_group_release_claim(teffi_group *group)
 {
-    if (group_rest(group))
+    if (group_try_rest(group))
         return;
     if (is_complete(group) && !group->head) {
-        call_ended(group);
+        call_ops_ended(group);
         return;
     }
     /* Items were pushed meanwhile; those of a COMPLETE group are handled as well. */
@@ -395,7 +395,7 @@ void teffi_group_release(teffi_group *group)
     group->exec->ops->ready(group->exec, group);
 }
 
-bool teffi_group_release_yielded(teffi_group *group)
+bool teffi_group_release_yielded_claim(teffi_group *group)
 {
     return end_yielded_run(group);
 }
@@ -404,7 +404,7 @@ void teffi_group_complete(teffi_group *group)
 {
     teffi_bug_if(word_state(atomic_load_explicit(&group->word, memory_order_relaxed)) != READY ||
                  !atomic_load_explicit(&group->running, memory_order_relaxed));
-    teffi_item *pushed = group_take_all(group, COMPLETE);
+    teffi_item *pushed = group_take_all_and_set_state(group, COMPLETE);
     teffi_item **at = &group->head;
     while (*at)
         at = &(*at)->next;
@@ -413,15 +413,16 @@ void teffi_group_complete(teffi_group *group)
 
 teffi_item *teffi_group_take_item(teffi_group *group)
 {
-    if (teffi_group_yielded(group)) /* drop it: the turn will not resume any more */
+    if (teffi_group_has_yielded_turn(group)) /* drop it: the turn will not resume any more */
         (void)group_pop(group);
     if (!group->head) {
         /* seq_cst: this load comes after the caller's store to a flag that says that the handler
-         * sleeps, see replace_word. The state cannot change, since the caller owns the group. */
+         * sleeps, see try_replace_word. The state cannot change, since the caller owns the
+         * group. */
         uintptr_t word = atomic_load_explicit(&group->word, memory_order_seq_cst);
         if (!word_items(word))
             return NULL;
-        group->head = group_take_all(group, word_state(word));
+        group->head = group_take_all_and_set_state(group, word_state(word));
     }
     return group->head ? group_pop(group) : NULL;
 }

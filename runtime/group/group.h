@@ -31,7 +31,7 @@ typedef struct teffi_group_ops {
     void (*ended)(teffi_group *group);
     /* Resume the fiber of a turn that yielded, then do what handle does after a turn. While a turn
      * has yielded, handle is not called. After resuming a fiber, handle and resume must return at
-     * once if teffi_group_yielded. NULL: the group's turns cannot yield. */
+     * once if teffi_group_has_yielded_turn. NULL: the group's turns cannot yield. */
     void (*resume)(teffi_group *group, struct teffi_fiber *fiber);
     /* In a run of a group that was evicted from the run queue (sched/policy/priority.h): drop this
      * item if possible. out: true: it was dropped, with an error to its sender; false: it will be
@@ -91,11 +91,11 @@ static inline void teffi_group_set_system(teffi_group *group)
     group->system = true;
 }
 
-/* teffi_group_init_ready - after init: READY with one item; the caller queues it. */
-void teffi_group_init_ready(teffi_group *group, teffi_item *item);
+/* teffi_group_set_ready_with_item - after init: READY with one item; the caller queues it. */
+void teffi_group_set_ready_with_item(teffi_group *group, teffi_item *item);
 
-/* teffi_group_init_complete - after init: COMPLETE, until teffi_group_reuse. */
-void teffi_group_init_complete(teffi_group *group);
+/* teffi_group_set_initially_complete - after init: COMPLETE, until teffi_group_reuse. */
+void teffi_group_set_initially_complete(teffi_group *group);
 
 /* teffi_group_push - append an item, and make the group READY if it rests. Items are handled in the
  * order in which pushes took effect.
@@ -105,7 +105,7 @@ void teffi_group_init_complete(teffi_group *group);
  *       allowed under locks that come before them (ARCHITECTURE, "Lock order"). */
 bool teffi_group_push(teffi_group *group, teffi_item *item);
 
-/* teffi_group_run_counted - handle the queued items: for executors, after taking the group off a
+/* teffi_group_run_and_count - handle the queued items: for executors, after taking the group off a
  * run queue.
  * in:   items_max; until_ns, end of the quantum (mono; 0 = none).
  * out:  twice the number of items that it handled, without a turn that it resumed, plus one if the
@@ -113,15 +113,15 @@ bool teffi_group_push(teffi_group *group, teffi_item *item);
  *       not touch it any more: it is at rest, COMPLETE (its memory may be freed), RUNNING until
  *       teffi_group_make_ready, or has another owner.
  * runs: the group's owner, on its thread's own stack. */
-unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns);
+unsigned teffi_group_run_and_count(teffi_group *group, unsigned items_max, uint64_t until_ns);
 
-/* teffi_group_run - as teffi_group_run_counted. out: true: the group is still READY. */
+/* teffi_group_run - as teffi_group_run_and_count. out: true: the group is still READY. */
 static inline bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
-    return teffi_group_run_counted(group, items_max, until_ns) & 1;
+    return teffi_group_run_and_count(group, items_max, until_ns) & 1;
 }
 
-/* teffi_group_run_with_meter - as teffi_group_run_counted.
+/* teffi_group_run_with_meter - as teffi_group_run_and_count.
  * in:   meter, charged at least at the end; may be NULL. evicted: each item is offered to
  *       ops->evict before it is handled. */
 unsigned teffi_group_run_with_meter(teffi_group *group, unsigned items_max, uint64_t until_ns,
@@ -137,12 +137,14 @@ typedef struct teffi_yielded_turn {
 
 #define TEFFI_ITEM_YIELDED UINT32_MAX
 
-/* teffi_group_yield - make turn the group's first item. The next run of the group then resumes the
- * fiber. runs: in handle, resume or a claim, on the fiber, just before the fiber is suspended. */
-void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn);
+/* teffi_group_prepend_yielded_turn - make turn the group's first item. The next run of the group
+ * then resumes the fiber. runs: in handle, resume or a claim, on the fiber, just before the fiber
+ * is suspended. */
+void teffi_group_prepend_yielded_turn(teffi_group *group, teffi_yielded_turn *turn);
 
-/* teffi_group_yielded - has the group's turn yielded, and not resumed yet? runs: the owner. */
-static inline bool teffi_group_yielded(const teffi_group *group)
+/* teffi_group_has_yielded_turn - has the group's turn yielded, and not resumed yet? runs: the
+ * owner. */
+static inline bool teffi_group_has_yielded_turn(const teffi_group *group)
 {
     return group->head && group->head->kind == TEFFI_ITEM_YIELDED;
 }
@@ -152,19 +154,19 @@ static inline bool teffi_group_yielded(const teffi_group *group)
 void teffi_group_make_ready(teffi_group *group);
 
 /* teffi_group_claim - IDLE and empty -> RUNNING, without a queue.
- * out:  true: the caller's worker owns the group until it calls teffi_group_release or, if the turn
- *       has yielded, teffi_group_release_yielded. false: the group is not IDLE. */
+ * out:  true: the caller's worker owns the group until it calls teffi_group_release_claim or, if
+ *       the turn has yielded, teffi_group_release_yielded_claim. false: the group is not IDLE. */
 bool teffi_group_claim(teffi_group *group);
 
-/* teffi_group_release - end a claim: RUNNING -> READY, and queue it, if items were pushed
+/* teffi_group_release_claim - end a claim: RUNNING -> READY, and queue it, if items were pushed
  * meanwhile; else IDLE or BLOCKED; or call ops->ended if the group is COMPLETE and has no items. */
-void teffi_group_release(teffi_group *group);
+void teffi_group_release_claim(teffi_group *group);
 
-/* teffi_group_release_yielded - end a claim whose turn has yielded; call it instead of
- * teffi_group_release.
+/* teffi_group_release_yielded_claim - end a claim whose turn has yielded; call it instead of
+ * teffi_group_release_claim.
  * out:  true: the group is READY and the caller queues it; false: it stays RUNNING until
  *       teffi_group_make_ready. */
-bool teffi_group_release_yielded(teffi_group *group);
+bool teffi_group_release_yielded_claim(teffi_group *group);
 
 /* teffi_group_complete - in handle, resume or a claim: refuse pushes from now on. Queued items are
  * still handled, then ops->ended is called. */

@@ -21,7 +21,7 @@ static void stop_queueing_if_overdue(teffi_inbound *batch, uint64_t now_ns)
 
 /* Handle a queued batch: run it, unless it was taken back, and release it in either case. The stop
  * item completes the group. */
-static void handle_queued(teffi_group *group, teffi_item *item)
+static void run_and_release_queued_batch(teffi_group *group, teffi_item *item)
 {
     teffi_inbound_group *own = teffi_container(group, teffi_inbound_group, group);
     if (item == &own->stop) {
@@ -49,7 +49,8 @@ static void describe_inbound(teffi_group *group, char *text, size_t size)
 void teffi_inbound_queue_init(teffi_inbound_queue *queue, teffi_exec *exec,
                               void (*run)(teffi_exec *exec, teffi_inbound *batch))
 {
-    static const teffi_group_ops ops = {.handle = handle_queued, .describe = describe_inbound};
+    static const teffi_group_ops ops = {.handle = run_and_release_queued_batch,
+                                        .describe = describe_inbound};
     for (unsigned i = 0; i < TEFFI_INBOUND_GROUPS; i++) {
         teffi_group_init(&queue->groups[i].group, exec, &ops);
         queue->groups[i].run = run;
@@ -81,7 +82,7 @@ bool teffi_inbound_queue_put(teffi_inbound_queue *queue, teffi_inbound *batch)
     return true;
 }
 
-void teffi_inbound_queue_stop(teffi_inbound_queue *queue)
+void teffi_inbound_queue_drain_and_stop(teffi_inbound_queue *queue)
 {
     for (unsigned i = 0; i < TEFFI_INBOUND_GROUPS; i++) {
         teffi_inbound_group *own = &queue->groups[i];

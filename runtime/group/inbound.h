@@ -55,9 +55,9 @@ void teffi_inbound_queue_init(teffi_inbound_queue *queue, struct teffi_exec *exe
  *       item is still queued, its last wait was long, or the queue has stopped. */
 bool teffi_inbound_queue_put(teffi_inbound_queue *queue, teffi_inbound *batch);
 
-/* teffi_inbound_queue_stop - run all queued batches here, and queue none from now on.
+/* teffi_inbound_queue_drain_and_stop - run all queued batches here, and queue none from now on.
  * runs: after the workers have ended. */
-void teffi_inbound_queue_stop(teffi_inbound_queue *queue);
+void teffi_inbound_queue_drain_and_stop(teffi_inbound_queue *queue);
 
 /* teffi_inbound_is_overdue - has the batch been QUEUED for more than 50 ms? Any thread. */
 bool teffi_inbound_is_overdue(const teffi_inbound *batch, uint64_t now_ns);

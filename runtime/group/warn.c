@@ -17,10 +17,10 @@ void teffi_group_describe(teffi_group *group, char *text)
         snprintf(text, TEFFI_DESCRIBE_MAX, "a forked part");
 }
 
-void teffi_running_describe(uintptr_t running, char *text)
+void teffi_running_group_describe(uintptr_t running, char *text)
 {
     if (running & 1) /* else the group's memory may have been freed: do not read it */
-        teffi_group_describe(teffi_running_group(running), text);
+        teffi_group_describe(teffi_running_group_unpack(running), text);
     else
         snprintf(text, TEFFI_DESCRIBE_MAX, "a forked part");
 }
@@ -33,7 +33,7 @@ void teffi_warn_init(teffi_warn *warn, const teff_sched_options *opt)
     warn->queue_warn = teffi_or_default(opt->queue_warn, UINT32_MAX);
 }
 
-bool teffi_warn_may_log(teffi_exec *exec, teffi_warn_limiter *limiter, char more[48])
+bool teffi_warn_claim_line_or_skip(teffi_exec *exec, teffi_warn_limiter *limiter, char more[48])
 {
     uint64_t now = teffi_now(exec->platform);
     uint64_t next = atomic_load_explicit(&limiter->next_ns, memory_order_relaxed);
@@ -55,7 +55,7 @@ void teffi_warn_late_item(teffi_group *group, uint32_t waited_ms)
 {
     teffi_exec *exec = group->exec;
     char text[TEFFI_DESCRIBE_MAX], more[48];
-    if (!teffi_warn_may_log(exec, &exec->warn.delay, more))
+    if (!teffi_warn_claim_line_or_skip(exec, &exec->warn.delay, more))
         return;
     teffi_group_describe(group, text);
     teffi_logf(&exec->platform->log, TEFF_LOG_WARN,
@@ -67,7 +67,7 @@ void teffi_warn_long_queue(teffi_group *group, uint32_t items)
 {
     teffi_exec *exec = group->exec;
     char text[TEFFI_DESCRIBE_MAX], more[48];
-    if (!teffi_warn_may_log(exec, &exec->warn.queue, more))
+    if (!teffi_warn_claim_line_or_skip(exec, &exec->warn.queue, more))
         return;
     teffi_group_describe(group, text);
     teffi_logf(&exec->platform->log, TEFF_LOG_WARN,

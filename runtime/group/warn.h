@@ -31,9 +31,11 @@ void teffi_warn_init(teffi_warn *warn, const teff_sched_options *opt);
 void teffi_warn_late_item(teffi_group *group, uint32_t waited_ms);
 void teffi_warn_long_queue(teffi_group *group, uint32_t items);
 
-/* teffi_warn_may_log - may a line of this kind be written now? If not, the line counts as skipped.
+/* teffi_warn_claim_line_or_skip - may a line of this kind be written now? If not, the line counts
+ * as skipped.
  * out:  true: the caller writes the line, and ends it with more: how many were skipped before. */
-bool teffi_warn_may_log(struct teffi_exec *exec, teffi_warn_limiter *limiter, char more[48]);
+bool teffi_warn_claim_line_or_skip(struct teffi_exec *exec, teffi_warn_limiter *limiter,
+                                   char more[48]);
 
 /* ---- descriptions ---- */
 
@@ -43,20 +45,22 @@ enum { TEFFI_DESCRIBE_MAX = 160 }; /* bytes of a description */
  * in a turn of the group, or while its memory cannot be freed. */
 void teffi_group_describe(teffi_group *group, char *text);
 
-/* teffi_running_pack - pack a running group into one word for other threads. out: the group's
+/* teffi_running_group_pack - pack a running group into one word for other threads. out: the group's
  * address, with the low bit set if the group has ops->describe: such a group's memory stays valid.
  * The word 0 stands for no group. */
-static inline uintptr_t teffi_running_pack(const teffi_group *group)
+static inline uintptr_t teffi_running_group_pack(const teffi_group *group)
 {
     return (uintptr_t)group | (group->ops->describe != NULL);
 }
 
-/* teffi_running_group - the group in a word that teffi_running_pack packed; NULL: no group. */
-static inline teffi_group *teffi_running_group(uintptr_t running)
+/* teffi_running_group_unpack - the group in a word that teffi_running_group_pack packed; NULL: no
+ * group. */
+static inline teffi_group *teffi_running_group_unpack(uintptr_t running)
 {
     return (teffi_group *)(running & ~(uintptr_t)1);
 }
 
-/* teffi_running_describe - as teffi_group_describe, for a word of teffi_running_pack, not 0.
+/* teffi_running_group_describe - as teffi_group_describe, for a word of teffi_running_group_pack,
+ * not 0.
  * runs: any thread, until the executor has stopped. */
-void teffi_running_describe(uintptr_t running, char *text);
+void teffi_running_group_describe(uintptr_t running, char *text);

@@ -8,7 +8,7 @@ enum { PENDING_MAX = 1024 }; /* with so many handshakes pending, an accept kills
 
 /* conns.lock held. If PENDING_MAX accepted connections are in their handshake, kills the oldest
  * one not marked given_up yet; conns.all lists the newest first. out: true: one was killed. */
-static bool kill_oldest_pending(teffi_link *link)
+static bool kill_oldest_pending_if_too_many(teffi_link *link)
 {
     teffi_conn *oldest = NULL;
     if (link->conns.pending < PENDING_MAX)
@@ -26,7 +26,7 @@ static bool kill_oldest_pending(teffi_link *link)
 /* Creates a connection for an accepted stream, and begins to read from it. If too many others are
  * in their handshake, kills the oldest of them. Frees the stream instead if there is no memory, or
  * the link is being freed. in: stream, taken over. */
-static void begin_conn(const link_door *door, teffi_stream *stream)
+static void create_conn_and_begin_read(const link_door *door, teffi_stream *stream)
 {
     teffi_link *link = door->link;
     bool crowded = false;
@@ -34,8 +34,8 @@ static void begin_conn(const link_door *door, teffi_stream *stream)
     teffi_conn *conn = link->freeing ? NULL : teffi_driver_new_conn(link, false);
     if (conn) {
         conn->at_gateway = door->door == TEFFI_DOOR_GATEWAY;
-        crowded = kill_oldest_pending(link);
-        teffi_conn_attach(conn, stream);
+        crowded = kill_oldest_pending_if_too_many(link);
+        teffi_conn_attach_stream(conn, stream);
         stream->ops->remote(stream, conn->target, sizeof conn->target);
         teffi_conn_register(conn);
     }
@@ -45,7 +45,7 @@ static void begin_conn(const link_door *door, teffi_stream *stream)
         teffi_counters_add_one_and_log(&link->conns.counters, LINK_CROWDED,
                                        "%d connections wait for their hello", PENDING_MAX);
     if (conn)
-        teffi_driver_read(conn);
+        teffi_driver_handle_frames_and_read(conn);
     else
         stream->ops->free(stream);
 }
@@ -61,7 +61,7 @@ void teffi_accept_handle_result(void *arg, const teffi_stream_result *result)
     link_door *door = arg;
     teffi_link *link = door->link;
     if (!result->end)
-        begin_conn(door, result->stream);
+        create_conn_and_begin_read(door, result->stream);
     pthread_mutex_lock(&link->conns.lock);
     bool open = !link->freeing && result->end != TEFFI_STREAM_CLOSED;
     door->accept_again = open && result->end; /* after a failure, the ticker accepts later */
@@ -71,7 +71,7 @@ void teffi_accept_handle_result(void *arg, const teffi_stream_result *result)
 }
 
 /* Accepts at the door if the last accept there has failed. */
-static void retry_door(link_door *door)
+static void retry_failed_accept(link_door *door)
 {
     teffi_link *link = door->link;
     pthread_mutex_lock(&link->conns.lock);
@@ -85,7 +85,7 @@ static void retry_door(link_door *door)
 void teffi_accept_retry(teffi_link *link)
 {
     for (int i = 0; i < TEFFI_DOORS; i++)
-        retry_door(&link->doors[i]);
+        retry_failed_accept(&link->doors[i]);
 }
 
 teff_err teffi_accept_listen(teffi_net *net, teffi_door which, const char *address, char *bound,

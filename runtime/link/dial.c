@@ -6,12 +6,13 @@
 static void end_failed_dial(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool late = conn->liveness.given_up;
-    teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, late ? "no response in time" : result->text);
-    /* CLOSED: this side cancelled the dial; serve_need() has counted a late dial already */
+    teffi_conn_record_end_cause(conn, TEFF_E_UNREACHABLE,
+                                late ? "no response in time" : result->text);
+    /* CLOSED: this side cancelled the dial; do_needed_action() has counted a late dial already */
     if (result->end != TEFFI_STREAM_CLOSED)
         teffi_counters_add_one_and_log(&conn->conns->counters, LINK_DIAL_FAILURES,
                                        "dial %.256s: %s", conn->target, conn->ending.why_text);
-    teffi_driver_end(conn);
+    teffi_driver_end_conn(conn);
 }
 
 static void on_dialled(void *arg, const teffi_stream_result *result)
@@ -24,14 +25,14 @@ static void on_dialled(void *arg, const teffi_stream_result *result)
     pthread_mutex_lock(&conn->conns->lock);
     conn->state = CONN_GREETING;
     pthread_mutex_unlock(&conn->conns->lock);
-    teffi_conn_attach(conn, result->stream);
+    teffi_conn_attach_stream(conn, result->stream);
     teffi_handshake_begin(conn);
-    teffi_driver_read(conn);
+    teffi_driver_handle_frames_and_read(conn);
 }
 
 /* conns.lock held. Makes a connection with a dial that is not started yet, and registers it.
  * out:  NULL: no memory, or the link is being freed. */
-static teffi_conn *new_dial(teffi_link *link, const char *address)
+static teffi_conn *new_conn_to_address(teffi_link *link, const char *address)
 {
     teffi_transport *transport = link->conns.transport;
     teffi_conn *conn = link->freeing ? NULL : teffi_driver_new_conn(link, true);
@@ -39,7 +40,7 @@ static teffi_conn *new_dial(teffi_link *link, const char *address)
         return NULL;
     conn->dial = transport->ops->dial_new(transport, address, on_dialled, conn);
     if (!conn->dial) {
-        teffi_conn_discard(conn);
+        teffi_conn_add_to_dead_list(conn);
         return NULL;
     }
     snprintf(conn->target, sizeof conn->target, "%s", address);
@@ -49,9 +50,9 @@ static teffi_conn *new_dial(teffi_link *link, const char *address)
     return conn;
 }
 
-teffi_conn *teffi_dial_new(link_peer *peer)
+teffi_conn *teffi_dial_new_conn_to_peer(link_peer *peer)
 {
-    teffi_conn *conn = new_dial(peer->owner, peer->address);
+    teffi_conn *conn = new_conn_to_address(peer->owner, peer->address);
     if (!conn)
         return NULL;
     teffi_hello *remote = &conn->handshake.remote;
@@ -80,7 +81,7 @@ void teffi_dial_address(teffi_net *net, const char *address,
     teffi_link *link = (teffi_link *)net;
     static const teffi_hello nobody;
     pthread_mutex_lock(&link->conns.lock);
-    teffi_conn *conn = link->leaving ? NULL : new_dial(link, address);
+    teffi_conn *conn = link->leaving ? NULL : new_conn_to_address(link, address);
     if (conn) {
         conn->handshake.done = done;
         conn->handshake.done_arg = arg;

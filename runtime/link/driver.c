@@ -1,28 +1,28 @@
 /* driver.c - callbacks of a connection, and the events reported to the owner. */
 #include "link/steps.h"
 
-static void drain_events(link_peer *peer);
+static void drain_events_and_write_coalesced(link_peer *peer);
 
 /* ---- the end ---- */
 
-void teffi_driver_end(teffi_conn *conn)
+void teffi_driver_end_conn(teffi_conn *conn)
 {
     if (teffi_ending_try_end(conn)) {
         if (conn->peer)
-            drain_events(conn->peer);
+            drain_events_and_write_coalesced(conn->peer);
         teffi_conn_unref(conn); /* the list's reference */
     }
     teffi_conn_unref(conn); /* the caller's */
 }
 
-void teffi_driver_resume_waiting(teffi_link *link)
+void teffi_driver_resume_waiting_conns(teffi_link *link)
 {
     teffi_queue ready = {0};
-    teffi_reserve_sweep(&link->conns, &ready);
+    teffi_reserve_dequeue_ready(&link->conns, &ready);
     for (teffi_qnode *q; (q = teffi_queue_pop(&ready));) {
         teffi_conn *conn = teffi_container(q, teffi_conn, receiver.waiting);
         if (!teffi_receiver_resume(conn))
-            teffi_driver_end(conn);
+            teffi_driver_end_conn(conn);
     }
 }
 
@@ -36,7 +36,7 @@ static void free_conn(teffi_conn *conn)
         teffi_peer_unref(peer);
 }
 
-void teffi_driver_reap(teffi_link *link)
+void teffi_driver_free_dead_conns(teffi_link *link)
 {
     pthread_mutex_lock(&link->conns.lock);
     teffi_conn *dead = link->conns.dead;
@@ -51,47 +51,47 @@ void teffi_driver_reap(teffi_link *link)
 /* ---- reading ---- */
 
 /* Handles a BYE. A second one on a connection is a violation. out: false: conn is broken. */
-static bool take_bye(teffi_conn *conn)
+static bool check_and_handle_bye(teffi_conn *conn)
 {
     if (conn->receiver.bye_came)
-        return teffi_receiver_reject_malformed(conn, "a second goodbye");
+        return teffi_receiver_report_violation(conn, "a second goodbye");
     conn->receiver.bye_came = true;
     teffi_goodbye_handle_bye(conn);
     return true;
 }
 
 /* Handles a control frame of a connection that is UP. out: false: the connection is broken. */
-static bool take_control_frame(teffi_conn *conn, const teffi_frame *frame)
+static bool handle_control_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     const uint8_t *payload;
     size_t len;
-    if (!teffi_frame_get_payload(frame, &payload, &len) || len)
-        return teffi_receiver_reject_malformed(conn, "bad control frame");
+    if (!teffi_frame_get_control_payload(frame, &payload, &len) || len)
+        return teffi_receiver_report_violation(conn, "bad control frame");
     switch (frame->kind) {
     case TEFFI_FRAME_HEARTBEAT:
         return true;
     case TEFFI_FRAME_BYE:
-        return take_bye(conn);
+        return check_and_handle_bye(conn);
     case TEFFI_FRAME_BYE_ACK:
         conn->receiver.batch_acks = true; /* handled after the messages of the batch */
         return true;
     default:
-        return teffi_receiver_reject_malformed(conn, "unknown frame kind");
+        return teffi_receiver_report_violation(conn, "unknown frame kind");
     }
 }
 
-/* Handles a frame for which teffi_receiver_take_frames() has returned RECEIVE_FRAME. The acceptor
+/* Handles a frame for which teffi_receiver_fill_batch() has returned RECEIVE_FRAME. The acceptor
  * may refuse the ACK when the dialler is already UP, so a dialler accepts REFUSE in UP.
  * out:  false: the connection is broken. */
-static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
+static bool handle_received_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     bool refusal = conn->dialled && frame->kind == TEFFI_FRAME_REFUSE;
     /* this side has sent REFUSE: later frames are ignored */
     if (conn->handshake.refused)
         return true;
     if (conn->state == CONN_UP && !refusal)
-        return take_control_frame(conn, frame);
-    return teffi_handshake_take_frame(conn, frame);
+        return handle_control_frame(conn, frame);
+    return teffi_handshake_handle_frame(conn, frame);
 }
 
 /* Moves messages to the batch, and handles other frames. out: why it stopped; never
@@ -100,8 +100,8 @@ static receive_step handle_buffered_frames(teffi_conn *conn)
 {
     teffi_frame frame;
     receive_step step;
-    while ((step = teffi_receiver_take_frames(conn, &frame)) == RECEIVE_FRAME) {
-        bool goes_on = take_frame(conn, &frame);
+    while ((step = teffi_receiver_fill_batch(conn, &frame)) == RECEIVE_FRAME) {
+        bool goes_on = handle_received_frame(conn, &frame);
         teffi_receiver_skip_frame(conn);
         if (!goes_on)
             return RECEIVE_BROKEN;
@@ -112,13 +112,13 @@ static receive_step handle_buffered_frames(teffi_conn *conn)
 /* Appends the batch to the peer's event queue, unless a newer connection has replaced this one.
  * conns.lock is held for the check of `cause` and the post, so that the newer connection cannot
  * post its up event in between. out: false: replaced, and the batch was freed. */
-static bool post_batch(teffi_conn *conn)
+static bool post_or_free_batch(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
     pthread_mutex_lock(&conns->lock);
     bool post = conn->ending.cause != CONN_REPLACED;
     if (post)
-        teffi_peer_post(conn->peer, &conn->batch_event, EVENT_BATCH, conn);
+        teffi_peer_post_event(conn->peer, &conn->batch_event, EVENT_BATCH, conn);
     pthread_mutex_unlock(&conns->lock);
     if (post)
         return true;
@@ -135,23 +135,23 @@ static void continue_reading(teffi_conn *conn, receive_step step)
     for (;; step = handle_buffered_frames(conn)) {
         if (r->batch.count || r->batch_acks) {
             r->batch_is_last = step == RECEIVE_BROKEN;
-            if (post_batch(conn))
-                return; /* report_batch() goes on */
+            if (post_or_free_batch(conn))
+                return; /* report_batch_and_read_on() goes on */
             /* conn was replaced, and the batch freed */
             step = RECEIVE_BROKEN;
         }
         if (step == RECEIVE_WAITS) {
             if (teffi_reserve_or_enqueue(conn))
-                return; /* teffi_driver_resume_waiting() goes on */
+                return; /* teffi_driver_resume_waiting_conns() goes on */
         } else if (step == RECEIVE_BROKEN || !teffi_receiver_read_now(conn)) {
             break;
         }
     }
-    if (step == RECEIVE_BROKEN || !teffi_receiver_receive_or_defer(conn))
-        teffi_driver_end(conn);
+    if (step == RECEIVE_BROKEN || !teffi_receiver_begin_or_defer_receive(conn))
+        teffi_driver_end_conn(conn);
 }
 
-void teffi_driver_read(teffi_conn *conn)
+void teffi_driver_handle_frames_and_read(teffi_conn *conn)
 {
     receive_step step = handle_buffered_frames(conn);
     link_peer *peer = conn->peer; /* continue_reading() gives up the reference to conn */
@@ -160,16 +160,16 @@ void teffi_driver_read(teffi_conn *conn)
     continue_reading(conn, step);
     if (!peer)
         return;
-    drain_events(peer);
+    drain_events_and_write_coalesced(peer);
     teffi_peer_unref(peer);
 }
 
 static void run_link_read(teffi_inbound *batch)
 {
-    teffi_driver_read(teffi_container(batch, teffi_conn, receiver.inbound));
+    teffi_driver_handle_frames_and_read(teffi_container(batch, teffi_conn, receiver.inbound));
 }
 
-static void release_read(teffi_inbound *batch)
+static void drop_inbound_reference(teffi_inbound *batch)
 {
     teffi_conn_unref(teffi_container(batch, teffi_conn, receiver.inbound));
 }
@@ -179,17 +179,18 @@ static void release_read(teffi_inbound *batch)
  * thread, within the callback of the stream, and freeing an nng stream waits for its callback. So
  * the executor holds a reference until those turns have ended: otherwise the ticker, which frees
  * connections, would wait for them. */
-static void submit_read(teffi_conn *conn)
+static void submit_read_or_run_here(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
     /* A polling thread that is no worker must not run turns. So it handles the bytes itself: the
      * executor would let it borrow a processor and run turns. */
     bool here = conn->conns->polling.poller && !teffi_conns_thread_is_worker(conn->conns);
     if (!exec || !exec->ops->inbound || here) {
-        teffi_driver_read(conn);
+        teffi_driver_handle_frames_and_read(conn);
         return;
     }
-    teffi_conn_ref(conn); /* held by receiver.inbound; the executor drops it by release_read() */
+    teffi_conn_ref(
+        conn); /* held by receiver.inbound; the executor drops it by drop_inbound_reference() */
     conn->receiver.inbound.bytes = conn->receiver.got;
     exec->ops->inbound(exec, &conn->receiver.inbound);
 }
@@ -204,12 +205,12 @@ static void run_deferred_read(teffi_deferred *work)
     bool client = teffi_client_reader_is_this_thread();
     bool here = client || teffi_conns_thread_is_worker(conn->conns);
     if (!teffi_receiver_run_deferred_read(conn, here)) {
-        if (!teffi_receiver_receive(conn))
-            teffi_driver_end(conn);
+        if (!teffi_receiver_begin_receive(conn))
+            teffi_driver_end_conn(conn);
     } else if (client) {
-        teffi_driver_read(conn);
+        teffi_driver_handle_frames_and_read(conn);
     } else {
-        submit_read(conn);
+        submit_read_or_run_here(conn);
     }
 }
 
@@ -221,22 +222,22 @@ static void on_received(void *arg, const teffi_stream_result *result)
     conn->liveness.receiving_since_ns = 0;
     if (result->end) {
         if (conn->state != CONN_UP)
-            teffi_handshake_report_break(conn, result);
-        teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, result->text);
-        teffi_driver_end(conn);
+            teffi_handshake_report_failure(conn, result);
+        teffi_conn_record_end_cause(conn, TEFF_E_UNREACHABLE, result->text);
+        teffi_driver_end_conn(conn);
         return;
     }
     teffi_receiver_add_bytes(conn, result->bytes);
     if (conn->state != CONN_UP || !teffi_receiver_has_frame(conn))
-        teffi_driver_read(conn); /* no message, so no need to choose a thread */
-    else if (!teffi_client_reader_give(conn))
-        submit_read(conn);
+        teffi_driver_handle_frames_and_read(conn); /* no message, so no need to choose a thread */
+    else if (!teffi_client_reader_try_give_conn(conn))
+        submit_read_or_run_here(conn);
 }
 
 static void on_written(void *arg, const teffi_stream_result *result)
 {
     if (teffi_sender_complete_write(arg, result))
-        teffi_driver_end(arg);
+        teffi_driver_end_conn(arg);
 }
 
 void teffi_driver_init(teffi_link *link)
@@ -254,7 +255,7 @@ teffi_conn *teffi_driver_new_conn(teffi_link *link, bool dialled)
         teffi_conns_now(&link->conns) + link->hello_timeout_ms * 1000000ull;
     conn->receiver.next_read.run = run_deferred_read;
     conn->receiver.inbound.run = run_link_read;
-    conn->receiver.inbound.release = release_read;
+    conn->receiver.inbound.release = drop_inbound_reference;
     teffi_sender_init(conn);
     return conn;
 }
@@ -273,11 +274,11 @@ bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *toke
     if (!teffi_client_reader_begin(&link->conns, &reader))
         return false;
     do
-        *tokens = teffi_parker_take_tokens(&parker->parker, UINT64_MAX);
+        *tokens = teffi_parker_wait_for_tokens(&parker->parker, UINT64_MAX);
     while (!*tokens); /* 0: it returned early, without a token */
-    teffi_conn *given = teffi_client_reader_take(&link->conns, &reader, tokens);
+    teffi_conn *given = teffi_client_reader_withdraw_or_take_conn(&link->conns, &reader, tokens);
     if (given)
-        teffi_driver_read(given);
+        teffi_driver_handle_frames_and_read(given);
     teffi_client_reader_end(&link->conns);
     return true;
 }
@@ -286,7 +287,7 @@ bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *toke
 
 /* Reports the messages of a batch, and handles a BYE_ACK after them; then reads more, or ends the
  * connection. in: the reader's reference, taken over. */
-static void report_batch(teffi_conn *conn)
+static void report_batch_and_read_on(teffi_conn *conn)
 {
     const teffi_link *link = teffi_link_of(conn);
     conn_receiver *r = &conn->receiver;
@@ -299,30 +300,30 @@ static void report_batch(teffi_conn *conn)
         teffi_goodbye_handle_bye_ack(conn);
     r->batch_acks = false;
     if (r->batch_is_last)
-        teffi_driver_end(conn);
+        teffi_driver_end_conn(conn);
     else
-        teffi_driver_read(conn);
+        teffi_driver_handle_frames_and_read(conn);
 }
 
 /* Reports the end of a connection: by the done function of its dial if it was never UP, otherwise
  * by a down event. A clean end is not reported while another connection of the peer is UP. After
  * the report, returns the unopened messages to the owner as unsent. If an unopened message is a
  * response, kills the connection that brought its request, so that the caller's call fails. */
-static void report_down(link_peer *peer, teffi_conn *conn)
+static void report_down_and_unsent(link_peer *peer, teffi_conn *conn)
 {
     teffi_link *link = peer->owner;
     const conn_ending *ending = &conn->ending;
     const teffi_hello *remote = &conn->handshake.remote;
     peer->ups -= ending->was_up;
     if (!ending->was_up)
-        teffi_ending_report_dial(conn);
+        teffi_ending_report_dial_result(conn);
     if (ending->was_up && (!ending->clean || peer->ups == 0))
         link->events.down(link->arg, remote, ending->clean);
-    teffi_queue unopened = teffi_sender_take_unopened(conn);
+    teffi_queue unopened = teffi_sender_close_and_take_unopened(conn);
     for (teffi_qnode *at; (at = teffi_queue_pop(&unopened));) {
         teffi_msg *msg = teffi_container(at, teffi_msg, link);
         if (msg->item.kind == TEFFI_MSG_RESPONSE)
-            teffi_ending_break_inbound(link, peer->id);
+            teffi_ending_kill_incoming_conn(link, peer->id);
         link->events.unsent(link->arg, remote, msg);
     }
 }
@@ -342,28 +343,28 @@ static void report_event(link_peer *peer, const link_event *event)
     teffi_conn *conn = event->conn;
     switch (event->kind) {
     case EVENT_BATCH:
-        report_batch(conn); /* the event's reference becomes the reader's */
+        report_batch_and_read_on(conn); /* the event's reference becomes the reader's */
         return;
     case EVENT_UP:
         report_up(peer, conn);
         break;
     case EVENT_DOWN:
-        report_down(peer, conn);
+        report_down_and_unsent(peer, conn);
         break;
     }
     teffi_conn_unref(conn);
 }
 
 /* Reports all events, then removes the peer from the table if nothing needs it. in:
- * teffi_peer_begin_drain() has returned true. */
-static void report_all(link_peer *peer)
+ * teffi_peer_try_begin_event_drain() has returned true. */
+static void report_events_and_remove_unused(link_peer *peer)
 {
     teffi_conns *conns = &peer->owner->conns;
     teffi_peer_ref(peer);
-    for (link_event *event; (event = teffi_peer_next_event(peer));)
+    for (link_event *event; (event = teffi_peer_pop_event_or_end_drain(peer));)
         report_event(peer, event);
     pthread_mutex_lock(&conns->lock);
-    bool gone = teffi_peer_remove_unused(peer);
+    bool gone = teffi_peer_remove_if_unused(peer);
     pthread_cond_broadcast(&conns->changed);
     pthread_mutex_unlock(&conns->lock);
     if (gone)
@@ -373,12 +374,12 @@ static void report_all(link_peer *peer)
 
 /* Reports the peer's events, unless another thread does. Then writes the coalesced frames, if this
  * thread has kept any. */
-static void drain_events(link_peer *peer)
+static void drain_events_and_write_coalesced(link_peer *peer)
 {
     teffi_conns *conns = &peer->owner->conns; /* lives longer than the peer */
-    if (teffi_peer_begin_drain(peer))
-        report_all(peer);
+    if (teffi_peer_try_begin_event_drain(peer))
+        report_events_and_remove_unused(peer);
     /* Write the frames that this thread keeps for coalescing, even if it reported no event: it may
      * never call wait, and while the link is freed no ticker writes them later. */
-    teffi_sender_write_own_coalesced(conns);
+    teffi_sender_write_coalesced_if_any_own(conns);
 }

@@ -76,10 +76,10 @@ static void post_down(teffi_conn *conn, link_peer *peer)
         return;
     ending->down_posted = true;
     teffi_conn_ref(conn);
-    teffi_peer_post(peer, &conn->down_event, EVENT_DOWN, conn);
+    teffi_peer_post_event(peer, &conn->down_event, EVENT_DOWN, conn);
 }
 
-void teffi_ending_reset_after_goodbye(link_peer *peer)
+void teffi_ending_clear_bye_and_kill_outgoing(link_peer *peer)
 {
     teffi_conn *conn = peer->out;
     peer->bye_heard = false;
@@ -103,7 +103,7 @@ void teffi_ending_kill_replaced(teffi_conn *conn)
     teffi_conn_kill(conn);
 }
 
-void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
+void teffi_ending_kill_incoming_conn(teffi_link *link, teffi_node_id id)
 {
     pthread_mutex_lock(&link->conns.lock);
     link_peer *peer = teffi_peer_find(link, id);
@@ -116,7 +116,7 @@ void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
  * down event. If conn was UP and broke by itself, the other connection of its pair ends, too. If
  * our BYE is not acknowledged yet, appends BYE to the remaining connection, unless that one has our
  * BYE_ACK: the peer closes a connection when it gets BYE_ACK. */
-static void end_for_peer(teffi_conn *conn, link_peer *peer)
+static void detach_and_post_down(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;
     bool unsent = has_unsent(conn);
@@ -133,20 +133,20 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
 
 /* conns.lock held. Removes conn from the list and, if it was accepted, from the count of its state;
  * sets its state to CONN_ENDED; then detaches it from its peer and posts its down event. */
-static void end_locked(teffi_conn *conn)
+static void end_conn_locked(teffi_conn *conn)
 {
     if (conn->ending.cause != CONN_REPLACED) /* a replaced conn keeps its was_up */
         conn->ending.was_up = conn->state == CONN_UP;
     if (!conn->dialled)
-        (*teffi_conn_counter(conn))--;
+        (*teffi_conn_state_counter(conn))--;
     conn->state = CONN_ENDED;
     LIST_REMOVE(conn, link);
     pthread_cond_broadcast(&conn->conns->changed);
     if (conn->peer)
-        end_for_peer(conn, conn->peer);
+        detach_and_post_down(conn, conn->peer);
 }
 
-void teffi_ending_report_dial(const teffi_conn *conn)
+void teffi_ending_report_dial_result(const teffi_conn *conn)
 {
     const conn_handshake *h = &conn->handshake;
     const conn_ending *ending = &conn->ending;
@@ -164,11 +164,11 @@ bool teffi_ending_try_end(teffi_conn *conn)
     }
     pthread_mutex_lock(&link->conns.lock);
     bool hello_taken = conn->state == CONN_ACKING; /* the owner got a hello event, no up event */
-    end_locked(conn);
+    end_conn_locked(conn);
     pthread_mutex_unlock(&link->conns.lock);
     teffi_conn_kill(conn);
     if (!conn->peer)
-        teffi_ending_report_dial(conn);
+        teffi_ending_report_dial_result(conn);
     if (hello_taken)
         link->events.gone(link->arg, &conn->handshake.remote);
     return true;

@@ -10,7 +10,7 @@ void teffi_goodbye_say(link_peer *peer)
     if (!conn || conn->ending.bye_sent)
         return;
     conn->ending.bye_sent = true;
-    teffi_sender_finish(conn, TEFFI_FRAME_BYE);
+    teffi_sender_finish_with_goodbye(conn, TEFFI_FRAME_BYE);
 }
 
 void teffi_goodbye_acknowledge(teffi_conn *conn)
@@ -18,11 +18,11 @@ void teffi_goodbye_acknowledge(teffi_conn *conn)
     if (conn->ending.bye_acked)
         return;
     conn->ending.bye_acked = true;
-    teffi_sender_finish(conn, TEFFI_FRAME_BYE_ACK);
+    teffi_sender_finish_with_goodbye(conn, TEFFI_FRAME_BYE_ACK);
 }
 
-/* conns.lock held. Makes the cached routes to the peer stale, so that later sends reach find_conn()
- * in next_hop.c, which refuses them. */
+/* conns.lock held. Makes the cached routes to the peer stale, so that later sends reach
+ * find_or_create_conn() in next_hop.c, which refuses them. */
 static void clear_routes_to(link_peer *peer)
 {
     teffi_conn_set_carried_node(peer->in, 0);
@@ -42,7 +42,7 @@ void teffi_goodbye_handle_bye(teffi_conn *conn)
 }
 
 /* conns.lock held. Kills the peer's incoming and outgoing connection. */
-static void kill_pair(const link_peer *peer)
+static void kill_connection_pair(const link_peer *peer)
 {
     if (peer->in)
         teffi_conn_kill(peer->in);
@@ -56,13 +56,13 @@ void teffi_goodbye_handle_bye_ack(teffi_conn *conn)
     pthread_mutex_lock(&conns->lock);
     if (conn->peer->goodbye != GOODBYE_NOT_SAID) {
         conn->peer->goodbye = GOODBYE_ACKNOWLEDGED;
-        kill_pair(conn->peer);
+        kill_connection_pair(conn->peer);
     }
     pthread_mutex_unlock(&conns->lock);
 }
 
 /* conns.lock held. Appends BYE to a connection of the peer, if it has one. If that connection
- * breaks before BYE_ACK arrives, end_for_peer() appends BYE to the remaining one. */
+ * breaks before BYE_ACK arrives, detach_and_post_down() appends BYE to the remaining one. */
 static void begin_goodbye(link_peer *peer)
 {
     if (peer->goodbye == GOODBYE_NOT_SAID)
@@ -85,12 +85,12 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
         } else {
             if (peer->goodbye == GOODBYE_SAID)
                 peer->goodbye = GOODBYE_NOT_SAID; /* no further BYE; a late BYE_ACK is ignored */
-            kill_pair(peer);
+            kill_connection_pair(peer);
         }
-        gone = teffi_peer_remove_unused(peer);
+        gone = teffi_peer_remove_if_unused(peer);
     }
     pthread_mutex_unlock(&link->conns.lock);
-    teffi_sender_write_own_coalesced(&link->conns);
+    teffi_sender_write_coalesced_if_any_own(&link->conns);
     if (gone)
         teffi_peer_unref(peer);
 }
@@ -129,18 +129,18 @@ static void begin_leaving(teffi_link *link)
             teffi_conn_kill(c);
     }
     pthread_mutex_unlock(&link->conns.lock);
-    teffi_sender_write_own_coalesced(&link->conns);
+    teffi_sender_write_coalesced_if_any_own(&link->conns);
 }
 
 /* conns.lock held. Are there still dials, connections to peers, or unreported events? */
-static bool is_unfinished(const teffi_link *link)
+static bool is_shutdown_unfinished(const teffi_link *link)
 {
     for (const teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link))
         if (c->peer || c->dialled)
             return true;
     for (unsigned i = 0; i < LINK_BUCKETS; i++)
         for (link_peer *peer = link->peers.buckets[i]; peer; peer = peer->bucket_next)
-            if (!teffi_peer_is_quiet(peer))
+            if (!teffi_peer_has_no_events(peer))
                 return true;
     return false;
 }
@@ -153,10 +153,10 @@ teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms)
     begin_leaving(link);
     teffi_conns_ask_scan(conns);
     pthread_mutex_lock(&conns->lock);
-    bool unfinished = is_unfinished(link);
+    bool unfinished = is_shutdown_unfinished(link);
     while (unfinished && teffi_conns_now(conns) < deadline_ns) {
         pthread_cond_wait(&conns->changed, &conns->lock); /* the ticker signals at each scan */
-        unfinished = is_unfinished(link);
+        unfinished = is_shutdown_unfinished(link);
     }
     pthread_mutex_unlock(&conns->lock);
     link->conns.transport->ops->close_listeners(link->conns.transport);

@@ -50,11 +50,11 @@ void teffi_handshake_begin(teffi_conn *conn)
 }
 
 /* Counts and logs the refusal, and records it as the cause of the connection's end. */
-static void note_refusal(teffi_conn *conn, link_counter which, const char *text)
+static void record_own_refusal(teffi_conn *conn, link_counter which, const char *text)
 {
     teffi_counters_add_one_and_log(&conn->conns->counters, which, "%s: refused: %s", conn->target,
                                    text);
-    teffi_conn_note_cause(conn, TEFF_E_REFUSED, text);
+    teffi_conn_record_end_cause(conn, TEFF_E_REFUSED, text);
 }
 
 /* Sends a refusal with the reason `text`. out: always true: conn ends only after the reason is
@@ -62,7 +62,7 @@ static void note_refusal(teffi_conn *conn, link_counter which, const char *text)
 static bool send_refusal(teffi_conn *conn, const char *text)
 {
     uint8_t payload[TEFFI_HELLO_MAX];
-    size_t len = teffi_refuse_pack(text, payload);
+    size_t len = teffi_refusal_pack(text, payload);
     conn->handshake.refused = true;
     teffi_sender_send_control(conn, TEFFI_FRAME_REFUSE, payload, len);
     teffi_sender_linger(conn);
@@ -73,15 +73,15 @@ static bool send_refusal(teffi_conn *conn, const char *text)
  * ends now. true: it ends once the reason is written. */
 static bool refuse_peer(teffi_conn *conn, link_counter which, const char *text)
 {
-    note_refusal(conn, which, text);
+    record_own_refusal(conn, which, text);
     return !conn->dialled && send_refusal(conn, text);
 }
 
 /* As refuse_peer(), but a dialler sends the reason, too. It checks the acceptor's proof before it
  * sends its own, so without the reason the acceptor's log would not show that secrets differ. */
-static bool refuse_secret(teffi_conn *conn, const char *text)
+static bool refuse_peer_for_secret(teffi_conn *conn, const char *text)
 {
-    note_refusal(conn, LINK_REFUSED_SECRET, text);
+    record_own_refusal(conn, LINK_REFUSED_SECRET, text);
     return send_refusal(conn, text);
 }
 
@@ -107,13 +107,13 @@ static bool may_reconnect_for_goodbye(const link_peer *peer)
  * are connected. The number of nodes is not checked if the new connection replaces an older one.
  * out:  the reason; *which is its counter. NULL: there is none; *which is LINK_CROWDED, which the
  *       caller counts if it runs out of memory later. */
-static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uint64_t sequence,
-                                 link_counter *which)
+static const char *find_refusal_reason(teffi_link *link, const teffi_hello *hello,
+                                       uint64_t sequence, link_counter *which)
 {
     const link_peer *peer = teffi_peer_find(link, hello->node);
     bool silo = hello->role == TEFFI_ROLE_SILO;
     *which = LINK_REFUSED_IDENTITY;
-    if (silo && !teffi_peer_is_newest_incarnation(link, hello->node, false))
+    if (silo && !teffi_peer_check_or_record_incarnation(link, hello->node, false))
         return "a newer start of this silo has been here";
     if (peer && sequence <= peer->in_sequence)
         return "the same node is connected, by a newer connection";
@@ -130,7 +130,7 @@ static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uin
 /* Checks that the listener accepts the role in the peer's hello. A node could otherwise claim to be
  * a silo at the gateway, where a certificate of the clients' authority is enough.
  * out:  the reason to refuse the peer; NULL: there is none. */
-static const char *check_role_at_door(teffi_conn *conn, const teffi_hello *peer)
+static const char *check_role_for_listener(teffi_conn *conn, const teffi_hello *peer)
 {
     const teffi_link *link = teffi_link_of(conn);
     bool client = peer->role == TEFFI_ROLE_CLIENT;
@@ -152,8 +152,8 @@ static bool ask_owner_to_accept(teffi_conn *conn, const teffi_hello *peer, char 
 
 /* Acceptor: adds its proof to its own hello, and stores in conn the proof that the dialler's ACK
  * must have. in: peer: the dialler's hello. own: the acceptor's. out: false: no memory. */
-static bool prove_to_dialler(teffi_conn *conn, const teffi_secret *secret,
-                             const teffi_greeting *peer, teffi_greeting *own)
+static bool add_proof_and_store_expected(teffi_conn *conn, const teffi_secret *secret,
+                                         const teffi_greeting *peer, teffi_greeting *own)
 {
     uint8_t theirs[TEFFI_PROOF_BYTES], ours[TEFFI_PROOF_BYTES];
     own->secret = true;
@@ -164,7 +164,7 @@ static bool prove_to_dialler(teffi_conn *conn, const teffi_secret *secret,
 
 /* Acceptor: checks the dialler's hello, and responds with ours or with a refusal. out: true,
  * always: after a refusal the connection ends once the reason is written. */
-static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
+static bool check_dialler_hello_and_respond(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_link *link = teffi_link_of(conn);
     teffi_greeting own = make_own_greeting(conn);
@@ -173,19 +173,19 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
     teffi_mismatch mismatch = teffi_hello_check(&own.hello, &peer->hello, text);
     if (mismatch)
         return refuse_peer(conn, refusals[mismatch], text);
-    const char *wrong_door = check_role_at_door(conn, &peer->hello);
+    const char *wrong_door = check_role_for_listener(conn, &peer->hello);
     if (wrong_door)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, wrong_door);
     const teffi_secret *secret = find_secret(conn, peer->hello.role);
     const char *missing = teffi_secrets_explain_missing(peer->secret, secret);
     if (missing)
-        return refuse_secret(conn, missing);
+        return refuse_peer_for_secret(conn, missing);
     pthread_mutex_lock(&link->conns.lock);
-    const char *conflict = find_conflict(link, &peer->hello, peer->sequence, &which);
+    const char *conflict = find_refusal_reason(link, &peer->hello, peer->sequence, &which);
     pthread_mutex_unlock(&link->conns.lock);
     if (conflict)
         return refuse_peer(conn, which, conflict);
-    if (secret && !prove_to_dialler(conn, secret, peer, &own))
+    if (secret && !add_proof_and_store_expected(conn, secret, peer, &own))
         return refuse_peer(conn, LINK_CROWDED, "out of memory");
     if (!ask_owner_to_accept(conn, &peer->hello, text))
         return refuse_peer(conn, LINK_REFUSED_PEER, text);
@@ -202,13 +202,13 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
 /* conns.lock held. Makes conn the peer's incoming connection. Kills the older incoming connection,
  * if there is one, and the outgoing one. If the peer sent BYE before it connected again, resets its
  * goodbye. */
-static void replace_incoming(link_peer *peer, teffi_conn *conn)
+static void replace_incoming_conn(link_peer *peer, teffi_conn *conn)
 {
     teffi_conn *old = peer->in;
     peer->in = conn;
     peer->in_sequence = conn->handshake.sequence;
     if (peer->bye_heard)
-        teffi_ending_reset_after_goodbye(peer);
+        teffi_ending_clear_bye_and_kill_outgoing(peer);
     if (old) {
         teffi_ending_kill_replaced(old);
         teffi_conn_set_carried_node(old, 0);
@@ -232,28 +232,29 @@ static void bring_conn_up(teffi_conn *conn, link_peer *peer)
     conn->state = CONN_UP;
     conn->liveness.wrote_ns = teffi_conns_now(conn->conns);
     teffi_conn_ref(conn);
-    teffi_peer_post(peer, &conn->up_event, EVENT_UP, conn);
+    teffi_peer_post_event(peer, &conn->up_event, EVENT_UP, conn);
 }
 
 /* Acceptor: makes conn UP after a valid ACK, which proves that the hello was not a replay, and that
- * the dialler knows the secret, if there is one. Calls find_conflict() again, because two
+ * the dialler knows the secret, if there is one. Calls find_refusal_reason() again, because two
  * connections of one node may be in their handshake at the same time. out: always true: after
  * a refusal, conn ends only after the reason is written. */
-static bool accept_peer(teffi_conn *conn)
+static bool accept_or_refuse_peer(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
     const teffi_hello *remote = &conn->handshake.remote;
     link_counter which;
     pthread_mutex_lock(&link->conns.lock);
-    const char *conflict = find_conflict(link, remote, conn->handshake.sequence, &which);
+    const char *conflict = find_refusal_reason(link, remote, conn->handshake.sequence, &which);
     link_peer *peer = conflict ? NULL : teffi_peer_find_or_add(link, remote->node);
     if (peer) {
         if (remote->role == TEFFI_ROLE_SILO)
-            teffi_peer_is_newest_incarnation(link, remote->node, true); /* true: remembers it */
-        replace_incoming(peer, conn);
+            teffi_peer_check_or_record_incarnation(link, remote->node,
+                                                   true); /* true: remembers it */
+        replace_incoming_conn(peer, conn);
         link->conns.pending--;
         bring_conn_up(conn, peer);
-        (*teffi_conn_counter(conn))++;
+        (*teffi_conn_state_counter(conn))++;
     }
     pthread_mutex_unlock(&link->conns.lock);
     if (!peer)
@@ -263,17 +264,17 @@ static bool accept_peer(teffi_conn *conn)
 }
 
 /* Acceptor: checks the dialler's ACK, and makes conn UP. out: false: the connection ends. */
-static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
+static bool check_ack_and_accept_peer(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
     teffi_ack ack;
     if (teffi_ack_unpack(payload, len, &ack))
-        return teffi_receiver_reject_malformed(conn, "bad ack");
+        return teffi_receiver_report_violation(conn, "bad ack");
     if (memcmp(ack.echo, conn->handshake.nonce, sizeof ack.echo) != 0)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "the ack belongs to another connection");
     if (find_secret(conn, conn->handshake.remote.role) &&
         !teffi_proof_equal(ack.proof, conn->handshake.expected))
-        return refuse_secret(conn, secrets_differ);
-    return accept_peer(conn);
+        return refuse_peer_for_secret(conn, secrets_differ);
+    return accept_or_refuse_peer(conn);
 }
 
 /* out: where to redial a peer that was dialled by address. A silo uses the address that the peer
@@ -287,7 +288,7 @@ static const char *get_redial_address(const teffi_conn *conn)
 /* conns.lock held. Dialler: makes conn the peer's outgoing connection. It takes over the messages
  * of the connection that it replaces, before any new message may be sent.
  * out:  false: the peer has an outgoing connection that is UP, so conn is not needed. */
-static bool replace_outgoing(teffi_conn *conn, link_peer *peer)
+static bool replace_outgoing_conn_unless_up(teffi_conn *conn, link_peer *peer)
 {
     teffi_conn *old = peer->out;
     if (!conn->peer) /* a conn dialled for a peer must not make it known again after peer_remove */
@@ -298,7 +299,7 @@ static bool replace_outgoing(teffi_conn *conn, link_peer *peer)
         if (old->state == CONN_UP)
             return false;
         old->ending.cause = CONN_REPLACED;
-        teffi_sender_move_unopened(old, conn);
+        teffi_sender_close_and_move_unopened(old, conn);
         teffi_conn_kill(old);
     }
     peer->out = conn;
@@ -319,7 +320,7 @@ static bool establish_conn(teffi_conn *conn, const teffi_ack *ack)
     if (!peer && !link->leaving)
         peer = teffi_peer_find_or_add(link, conn->handshake.remote.node);
     if (peer && !link->freeing && conn->ending.cause != CONN_REPLACED) {
-        up = replace_outgoing(conn, peer);
+        up = replace_outgoing_conn_unless_up(conn, peer);
         if (up)
             bring_conn_up(conn, peer);
         else /* conn's end must be reported after the events of the connection that is UP */
@@ -348,12 +349,12 @@ static bool verify_acceptor_and_add_proof(const teffi_conn *conn, const teffi_se
 }
 
 /* Dialler: checks the acceptor's hello, and makes conn UP. out: false: the connection ends. */
-static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
+static bool check_acceptor_hello_and_send_ack(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_hello self = copy_own_hello(conn);
     char text[TEFF_TEXT_MAX];
     if (memcmp(peer->echo, conn->handshake.nonce, sizeof peer->echo) != 0)
-        return teffi_receiver_reject_malformed(conn, "the response belongs to another connection");
+        return teffi_receiver_report_violation(conn, "the response belongs to another connection");
     teffi_mismatch mismatch = teffi_hello_check(&self, &peer->hello, text);
     if (mismatch)
         return refuse_peer(conn, refusals[mismatch], text);
@@ -366,22 +367,22 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
     memcpy(ack.echo, peer->nonce, sizeof ack.echo);
     const char *missing = teffi_secrets_explain_missing(secret, peer->secret);
     if (missing)
-        return refuse_secret(conn, missing);
+        return refuse_peer_for_secret(conn, missing);
     if (secret && !verify_acceptor_and_add_proof(conn, secret, peer, &ack))
-        return refuse_secret(conn, secrets_differ);
+        return refuse_peer_for_secret(conn, secrets_differ);
     conn->handshake.remote = peer->hello;
     return establish_conn(conn, &ack);
 }
 
 /* Records and logs why the peer refused this node. A dialler sends a refusal only because of a
- * secret (refuse_secret()), so an acceptor counts it as LINK_REFUSED_SECRET. out: false, always:
- * the connection ends. */
-static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
+ * secret (refuse_peer_for_secret()), so an acceptor counts it as LINK_REFUSED_SECRET. out: false,
+ * always: the connection ends. */
+static bool record_received_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
     char text[TEFF_TEXT_MAX];
-    if (teffi_refuse_unpack(payload, len, text))
-        return teffi_receiver_reject_malformed(conn, "bad refusal");
-    teffi_conn_note_cause(conn, TEFF_E_REFUSED, text);
+    if (teffi_refusal_unpack(payload, len, text))
+        return teffi_receiver_report_violation(conn, "bad refusal");
+    teffi_conn_record_end_cause(conn, TEFF_E_REFUSED, text);
     if (conn->dialled)
         teffi_counters_add_one_and_log(&conn->conns->counters, LINK_DIAL_FAILURES,
                                        "dial %.128s: %.300s", conn->target, text);
@@ -391,28 +392,30 @@ static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
     return false;
 }
 
-bool teffi_handshake_take_frame(teffi_conn *conn, const teffi_frame *frame)
+bool teffi_handshake_handle_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     const uint8_t *payload;
     size_t len;
     teffi_greeting peer;
-    if (!teffi_frame_get_payload(frame, &payload, &len))
-        return teffi_receiver_reject_malformed(conn, "bad handshake");
+    if (!teffi_frame_get_control_payload(frame, &payload, &len))
+        return teffi_receiver_report_violation(conn, "bad handshake");
     if (conn->state == CONN_GREETING && frame->kind == TEFFI_FRAME_HELLO) {
         if (teffi_hello_unpack(payload, len, &peer))
-            return teffi_receiver_reject_malformed(conn, "bad hello");
-        return conn->dialled ? take_acceptor_hello(conn, &peer) : take_dialler_hello(conn, &peer);
+            return teffi_receiver_report_violation(conn, "bad hello");
+        return conn->dialled ? check_acceptor_hello_and_send_ack(conn, &peer)
+                             : check_dialler_hello_and_respond(conn, &peer);
     }
     if (conn->state == CONN_ACKING && frame->kind == TEFFI_FRAME_ACK)
-        return take_ack(conn, payload, len);
+        return check_ack_and_accept_peer(conn, payload, len);
     if (frame->kind == TEFFI_FRAME_REFUSE && (conn->dialled || conn->state == CONN_ACKING))
-        return take_refusal(conn, payload, len);
-    return teffi_receiver_reject_malformed(conn, "no handshake");
+        return record_received_refusal(conn, payload, len);
+    return teffi_receiver_report_violation(conn, "no handshake");
 }
 
 /* out: why the handshake broke. A peer that refuses our certificate usually closes before it sends
  * an alert, so some texts list the possible causes. */
-static const char *get_break_text(const teffi_conn *conn, const teffi_stream_result *result)
+static const char *explain_broken_handshake(const teffi_conn *conn,
+                                            const teffi_stream_result *result)
 {
     if (conn->liveness.given_up)
         return "no response in time";
@@ -434,16 +437,16 @@ static const char *get_break_text(const teffi_conn *conn, const teffi_stream_res
 
 /* An accepted connection that closes early, as those of health checks do, is not logged; only
  * failed dials and failed TLS handshakes are. */
-void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *result)
+void teffi_handshake_report_failure(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool tls = result->end == TEFFI_STREAM_NO_CERTIFICATE || result->end == TEFFI_STREAM_NO_TLS;
     bool ours = result->end == TEFFI_STREAM_CLOSED; /* this side killed it and logged any failure */
-    const char *why = get_break_text(conn, result);
+    const char *why = explain_broken_handshake(conn, result);
     if (conn->dialled && !conn->ending.why && !ours)
         teffi_counters_add_one_and_log(&conn->conns->counters, LINK_DIAL_FAILURES,
                                        "dial %.128s: %s", conn->target, why);
     else if (!conn->dialled && tls)
         teffi_counters_add_one_and_log(&conn->conns->counters, LINK_REFUSED_TLS, "%s: %s",
                                        conn->target, why);
-    teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, why);
+    teffi_conn_record_end_cause(conn, TEFF_E_UNREACHABLE, why);
 }

@@ -28,7 +28,7 @@ typedef enum conn_need {
 } conn_need;
 
 /* Finds what must be done for conn. in: judge: conn may be killed now if it is late or silent. */
-static conn_need find_need(const teffi_conn *conn, uint64_t now_ns, bool judge)
+static conn_need find_needed_action(const teffi_conn *conn, uint64_t now_ns, bool judge)
 {
     const conn_liveness *l = &conn->liveness;
     uint64_t beat_ns = teffi_link_of(conn)->heartbeat_ms * 1000000ull;
@@ -48,9 +48,9 @@ static conn_need find_need(const teffi_conn *conn, uint64_t now_ns, bool judge)
     return !l->writing_since_ns && is_older(l->wrote_ns, now_ns, beat_ns) ? NEED_BEAT : NEED_NONE;
 }
 
-/* Does what find_need() has found. NEED_TAKE_BACK: this thread handles the received bytes, unless
- * a worker has begun to. */
-static void serve_need(teffi_conn *conn, conn_need need)
+/* Does what find_needed_action() has found. NEED_TAKE_BACK: this thread handles the received bytes,
+ * unless a worker has begun to. */
+static void do_needed_action(teffi_conn *conn, conn_need need)
 {
     teffi_link *link = teffi_link_of(conn);
     link_counters *counters = &link->conns.counters;
@@ -71,7 +71,7 @@ static void serve_need(teffi_conn *conn, conn_need need)
         break;
     case NEED_TAKE_BACK:
         if (teffi_inbound_take_back(&conn->receiver.inbound, teffi_conns_now(conn->conns)))
-            teffi_driver_read(conn);
+            teffi_driver_handle_frames_and_read(conn);
         break;
     case NEED_BEAT:
         teffi_sender_send_control(conn, TEFFI_FRAME_HEARTBEAT, NULL, 0);
@@ -85,7 +85,7 @@ static void serve_need(teffi_conn *conn, conn_need need)
  * After a late scan, none is killed within the next SILENT_HEARTBEATS: this process was held up, so
  * bytes of its peers may be unread. Of several late scans in a row, only the first starts such a
  * period: otherwise a process whose scans are all late would never kill a connection. */
-static bool may_kill_unresponsive(teffi_link *link, uint64_t now_ns)
+static bool record_scan_and_check_may_kill(teffi_link *link, uint64_t now_ns)
 {
     uint64_t beat_ns = link->heartbeat_ms * 1000000ull;
     bool held_up = is_older(link->scanned_ns, now_ns, HELD_UP_HEARTBEATS * beat_ns);
@@ -96,15 +96,16 @@ static bool may_kill_unresponsive(teffi_link *link, uint64_t now_ns)
     return now_ns >= link->judge_from_ns;
 }
 
-/* Does what each connection needs, without conns.lock, because serve_need() may end a connection.
- * Its need may have changed since it was listed, so find_need() is called again. */
-static void serve_due_conns(teffi_link *link, uint64_t now_ns)
+/* Does what each connection needs, without conns.lock, because do_needed_action() may end a
+ * connection. Its need may have changed since it was listed, so find_needed_action() is called
+ * again. */
+static void do_due_conn_actions(teffi_link *link, uint64_t now_ns)
 {
     teffi_conn *due = NULL;
     pthread_mutex_lock(&link->conns.lock);
-    bool judge = may_kill_unresponsive(link, now_ns);
+    bool judge = record_scan_and_check_may_kill(link, now_ns);
     for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link)) {
-        if (find_need(c, now_ns, judge) == NEED_NONE)
+        if (find_needed_action(c, now_ns, judge) == NEED_NONE)
             continue;
         teffi_conn_ref(c);
         c->next_due = due;
@@ -113,7 +114,7 @@ static void serve_due_conns(teffi_link *link, uint64_t now_ns)
     pthread_mutex_unlock(&link->conns.lock);
     for (teffi_conn *next; due; due = next) {
         next = due->next_due;
-        serve_need(due, find_need(due, now_ns, judge));
+        do_needed_action(due, find_needed_action(due, now_ns, judge));
         teffi_conn_unref(due);
     }
 }
@@ -127,7 +128,7 @@ static uint64_t redial_peers(teffi_link *link, uint64_t now_ns)
         for (link_peer *peer = link->peers.buckets[i]; peer; peer = peer->bucket_next) {
             if (!peer->known || peer->out || !peer->redial_ns)
                 continue;
-            teffi_conn *conn = now_ns < peer->redial_ns ? NULL : teffi_dial_new(peer);
+            teffi_conn *conn = now_ns < peer->redial_ns ? NULL : teffi_dial_new_conn_to_peer(peer);
             if (conn)
                 teffi_dial_start(conn);
             else if (now_ns < peer->redial_ns && peer->redial_ns < next_ns)
@@ -137,7 +138,7 @@ static uint64_t redial_peers(teffi_link *link, uint64_t now_ns)
     return next_ns;
 }
 
-static uint64_t clamp_ns(uint64_t value, uint64_t min, uint64_t max)
+static uint64_t clamp_u64(uint64_t value, uint64_t min, uint64_t max)
 {
     return value < min ? min : value > max ? max : value;
 }
@@ -147,24 +148,24 @@ static uint64_t clamp_ns(uint64_t value, uint64_t min, uint64_t max)
  * scan, the scan runs when the redial is due. out: ns until the next scan. */
 static uint64_t get_scan_delay_ns(const teffi_link *link, uint64_t redial_ns, uint64_t now_ns)
 {
-    uint64_t ns = clamp_ns(link->heartbeat_ms / 4, SCAN_MIN_MS, SCAN_MAX_MS) * 1000000u;
+    uint64_t ns = clamp_u64(link->heartbeat_ms / 4, SCAN_MIN_MS, SCAN_MAX_MS) * 1000000u;
     if (link->leaving)
         ns = SCAN_MIN_MS * 1000000u;
-    return redial_ns == UINT64_MAX ? ns : clamp_ns(redial_ns - now_ns, 1000000u, ns);
+    return redial_ns == UINT64_MAX ? ns : clamp_u64(redial_ns - now_ns, 1000000u, ns);
 }
 
 /* Scans all connections and peers once; reclaims memory. out: ns until the next scan; 0: the link
  * is being freed. */
-static uint64_t scan_all(teffi_link *link)
+static uint64_t scan_conns_and_peers(teffi_link *link)
 {
     uint64_t now_ns = teffi_conns_now(&link->conns);
     (void)teffi_block_reclaim(now_ns);
     teffi_slab_reclaim(now_ns);
-    serve_due_conns(link, now_ns);
+    do_due_conn_actions(link, now_ns);
     uint64_t redial_ns = redial_peers(link, now_ns);
     teffi_accept_retry(link);
-    teffi_driver_resume_waiting(link);
-    teffi_driver_reap(link);
+    teffi_driver_resume_waiting_conns(link);
+    teffi_driver_free_dead_conns(link);
     pthread_mutex_lock(&link->conns.lock);
     pthread_cond_broadcast(&link->conns.changed);
     uint64_t ns = link->freeing ? 0 : get_scan_delay_ns(link, redial_ns, now_ns);
@@ -172,7 +173,7 @@ static uint64_t scan_all(teffi_link *link)
     return ns;
 }
 
-/* Must run_delayed() be called soon? */
+/* Must run_delayed_work() be called soon? */
 static bool delayed_work_is_requested(const link_ticker *ticker)
 {
     return atomic_load_explicit(&ticker->asked_soon, memory_order_relaxed);
@@ -180,11 +181,11 @@ static bool delayed_work_is_requested(const link_ticker *ticker)
 
 /* Runs delayed writes and reads, and checks whether a thread polls; requests another run if reads
  * or polling must be checked again. */
-static void run_delayed(teffi_link *link)
+static void run_delayed_work(teffi_link *link)
 {
     link_ticker *ticker = &link->conns.ticker;
     /* seq_cst: work added before this store is found below; a thread that adds work after the store
-     * loads false in teffi_conns_ask_delayed_run(), and requests again */
+     * loads false in teffi_conns_ask_to_run_delayed_work(), and requests again */
     atomic_store_explicit(&ticker->asked_soon, false, memory_order_seq_cst);
     teffi_sender_write_coalesced(&link->conns);
     bool reads = teffi_client_reader_run_overdue_reads(&link->conns, false);
@@ -196,16 +197,16 @@ static void run_delayed(teffi_link *link)
 /* Sleeps until a scan is requested or `ns` nanoseconds have passed; may return earlier. Meanwhile
  * runs delayed writes and reads. The thread sleeps on a parker or in the poller instead of using
  * nng's timers, which take up to a millisecond of CPU time at each expiry. */
-static void sleep_until_asked(teffi_link *link, uint64_t ns)
+static void sleep_or_run_delayed_until_scan(teffi_link *link, uint64_t ns)
 {
     link_ticker *ticker = &link->conns.ticker;
     uint64_t now_ns = teffi_conns_now(&link->conns), until_ns = now_ns + ns;
     bool soon, came;
     do {
         soon = delayed_work_is_requested(ticker);
-        came = teffi_polling_sleep(&link->conns, soon ? LINK_SOON_NS : until_ns - now_ns);
+        came = teffi_polling_sleep_or_poll(&link->conns, soon ? LINK_SOON_NS : until_ns - now_ns);
         if (soon)
-            run_delayed(link);
+            run_delayed_work(link);
         now_ns = teffi_conns_now(&link->conns);
         /* acquire: pairs with teffi_conns_ask_scan() */
     } while (!atomic_exchange_explicit(&ticker->asked, false, memory_order_acquire) &&
@@ -214,8 +215,8 @@ static void sleep_until_asked(teffi_link *link, uint64_t ns)
 
 static void run_ticker(void *arg)
 {
-    for (uint64_t ns; (ns = scan_all(arg));)
-        sleep_until_asked(arg, ns);
+    for (uint64_t ns; (ns = scan_conns_and_peers(arg));)
+        sleep_or_run_delayed_until_scan(arg, ns);
 }
 
 teff_err teffi_link_heartbeat_start(teffi_link *link)

@@ -12,7 +12,8 @@
 
 enum { LINK_ROUTES = 4096 };
 
-/* A listener of the link. Which roles may connect to it: check_role_at_door() in handshake.c. */
+/* A listener of the link. Which roles may connect to it: check_role_for_listener() in
+ * handshake.c. */
 typedef struct link_door {
     struct teffi_link *link; /* immutable after init */
     teffi_door door;         /* the same */

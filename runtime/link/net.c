@@ -45,7 +45,7 @@ static void free_link_memory(teffi_link *link)
 }
 
 /* Kills all connections. A killed connection ends in a callback of its stream or dial, unless it
- * waits for memory: in that case teffi_driver_resume_waiting() ends it. */
+ * waits for memory: in that case teffi_driver_resume_waiting_conns() ends it. */
 static void kill_all(teffi_conns *conns)
 {
     pthread_mutex_lock(&conns->lock);
@@ -56,7 +56,7 @@ static void kill_all(teffi_conns *conns)
 
 /* Waits until no connection has a reference, then frees all connections. If the transport has a
  * poller, this thread polls, because no other thread does any more. */
-static void free_conns(teffi_link *link)
+static void wait_and_free_conns(teffi_link *link)
 {
     teffi_conns *conns = &link->conns;
     pthread_mutex_lock(&conns->lock);
@@ -68,12 +68,12 @@ static void free_conns(teffi_link *link)
         pthread_mutex_lock(&conns->lock);
     }
     pthread_mutex_unlock(&conns->lock);
-    teffi_driver_reap(link);
+    teffi_driver_free_dead_conns(link);
 }
 
 /* Frees the link. A killed connection ends in the callback of its operation in flight. A connection
  * with a deferred read has none, so the read is begun before kill_all(). A connection that waits
- * for memory has none, either: teffi_driver_resume_waiting() ends it after kill_all(). */
+ * for memory has none, either: teffi_driver_resume_waiting_conns() ends it after kill_all(). */
 static void free_link(teffi_net *net)
 {
     teffi_link *link = (teffi_link *)net;
@@ -84,11 +84,12 @@ static void free_link(teffi_net *net)
     pthread_mutex_unlock(&link->conns.lock);
     link->conns.transport->ops->stop_listeners(link->conns.transport);
     teffi_link_heartbeat_stop(link);
-    teffi_sender_write_coalesced(&link->conns); /* drain_events() writes later frames */
+    teffi_sender_write_coalesced(
+        &link->conns); /* drain_events_and_write_coalesced() writes later frames */
     (void)teffi_client_reader_run_overdue_reads(&link->conns, true);
     kill_all(&link->conns);
-    teffi_driver_resume_waiting(link);
-    free_conns(link);
+    teffi_driver_resume_waiting_conns(link);
+    wait_and_free_conns(link);
     teffi_peers_fini(link);
     free_link_memory(link);
 }

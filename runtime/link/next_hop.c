@@ -11,26 +11,27 @@
 
 /* out: the cache entry for a node. A weak hash is enough: nodes whose hashes collide replace each
  * other's route, so sends to them are slower, but still correct. */
-static teffi_conn *_Atomic *find_route(teffi_link *link, uint64_t node)
+static teffi_conn *_Atomic *get_route_cache_entry(teffi_link *link, uint64_t node)
 {
     return &link->routes[teffi_mix64(node ^ link->secret.k0) % LINK_ROUTES];
 }
 
 /* conns.lock held. Caches conn as the route to the node, if conn is UP. */
-static void set_route(teffi_link *link, uint64_t node, teffi_conn *conn)
+static void cache_route_if_up(teffi_link *link, uint64_t node, teffi_conn *conn)
 {
     if (conn->state != CONN_UP)
         return;
     teffi_conn_set_carried_node(conn, node);
-    /* release: publishes the connection and its lock, pairs with send_cached() */
-    atomic_store_explicit(find_route(link, node), conn, memory_order_release);
+    /* release: publishes the connection and its lock, pairs with try_send_on_cached_route() */
+    atomic_store_explicit(get_route_cache_entry(link, node), conn, memory_order_release);
 }
 
 /* conns.lock held. Finds or creates the connection that carries messages to a node.
  * out:  *conn, without a reference for the caller. *dial: true if *conn is new; the caller then
  *       calls teffi_dial_start().
  * errs: TEFF_E_CLOSED, TEFF_E_UNREACHABLE, TEFF_E_NOMEM. */
-static teff_err find_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn, bool *dial)
+static teff_err find_or_create_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn,
+                                    bool *dial)
 {
     link_peer *peer = teffi_peer_find(link, to);
     bool client = to.silo & TEFFI_CLIENT_BIT;
@@ -44,7 +45,7 @@ static teff_err find_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn,
         return TEFF_E_CLOSED;
     if (peer->dial_failed)
         return TEFF_E_UNREACHABLE;
-    *conn = teffi_dial_new(peer);
+    *conn = teffi_dial_new_conn_to_peer(peer);
     *dial = *conn != NULL;
     return *conn ? TEFF_OK : TEFF_E_NOMEM;
 }
@@ -56,10 +57,10 @@ static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg
     teffi_conn *conn;
     bool dial;
     pthread_mutex_lock(&link->conns.lock);
-    teff_err err = find_conn(link, to, &conn, &dial);
+    teff_err err = find_or_create_conn(link, to, &conn, &dial);
     if (!err) {
         teffi_conn_ref(conn);
-        set_route(link, teffi_node_word(to), conn);
+        cache_route_if_up(link, teffi_node_word(to), conn);
     }
     pthread_mutex_unlock(&link->conns.lock);
     if (err)
@@ -73,15 +74,17 @@ static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg
 
 /* Sends on the cached route. out: false: nothing was done, because there is no valid route, or the
  * message is too large. true: *err is the result. */
-static bool send_cached(teffi_link *link, teffi_node_id to, teffi_msg *msg, teff_err *err)
+static bool try_send_on_cached_route(teffi_link *link, teffi_node_id to, teffi_msg *msg,
+                                     teff_err *err)
 {
     size_t room, body_len;
     uint64_t node = teffi_node_word(to);
-    /* acquire: pairs with set_route() */
-    teffi_conn *conn = atomic_load_explicit(find_route(link, node), memory_order_acquire);
+    /* acquire: pairs with cache_route_if_up() */
+    teffi_conn *conn =
+        atomic_load_explicit(get_route_cache_entry(link, node), memory_order_acquire);
     if (!conn)
         return false;
-    *err = teffi_frame_compute_room(msg, link->conns.frame_max_bytes, &room, &body_len);
+    *err = teffi_frame_compute_size_bound(msg, link->conns.frame_max_bytes, &room, &body_len);
     if (*err)
         return false; /* send_uncached() fails, too, but first checks if the node is known */
     pthread_mutex_lock(&conn->lock);
@@ -97,10 +100,10 @@ teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
 {
     teffi_link *link = (teffi_link *)net;
     teff_err err;
-    if (!send_cached(link, to, msg, &err))
+    if (!try_send_on_cached_route(link, to, msg, &err))
         err = send_uncached(link, to, msg);
     /* The response is lost. Breaking the connection that brought the request fails the call. */
     if ((err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED) && msg->item.kind == TEFFI_MSG_RESPONSE)
-        teffi_ending_break_inbound(link, to);
+        teffi_ending_kill_incoming_conn(link, to);
     return err;
 }

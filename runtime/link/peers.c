@@ -68,9 +68,9 @@ void teffi_peer_set_known(link_peer *peer, const char *address)
     memmove(peer->address, address, strlen(address) + 1);
 }
 
-bool teffi_peer_remove_unused(link_peer *peer)
+bool teffi_peer_remove_if_unused(link_peer *peer)
 {
-    if (!peer->listed || peer->known || peer->in || peer->out || !teffi_peer_is_quiet(peer))
+    if (!peer->listed || peer->known || peer->in || peer->out || !teffi_peer_has_no_events(peer))
         return false;
     link_peer **at = peer_bucket(peer->owner, peer->id);
     while (*at != peer)
@@ -101,7 +101,7 @@ void teffi_peers_fini(teffi_link *link)
 /* Each set keeps the newest known incarnation of a few silos whose hashes are equal. A silo without
  * an entry in its set passes the check. If `note` is true, id is written to the silo's entry. If
  * the silo has none, id is written to an empty entry, or else to the one written longest ago. */
-bool teffi_peer_is_newest_incarnation(teffi_link *link, teffi_node_id id, bool note)
+bool teffi_peer_check_or_record_incarnation(teffi_link *link, teffi_node_id id, bool note)
 {
     link_seen_silo *set = link->peers.seen[teffi_mix64(id.silo) % LINK_SEEN_SETS];
     link_seen_silo *place = &set[0];
@@ -122,7 +122,8 @@ bool teffi_peer_is_newest_incarnation(teffi_link *link, teffi_node_id id, bool n
 
 /* ---- events ---- */
 
-void teffi_peer_post(link_peer *peer, link_event *event, link_event_kind kind, teffi_conn *conn)
+void teffi_peer_post_event(link_peer *peer, link_event *event, link_event_kind kind,
+                           teffi_conn *conn)
 {
     event->kind = kind;
     event->conn = conn;
@@ -131,7 +132,7 @@ void teffi_peer_post(link_peer *peer, link_event *event, link_event_kind kind, t
     pthread_mutex_unlock(&peer->lock);
 }
 
-bool teffi_peer_begin_drain(link_peer *peer)
+bool teffi_peer_try_begin_event_drain(link_peer *peer)
 {
     pthread_mutex_lock(&peer->lock);
     bool mine = !peer->draining && peer->events.count;
@@ -140,7 +141,7 @@ bool teffi_peer_begin_drain(link_peer *peer)
     return mine;
 }
 
-link_event *teffi_peer_next_event(link_peer *peer)
+link_event *teffi_peer_pop_event_or_end_drain(link_peer *peer)
 {
     pthread_mutex_lock(&peer->lock);
     teffi_qnode *at = teffi_queue_pop(&peer->events);
@@ -149,7 +150,7 @@ link_event *teffi_peer_next_event(link_peer *peer)
     return at ? teffi_container(at, link_event, link) : NULL;
 }
 
-bool teffi_peer_is_quiet(link_peer *peer)
+bool teffi_peer_has_no_events(link_peer *peer)
 {
     pthread_mutex_lock(&peer->lock);
     bool quiet = !peer->draining && peer->events.count == 0;

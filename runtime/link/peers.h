@@ -67,10 +67,10 @@ link_peer *teffi_peer_find_or_add(struct teffi_link *link, teffi_node_id id);
  * in:   address, at most TEFFI_ADDRESS_MAX bytes; may be peer->address. */
 void teffi_peer_set_known(link_peer *peer, const char *address);
 
-/* teffi_peer_remove_unused - conns.lock held; remove the peer from the table if it is not known,
- * has no connection, and has no events (teffi_peer_is_quiet()).
+/* teffi_peer_remove_if_unused - conns.lock held; remove the peer from the table if it is not known,
+ * has no connection, and has no events (teffi_peer_has_no_events()).
  * out:  true: removed; the caller releases the lock, then drops the table's reference. */
-bool teffi_peer_remove_unused(link_peer *peer);
+bool teffi_peer_remove_if_unused(link_peer *peer);
 
 /* teffi_peers_fini - empty the table, and wait until no thread holds a peer. in: the link is
  * being freed. */
@@ -79,21 +79,23 @@ void teffi_peers_fini(struct teffi_link *link);
 void teffi_peer_ref(link_peer *peer);
 void teffi_peer_unref(link_peer *peer); /* conns.lock not held */
 
-/* teffi_peer_is_newest_incarnation - conns.lock held; is the incarnation in id at least as new as
- * the one that was recorded for its silo? out: true also if none was recorded.
+/* teffi_peer_check_or_record_incarnation - conns.lock held; is the incarnation in id at least as
+ * new as the one that was recorded for its silo? out: true also if none was recorded.
  * in:   note: true: also record the incarnation in id, unless it is older. */
-bool teffi_peer_is_newest_incarnation(struct teffi_link *link, teffi_node_id id, bool note);
+bool teffi_peer_check_or_record_incarnation(struct teffi_link *link, teffi_node_id id, bool note);
 
-/* teffi_peer_post - append an event to the peer's queue. After it has released its locks, this
- * thread calls drain_events() (driver.c).
+/* teffi_peer_post_event - append an event to the peer's queue. After it has released its locks,
+ * this thread calls drain_events_and_write_coalesced() (driver.c).
  * in:   event, of conn, not queued. conn, with a reference that the event takes over. */
-void teffi_peer_post(link_peer *peer, link_event *event, link_event_kind kind, teffi_conn *conn);
+void teffi_peer_post_event(link_peer *peer, link_event *event, link_event_kind kind,
+                           teffi_conn *conn);
 
-/* teffi_peer_begin_drain - out: true: the caller reports events until teffi_peer_next_event()
- * returns NULL. false: there are no events, or another thread reports them.
- * teffi_peer_next_event - remove the oldest event. out: NULL: there is none, and the drain ends:
- *       another thread may begin one.
- * teffi_peer_is_quiet - is no event queued, and does no thread report any? */
-bool teffi_peer_begin_drain(link_peer *peer);
-link_event *teffi_peer_next_event(link_peer *peer);
-bool teffi_peer_is_quiet(link_peer *peer);
+/* teffi_peer_try_begin_event_drain - out: true: the caller reports events until
+ * teffi_peer_pop_event_or_end_drain() returns NULL. false: there are no events, or another thread
+ * reports them.
+ * teffi_peer_pop_event_or_end_drain - remove the oldest event. out: NULL: there is none, and the
+ *       drain ends: another thread may begin one.
+ * teffi_peer_has_no_events - is no event queued, and does no thread report any? */
+bool teffi_peer_try_begin_event_drain(link_peer *peer);
+link_event *teffi_peer_pop_event_or_end_drain(link_peer *peer);
+bool teffi_peer_has_no_events(link_peer *peer);

@@ -58,8 +58,9 @@ static bool uses_newest_chunk(const teff_arena *arena)
 }
 
 /* Adds a chunk that has room for `need` bytes and makes it current. Sizes double up to CHUNK_MAX,
- * so that a large message needs few chunks. If the newest chunk was adopted (teffi_arena_adopt(),
- * take_own_chunk()), the sizes start at CHUNK_MIN again. out: false: no memory. */
+ * so that a large message needs few chunks. If the newest chunk was adopted
+ * (teffi_arena_adopt_chunk(), alloc_in_own_chunk()), the sizes start at CHUNK_MIN again. out:
+ * false: no memory. */
 static bool add_chunk(teff_arena *arena, size_t need)
 {
     size_t size = uses_newest_chunk(arena) ? arena->chunks->size * 2 : CHUNK_MIN;
@@ -101,7 +102,7 @@ void teffi_chunk_free(uint8_t *bytes)
         teffi_block_put(chunk_of_data(bytes), chunk_of_data(bytes)->size);
 }
 
-void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes)
+void teffi_arena_adopt_chunk(teff_arena *arena, uint8_t *bytes)
 {
     teffi_chunk *chunk = chunk_of_data(bytes);
     size_t left = arena->budget_bytes - arena->used_bytes;
@@ -111,28 +112,29 @@ void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes)
 }
 
 /* Allocates n bytes in a new chunk of their own; the current chunk stays current.
- * teffi_arena_adopt() adds the whole chunk to used_bytes, but only n bytes count as used here. */
-static void *take_own_chunk(teff_arena *arena, size_t n)
+ * teffi_arena_adopt_chunk() adds the whole chunk to used_bytes, but only n bytes count as used
+ * here. */
+static void *alloc_in_own_chunk(teff_arena *arena, size_t n)
 {
     size_t room;
     uint8_t *bytes = teffi_chunk_new(n, &room);
     if (!bytes)
         return NULL;
     size_t used = arena->used_bytes;
-    teffi_arena_adopt(arena, bytes);
+    teffi_arena_adopt_chunk(arena, bytes);
     arena->used_bytes = used + n;
     return bytes;
 }
 
-/* Slow path of teffi_arena_take(). Not inlined, because most allocations fit. */
-__attribute__((noinline)) void *teffi_arena_take_slow(teff_arena *arena, size_t n)
+/* Slow path of teffi_arena_alloc_unzeroed(). Not inlined, because most allocations fit. */
+__attribute__((noinline)) void *teffi_arena_alloc_unzeroed_slow(teff_arena *arena, size_t n)
 {
     if (n > SIZE_MAX / 2 || n > arena->budget_bytes - arena->used_bytes)
         return NULL;
     size_t need = round_up(n);
     if (need > (size_t)(arena->end - arena->at)) {
         if (need >= TEFFI_BLOCK_MIN)
-            return take_own_chunk(arena, n);
+            return alloc_in_own_chunk(arena, n);
         if (!add_chunk(arena, need))
             return NULL;
     }
@@ -144,12 +146,12 @@ __attribute__((noinline)) void *teffi_arena_take_slow(teff_arena *arena, size_t 
 
 void *teff_arena_take(teff_arena *arena, size_t n)
 {
-    return teffi_arena_take(arena, n);
+    return teffi_arena_alloc_unzeroed(arena, n);
 }
 
 /* Zeroes n allocated bytes. If n is small, zeroes whole units of ALIGN bytes, which the allocation
  * occupies anyway: the compiler turns a memset() of constant size into plain stores. out: p. */
-static inline void *zero_taken(char *p, size_t n)
+static inline void *zero_allocated_bytes(char *p, size_t n)
 {
     if (n > 4 * (size_t)ALIGN)
         return memset(p, 0, n);
@@ -166,14 +168,14 @@ static inline void *zero_taken(char *p, size_t n)
 /* Slow path of teff_arena_alloc(). */
 __attribute__((noinline)) static void *alloc_slow(teff_arena *arena, size_t n)
 {
-    void *p = teffi_arena_take_slow(arena, n);
+    void *p = teffi_arena_alloc_unzeroed_slow(arena, n);
     return p ? memset(p, 0, n) : NULL;
 }
 
 void *teff_arena_alloc(teff_arena *arena, size_t n)
 {
     n += n == 0;
-    return teffi_arena_fits(arena, n) ? zero_taken(teffi_arena_bump(arena, n), n)
+    return teffi_arena_fits(arena, n) ? zero_allocated_bytes(teffi_arena_bump(arena, n), n)
                                       : alloc_slow(arena, n);
 }
 
@@ -202,7 +204,7 @@ static inline void copy_short(char *p, const char *src, size_t n)
 /* Slow path of teff_arena_copy(), for any n. */
 __attribute__((noinline)) static void *copy_slow(teff_arena *arena, const void *src, size_t n)
 {
-    char *p = n < SIZE_MAX ? teffi_arena_take(arena, n + 1) : NULL;
+    char *p = n < SIZE_MAX ? teffi_arena_alloc_unzeroed(arena, n + 1) : NULL;
     if (!p)
         return NULL;
     if (n)

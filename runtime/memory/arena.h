@@ -42,8 +42,8 @@ void teffi_arena_fini(teff_arena *arena);
 /* teffi_arena_free_chunks - free the chunks newer than keep; NULL: all. */
 void teffi_arena_free_chunks(teffi_chunk *chunks, const teffi_chunk *keep);
 
-/* teffi_arena_drop - free all memory of an arena; do not use the arena again. */
-static inline void teffi_arena_drop(teff_arena *arena)
+/* teffi_arena_free_memory - free all memory of an arena; do not use the arena again. */
+static inline void teffi_arena_free_memory(teff_arena *arena)
 {
     if (arena->chunks)
         teffi_arena_free_chunks(arena->chunks, NULL);
@@ -56,8 +56,8 @@ typedef struct teffi_arena_mark {
     size_t used_bytes;
 } teffi_arena_mark;
 
-/* teffi_arena_here - get the current position, for teffi_arena_rewind(). */
-static inline teffi_arena_mark teffi_arena_here(const teff_arena *arena)
+/* teffi_arena_get_mark - get the current position, for teffi_arena_rewind(). */
+static inline teffi_arena_mark teffi_arena_get_mark(const teff_arena *arena)
 {
     return (teffi_arena_mark){arena->at, arena->end, arena->chunks, arena->used_bytes};
 }
@@ -74,9 +74,10 @@ static inline void teffi_arena_rewind(teff_arena *arena, teffi_arena_mark mark)
     arena->used_bytes = mark.used_bytes;
 }
 
-/* teffi_arena_take_slow - slow path of teffi_arena_take(): adds a chunk, if the budget allows n.
+/* teffi_arena_alloc_unzeroed_slow - slow path of teffi_arena_alloc_unzeroed(): adds a chunk, if the
+ * budget allows n.
  * out:  NULL: as teff_arena_alloc(). */
-void *teffi_arena_take_slow(teff_arena *arena, size_t n);
+void *teffi_arena_alloc_unzeroed_slow(teff_arena *arena, size_t n);
 
 /* teffi_arena_fits - are n bytes (not 0) free in the current block and in the budget? */
 static inline bool teffi_arena_fits(const teff_arena *arena, size_t n)
@@ -94,12 +95,12 @@ static inline void *teffi_arena_bump(teff_arena *arena, size_t n)
     return p;
 }
 
-/* teffi_arena_take - as teff_arena_alloc(), but the memory is not zeroed. */
-static inline void *teffi_arena_take(teff_arena *arena, size_t n)
+/* teffi_arena_alloc_unzeroed - as teff_arena_alloc(), but the memory is not zeroed. */
+static inline void *teffi_arena_alloc_unzeroed(teff_arena *arena, size_t n)
 {
     n += n == 0;
     return teffi_arena_fits(arena, n) ? teffi_arena_bump(arena, n)
-                                      : teffi_arena_take_slow(arena, n);
+                                      : teffi_arena_alloc_unzeroed_slow(arena, n);
 }
 
 /* teffi_chunks_held_bytes - the bytes of a list of chunks. */
@@ -118,6 +119,6 @@ uint8_t *teffi_chunk_new(size_t n, size_t *room);
 /* teffi_chunk_free - in: bytes, from teffi_chunk_new(); may be NULL. */
 void teffi_chunk_free(uint8_t *bytes);
 
-/* teffi_arena_adopt - let the arena own bytes, from teffi_chunk_new(). The whole chunk counts as
- * used, or what is left of the budget if that is less. */
-void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes);
+/* teffi_arena_adopt_chunk - let the arena own bytes, from teffi_chunk_new(). The whole chunk counts
+ * as used, or what is left of the budget if that is less. */
+void teffi_arena_adopt_chunk(teff_arena *arena, uint8_t *bytes);

@@ -84,7 +84,7 @@ void *teffi_block_get(size_t n)
 
 /* Puts a free block on a shelf. out: false: TEFFI_BLOCK_KEPT_MAX bytes are kept already; the caller
  * frees the block. */
-static bool keep_block(node *block, unsigned no)
+static bool shelve_block_if_room(node *block, unsigned no)
 {
     shelf *s = &shelves[no];
     pthread_mutex_lock(&lock);
@@ -102,7 +102,7 @@ static bool keep_block(node *block, unsigned no)
 
 void teffi_block_put(void *memory, size_t n)
 {
-    if (memory && !(has_shelf(n) && keep_block(memory, shelf_for(n))))
+    if (memory && !(has_shelf(n) && shelve_block_if_room(memory, shelf_for(n))))
         free(memory);
 }
 

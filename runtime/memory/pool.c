@@ -108,7 +108,7 @@ static node *take_depot_batch(depot *d)
     return batch;
 }
 
-static node *depot_get(unsigned class)
+static node *get_batch_from_depot(unsigned class)
 {
     depot *d = &depots[class];
     if (!atomic_load_explicit(&d->n_batches, memory_order_relaxed))
@@ -119,7 +119,7 @@ static node *depot_get(unsigned class)
     return batch;
 }
 
-static void depot_put(unsigned class, node *batch)
+static void put_batch_in_depot(unsigned class, node *batch)
 {
     depot *d = &depots[class];
     pthread_mutex_lock(&d->lock);
@@ -133,7 +133,7 @@ static void depot_put(unsigned class, node *batch)
 
 /* Ends a period of age_ns: the batches that stayed in the depot during the whole period become
  * spare, except AGE_KEEPS of them. */
-static void end_depot_period(depot *d)
+static void update_spare_batch_count(depot *d)
 {
     pthread_mutex_lock(&d->lock);
     d->spare = d->low > AGE_KEEPS ? d->low - AGE_KEEPS : 0;
@@ -166,7 +166,7 @@ bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes)
         if (atomic_load_explicit(&d->n_batches, memory_order_relaxed) <= AGE_KEEPS)
             continue;
         if (period_over)
-            end_depot_period(d);
+            update_spare_batch_count(d);
         node *batch;
         for (int i = 0; i < AGE_SLICE && (batch = take_spare_batch(d)); i++) {
             free_pool_batch(batch, class);
@@ -181,12 +181,12 @@ bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes)
 
 /* The destructor of `key`, called when a thread ends. Puts the thread's full batches into the
  * depots, and frees the other objects in its caches. */
-static void return_thread_caches(void *arg)
+static void empty_thread_caches(void *arg)
 {
     cache *own = arg;
     for (unsigned class = 0; class < CLASSES; class ++) {
         if (own[class].full)
-            depot_put(class, own[class].full);
+            put_batch_in_depot(class, own[class].full);
         free_pool_batch(own[class].free, class);
         own[class] = (cache){0};
     }
@@ -195,10 +195,10 @@ static void return_thread_caches(void *arg)
 
 static void make_caches_key(void)
 {
-    has_key = !pthread_key_create(&key, return_thread_caches);
+    has_key = !pthread_key_create(&key, empty_thread_caches);
 }
 
-/* Makes return_thread_caches() run when this thread ends. If that is not possible, the thread leaks
+/* Makes empty_thread_caches() run when this thread ends. If that is not possible, the thread leaks
  * its lists, up to two batches of each size. */
 static void set_thread_destructor(void)
 {
@@ -212,7 +212,7 @@ static void set_thread_destructor(void)
  * c->free. If there is no batch, allocates an object from the heap. out: NULL: no memory. */
 static __attribute__((noinline)) void *refill_and_take(cache *c, unsigned class)
 {
-    node *batch = c->full ? c->full : depot_get(class);
+    node *batch = c->full ? c->full : get_batch_from_depot(class);
     c->full = NULL;
     if (!batch)
         return malloc(bytes_of[class]);
@@ -260,7 +260,7 @@ static __attribute__((noinline)) void flush_and_push(cache *c, void *memory, uns
     if (!destructor_is_set)
         set_thread_destructor();
     if (c->full)
-        depot_put(class, c->full);
+        put_batch_in_depot(class, c->full);
     c->full = c->free;
     c->free = NULL;
     c->room = batch_of[class];

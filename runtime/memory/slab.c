@@ -179,7 +179,8 @@ static void *add_block(teffi_slab *slab)
 
 /* lock held. Moves free entries of one block to `list`, which has *n entries, until the list has
  * BATCH entries or the block has no free entry. out: the list, and *n: its new length. */
-static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *list, uint32_t *n)
+static void *take_entries_from_block(teffi_slab *slab, teffi_slab_block *block, void *list,
+                                     uint32_t *n)
 {
     for (; block->free && *n < BATCH; (*n)++) {
         unsigned i = (unsigned)__builtin_ctzll(block->free);
@@ -197,7 +198,7 @@ static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *li
  * teffi_slab_next_committed() reads the state without the lock: a thread that has one of the
  * entries must not skip their block.
  * out: the entries, as a list. */
-static void *take_decommitted(teffi_slab *slab)
+static void *take_decommitted_block(teffi_slab *slab)
 {
     teffi_slab_block *block = LIST_FIRST(&slab->list[TEFFI_SLAB_DECOMMITTED]);
     block->begun += block->passed;
@@ -215,12 +216,13 @@ static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
     void *list = NULL;
     *n = 0;
     while (slab->n[TEFFI_SLAB_PARTLY_FREE] && *n < BATCH)
-        list = take_from_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_PARTLY_FREE]), list, n);
+        list =
+            take_entries_from_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_PARTLY_FREE]), list, n);
     if (list)
         return list;
     if (slab->n[TEFFI_SLAB_FREE])
-        return take_from_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_FREE]), NULL, n);
-    list = slab->n[TEFFI_SLAB_DECOMMITTED] ? take_decommitted(slab) : add_block(slab);
+        return take_entries_from_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_FREE]), NULL, n);
+    list = slab->n[TEFFI_SLAB_DECOMMITTED] ? take_decommitted_block(slab) : add_block(slab);
     if (list)
         *n = BATCH;
     return list;
@@ -228,7 +230,7 @@ static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
 
 /* lock held. Marks an entry as free in its block. Raises block->passed to the number of generations
  * that the entry has passed since block->begun, if that number is greater. */
-static void return_to_block(teffi_slab *slab, teffi_slab_use use)
+static void return_entry_to_block(teffi_slab *slab, teffi_slab_use use)
 {
     teffi_slab_block *block = block_at(slab, use.slot / TEFFI_SLAB_BLOCK);
     uint32_t passed = use.generation - block->begun; /* generations wrap around */
@@ -248,7 +250,7 @@ static void put_slab_batch(teffi_slab *slab, void *batch)
         uses[n++] = slab->type->last_use(entry);
     pthread_mutex_lock(&slab->lock);
     for (unsigned i = 0; i < n; i++)
-        return_to_block(slab, uses[i]);
+        return_entry_to_block(slab, uses[i]);
     pthread_mutex_unlock(&slab->lock);
 }
 
@@ -292,7 +294,7 @@ static __attribute__((noinline)) void move_free_to_full(teffi_slab *slab, teffi_
 
 /* teffi_slab_take() for a thread without lists: takes a batch, keeps one entry of it, and returns
  * the others to their blocks. */
-static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
+static __attribute__((noinline)) void *take_entry_without_lists(teffi_slab *slab)
 {
     teffi_slab_lists own = {0};
     void *entry = refill_and_pop(slab, &own);
@@ -301,7 +303,7 @@ static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
 }
 
 /* teffi_slab_put() for a thread without lists: returns the entry to its block. */
-static __attribute__((noinline)) void put_without_index(teffi_slab *slab, void *entry)
+static __attribute__((noinline)) void put_entry_without_lists(teffi_slab *slab, void *entry)
 {
     link_of(slab, entry)->next = NULL;
     put_slab_batch(slab, entry);
@@ -311,7 +313,7 @@ void *teffi_slab_take(teffi_slab *slab)
 {
     unsigned n = teffi_thread_index();
     if (n >= TEFFI_THREAD_INDEXES)
-        return take_without_index(slab);
+        return take_entry_without_lists(slab);
     void *entry = pop_entry(slab, &slab->lists[n]);
     return entry ? entry : refill_and_pop(slab, &slab->lists[n]);
 }
@@ -320,7 +322,7 @@ void teffi_slab_put(teffi_slab *slab, void *entry)
 {
     unsigned n = teffi_thread_index();
     if (n >= TEFFI_THREAD_INDEXES) {
-        put_without_index(slab, entry);
+        put_entry_without_lists(slab, entry);
         return;
     }
     teffi_slab_lists *own = &slab->lists[n];
@@ -340,7 +342,7 @@ static LIST_HEAD(, teffi_slab) slabs = LIST_HEAD_INITIALIZER(slabs); /* guarded 
  * its entries. A sweep of deadlines (call/calls.c) may lower the block's mark after this function
  * has reset the mark. At worst a later sweep visits the block needlessly.
  * out: false if no block is left to decommit, or if the system call failed. */
-static bool decommit_block(teffi_slab *slab)
+static bool decommit_spare_block(teffi_slab *slab)
 {
     teffi_slab_block *block = NULL;
     pthread_mutex_lock(&slab->lock);
@@ -363,7 +365,7 @@ static bool decommit_block(teffi_slab *slab)
 
 /* If the period of age_ns is over, sets slab->spare to the lowest number of FREE blocks during the
  * period, and begins the next period. */
-static void count_spare_blocks(teffi_slab *slab, uint64_t now_ns)
+static void update_spare_count_if_period_over(teffi_slab *slab, uint64_t now_ns)
 {
     pthread_mutex_lock(&slab->lock);
     if (now_ns - slab->looked_ns >= age_ns) {
@@ -379,8 +381,8 @@ void teffi_slab_reclaim(uint64_t now_ns)
     if (pthread_mutex_trylock(&slabs_lock) != 0)
         return; /* another thread does it */
     for (teffi_slab *slab = LIST_FIRST(&slabs); slab; slab = LIST_NEXT(slab, link)) {
-        count_spare_blocks(slab, now_ns);
-        for (int i = 0; i < TEFFI_SLAB_SLICE && decommit_block(slab); i++)
+        update_spare_count_if_period_over(slab, now_ns);
+        for (int i = 0; i < TEFFI_SLAB_SLICE && decommit_spare_block(slab); i++)
             continue;
     }
     pthread_mutex_unlock(&slabs_lock);

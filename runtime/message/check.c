@@ -19,11 +19,11 @@ typedef struct checker {
     teffi_field_desc *field; /* its field that breaks the rule */
 } checker;
 
-static size_t checked_message_size(checker *c, teffi_message_desc *desc,
-                                   const ProtobufCMessage *msg);
+static size_t check_and_get_message_size(checker *c, teffi_message_desc *desc,
+                                         const ProtobufCMessage *msg);
 
 /* Records err, unless an earlier error is recorded: only the first one is reported. */
-static void note_error(checker *c, teff_err err, teffi_field_desc *field, const char *why)
+static void record_first_error(checker *c, teff_err err, teffi_field_desc *field, const char *why)
 {
     if (c->err)
         return;
@@ -40,39 +40,41 @@ static bool must_stop(const checker *c)
 }
 
 /* Checks a string (it must be UTF-8) or a bytes value. out: its size, without tag and length. */
-static inline size_t checked_content_size(checker *c, teffi_field_desc *field, const void *slot)
+static inline size_t check_and_get_content_size(checker *c, teffi_field_desc *field,
+                                                const void *slot)
 {
     ProtobufCBinaryData bytes = teffi_bytes_of(field->type, slot);
     if (field->type == PROTOBUF_C_TYPE_STRING && !teffi_utf8_valid(bytes.data, bytes.len))
-        note_error(c, TEFF_E_MALFORMED, field, "is not UTF-8");
+        record_first_error(c, TEFF_E_MALFORMED, field, "is not UTF-8");
     c->memory += bytes.len + 1;
     return bytes.len;
 }
 
 /* Checks a nested message; NULL is an error. out: its size, without tag and length. */
-static size_t checked_nested_size(checker *c, teffi_field_desc *field, const ProtobufCMessage *msg)
+static size_t check_and_get_nested_size(checker *c, teffi_field_desc *field,
+                                        const ProtobufCMessage *msg)
 {
     if (!msg)
-        note_error(c, TEFF_E_MALFORMED, field, "is NULL");
+        record_first_error(c, TEFF_E_MALFORMED, field, "is NULL");
     else if (c->depth == TEFF_DEPTH_MAX)
-        note_error(c, TEFF_E_TOO_LARGE, field, NULL); /* no text means: nested too deep */
-    return must_stop(c) ? 0 : checked_message_size(c, field->descriptor, msg);
+        record_first_error(c, TEFF_E_TOO_LARGE, field, NULL); /* no text means: nested too deep */
+    return must_stop(c) ? 0 : check_and_get_message_size(c, field->descriptor, msg);
 }
 
 /* Checks one value. out: its packed size, including its length prefix (if any), without its tag. */
-static size_t checked_value_size(checker *c, teffi_field_desc *field, const void *slot)
+static size_t check_and_get_value_size(checker *c, teffi_field_desc *field, const void *slot)
 {
-    if (teffi_wire_of(field->type) != TEFFI_BYTES)
+    if (teffi_wire_type_of(field->type) != TEFFI_BYTES)
         return teffi_number_size(field->type, slot);
     size_t n = field->type == PROTOBUF_C_TYPE_MESSAGE
-                   ? checked_nested_size(c, field, *(ProtobufCMessage *const *)slot)
-                   : checked_content_size(c, field, slot);
+                   ? check_and_get_nested_size(c, field, *(ProtobufCMessage *const *)slot)
+                   : check_and_get_content_size(c, field, slot);
     return teffi_varint_size(n) + n;
 }
 
 /* Checks all elements of a repeated field. out: the packed size of the list, with its tags; 0 if
  * the list is empty, because an empty list is not written. */
-static size_t checked_list_size(checker *c, teffi_field_desc *field, const uint8_t *m)
+static size_t check_and_get_list_size(checker *c, teffi_field_desc *field, const uint8_t *m)
 {
     bool packed = field->flags & PROTOBUF_C_FIELD_FLAG_PACKED;
     size_t n = teffi_list_len(field, m), step = teffi_element_size(field->type), size = 0;
@@ -82,48 +84,49 @@ static size_t checked_list_size(checker *c, teffi_field_desc *field, const uint8
     c->fields += packed ? 1 : n;
     c->memory += n * step;
     for (size_t i = 0; i < n && !must_stop(c); i++, at += step)
-        size += checked_value_size(c, field, at);
+        size += check_and_get_value_size(c, field, at);
     return packed ? teffi_tag_size(field->id) + teffi_varint_size(size) + size
                   : n * teffi_tag_size(field->id) + size;
 }
 
 /* Checks a string or bytes field that is not written if it is empty. out: its size, with its tag;
  * 0: empty. */
-static size_t checked_text_size(checker *c, teffi_field_desc *field, const void *slot)
+static size_t check_and_get_text_field_size(checker *c, teffi_field_desc *field, const void *slot)
 {
-    size_t n = checked_content_size(c, field, slot);
+    size_t n = check_and_get_content_size(c, field, slot);
     return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;
 }
 
 /* Checks a field of any kind. out: its size with its tags; 0: absent, not written. */
-static size_t checked_field_size(checker *c, teffi_field_desc *field, const uint8_t *m)
+static size_t check_and_get_field_size(checker *c, teffi_field_desc *field, const uint8_t *m)
 {
     const void *slot = m + field->offset;
     size_t size;
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
-        return checked_list_size(c, field, m);
-    if (teffi_is_plain(field) && field->type != PROTOBUF_C_TYPE_MESSAGE) {
-        bool is_text = teffi_wire_of(field->type) == TEFFI_BYTES;
-        size = is_text ? checked_text_size(c, field, slot) : teffi_plain_size(field, slot);
+        return check_and_get_list_size(c, field, m);
+    if (teffi_field_is_plain(field) && field->type != PROTOBUF_C_TYPE_MESSAGE) {
+        bool is_text = teffi_wire_type_of(field->type) == TEFFI_BYTES;
+        size = is_text ? check_and_get_text_field_size(c, field, slot)
+                       : teffi_plain_field_size(field, slot);
         c->fields += size != 0;
         return size;
     }
     if (!teffi_field_is_present(field, m))
         return 0;
     c->fields++;
-    return teffi_tag_size(field->id) + checked_value_size(c, field, slot);
+    return teffi_tag_size(field->id) + check_and_get_value_size(c, field, slot);
 }
 
 /* Checks a message, with the messages nested in it. out: its packed size. On an error c->at is the
  * innermost message with the error, because the call for that message returns first. */
-static size_t checked_message_size(checker *c, teffi_message_desc *desc,
-                                   const ProtobufCMessage *msg)
+static size_t check_and_get_message_size(checker *c, teffi_message_desc *desc,
+                                         const ProtobufCMessage *msg)
 {
     size_t size = 0;
     c->depth++;
     c->memory += desc->sizeof_message;
     for (unsigned i = 0; i < desc->n_fields && !must_stop(c); i++)
-        size += checked_field_size(c, &desc->fields[i], (const uint8_t *)msg);
+        size += check_and_get_field_size(c, &desc->fields[i], (const uint8_t *)msg);
     for (unsigned i = 0; i < msg->n_unknown_fields; i++) {
         const ProtobufCMessageUnknownField *unknown = &msg->unknown_fields[i];
         size += teffi_tag_size(unknown->tag) + unknown->len;
@@ -153,11 +156,12 @@ static teff_err fail_too_large(const char *what, const char *verb, size_t n, con
                       max);
 }
 
-teff_err teffi_check(const ProtobufCMessageDescriptor *desc, const ProtobufCMessage *msg,
-                     const teffi_limits *limits, const char *what, size_t *packed, char *text)
+teff_err teffi_check_message(const ProtobufCMessageDescriptor *desc, const ProtobufCMessage *msg,
+                             const teffi_limits *limits, const char *what, size_t *packed,
+                             char *text)
 {
     checker c = {.fields_stop = limits->fields * FIELDS_STOP_FACTOR};
-    *packed = checked_message_size(&c, desc, msg);
+    *packed = check_and_get_message_size(&c, desc, msg);
     if (c.err)
         return describe_error(&c, what, text);
     if (c.fields > c.fields_stop)

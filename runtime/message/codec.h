@@ -19,16 +19,16 @@ typedef struct teffi_limits {
     size_t memory; /* bytes of structs, texts, lists and unknown fields */
 } teffi_limits;
 
-/* teffi_check - check that a message keeps the limits, that its strings are UTF-8, and that no
- * required message and no message in a list is NULL.
+/* teffi_check_message - check that a message keeps the limits, that its strings are UTF-8, and that
+ * no required message and no message in a list is NULL.
  * in:   desc, of msg. what: how the text names the message, "the request". text, of TEFF_TEXT_MAX
  *       bytes, may be NULL.
  * out:  *packed: the packed size, on TEFF_OK only. On an error text is set: what, with the value
  *       and the limit, or with the field that is wrong.
  * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED. */
-TEFF_MUST_USE teff_err teffi_check(const ProtobufCMessageDescriptor *desc,
-                                   const ProtobufCMessage *msg, const teffi_limits *limits,
-                                   const char *what, size_t *packed, char *text);
+TEFF_MUST_USE teff_err teffi_check_message(const ProtobufCMessageDescriptor *desc,
+                                           const ProtobufCMessage *msg, const teffi_limits *limits,
+                                           const char *what, size_t *packed, char *text);
 
 /* ---- encode.c: the same bytes as protobuf-c in less time. Two exceptions: -0.0 is written, and
  * so is a NULL string in a oneof, as an empty one, so that decoding yields a copy ---- */

@@ -83,7 +83,7 @@ static teff_err decode_number(decoder *d, const uint8_t *end, ProtobufCType type
 {
     uint64_t v;
     size_t n = teffi_element_size(type);
-    if (teffi_wire_of(type) == TEFFI_VARINT) {
+    if (teffi_wire_type_of(type) == TEFFI_VARINT) {
         if (!read_varint(d, end, &v))
             return TEFF_E_MALFORMED;
         store_varint(type, v, slot);
@@ -155,7 +155,7 @@ static void *extend_list(decoder *d, void *list, size_t n, size_t more, size_t s
 {
     uint8_t *elements = *(void **)list;
     if (!n || list_capacity(n) < n + more) {
-        uint8_t *longer = teffi_arena_take(d->arena, list_capacity(n + more) * size);
+        uint8_t *longer = teffi_arena_alloc_unzeroed(d->arena, list_capacity(n + more) * size);
         if (!longer)
             return NULL;
         if (n)
@@ -176,7 +176,8 @@ static size_t count_varints(const uint8_t *at, const uint8_t *end)
 
 /* Decodes a packed list, which has one tag and one length for all its elements, and appends the
  * elements to the field's list. */
-static teff_err decode_packed(decoder *d, const uint8_t *end, teffi_field_desc *field, uint8_t *m)
+static teff_err decode_packed_list(decoder *d, const uint8_t *end, teffi_field_desc *field,
+                                   uint8_t *m)
 {
     size_t *count = (size_t *)(void *)(m + field->quantifier_offset);
     size_t size = teffi_element_size(field->type);
@@ -184,7 +185,7 @@ static teff_err decode_packed(decoder *d, const uint8_t *end, teffi_field_desc *
     if (!read_length(d, end, &len))
         return TEFF_E_MALFORMED;
     end = d->at + len;
-    bool varints = teffi_wire_of(field->type) == TEFFI_VARINT;
+    bool varints = teffi_wire_type_of(field->type) == TEFFI_VARINT;
     size_t n = varints ? count_varints(d->at, end) : len / size;
     if (!varints && len % size)
         return TEFF_E_MALFORMED;
@@ -206,9 +207,9 @@ static teff_err decode_repeated(decoder *d, const uint8_t *end, teffi_field_desc
                                 unsigned wire, uint8_t *m, unsigned depth)
 {
     size_t *count = (size_t *)(void *)(m + field->quantifier_offset);
-    unsigned own = teffi_wire_of(field->type);
+    unsigned own = teffi_wire_type_of(field->type);
     if (wire == TEFFI_BYTES && own != TEFFI_BYTES)
-        return decode_packed(d, end, field, m);
+        return decode_packed_list(d, end, field, m);
     if (wire != own)
         return TEFF_E_MALFORMED;
     void *slot = extend_list(d, m + field->offset, *count, 1, teffi_element_size(field->type));
@@ -229,7 +230,7 @@ static teff_err decode_singular(decoder *d, const uint8_t *end, teffi_field_desc
                                 unsigned wire, uint8_t *m, unsigned depth)
 {
     void *slot = m + field->offset;
-    if (wire != teffi_wire_of(field->type))
+    if (wire != teffi_wire_type_of(field->type))
         return TEFF_E_MALFORMED;
     if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
         uint32_t *which = (uint32_t *)(void *)(m + field->quantifier_offset);
@@ -260,7 +261,8 @@ static bool skip_value(decoder *d, const uint8_t *end, unsigned wire)
 }
 
 /* Copies a field that the descriptor does not have to the message's list of unknown fields. */
-static teff_err keep_unknown(decoder *d, const uint8_t *end, uint32_t tag, ProtobufCMessage *msg)
+static teff_err keep_unknown_field(decoder *d, const uint8_t *end, uint32_t tag,
+                                   ProtobufCMessage *msg)
 {
     const uint8_t *begin = d->at;
     if (!skip_value(d, end, tag & 7))
@@ -293,7 +295,7 @@ static teffi_field_desc *find_field(teffi_message_desc *desc, uint32_t id, unsig
 }
 
 /* out: the lowest index >= from of a required field; n_fields if there is none. */
-static unsigned next_required(teffi_message_desc *desc, unsigned from)
+static unsigned find_next_required_field(teffi_message_desc *desc, unsigned from)
 {
     while (from < desc->n_fields && desc->fields[from].label != PROTOBUF_C_LABEL_REQUIRED)
         from++;
@@ -316,7 +318,7 @@ static teff_err decode_fields(decoder *d, const uint8_t *end, ProtobufCMessage *
             return TEFF_E_TOO_LARGE;
         teffi_field_desc *field = find_field(desc, tag >> 3, &hint);
         if (!field)
-            err = keep_unknown(d, end, tag, msg);
+            err = keep_unknown_field(d, end, tag, msg);
         else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             err = decode_repeated(d, end, field, tag & 7, (uint8_t *)msg, depth);
         else
@@ -336,7 +338,7 @@ static teff_err decode_and_check_required(decoder *d, const uint8_t *end, Protob
     if (!seen)
         return TEFF_E_NOMEM;
     teff_err err = decode_fields(d, end, msg, seen, depth);
-    for (unsigned i = 0; !err && (i = next_required(desc, i)) < desc->n_fields; i++)
+    for (unsigned i = 0; !err && (i = find_next_required_field(desc, i)) < desc->n_fields; i++)
         if (!seen[i])
             return TEFF_E_MALFORMED;
     return err;
@@ -350,13 +352,14 @@ static teff_err decode_message(decoder *d, const uint8_t *end, teffi_message_des
     if (depth > TEFF_DEPTH_MAX)
         return TEFF_E_TOO_LARGE;
     if (!*msg) {
-        *msg = teffi_arena_take(d->arena, desc->sizeof_message);
+        *msg = teffi_arena_alloc_unzeroed(d->arena, desc->sizeof_message);
         if (!*msg)
             return TEFF_E_NOMEM;
         desc->message_init(*msg);
     }
-    return next_required(desc, 0) < desc->n_fields ? decode_and_check_required(d, end, *msg, depth)
-                                                   : decode_fields(d, end, *msg, NULL, depth);
+    return find_next_required_field(desc, 0) < desc->n_fields
+               ? decode_and_check_required(d, end, *msg, depth)
+               : decode_fields(d, end, *msg, NULL, depth);
 }
 
 teff_err teffi_unpack_with_options(const ProtobufCMessageDescriptor *desc, const uint8_t *data,

@@ -37,7 +37,7 @@ static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg
  * message points to: put_delimited() uses the same, so the sizes agree. */
 static size_t value_size(teffi_field_desc *field, const void *slot)
 {
-    if (teffi_wire_of(field->type) != TEFFI_BYTES)
+    if (teffi_wire_type_of(field->type) != TEFFI_BYTES)
         return teffi_number_size(field->type, slot);
     size_t n;
     if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
@@ -72,8 +72,8 @@ static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg
     size_t size = 0;
     for (unsigned i = 0; i < desc->n_fields; i++) {
         teffi_field_desc *field = &desc->fields[i];
-        if (teffi_is_plain(field) && field->type != PROTOBUF_C_TYPE_MESSAGE)
-            size += teffi_plain_size(field, m + field->offset);
+        if (teffi_field_is_plain(field) && field->type != PROTOBUF_C_TYPE_MESSAGE)
+            size += teffi_plain_field_size(field, m + field->offset);
         else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             size += list_size(field, m);
         else if (teffi_field_is_present(field, m))
@@ -93,7 +93,7 @@ size_t teffi_packed_size(const ProtobufCMessage *msg)
 
 static uint8_t *put_message(uint8_t *end, teffi_message_desc *desc, const ProtobufCMessage *msg);
 
-static inline uint8_t *put_bytes(uint8_t *end, ProtobufCBinaryData bytes)
+static inline uint8_t *put_bytes_with_length(uint8_t *end, ProtobufCBinaryData bytes)
 {
     end -= bytes.len;
     if (bytes.len)
@@ -110,12 +110,12 @@ static uint8_t *put_delimited(uint8_t *end, teffi_field_desc *field, const void 
         uint8_t *at = m ? put_message(end, field->descriptor, m) : end;
         return put_varint(at, (size_t)(end - at));
     }
-    return put_bytes(end, teffi_bytes_of(field->type, slot));
+    return put_bytes_with_length(end, teffi_bytes_of(field->type, slot));
 }
 
 static uint8_t *put_value(uint8_t *end, teffi_field_desc *field, const void *slot)
 {
-    switch (teffi_wire_of(field->type)) {
+    switch (teffi_wire_type_of(field->type)) {
     case TEFFI_FIXED32:
         return memcpy(end - 4, slot, 4); /* the build refuses big-endian machines */
     case TEFFI_FIXED64:
@@ -139,7 +139,7 @@ static uint8_t *put_list(uint8_t *end, teffi_field_desc *field, const uint8_t *m
     for (size_t i = n; i-- > 0;) {
         at = put_value(at, field, teffi_list_first(field, m) + i * step);
         if (!packed)
-            at = put_tag(at, field->id, teffi_wire_of(field->type));
+            at = put_tag(at, field->id, teffi_wire_type_of(field->type));
     }
     if (n && packed)
         at = put_tag(put_varint(at, (size_t)(end - at)), field->id, TEFFI_BYTES);
@@ -149,7 +149,7 @@ static uint8_t *put_list(uint8_t *end, teffi_field_desc *field, const uint8_t *m
 /* Writes a plain field with its tag, unless its value is 0 or empty. The cases before `default`
  * only make the usual types faster. */
 static inline __attribute__((always_inline)) uint8_t *
-put_plain(uint8_t *end, teffi_field_desc *field, const void *slot)
+put_plain_field(uint8_t *end, teffi_field_desc *field, const void *slot)
 {
     uint64_t v;
     ProtobufCBinaryData text;
@@ -163,16 +163,16 @@ put_plain(uint8_t *end, teffi_field_desc *field, const void *slot)
         return v ? put_tag(put_varint(end, v), field->id, TEFFI_VARINT) : end;
     case PROTOBUF_C_TYPE_STRING:
         text = teffi_bytes_of(PROTOBUF_C_TYPE_STRING, slot);
-        return text.len ? put_tag(put_bytes(end, text), field->id, TEFFI_BYTES) : end;
+        return text.len ? put_tag(put_bytes_with_length(end, text), field->id, TEFFI_BYTES) : end;
     default:
-        if (teffi_is_zero(field->type, slot))
+        if (teffi_value_is_zero_or_empty(field->type, slot))
             return end;
-        return put_tag(put_value(end, field, slot), field->id, teffi_wire_of(field->type));
+        return put_tag(put_value(end, field, slot), field->id, teffi_wire_type_of(field->type));
     }
 }
 
 /* Writes the unknown fields as they were received. */
-static uint8_t *put_unknown(uint8_t *end, const ProtobufCMessage *msg)
+static uint8_t *put_unknown_fields(uint8_t *end, const ProtobufCMessage *msg)
 {
     for (unsigned i = msg->n_unknown_fields; i-- > 0;) {
         const ProtobufCMessageUnknownField *field = &msg->unknown_fields[i];
@@ -192,20 +192,20 @@ static inline __attribute__((always_inline)) uint8_t *put_fields(uint8_t *end,
     const uint8_t *m = (const uint8_t *)msg;
     for (unsigned i = last; i-- > first;) {
         teffi_field_desc *field = &desc->fields[i];
-        if (teffi_is_plain(field))
-            end = put_plain(end, field, m + field->offset);
+        if (teffi_field_is_plain(field))
+            end = put_plain_field(end, field, m + field->offset);
         else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             end = put_list(end, field, m);
         else if (teffi_field_is_present(field, m))
             end = put_tag(put_value(end, field, m + field->offset), field->id,
-                          teffi_wire_of(field->type));
+                          teffi_wire_type_of(field->type));
     }
     return end;
 }
 
 static uint8_t *put_message(uint8_t *end, teffi_message_desc *desc, const ProtobufCMessage *msg)
 {
-    return put_fields(put_unknown(end, msg), desc, msg, 0, desc->n_fields);
+    return put_fields(put_unknown_fields(end, msg), desc, msg, 0, desc->n_fields);
 }
 
 void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out)
@@ -217,8 +217,8 @@ void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out)
 
 /* put_fields() as a function that is not inlined, so that teffi_pack_without_segment() stays
  * small. */
-static __attribute__((noinline)) uint8_t *put_field_range(uint8_t *end, const ProtobufCMessage *msg,
-                                                          unsigned first, unsigned last)
+static __attribute__((noinline)) uint8_t *
+put_fields_noinline(uint8_t *end, const ProtobufCMessage *msg, unsigned first, unsigned last)
 {
     return put_fields(end, msg->descriptor, msg, first, last);
 }
@@ -253,9 +253,9 @@ size_t teffi_pack_without_segment(const ProtobufCMessage *msg, size_t size,
     const ProtobufCMessageDescriptor *desc = msg->descriptor;
     /* Writes backwards: first the fields after the segment, next the segment's length and tag, last
      * the fields before the segment. `at` is where the segment's bytes belong. */
-    uint8_t *end = put_unknown(out + size - segment->len, msg);
-    uint8_t *at = put_field_range(end, msg, segment->field + 1, desc->n_fields);
+    uint8_t *end = put_unknown_fields(out + size - segment->len, msg);
+    uint8_t *at = put_fields_noinline(end, msg, segment->field + 1, desc->n_fields);
     end = put_tag(put_varint(at, segment->len), desc->fields[segment->field].id, TEFFI_BYTES);
-    (void)put_field_range(end, msg, 0, segment->field);
+    (void)put_fields_noinline(end, msg, 0, segment->field);
     return (size_t)(at - out);
 }

@@ -72,7 +72,7 @@ static const struct {
 };
 
 /* out: the wire type of one value; a packed list is TEFFI_BYTES instead. */
-static inline unsigned teffi_wire_of(ProtobufCType type)
+static inline unsigned teffi_wire_type_of(ProtobufCType type)
 {
     return teffi_types[type].wire;
 }
@@ -86,7 +86,7 @@ static inline size_t teffi_element_size(ProtobufCType type)
 /* out: packed size of a number, without its tag. */
 static inline size_t teffi_number_size(ProtobufCType type, const void *slot)
 {
-    unsigned wire = teffi_wire_of(type);
+    unsigned wire = teffi_wire_type_of(type);
     return wire == TEFFI_FIXED32   ? 4
            : wire == TEFFI_FIXED64 ? 8
                                    : teffi_varint_size(teffi_varint_value(type, slot));
@@ -109,7 +109,8 @@ static inline ProtobufCBinaryData teffi_bytes_of(ProtobufCType type, const void 
 
 /* Is the value zero or empty? Numbers are compared by their bits, so -0.0 is not zero. Not inlined,
  * because the usual types are tested without this function. */
-__attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, const void *slot)
+__attribute__((noinline, unused)) static bool teffi_value_is_zero_or_empty(ProtobufCType type,
+                                                                           const void *slot)
 {
     switch (type) {
     case PROTOBUF_C_TYPE_STRING: {
@@ -130,8 +131,8 @@ __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, 
 }
 
 /* Is the field present in the message m? Only present fields are written. Each kind of field
- * records its presence in its own way; a plain field (teffi_is_plain()) is present if it is not
- * zero or empty.
+ * records its presence in its own way; a plain field (teffi_field_is_plain()) is present if it is
+ * not zero or empty.
  * in: field, not repeated. */
 __attribute__((noinline, unused)) static bool teffi_field_is_present(teffi_field_desc *field,
                                                                      const uint8_t *m)
@@ -144,7 +145,7 @@ __attribute__((noinline, unused)) static bool teffi_field_is_present(teffi_field
     if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
         return *(const uint32_t *)quantifier == field->id && !(is_message && !*(void *const *)slot);
     if (field->label == PROTOBUF_C_LABEL_NONE)
-        return !teffi_is_zero(field->type, slot);
+        return !teffi_value_is_zero_or_empty(field->type, slot);
     if (!is_message && field->type != PROTOBUF_C_TYPE_STRING)
         return *(const protobuf_c_boolean *)quantifier != 0;
     const void *pointer = *(void *const *)slot;
@@ -154,14 +155,14 @@ __attribute__((noinline, unused)) static bool teffi_field_is_present(teffi_field
 /* ---- plain fields, which most messages consist of ---- */
 
 /* Is it a proto3 field that is not optional, not repeated, and not in a oneof? */
-static inline bool teffi_is_plain(teffi_field_desc *field)
+static inline bool teffi_field_is_plain(teffi_field_desc *field)
 {
     return field->label == PROTOBUF_C_LABEL_NONE && !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
 }
 
 /* out: the packed size of a plain field with its tag; 0 if its value is zero or empty, because such
  * a field is not written. in: field, not a message. */
-static inline size_t teffi_plain_size(teffi_field_desc *field, const void *slot)
+static inline size_t teffi_plain_field_size(teffi_field_desc *field, const void *slot)
 {
     uint64_t v;
     size_t n;
@@ -180,7 +181,7 @@ static inline size_t teffi_plain_size(teffi_field_desc *field, const void *slot)
         n = teffi_bytes_of(PROTOBUF_C_TYPE_BYTES, slot).len;
         return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;
     default:
-        if (teffi_is_zero(field->type, slot))
+        if (teffi_value_is_zero_or_empty(field->type, slot))
             return 0;
         return teffi_tag_size(field->id) + teffi_number_size(field->type, slot);
     }

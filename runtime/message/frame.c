@@ -63,15 +63,15 @@ static size_t text_or_once_len(const teffi_msg *msg)
     return msg->item.kind == TEFFI_MSG_REQUEST ? TEFFI_ONCE_BYTES : text_len(msg);
 }
 
-teff_err teffi_frame_compute_room(const teffi_msg *msg, size_t max_bytes, size_t *room,
-                                  size_t *body_len)
+teff_err teffi_frame_compute_size_bound(const teffi_msg *msg, size_t max_bytes, size_t *room,
+                                        size_t *body_len)
 {
     if (msg->key_len > TEFFI_KEY_WIRE_MAX)
         return TEFF_E_TOO_LARGE;
     *body_len = teffi_msg_packed_len(msg);
     size_t rest =
         TEFFI_FRAME_FIXED_MAX + msg->key_len + text_or_once_len(msg) + msg->transaction_len;
-    max_bytes = teffi_frame_max(msg, max_bytes);
+    max_bytes = teffi_frame_max_bytes_for_msg(msg, max_bytes);
     if (rest > max_bytes || *body_len > max_bytes - rest)
         return TEFF_E_TOO_LARGE;
     *room = rest + *body_len;
@@ -253,7 +253,7 @@ bool teffi_frame_may_be_row(const uint8_t *data, size_t len)
     return len < TEFFI_FRAME_HEAD || (load_u16(data + TEFFI_FRAME_PREFIX + 2) & TEFFI_MSG_ROW);
 }
 
-bool teffi_frame_get_payload(const teffi_frame *frame, const uint8_t **payload, size_t *len)
+bool teffi_frame_get_control_payload(const teffi_frame *frame, const uint8_t **payload, size_t *len)
 {
     const uint8_t *d = frame->data;
     *payload = d + TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX;
@@ -334,7 +334,7 @@ static void read_numbers(reader *r, unsigned has, uint64_t now_ns, teffi_msg *m)
 }
 
 /* Copies the unread bytes (key to body) into the arena in one piece, and makes r read the copy. */
-static teff_err copy_rest(reader *r, teffi_msg *m)
+static teff_err copy_unread_to_arena(reader *r, teffi_msg *m)
 {
     size_t n = (size_t)(r->end - r->at);
     uint8_t *copy = n ? teff_arena_copy(&m->arena, r->at, n) : NULL;
@@ -344,7 +344,7 @@ static teff_err copy_rest(reader *r, teffi_msg *m)
 
 /* Reads what follows the numbers: key, text or idempotency key (`once`), transaction, body. Only
  * the text is copied, because it needs a zero byte at its end. */
-static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
+static teff_err read_remaining_fields(reader *r, unsigned has, teffi_msg *m)
 {
     if (has & HAS_KEY) {
         m->key_len = (uint32_t)read_number(r, 2);
@@ -400,8 +400,8 @@ static teff_err decode_into(const teffi_frame *frame, bool copies, uint64_t now_
     read_numbers(&r, has, now_ns, m);
     if (r.bad)
         return TEFF_E_MALFORMED;
-    teff_err err = copies ? copy_rest(&r, m) : TEFF_OK;
-    return err ? err : read_rest(&r, has, m);
+    teff_err err = copies ? copy_unread_to_arena(&r, m) : TEFF_OK;
+    return err ? err : read_remaining_fields(&r, has, m);
 }
 
 teff_err teffi_frame_decode(const teffi_frame *frame, uint8_t *memory, uint64_t now_ns,
@@ -419,7 +419,7 @@ teff_err teffi_frame_decode(const teffi_frame *frame, uint8_t *memory, uint64_t 
         return err;
     }
     if (memory)
-        teffi_arena_adopt(&m->arena, memory);
+        teffi_arena_adopt_chunk(&m->arena, memory);
     *msg = m;
     return TEFF_OK;
 }

@@ -51,9 +51,9 @@ typedef struct teffi_frame {
 /* Longest frame with TEFFI_MSG_ROW: between silos, with a row of a store of up to 16 MiB. */
 enum { TEFFI_FRAME_ROW_MAX = 16 * 1024 * 1024 + 64 * 1024 };
 
-/* teffi_frame_max - out: how many bytes msg's frame may have. in: max_bytes, the limit for a
- * message without TEFFI_MSG_ROW; with it, the limit is at least TEFFI_FRAME_ROW_MAX. */
-static inline size_t teffi_frame_max(const teffi_msg *msg, size_t max_bytes)
+/* teffi_frame_max_bytes_for_msg - out: how many bytes msg's frame may have. in: max_bytes, the
+ * limit for a message without TEFFI_MSG_ROW; with it, the limit is at least TEFFI_FRAME_ROW_MAX. */
+static inline size_t teffi_frame_max_bytes_for_msg(const teffi_msg *msg, size_t max_bytes)
 {
     bool row = (msg->flags & TEFFI_MSG_ROW) && max_bytes < TEFFI_FRAME_ROW_MAX;
     return row ? TEFFI_FRAME_ROW_MAX : max_bytes;
@@ -63,15 +63,16 @@ static inline size_t teffi_frame_max(const teffi_msg *msg, size_t max_bytes)
  * its head is incomplete, because the flag may be in the rest. */
 bool teffi_frame_may_be_row(const uint8_t *data, size_t len);
 
-/* teffi_frame_compute_room - compute how many bytes are enough for msg's frame.
- * in:   max_bytes, the limit of frames without ROW, see teffi_frame_max().
+/* teffi_frame_compute_size_bound - compute how many bytes are enough for msg's frame.
+ * in:   max_bytes, the limit of frames without ROW, see teffi_frame_max_bytes_for_msg().
  * out:  *room: the frame's size with its prefix, if it had all fields; *body_len for
  *       teffi_frame_encode().
  * errs: TEFF_E_TOO_LARGE (room, key). */
-TEFF_MUST_USE teff_err teffi_frame_compute_room(const teffi_msg *msg, size_t max_bytes,
-                                                size_t *room, size_t *body_len);
+TEFF_MUST_USE teff_err teffi_frame_compute_size_bound(const teffi_msg *msg, size_t max_bytes,
+                                                      size_t *room, size_t *body_len);
 
-/* teffi_frame_encode - write msg's frame to out, which has the room of teffi_frame_compute_room().
+/* teffi_frame_encode - write msg's frame to out, which has the room of
+ * teffi_frame_compute_size_bound().
  * in:   now_ns: the deadline is encoded as milliseconds left (at least 1).
  * out:  the frame's size. */
 size_t teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out);
@@ -95,10 +96,10 @@ void teffi_frame_encode_control(uint8_t kind, const uint8_t *payload, size_t len
 TEFF_MUST_USE teff_err teffi_frame_peek(const uint8_t *data, size_t len, size_t max_bytes,
                                         size_t *size, teffi_frame *frame);
 
-/* teffi_frame_get_payload - get the payload of a control frame. out: false: malformed: the frame
- * has fields, flags or hops. */
-TEFF_MUST_USE bool teffi_frame_get_payload(const teffi_frame *frame, const uint8_t **payload,
-                                           size_t *len);
+/* teffi_frame_get_control_payload - get the payload of a control frame. out: false: malformed: the
+ * frame has fields, flags or hops. */
+TEFF_MUST_USE bool teffi_frame_get_control_payload(const teffi_frame *frame,
+                                                   const uint8_t **payload, size_t *len);
 
 /* teffi_frame_decode - decode a frame to a new message.
  * in:   memory: NULL: all bytes are copied into the message's arena. Otherwise key, once,

@@ -9,7 +9,7 @@
 static const uint32_t magic = 0x66666574; /* "teff" in memory */
 
 /* out: a field with these n bytes; an empty field, which is not sent, if all of them are 0. */
-static ProtobufCBinaryData field_unless_zero(uint8_t *bytes, size_t n)
+static ProtobufCBinaryData make_field_unless_zero(uint8_t *bytes, size_t n)
 {
     static const uint8_t zeros[TEFFI_PROOF_BYTES];
     return memcmp(bytes, zeros, n) == 0 ? (ProtobufCBinaryData){0, NULL}
@@ -29,10 +29,11 @@ size_t teffi_hello_pack(const teffi_greeting *g, uint8_t *out)
     m.incarnation = copy.hello.node.incarnation;
     m.address = copy.hello.address;
     m.nonce = (ProtobufCBinaryData){TEFFI_NONCE_BYTES, copy.nonce};
-    m.echo = field_unless_zero(copy.echo, TEFFI_NONCE_BYTES); /* a dialler's hello has no echo */
+    m.echo =
+        make_field_unless_zero(copy.echo, TEFFI_NONCE_BYTES); /* a dialler's hello has no echo */
     m.sequence = copy.sequence;
     m.secret = copy.secret;
-    m.proof = field_unless_zero(copy.proof, TEFFI_PROOF_BYTES);
+    m.proof = make_field_unless_zero(copy.proof, TEFFI_PROOF_BYTES);
     return teff__wire__hello__pack(&m, out);
 }
 
@@ -58,7 +59,7 @@ static bool copy_field(uint8_t *to, size_t n, const ProtobufCBinaryData *bytes)
 
 /* As copy_field(), but also returns true if the field is absent, and leaves `to` unchanged in that
  * case. The caller has zeroed `to`. */
-static bool copy_optional(uint8_t *to, size_t n, const ProtobufCBinaryData *bytes)
+static bool copy_optional_field(uint8_t *to, size_t n, const ProtobufCBinaryData *bytes)
 {
     return bytes->len == 0 || copy_field(to, n, bytes);
 }
@@ -78,8 +79,8 @@ static bool copy_hello(const void *from, void *to)
     return m->magic == magic && copy_text(g->hello.cluster, TEFFI_CLUSTER_MAX, m->cluster) &&
            copy_text(g->hello.address, TEFFI_ADDRESS_MAX, m->address) &&
            copy_field(g->nonce, sizeof g->nonce, &m->nonce) &&
-           copy_optional(g->echo, sizeof g->echo, &m->echo) &&
-           copy_optional(g->proof, sizeof g->proof, &m->proof);
+           copy_optional_field(g->echo, sizeof g->echo, &m->echo) &&
+           copy_optional_field(g->proof, sizeof g->proof, &m->proof);
 }
 
 /* Unpacks a payload. in: copy, which copies the unpacked message to out, and returns false if the
@@ -103,7 +104,7 @@ teff_err teffi_hello_unpack(const uint8_t *data, size_t len, teffi_greeting *gre
     return unpack_payload(&teff__wire__hello__descriptor, data, len, copy_hello, greeting);
 }
 
-size_t teffi_refuse_pack(const char *text, uint8_t *out)
+size_t teffi_refusal_pack(const char *text, uint8_t *out)
 {
     char copy[TEFF_TEXT_MAX];
     snprintf(copy, sizeof copy, "%s", text);
@@ -115,15 +116,15 @@ size_t teffi_refuse_pack(const char *text, uint8_t *out)
 
 /* Copies the text of an unpacked refusal. out: false: its text is too long, or its code is not that
  * of an error. */
-static bool copy_refuse_text(const void *from, void *to)
+static bool copy_refusal_text(const void *from, void *to)
 {
     const Teff__Wire__Refuse *m = from;
     return m->code && m->code <= TEFF_E_MAX && copy_text(to, TEFF_TEXT_MAX - 1, m->text);
 }
 
-teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, char *text)
+teff_err teffi_refusal_unpack(const uint8_t *data, size_t len, char *text)
 {
-    return unpack_payload(&teff__wire__refuse__descriptor, data, len, copy_refuse_text, text);
+    return unpack_payload(&teff__wire__refuse__descriptor, data, len, copy_refusal_text, text);
 }
 
 size_t teffi_ack_pack(const teffi_ack *ack, uint8_t *out)
@@ -131,7 +132,7 @@ size_t teffi_ack_pack(const teffi_ack *ack, uint8_t *out)
     teffi_ack copy = *ack;
     Teff__Wire__Ack m = TEFF__WIRE__ACK__INIT;
     m.echo = (ProtobufCBinaryData){sizeof copy.echo, copy.echo};
-    m.proof = field_unless_zero(copy.proof, sizeof copy.proof);
+    m.proof = make_field_unless_zero(copy.proof, sizeof copy.proof);
     return teff__wire__ack__pack(&m, out);
 }
 
@@ -142,7 +143,7 @@ static bool copy_ack(const void *from, void *to)
     teffi_ack *ack = to;
     *ack = (teffi_ack){{0}, {0}};
     return copy_field(ack->echo, sizeof ack->echo, &m->echo) &&
-           copy_optional(ack->proof, sizeof ack->proof, &m->proof);
+           copy_optional_field(ack->proof, sizeof ack->proof, &m->proof);
 }
 
 teff_err teffi_ack_unpack(const uint8_t *data, size_t len, teffi_ack *ack)

@@ -64,13 +64,14 @@ size_t teffi_hello_pack(const teffi_greeting *greeting, uint8_t *out);
 TEFF_MUST_USE teff_err teffi_hello_unpack(const uint8_t *data, size_t len,
                                           teffi_greeting *greeting);
 
-/* teffi_refuse_pack - pack the reason for a refusal, cut to TEFF_TEXT_MAX - 1 bytes, with code
+/* teffi_refusal_pack - pack the reason for a refusal, cut to TEFF_TEXT_MAX - 1 bytes, with code
  * TEFF_E_REFUSED.
  * out:  the payload's length.
- * teffi_refuse_unpack - unpack the reason. The code may be any teff_err but TEFF_OK; it is dropped.
+ * teffi_refusal_unpack - unpack the reason. The code may be any teff_err but TEFF_OK; it is
+ * dropped.
  * out:  text, of TEFF_TEXT_MAX bytes. errs: as teffi_hello_unpack(). */
-size_t teffi_refuse_pack(const char *text, uint8_t *out);
-TEFF_MUST_USE teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, char *text);
+size_t teffi_refusal_pack(const char *text, uint8_t *out);
+TEFF_MUST_USE teff_err teffi_refusal_unpack(const uint8_t *data, size_t len, char *text);
 
 /* teffi_ack_pack, teffi_ack_unpack - as for a hello. The payload has up to TEFFI_ACK_MAX bytes. */
 enum { TEFFI_ACK_MAX = 64 };

@@ -25,7 +25,7 @@ void teffi_msg_free(teffi_msg *msg)
         return;
     if (msg->budget)
         teffi_budget_add(msg->budget, -(int64_t)msg->charged);
-    teffi_arena_drop(&msg->arena);
+    teffi_arena_free_memory(&msg->arena);
     teffi_pool_put(msg, sizeof(struct block));
 }
 
@@ -46,7 +46,7 @@ void teffi_msg_charge(teffi_msg *msg, teffi_budget *budget)
     update_charge(msg);
 }
 
-bool teffi_msg_own(teffi_msg *msg)
+bool teffi_msg_copy_borrowed(teffi_msg *msg)
 {
     if (!msg->borrows)
         return true;

@@ -98,8 +98,9 @@ typedef struct teffi_msg {
     teffi_item item;  /* kind: one of TEFFI_MSG_* */
     teffi_qnode link; /* in a queue of its owner */
     uint16_t flags;
-    uint8_t hops;      /* forwards so far; over TEFFI_HOPS_MAX the response is UNAVAILABLE */
-    bool borrows;      /* what teffi_msg_own() copies is the caller's memory, until send returns */
+    uint8_t hops; /* forwards so far; over TEFFI_HOPS_MAX the response is UNAVAILABLE */
+    /* what teffi_msg_copy_borrowed() copies is the caller's memory until send returns */
+    bool borrows;
     bool awaited;      /* request: its sender only waits for the response */
     uint8_t tries;     /* failed attempts to deliver it to the grain's supposed place */
     uint16_t err;      /* response: a teff_err */
@@ -135,8 +136,9 @@ typedef struct teffi_msg {
 /* Limit of a body's memory: one packed megabyte can unpack to sixty. */
 #define TEFFI_BODY_BUDGET_BYTES ((size_t)64 * 1024 * 1024)
 
-/* teffi_msg_init - make a zeroed message in the caller's memory; end it with teffi_arena_drop(),
- * not with teffi_msg_free(). in: block: TEFFI_MSG_INLINE bytes for msg's arena, borrowed. */
+/* teffi_msg_init - make a zeroed message in the caller's memory; end it with
+ * teffi_arena_free_memory(), not with teffi_msg_free(). in: block: TEFFI_MSG_INLINE bytes for msg's
+ * arena, borrowed. */
 static inline void teffi_msg_init(teffi_msg *msg, uint32_t kind, void *block)
 {
     teffi_zero(msg, sizeof *msg);
@@ -151,8 +153,8 @@ teffi_msg *teffi_msg_new(uint32_t kind);
 /* teffi_msg_free - free the message and its arena, and end its charge. in: may be NULL. */
 void teffi_msg_free(teffi_msg *msg);
 
-/* teffi_msg_for_grain - is msg a request or one-way to a grain? */
-static inline bool teffi_msg_for_grain(const teffi_msg *msg)
+/* teffi_msg_is_for_grain - is msg a request or one-way to a grain? */
+static inline bool teffi_msg_is_for_grain(const teffi_msg *msg)
 {
     return msg->item.kind != TEFFI_MSG_RESPONSE && msg->to.slot == TEFFI_SLOT_GRAIN;
 }
@@ -167,10 +169,11 @@ static inline bool teffi_msg_ends_transaction(const teffi_msg *msg)
  * unpacked to later. Only the first call counts. in: budget, may be NULL. */
 void teffi_msg_charge(teffi_msg *msg, teffi_budget *budget);
 
-/* teffi_msg_own - if msg borrows, pack its body and copy key and a response's text and transaction
- * into its own arena. in: a request's once and transaction, a one-way's transaction: in its arena.
+/* teffi_msg_copy_borrowed - if msg borrows, pack its body and copy key and a response's text and
+ * transaction into its own arena. in: a request's once and transaction, a one-way's transaction: in
+ * its arena.
  * out:  false: no memory, or the body is over its budget; msg is unchanged. */
-bool teffi_msg_own(teffi_msg *msg);
+bool teffi_msg_copy_borrowed(teffi_msg *msg);
 
 /* teffi_msg_packed_len - bytes of the body on the wire. */
 size_t teffi_msg_packed_len(const teffi_msg *msg);
@@ -200,8 +203,8 @@ size_t teffi_msg_pack_without_segment(const teffi_msg *msg, size_t len,
  * errs: TEFF_E_MALFORMED, TEFF_E_TOO_LARGE (depth, fields), TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_msg_unpack(teffi_msg *msg, const ProtobufCMessageDescriptor *desc);
 
-/* teffi_err_fits - is err in TEFF_OK .. TEFF_E_MAX, which fits the 16 bits on the wire? */
-static inline bool teffi_err_fits(teff_err err)
+/* teffi_err_is_in_range - is err in TEFF_OK .. TEFF_E_MAX, which fits the 16 bits on the wire? */
+static inline bool teffi_err_is_in_range(teff_err err)
 {
     return (unsigned)err <= TEFF_E_MAX;
 }

@@ -53,7 +53,7 @@ static teffi_msg *new_rpc_msg(teff_ctx *ctx, teffi_node_id to, unsigned slot, ui
     return NULL;
 }
 
-teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
+teffi_call *teffi_ctx_start_rpc(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
                                 const ProtobufCMessage *body, uint32_t timeout_ms,
                                 const ProtobufCMessageDescriptor *desc)
 {
@@ -68,7 +68,7 @@ teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, 
     teffi_call_expect_body(call, desc, 0);
     msg->call = (teffi_origin){call->slot, call->generation, 0};
     msg->deadline_ns = deadline;
-    teffi_call_sign(ctx->home, msg);
+    teffi_call_sign_request(ctx->home, msg);
     teff_err err = teffi_node_send(node, to, msg);
     if (err) {
         teffi_msg_free(msg);
@@ -77,11 +77,11 @@ teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, 
     return call;
 }
 
-teff_err teffi_ctx_rpc(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
-                       const ProtobufCMessage *body, uint32_t timeout_ms,
-                       const ProtobufCMessageDescriptor *desc, ProtobufCMessage **response)
+teff_err teffi_ctx_run_rpc(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
+                           const ProtobufCMessage *body, uint32_t timeout_ms,
+                           const ProtobufCMessageDescriptor *desc, ProtobufCMessage **response)
 {
-    teffi_call *call = teffi_ctx_rpc_start(ctx, to, slot, method, body, timeout_ms, desc);
+    teffi_call *call = teffi_ctx_start_rpc(ctx, to, slot, method, body, timeout_ms, desc);
     if (!call)
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for a call");
     return teffi_ctx_await_call(ctx, call, response);

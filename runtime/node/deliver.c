@@ -6,14 +6,14 @@
 #include "node/pid.h"
 
 /* relaxed: a statistics counter */
-static void count_dropped(teffi_node *node)
+static void count_dropped_message(teffi_node *node)
 {
     atomic_fetch_add_explicit(&node->dropped, 1, memory_order_relaxed);
 }
 
-void teffi_node_drop(teffi_node *node, teffi_msg *msg)
+void teffi_node_drop_message(teffi_node *node, teffi_msg *msg)
 {
-    count_dropped(node);
+    count_dropped_message(node);
     teffi_msg_free(msg);
 }
 
@@ -32,12 +32,12 @@ static void deliver_cancel(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Calls look_up, which is teffi_cancel_is_kept or teffi_cancel_take, for the cancel of a request.
- * Cancels of this node's own requests are kept with node 0 and cookie 0. out: true: a cancel was
- * kept. */
-static bool look_up_cancel(teffi_node *node, const teffi_msg *request,
-                           bool (*look_up)(teffi_home *home, teffi_node_id from,
-                                           teffi_origin origin))
+/* Calls look_up, which is teffi_cancel_is_kept or teffi_cancel_remove_kept, for the cancel of a
+ * request. Cancels of this node's own requests are kept with node 0 and cookie 0. out: true: a
+ * cancel was kept. */
+static bool find_or_remove_cancel(teffi_node *node, const teffi_msg *request,
+                                  bool (*look_up)(teffi_home *home, teffi_node_id from,
+                                                  teffi_origin origin))
 {
     if (!teffi_cancel_is_any_kept(&node->home))
         return false;
@@ -49,12 +49,12 @@ static bool look_up_cancel(teffi_node *node, const teffi_msg *request,
 
 bool teffi_node_has_cancel(teffi_node *node, const teffi_msg *request)
 {
-    return look_up_cancel(node, request, teffi_cancel_is_kept);
+    return find_or_remove_cancel(node, request, teffi_cancel_is_kept);
 }
 
 bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request)
 {
-    return look_up_cancel(node, request, teffi_cancel_take);
+    return find_or_remove_cancel(node, request, teffi_cancel_remove_kept);
 }
 
 /* ---- deliver ---- */
@@ -86,7 +86,7 @@ static void deliver_to_process(teffi_node *node, teffi_msg *msg)
     bool is_here = teffi_node_equals(msg->to.node, node->id);
     teff_err err = TEFF_E_REFUSED;
     if (!(msg->src.silo & TEFFI_CLIENT_BIT) && is_here)
-        err = teffi_pid_deliver(node, msg);
+        err = teffi_pid_deliver_event(node, msg);
     if (err)
         teffi_node_respond(node, msg, err,
                            is_here ? get_process_error_text(err) : "it is in another node");
@@ -96,7 +96,8 @@ static void deliver_to_process(teffi_node *node, teffi_msg *msg)
 
 void teffi_node_end_call(teffi_node *node, teffi_msg *response)
 {
-    teffi_node_pass_relay_outcomes(node, teffi_call_end_by_response(&node->home, response));
+    teffi_node_send_outcomes_and_free_relays(node,
+                                             teffi_call_end_by_response(&node->home, response));
 }
 
 void teffi_node_deliver(teffi_node *node, teffi_msg *msg)
@@ -164,7 +165,7 @@ teffi_msg *teffi_node_make_response(const teffi_node *node, const teffi_msg *req
     return response;
 }
 
-teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *request)
+teffi_node_id teffi_node_convert_request_to_response(const teffi_node *node, teffi_msg *request)
 {
     teffi_node_id to = request->src;
     request->item.kind = TEFFI_MSG_RESPONSE;
@@ -203,28 +204,29 @@ static void shrink_to_error(teffi_msg *response)
     response->transaction_len = 0;
 }
 
-void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response)
+void teffi_node_send_response(teffi_node *node, teffi_node_id to, teffi_msg *response)
 {
     teff_err err = teffi_node_send(node, to, response);
     if (err == TEFF_E_TOO_LARGE) {
         shrink_to_error(response);
-        count_dropped(node);
+        count_dropped_message(node);
         err = teffi_node_send(node, to, response);
     }
     if (err) {
-        count_dropped(node);
+        count_dropped_message(node);
         teffi_msg_free(response);
     }
 }
 
 /* Sends the response, if there is one, and frees the request. If there is no response, counts a
  * request as dropped, and a one-way only if `lost` is true. */
-static void end_with_response(teffi_node *node, teffi_msg *request, teffi_msg *response, bool lost)
+static void send_response_and_free_request(teffi_node *node, teffi_msg *request,
+                                           teffi_msg *response, bool lost)
 {
     if (response)
-        teffi_node_respond_to(node, request->src, response);
+        teffi_node_send_response(node, request->src, response);
     else if (lost || request->item.kind == TEFFI_MSG_REQUEST)
-        count_dropped(node);
+        count_dropped_message(node);
     teffi_msg_free(request);
 }
 
@@ -237,7 +239,7 @@ static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, co
         response->flags |= flags;
         response->text = text ? teff_arena_copy(&response->arena, text, strlen(text)) : NULL;
     }
-    end_with_response(node, request, response, err != TEFF_OK);
+    send_response_and_free_request(node, request, response, err != TEFF_OK);
 }
 
 /* TEFFI_MSG_UNNAMED makes the caller's node put the method and key before text. */
@@ -247,17 +249,19 @@ void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, cons
 }
 
 /* As teffi_node_respond, but text already names the method and key. */
-void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
+void teffi_node_respond_with_full_text(teffi_node *node, teffi_msg *request, teff_err err,
+                                       const char *text)
 {
     respond_error(node, request, err, text, 0);
 }
 
-void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body)
+void teffi_node_respond_with_body(teffi_node *node, teffi_msg *request,
+                                  const ProtobufCMessage *body)
 {
     teffi_msg *response = teffi_node_make_response(node, request);
     if (response && !teffi_node_pack_body(response, body))
         response->err = TEFF_E_NOMEM;
-    end_with_response(node, request, response, false);
+    send_response_and_free_request(node, request, response, false);
 }
 
 /* ---- relays ---- */
@@ -283,7 +287,7 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
 
 /* Sends the relay's outcome to its origin node: the response or, if there is none, a new response
  * with the relay's err and text. */
-static void pass_relay_outcome(teffi_node *node, teffi_call *relay)
+static void send_relay_outcome(teffi_node *node, teffi_call *relay)
 {
     teffi_node_id to = teffi_node_of_word(atomic_load_explicit(&relay->out, memory_order_relaxed));
     teffi_msg *response = relay->response;
@@ -299,16 +303,16 @@ static void pass_relay_outcome(teffi_node *node, teffi_call *relay)
     response->src = node->id;
     response->to = (teffi_pid){.node = to};
     response->call = relay->origin;
-    teffi_node_respond_to(node, to, response);
+    teffi_node_send_response(node, to, response);
 }
 
-void teffi_node_pass_relay_outcomes(teffi_node *node, teffi_call *relays)
+void teffi_node_send_outcomes_and_free_relays(teffi_node *node, teffi_call *relays)
 {
     while (relays) {
         teffi_call *relay = relays;
         teffi_item *next = relay->wait.item.next;
         relays = next ? teffi_container(next, teffi_call, wait.item) : NULL;
-        pass_relay_outcome(node, relay);
-        teffi_call_release_relay(relay);
+        send_relay_outcome(node, relay);
+        teffi_call_remove_and_free_relay(relay);
     }
 }

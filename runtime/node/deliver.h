@@ -9,8 +9,9 @@
 /* teffi_node_pack_body - pack body into a message. out: false: no memory. */
 bool teffi_node_pack_body(teffi_msg *msg, const ProtobufCMessage *body);
 
-/* teffi_node_drop - free an undeliverable message and count it in node->dropped. Owns msg. */
-void teffi_node_drop(teffi_node *node, teffi_msg *msg);
+/* teffi_node_drop_message - free an undeliverable message and count it in node->dropped. Owns
+ * msg. */
+void teffi_node_drop_message(teffi_node *node, teffi_msg *msg);
 
 /* teffi_node_deliver - give a message for this node to its pending call, system target, process or
  * grain. Owns msg. */
@@ -20,10 +21,10 @@ void teffi_node_deliver(teffi_node *node, teffi_msg *msg);
  * teffi_call_is_valid_response. Owns response. */
 void teffi_node_end_call(teffi_node *node, teffi_msg *response);
 
-/* teffi_node_pass_relay_outcomes - send the outcome of ended relays to their origin nodes, and
- *       free the relays.
- * in:   relays, a list as of teffi_call_end_if, owned; NULL: none. */
-void teffi_node_pass_relay_outcomes(teffi_node *node, teffi_call *relays);
+/* teffi_node_send_outcomes_and_free_relays - send the outcome of ended relays to their origin
+ *       nodes, and free the relays.
+ * in:   relays, a list as of teffi_call_end_if_matching, owned; NULL: none. */
+void teffi_node_send_outcomes_and_free_relays(teffi_node *node, teffi_call *relays);
 
 /* teffi_node_send - send a message to a node; if it is this node: teffi_node_deliver.
  * in:   msg, owned by the callee on TEFF_OK only. errs: as net.h's send; msg was not sent. */
@@ -41,22 +42,26 @@ TEFF_MUST_USE teff_err teffi_node_send_to_gateway(teffi_node *node, teffi_msg *m
  *       copied, may be NULL. */
 void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
 
-/* teffi_node_respond_named - as teffi_node_respond with an error, but text already names type,
- * method and key: the caller does not put them before it. */
-void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
+/* teffi_node_respond_with_full_text - as teffi_node_respond with an error, but text already names
+ * type, method and key: the caller does not put them before it. */
+void teffi_node_respond_with_full_text(teffi_node *node, teffi_msg *request, teff_err err,
+                                       const char *text);
 
-/* teffi_node_respond_with - respond to a request with a body, borrowed, packed. Owns request. */
-void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body);
+/* teffi_node_respond_with_body - respond to a request with a body, borrowed, packed. Owns
+ * request. */
+void teffi_node_respond_with_body(teffi_node *node, teffi_msg *request,
+                                  const ProtobufCMessage *body);
 
 /* teffi_node_make_response - make an empty response to request. out: NULL: out of memory, or
  *       request is a one-way.
- * teffi_node_convert_to_response - change request into its own, empty response, with its arena.
+ * teffi_node_convert_request_to_response - change request into its own, empty response, with its
+ * arena.
  *       out: the node to send it to.
- * teffi_node_respond_to - send a response to a node; if it is too large, an error in its place. One
- *       that cannot be sent is freed, and counted as dropped. Owns response. */
+ * teffi_node_send_response - send a response to a node; if it is too large, an error in its place.
+ *       One that cannot be sent is freed, and counted as dropped. Owns response. */
 teffi_msg *teffi_node_make_response(const teffi_node *node, const teffi_msg *request);
-teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *request);
-void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response);
+teffi_node_id teffi_node_convert_request_to_response(const teffi_node *node, teffi_msg *request);
+void teffi_node_send_response(teffi_node *node, teffi_node_id to, teffi_msg *response);
 
 /* teffi_relay_begin - make this node the sender of a message that it forwards; a request also gets
  * a relay (call/relay.h), whose slot and generation replace the origin's.

@@ -29,7 +29,8 @@ static bool hold_stranger_message(teffi_node *node, const teffi_hello *from, tef
  * is set. out: true: the call was refused, and msg is freed. */
 static bool refuse_unauthorized_call(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
 {
-    if (from->role != TEFFI_ROLE_CLIENT || !teffi_msg_for_grain(msg) || node->authorize(node, msg))
+    if (from->role != TEFFI_ROLE_CLIENT || !teffi_msg_is_for_grain(msg) ||
+        node->authorize(node, msg))
         return false;
     teffi_node_respond(node, msg, TEFF_E_REFUSED,
                        "the silo does not allow this call to this client");
@@ -46,7 +47,7 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
         if (teffi_call_is_valid_response(&node->home, msg, from->node))
             teffi_node_end_call(node, msg);
         else
-            teffi_node_drop(node, msg);
+            teffi_node_drop_message(node, msg);
     } else if (!node_is_open(node)) {
         teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, still_starting);
     } else if (!(node->authorize && refuse_unauthorized_call(node, from, msg)) &&
@@ -57,7 +58,7 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
 
 /* Called when a peer's handshake has ended, in whatever way: if the peer is a client, it is no
  * longer counted in node->greeting. */
-static void end_greeting(teffi_node *node, const teffi_hello *peer)
+static void decrement_greeting_if_client(teffi_node *node, const teffi_hello *peer)
 {
     if (peer->role == TEFFI_ROLE_CLIENT)
         atomic_fetch_sub(&node->greeting, 1);
@@ -80,7 +81,7 @@ static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
         return node->check_silo && peer->role == TEFFI_ROLE_SILO
                    ? node->check_silo(node, peer, text)
                    : TEFF_OK;
-    end_greeting(node, peer);
+    decrement_greeting_if_client(node, peer);
     return teffi_fail(text, TEFF_E_REFUSED, "%s",
                       early ? still_starting : "this silo is leaving the cluster");
 }
@@ -88,7 +89,7 @@ static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
 /* The net's event `gone`: a connection whose hello was accepted ended before it came up. */
 static void on_gone(void *arg, const teffi_hello *peer)
 {
-    end_greeting(arg, peer);
+    decrement_greeting_if_client(arg, peer);
 }
 
 static void on_up(void *arg, const teffi_hello *peer)
@@ -98,7 +99,7 @@ static void on_up(void *arg, const teffi_hello *peer)
         node->net_up(node, peer);
     /* Called after net_up, which adds the client to the silo's list, so that silo_is_quiet() always
      * finds the client in node->greeting or in the list. */
-    end_greeting(node, peer);
+    decrement_greeting_if_client(node, peer);
 }
 
 /* Ends the peer's relays and, if the peer is a silo, the calls sent to it. No calls are sent to a
@@ -108,8 +109,9 @@ static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
 {
     teffi_node *node = arg;
     if (peer->role != TEFFI_ROLE_CLIENT)
-        teffi_node_pass_relay_outcomes(node, teffi_calls_end_sent_to(&node->home, peer->node));
-    teffi_calls_forget_relays(&node->home, peer->node);
+        teffi_node_send_outcomes_and_free_relays(node,
+                                                 teffi_calls_end_sent_to(&node->home, peer->node));
+    teffi_calls_end_relays_of_node(&node->home, peer->node);
     if (node->net_down)
         node->net_down(node, peer, clean);
 }
@@ -129,7 +131,7 @@ static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
 {
     teffi_node *node = arg;
     if (msg->item.kind == TEFFI_MSG_RESPONSE) {
-        teffi_node_drop(node, msg);
+        teffi_node_drop_message(node, msg);
     } else if (msg->to.slot == TEFFI_SLOT_GRAIN && node->upcalls.unsent) {
         node->upcalls.unsent(node, peer->node, msg);
     } else {

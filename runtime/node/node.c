@@ -64,7 +64,7 @@ static void free_queued_items(teffi_target *target)
 
 static void cancel_calls(teffi_node *node)
 {
-    teffi_node_pass_relay_outcomes(node, teffi_calls_cancel(&node->home));
+    teffi_node_send_outcomes_and_free_relays(node, teffi_calls_cancel_all(&node->home));
 }
 
 /* Closes the node to users' threads, and waits until the threads inside it have left. Cancels all
@@ -102,7 +102,7 @@ void teffi_node_stop(teffi_node *node)
 
 void teffi_node_free_exec_and_tasks(teffi_node *node)
 {
-    teffi_tasks_drop(&node->home);
+    teffi_tasks_free_all(&node->home);
     node->home.exec->ops->free(node->home.exec);
     node->home.exec = NULL;
 }

@@ -95,7 +95,7 @@ TEFF_MUST_USE teff_err teffi_node_init(teffi_node *node, const teffi_platform *p
                                        const teff_sched_options *sched);
 
 /* teffi_node_stop - end pending calls as TEFF_E_CANCELLED, refuse new ones, stop the executor, free
- * the transport. All tasks must have ended (teffi_tasks_running).
+ * the transport. All tasks must have ended (teffi_tasks_count_running).
  * runs: not on a worker. */
 void teffi_node_stop(teffi_node *node);
 

@@ -43,7 +43,7 @@ static teffi_msg *new_event_msg(const teffi_node *node, uint32_t kind, teff_pid 
 }
 
 /* Does the PID name a process of a silo? The PIDs of a system without a node have silo 0. */
-static bool is_of_silo(teff_pid pid)
+static bool is_silo_process_pid(teff_pid pid)
 {
     return pid.slot & TEFFI_PROCESS_BIT && pid.silo;
 }
@@ -61,7 +61,7 @@ static teff_err send_msg(teffi_node *node, teffi_msg *msg)
 /* teffi_pid_route.send: sends an event as a one-way message to the node of the process `to`. */
 static teff_err send_event(void *arg, teff_pid to, const teff_event *event)
 {
-    if (!is_of_silo(to))
+    if (!is_silo_process_pid(to))
         return TEFF_E_NOT_FOUND;
     teffi_msg *msg = new_event_msg(arg, TEFFI_MSG_ONEWAY, to, event);
     return msg ? send_msg(arg, msg) : TEFF_E_NOMEM;
@@ -113,8 +113,8 @@ void teffi_pid_attach_system(teffi_node *node, teff_process_system *system)
                                        .arg = node,
                                        .silo = node->id.silo,
                                        .incarnation = node->id.incarnation});
-    system->calls = teffi_process_calls_of(&node->home);
-    /* release: pairs with teffi_pid_deliver and send_from_ctx */
+    system->calls = teffi_make_process_call_functions(&node->home);
+    /* release: pairs with teffi_pid_deliver_event and send_from_ctx */
     atomic_store_explicit(&node->processes, system, memory_order_release);
 }
 
@@ -144,7 +144,7 @@ static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_even
     memcpy(call->asked.key, &asked, sizeof asked);
     msg->call = (teffi_origin){call->slot, call->generation, 0};
     msg->deadline_ns = deadline_ns;
-    teffi_call_sign(ctx->home, msg);
+    teffi_call_sign_request(ctx->home, msg);
     teff_err err = send_msg(ctx->node, msg);
     if (err)
         (void)teffi_call_fail(call, err, "the request could not be sent to its silo");
@@ -153,37 +153,37 @@ static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_even
 
 /* May ctx send to this PID? errs: TEFF_E_INVALID: ctx belongs to a client; TEFF_E_NOT_FOUND: the
  * PID is not that of a silo's process. */
-static teff_err check_target(teff_ctx *ctx, teff_pid to)
+static teff_err check_may_send_to_pid(teff_ctx *ctx, teff_pid to)
 {
     if (ctx->node->role == TEFFI_ROLE_CLIENT)
         return teff_fail(ctx, TEFF_E_INVALID, "a client cannot send to processes");
-    if (!is_of_silo(to))
+    if (!is_silo_process_pid(to))
         return teff_fail(ctx, TEFF_E_NOT_FOUND, "process %u.%u belongs to no silo",
                          to.slot & ~TEFFI_PROCESS_BIT, to.generation);
     return TEFF_OK;
 }
 
-static teff_err begin_pid_request(teff_ctx *ctx, teff_pid to, const teff_event *event,
-                                  const teff_call_options *opt, teff_call *call)
+static teff_err check_and_start_pid_request(teff_ctx *ctx, teff_pid to, const teff_event *event,
+                                            const teff_call_options *opt, teff_call *call)
 {
-    teff_err err = check_target(ctx, to);
+    teff_err err = check_may_send_to_pid(ctx, to);
     if (err)
         return err;
-    uint64_t deadline_ns = teffi_ctx_deadline(ctx, opt->timeout_ms);
+    uint64_t deadline_ns = teffi_ctx_compute_call_deadline(ctx, opt->timeout_ms);
     if (!deadline_ns)
         return teff_fail(ctx, TEFF_E_TIMEOUT, "%s", teffi_ctx_late_text);
-    err = opt->cancel ? teffi_cancel_reserve(opt->cancel) : TEFF_OK;
+    err = opt->cancel ? teffi_cancel_reserve_room(opt->cancel) : TEFF_OK;
     if (err == TEFF_E_CANCELLED)
         return teff_fail(ctx, err, "cancelled before it began; the request was not sent");
     call->impl = err ? NULL : start_pid_request(ctx, to, event, deadline_ns);
     if (opt->cancel && !err)
-        teffi_cancel_add(opt->cancel, call->impl);
+        teffi_cancel_add_call(opt->cancel, call->impl);
     if (!call->impl)
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
     return TEFF_OK;
 }
 
-static teff_err fail_closed_node(teff_ctx *ctx)
+static teff_err fail_because_node_is_closed(teff_ctx *ctx)
 {
     return teff_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
 }
@@ -195,13 +195,13 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
     char text[TEFF_TEXT_MAX];
     teff_call_options opt;
     call->impl = NULL;
-    if (!teffi_options_copy_checked(&opt, sizeof opt, options, "teff_call_options", text))
+    if (!teffi_options_check_and_copy(&opt, sizeof opt, options, "teff_call_options", text))
         return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
     if (opt.once)
         return teff_fail(ctx, TEFF_E_INVALID, "teff_call_options.once is for calls of grains");
     return teffi_ctx_enter(ctx)
-               ? teffi_ctx_leave(ctx, begin_pid_request(ctx, to, &event, &opt, call))
-               : fail_closed_node(ctx);
+               ? teffi_ctx_leave(ctx, check_and_start_pid_request(ctx, to, &event, &opt, call))
+               : fail_because_node_is_closed(ctx);
 }
 
 /* Sets the error text of a request that failed: names the process before a text of the runtime, and
@@ -219,8 +219,8 @@ static teff_err add_pid_to_error_text(teff_ctx *ctx, const teffi_call *call, con
 
 /* Converts the response to an event. Copies the data to the context's arena, because an event's
  * data must be aligned and must stay valid after the call is freed. out: always TEFF_OK. */
-static teff_err take_response(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
-                              teff_event *response)
+static teff_err make_response_event(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
+                                    teff_event *response)
 {
     const teffi_msg *msg = call->response;
     size_t len = msg ? msg->raw_len : 0;
@@ -243,7 +243,7 @@ teff_err teff_pid_ask_await(teff_ctx *ctx, teff_call *call, teff_event *response
     if (err)
         err = add_pid_to_error_text(ctx, call->impl, &asked, err);
     else if (response)
-        err = take_response(ctx, call->impl, &asked, response);
+        err = make_response_event(ctx, call->impl, &asked, response);
     teff_drop(ctx, call);
     return err;
 }
@@ -262,7 +262,7 @@ static teff_err send_from_ctx(teff_ctx *ctx, teff_pid to, const teff_event *mess
     teffi_node *node = ctx->node;
     /* acquire: pairs with teffi_pid_attach_system */
     teff_process_system *system = atomic_load_explicit(&node->processes, memory_order_acquire);
-    teff_err err = check_target(ctx, to);
+    teff_err err = check_may_send_to_pid(ctx, to);
     if (err)
         return err;
     teff_event event = *message;
@@ -278,5 +278,5 @@ static teff_err send_from_ctx(teff_ctx *ctx, teff_pid to, const teff_event *mess
 teff_err teff_pid_send(teff_ctx *ctx, teff_pid to, const teff_event *message)
 {
     return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_from_ctx(ctx, to, message))
-                                : fail_closed_node(ctx);
+                                : fail_because_node_is_closed(ctx);
 }

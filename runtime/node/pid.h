@@ -25,8 +25,9 @@ teffi_event_head { /* meson.build allows little-endian only */
  * the events that arrive for its PIDs. Once, before the first spawn, and after node->id is set. */
 void teffi_pid_attach_system(teffi_node *node, teff_process_system *system);
 
-/* teffi_pid_deliver - deliver an event that has arrived for a process of this node. Does not block.
+/* teffi_pid_deliver_event - deliver an event that has arrived for a process of this node. Does not
+ * block.
  * in:   msg, which holds the event, borrowed.
  * errs: the event was not delivered: TEFF_E_UNAVAILABLE: the node has no processes;
  *       TEFF_E_MALFORMED; those of teffi_process_deliver. */
-teff_err teffi_pid_deliver(teffi_node *node, const teffi_msg *msg);
+teff_err teffi_pid_deliver_event(teffi_node *node, const teffi_msg *msg);

@@ -3,7 +3,7 @@
 #include "node/pid.h"
 #include "process/send.h"
 
-teff_err teffi_pid_deliver(teffi_node *node, const teffi_msg *msg)
+teff_err teffi_pid_deliver_event(teffi_node *node, const teffi_msg *msg)
 {
     teffi_event_head head;
     /* acquire: pairs with teffi_pid_attach_system */

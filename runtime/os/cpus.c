@@ -42,7 +42,7 @@ static unsigned quota_to_cores(long long quota_us, long long period_us)
 /* ---- the quota of one cgroup; 0: it has none ---- */
 
 /* out: the quota in cores; 0: the cgroup has none. */
-static unsigned read_quota_v2(const char *folder)
+static unsigned read_cgroup_v2_quota(const char *folder)
 {
     char line[64] = "", *rest;
     read_first_line(folder, "cpu.max", line, sizeof line);
@@ -51,7 +51,7 @@ static unsigned read_quota_v2(const char *folder)
 }
 
 /* out: the quota in cores; 0: the cgroup has none. */
-static unsigned read_quota_v1(const char *folder)
+static unsigned read_cgroup_v1_quota(const char *folder)
 {
     char quota[64] = "", period[64] = "";
     read_first_line(folder, "cpu.cfs_quota_us", quota, sizeof quota);
@@ -98,7 +98,7 @@ static bool has_cpu_controller(char *controllers)
 /* Finds the quota of the cgroup that a line of /proc/self/cgroup names.
  * in: line: "hierarchy:controllers:path"; in cgroup version 2 the controllers are empty.
  * out: the smallest quota of that cgroup and those above it; 0: there is none. */
-static unsigned find_quota_of_line(const char *root, char *line)
+static unsigned find_quota_of_cgroup_line(const char *root, char *line)
 {
     char folder[PATH_BYTES];
     char *controllers = strchr(line, ':');
@@ -113,7 +113,7 @@ static unsigned find_quota_of_line(const char *root, char *line)
     if (at < 0 || (size_t)at + strlen(path) >= sizeof folder)
         return 0;
     memcpy(folder + at, path, strlen(path) + 1);
-    return find_least_quota(folder, (size_t)at, v2 ? read_quota_v2 : read_quota_v1);
+    return find_least_quota(folder, (size_t)at, v2 ? read_cgroup_v2_quota : read_cgroup_v1_quota);
 }
 
 unsigned teffi_cpu_quota(const char *root)
@@ -126,7 +126,7 @@ unsigned teffi_cpu_quota(const char *root)
         return 0;
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
-        n = choose_lower_limit(n, find_quota_of_line(root, line));
+        n = choose_lower_limit(n, find_quota_of_cgroup_line(root, line));
     }
     fclose(file);
     return n;

@@ -27,7 +27,7 @@ static void call_previous_handler(int signal, siginfo_t *info, void *context)
 /* The handler of SIGURG. If this process sent the signal by pthread_kill(), as
  * teffi_interrupt_thread() does, calls the function set by teffi_interrupt_install(). Passes every
  * other SIGURG to the handler that was installed before. */
-static void handle_signal(int signal, siginfo_t *info, void *context)
+static void handle_sigurg(int signal, siginfo_t *info, void *context)
 {
     if (info->si_code == SI_TKILL && info->si_pid == getpid())
         atomic_load_explicit(&interrupted, memory_order_relaxed)(context);
@@ -39,7 +39,7 @@ static void handle_signal(int signal, siginfo_t *info, void *context)
  * that it calls may switch to another stack. */
 static void install_handler(void)
 {
-    struct sigaction ours = {.sa_sigaction = handle_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct sigaction ours = {.sa_sigaction = handle_sigurg, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigemptyset(&ours.sa_mask);
     teffi_bug_if(sigaction(SIGURG, &ours, &before) != 0);
 }

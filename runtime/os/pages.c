@@ -90,14 +90,14 @@ bool teffi_guard_install(void *at, size_t bytes, bool reserved, unsigned *mapped
      * number of mappings of a process. */
     if (atomic_fetch_add_explicit(&mapped_guards, 1, memory_order_relaxed) >= max ||
         mprotect(at, bytes, PROT_NONE) != 0) {
-        teffi_guards_subtract_unmapped(1);
+        teffi_guards_lower_count(1);
         return false;
     }
     ++*mapped;
     return true;
 }
 
-void teffi_guards_subtract_unmapped(unsigned mapped)
+void teffi_guards_lower_count(unsigned mapped)
 {
     atomic_fetch_sub_explicit(&mapped_guards, mapped, memory_order_relaxed);
 }

@@ -37,12 +37,12 @@ enum { TEFFI_GUARDS_MAX = 16000, TEFFI_GUARDS_RESERVED = 4000 };
 /* teffi_guard_install - make these whole pages, a part of a mapping, fault when touched.
  * in:   reserved: the guard may also be one of TEFFI_GUARDS_RESERVED.
  * out:  false: the limit of guards in this process is reached, or no memory. *mapped grows by 1 if
- *       this guard counts against the limit; see teffi_guards_subtract_unmapped(). */
+ *       this guard counts against the limit; see teffi_guards_lower_count(). */
 bool teffi_guard_install(void *at, size_t bytes, bool reserved, unsigned *mapped);
 
-/* teffi_guards_subtract_unmapped - lower the number that counts against the limit, since that many
+/* teffi_guards_lower_count - lower the number that counts against the limit, since that many
  * guards were unmapped. */
-void teffi_guards_subtract_unmapped(unsigned mapped);
+void teffi_guards_lower_count(unsigned mapped);
 
 /* For tests: if it is not 0, behave as on a kernel before 6.13, with at most so many guards besides
  * the reserved ones. relaxed. */

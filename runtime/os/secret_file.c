@@ -26,7 +26,7 @@ static ssize_t read_secret_bytes(int fd, uint8_t *to, size_t n)
 
 /* out: the length of the n bytes without a newline at their end. Editors and echo write this
  * newline; it is not part of the secret. */
-static size_t drop_newline(const uint8_t *bytes, size_t n)
+static size_t len_without_newline(const uint8_t *bytes, size_t n)
 {
     if (n && bytes[n - 1] == '\n')
         n--;
@@ -37,7 +37,7 @@ static size_t drop_newline(const uint8_t *bytes, size_t n)
 
 /* Checks the type and the mode of the open file, not of its path, which may change. out: why the
  * file is refused; NULL: it is accepted. */
-static const char *check_open_file(int fd)
+static const char *check_type_and_mode(int fd)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
@@ -50,16 +50,16 @@ static const char *check_open_file(int fd)
 }
 
 /* Reads the file into *secret. out: why the file is refused; NULL: it is accepted. */
-static const char *fill_secret(int fd, size_t len_min, teffi_secret *secret)
+static const char *read_and_check_secret(int fd, size_t len_min, teffi_secret *secret)
 {
     /* + 3: two bytes for a newline (CR LF), and one byte that shows that the secret is too long */
     enum { ROOM = TEFFI_SECRET_MAX + 3 };
     uint8_t bytes[ROOM];
-    const char *why = check_open_file(fd);
+    const char *why = check_type_and_mode(fd);
     if (why)
         return why;
     ssize_t n = read_secret_bytes(fd, bytes, sizeof bytes);
-    size_t len = n > 0 ? drop_newline(bytes, (size_t)n) : 0;
+    size_t len = n > 0 ? len_without_newline(bytes, (size_t)n) : 0;
     if (n < 0)
         why = strerrordesc_np(errno);
     else if (len == 0)
@@ -84,7 +84,7 @@ teff_err teffi_secret_read(const char *path, size_t len_min, teffi_secret **out,
         return teffi_fail(text, TEFF_E_NOMEM, "out of memory");
     /* O_NONBLOCK: the open of a FIFO does not wait */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    const char *why = fd < 0 ? strerrordesc_np(errno) : fill_secret(fd, len_min, secret);
+    const char *why = fd < 0 ? strerrordesc_np(errno) : read_and_check_secret(fd, len_min, secret);
     if (fd >= 0)
         close(fd);
     if (why) {

@@ -68,7 +68,7 @@ uint64_t teffi_thread_count_preemptions(void)
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
-bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *delayed_ns)
+bool teffi_thread_read_run_times(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *delayed_ns)
 {
     char text[64];
     int tid = atomic_load_explicit(&thread->tid, memory_order_relaxed);
@@ -85,7 +85,7 @@ bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *
     return *ran_ns > 0; /* 0: the kernel does not record run times */
 }
 
-uint64_t teffi_process_cpu_ns(void)
+uint64_t teffi_os_process_cpu_ns(void)
 {
     struct timespec t;
     teffi_bug_if(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0);
@@ -123,7 +123,7 @@ bool teffi_barrier_register(void)
     return call_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
 }
 
-void teffi_barrier_all(void)
+void teffi_barrier_run_on_all_threads(void)
 {
     teffi_bug_if(call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0);
 }
@@ -139,37 +139,38 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_
     teffi_bug_if(rc != 0 && errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT);
 }
 
-uint32_t teffi_parker_take_tokens(teffi_parker *parker, uint64_t timeout_ns)
+uint32_t teffi_parker_wait_for_tokens(teffi_parker *parker, uint64_t timeout_ns)
 {
     uint32_t word = EMPTY;
-    /* The exchange fails if a token is there. acquire: pairs with teffi_parker_leave_token() */
+    /* The exchange fails if a token is there. acquire: pairs with teffi_parker_wake_with_token() */
     if (timeout_ns && atomic_compare_exchange_strong_explicit(
                           &parker->word, &word, ASLEEP, memory_order_acquire, memory_order_acquire))
         futex_wait(&parker->word, ASLEEP, timeout_ns);
-    /* acquire: pairs with teffi_parker_leave_token() */
+    /* acquire: pairs with teffi_parker_wake_with_token() */
     word = atomic_exchange_explicit(&parker->word, EMPTY, memory_order_acquire);
     return word & ~(uint32_t)ASLEEP;
 }
 
-uint32_t teffi_parker_poll(teffi_poll_parker *p, teffi_poller *poller, uint64_t timeout_ns)
+uint32_t teffi_parker_wait_in_poller(teffi_poll_parker *p, teffi_poller *poller,
+                                     uint64_t timeout_ns)
 {
     uint32_t word = EMPTY;
     if (!poller)
-        return teffi_parker_take_tokens(&p->parker, timeout_ns);
+        return teffi_parker_wait_for_tokens(&p->parker, timeout_ns);
     atomic_store_explicit(&p->poller, poller, memory_order_relaxed);
     /* If a token is there, the exchange fails, and poller->wait does not block. release: makes
-     * p->poller visible; pairs with teffi_parker_leave_token() */
+     * p->poller visible; pairs with teffi_parker_wake_with_token() */
     bool sleeps = atomic_compare_exchange_strong_explicit(
         &p->parker.word, &word, POLLING, memory_order_release, memory_order_relaxed);
     poller->wait(poller, sleeps ? timeout_ns : 0);
-    /* acquire: pairs with teffi_parker_leave_token() */
+    /* acquire: pairs with teffi_parker_wake_with_token() */
     word = atomic_exchange_explicit(&p->parker.word, EMPTY, memory_order_acquire);
     return word & ~(uint32_t)POLLING;
 }
 
 bool teffi_parker_has_token(const teffi_parker *parker, uint32_t token)
 {
-    /* relaxed: teffi_parker_take_tokens() does the acquire */
+    /* relaxed: teffi_parker_wait_for_tokens() does the acquire */
     return atomic_load_explicit(&parker->word, memory_order_relaxed) & token;
 }
 
@@ -190,11 +191,12 @@ static teffi_poller *load_parker_poller(teffi_parker *parker)
     return atomic_load_explicit(&p->poller, memory_order_relaxed);
 }
 
-void teffi_parker_leave_token(teffi_parker *parker, uint32_t token)
+void teffi_parker_wake_with_token(teffi_parker *parker, uint32_t token)
 {
     teffi_poller *poller;
-    /* acquire: makes p->poller visible; pairs with teffi_parker_poll(). release: makes this
-     * thread's writes visible; pairs with teffi_parker_take_tokens() and teffi_parker_poll() */
+    /* acquire: makes p->poller visible; pairs with teffi_parker_wait_in_poller(). release: makes
+     * this thread's writes visible; pairs with teffi_parker_wait_for_tokens() and
+     * teffi_parker_wait_in_poller() */
     uint32_t word = atomic_load_explicit(&parker->word, memory_order_acquire);
     do
         poller = word & POLLING ? load_parker_poller(parker) : NULL;
@@ -210,10 +212,10 @@ void teffi_parker_leave_token(teffi_parker *parker, uint32_t token)
 
 bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
 {
-    return teffi_parker_take_tokens(parker, timeout_ns) != 0;
+    return teffi_parker_wait_for_tokens(parker, timeout_ns) != 0;
 }
 
 void teffi_parker_wake(teffi_parker *parker)
 {
-    teffi_parker_leave_token(parker, TEFFI_TOKEN);
+    teffi_parker_wake_with_token(parker, TEFFI_TOKEN);
 }

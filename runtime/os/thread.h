@@ -39,23 +39,25 @@ void teffi_thread_yield(void);
  * thread count, too. A system call. */
 uint64_t teffi_thread_count_preemptions(void);
 
-/* teffi_thread_usage - how long a thread of this process has run, and was ready to run but had no
- * core, since it began. Three system calls.
+/* teffi_thread_read_run_times - how long a thread of this process has run, and was ready to run but
+ * had no core, since it began. Three system calls.
  * out:  false: it has not begun, its thread is gone, or the kernel does not tell; then the results
  *       are not valid.
  * from: proc(5), /proc/PID/task/TID/schedstat */
-bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *delayed_ns);
+bool teffi_thread_read_run_times(const teffi_thread *thread, uint64_t *ran_ns,
+                                 uint64_t *delayed_ns);
 
-/* teffi_process_cpu_ns - processor time of all threads of this process so far. A system call. */
-uint64_t teffi_process_cpu_ns(void);
+/* teffi_os_process_cpu_ns - processor time of all threads of this process so far. A system call. */
+uint64_t teffi_os_process_cpu_ns(void);
 
-/* teffi_barrier_register - prepare teffi_barrier_all(). out: false: this kernel does not support
- * it. */
+/* teffi_barrier_register - prepare teffi_barrier_run_on_all_threads(). out: false: this kernel does
+ * not support it. */
 bool teffi_barrier_register(void);
 
-/* teffi_barrier_all - execute a full barrier on every thread of this process, so that one side of a
- * store-then-load handshake needs none. in: teffi_barrier_register() has returned true. */
-void teffi_barrier_all(void);
+/* teffi_barrier_run_on_all_threads - execute a full barrier on every thread of this process, so
+ * that one side of a store-then-load handshake needs none. in: teffi_barrier_register() has
+ * returned true. */
+void teffi_barrier_run_on_all_threads(void);
 
 /* teffi_cpu_relax - a hint to the core inside a spinning loop. */
 static inline void teffi_cpu_relax(void)
@@ -83,14 +85,14 @@ static inline void teffi_spinlock_lock(teffi_spinlock *lock)
     if (__builtin_expect(atomic_exchange_explicit(&lock->held, 1, memory_order_acquire), 0))
         teffi_spinlock_lock_slow(lock);
 #ifdef TEFFI_HELD
-    teffi_held_add(1);
+    teffi_held_locks_add(1);
 #endif
 }
 
 static inline void teffi_spinlock_unlock(teffi_spinlock *lock)
 {
 #ifdef TEFFI_HELD
-    teffi_held_add(-1);
+    teffi_held_locks_add(-1);
 #endif
     /* release: pairs with lock's acquire */
     atomic_store_explicit(&lock->held, 0, memory_order_release);
@@ -121,20 +123,22 @@ bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns);
 /* teffi_parker_wake - leave TEFFI_TOKEN; makes a system call only if the thread sleeps. */
 void teffi_parker_wake(teffi_parker *parker);
 
-/* teffi_parker_take_tokens - as teffi_parker_wait(). out: the tokens taken; 0: none. */
-uint32_t teffi_parker_take_tokens(teffi_parker *parker, uint64_t timeout_ns);
+/* teffi_parker_wait_for_tokens - as teffi_parker_wait(). out: the tokens taken; 0: none. */
+uint32_t teffi_parker_wait_for_tokens(teffi_parker *parker, uint64_t timeout_ns);
 
-/* teffi_parker_poll - as teffi_parker_take_tokens(), but wait in poller, and return also when the
- * poller has events. in: poller, claimed by this thread; NULL: as teffi_parker_take_tokens(). A
- * waker may still call poller->wake after its token was taken, so the poller must outlive all
- * wakers. */
-uint32_t teffi_parker_poll(teffi_poll_parker *parker, teffi_poller *poller, uint64_t timeout_ns);
+/* teffi_parker_wait_in_poller - as teffi_parker_wait_for_tokens(), but wait in poller, and return
+ * also when the poller has events. in: poller, claimed by this thread; NULL: as
+ * teffi_parker_wait_for_tokens(). A waker may still call poller->wake after its token was taken, so
+ * the poller must outlive all wakers. */
+uint32_t teffi_parker_wait_in_poller(teffi_poll_parker *parker, teffi_poller *poller,
+                                     uint64_t timeout_ns);
 
 /* teffi_parker_has_token - has the parker this token? runs: the thread that takes its tokens. */
 bool teffi_parker_has_token(const teffi_parker *parker, uint32_t token);
 
-/* teffi_parker_leave_token - as teffi_parker_wake(), but leave this token. in: token, one bit. */
-void teffi_parker_leave_token(teffi_parker *parker, uint32_t token);
+/* teffi_parker_wake_with_token - as teffi_parker_wake(), but leave this token. in: token, one
+ * bit. */
+void teffi_parker_wake_with_token(teffi_parker *parker, uint32_t token);
 
 /* ---- interrupts ----
  * Source:  Go's src/runtime/signal_unix.go uses SIGURG: programs expect stray ones */

@@ -75,7 +75,7 @@ void teffi_command_dispatch(teff_process *p, teffi_command *c)
 
 /* Removes a command from its process's list of commands in flight. out: the command; NULL: it was
  * completed before (*err: TEFF_E_NOT_FOUND), or the process has ended (*err: TEFF_E_CLOSED). */
-static teffi_command *take_in_flight(teff_process *p, teff_completion name, teff_err *err)
+static teffi_command *remove_command_in_flight(teff_process *p, teff_completion name, teff_err *err)
 {
     teffi_command *found = NULL;
     pthread_mutex_lock(teffi_stripe_lock_of(p));
@@ -116,7 +116,7 @@ teff_err teff_command_complete(teff_completion name, teff_err err, const void *d
 {
     teff_process *p = teffi_process_at(name.system, name.slot);
     teff_err found = TEFF_E_NOT_FOUND;
-    teffi_command *c = p ? take_in_flight(p, name, &found) : NULL;
+    teffi_command *c = p ? remove_command_in_flight(p, name, &found) : NULL;
     if (!c) {
         atomic_fetch_add_explicit(&name.system->dropped, 1, memory_order_relaxed);
         return found;

@@ -1,13 +1,14 @@
 /* count.h - the counters of a process, and those of the worker that it runs on.
  * Way:     turn, step, wait -> [count] -> list (metrics)
- * Threads: the process's turn; teffi_own_cell: any. Readers see the counters change one by one. */
+ * Threads: the process's turn; teffi_own_cell_index: any. Readers see the counters change one by
+ * one. */
 #pragma once
 
 #include "process/process.h"
 
-/* teffi_own_cell - the index of the cell of the processor that this thread holds; 0 if it holds
- * none: it is no worker, or its turn has lost the processor or is in a blocking region. */
-static inline unsigned teffi_own_cell(const teff_process_system *system)
+/* teffi_own_cell_index - the index of the cell of the processor that this thread holds; 0 if it
+ * holds none: it is no worker, or its turn has lost the processor or is in a blocking region. */
+static inline unsigned teffi_own_cell_index(const teff_process_system *system)
 {
     teffi_exec *exec = system->exec;
     return exec->ops->worker ? exec->ops->worker(exec) : 0;
@@ -25,7 +26,7 @@ static inline void teffi_count_add(_Atomic uint64_t *count, uint64_t n)
 static inline void teffi_process_add_counts(teff_process *p, uint64_t turns, uint64_t events,
                                             uint64_t run_ns)
 {
-    unsigned own = teffi_own_cell(p->system);
+    unsigned own = teffi_own_cell_index(p->system);
     teffi_cell *cell = &p->system->cells[own];
     teffi_count_add(&p->turns, turns);
     teffi_count_add(&p->events, events);

@@ -10,7 +10,7 @@ void teffi_event_free(teff_process *p, teffi_event *event)
 {
     uint32_t kind = event->item.kind;
     if (kind == TEFFI_ITEM_MESSAGE)
-        teffi_mailbox_count_taken(p, event->event.len);
+        teffi_mailbox_count_removal(p, event->event.len);
     if (kind == TEFFI_ITEM_COMMAND)
         teffi_command_free(teffi_container(event, teffi_command, e));
     else if (kind == TEFFI_ITEM_TIMER)
@@ -21,7 +21,7 @@ void teffi_event_free(teff_process *p, teffi_event *event)
 
 /* Moves the bits of p->signals to the flags cancel, forced and poked, which the turn reads.
  * TEFFI_SIGNAL_CANCELLED stays set, so that push_signal_locked ignores further cancels. */
-static void take_signals(teff_process *p)
+static void move_signals_to_flags(teff_process *p)
 {
     pthread_mutex_lock(teffi_stripe_lock_of(p));
     uint32_t bits = p->signals;
@@ -42,7 +42,7 @@ static void refuse_event(teff_process *p, teffi_event *event)
 
 /* Puts an event into p->mail (messages) or p->urgent. But an event of a cancelled (muted) timer is
  * freed, and the event that the process awaits is stored in wait->arrived. */
-static void append_event(teff_process *p, teffi_event *event)
+static void append_or_free_event(teff_process *p, teffi_event *event)
 {
     if (event->item.kind == TEFFI_ITEM_MESSAGE) {
         teffi_events_push(&p->mail, event);
@@ -64,28 +64,28 @@ static void append_event(teff_process *p, teffi_event *event)
         teffi_events_push(&p->urgent, event);
 }
 
-void teffi_process_take_item(teff_process *p, teffi_item *item)
+void teffi_process_dispatch_item(teff_process *p, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_AGAIN) {
         p->again_queued = false;
     } else if (item->kind == TEFFI_ITEM_SIGNAL) {
-        take_signals(p);
+        move_signals_to_flags(p);
     } else if (item->kind > TEFFI_ITEM_RETURNED) { /* no event: a closure or a wait's signal */
         p->system->calls.take_item(item);
     } else if (!teffi_process_accepts_event(p, teffi_event_of(item))) {
         atomic_fetch_add_explicit(&p->system->dropped, 1, memory_order_relaxed);
         refuse_event(p, teffi_event_of(item));
     } else {
-        append_event(p, teffi_event_of(item));
+        append_or_free_event(p, teffi_event_of(item));
     }
 }
 
-bool teffi_process_take_items(teff_process *p)
+bool teffi_process_dispatch_items(teff_process *p)
 {
     teffi_item *item = teffi_group_take_item(&p->group);
     bool any = item != NULL;
     for (; item; item = teffi_group_take_item(&p->group))
-        teffi_process_take_item(p, item);
+        teffi_process_dispatch_item(p, item);
     return any;
 }
 
@@ -93,7 +93,7 @@ teffi_event *teffi_process_take_mail(teff_process *p)
 {
     teffi_item *item;
     while (!p->mail.head && (item = teffi_group_take_item(&p->group)))
-        teffi_process_take_item(p, item);
+        teffi_process_dispatch_item(p, item);
     return teffi_events_pop(&p->mail);
 }
 
@@ -110,7 +110,7 @@ void teffi_events_free(teff_process *p, teffi_events *list)
 void teffi_process_end_life(teff_process *p)
 {
     teffi_event *event;
-    teffi_timer_events_drop(p);
+    teffi_timer_events_cancel_all(p);
     teffi_events_free(p, &p->urgent);
     while ((event = teffi_events_pop(&p->mail)))
         refuse_event(p, event);

@@ -57,14 +57,14 @@ static inline teffi_event *teffi_events_pop(teffi_events *list)
     return event;
 }
 
-/* teffi_process_take_item - put an item of the group into the process's lists and flags. An event
- * of an earlier life, or one that comes after the process's end, is freed and counted as dropped; a
- * request gets TEFF_E_CLOSED. An item that is no event goes to system->calls. */
-void teffi_process_take_item(teff_process *p, teffi_item *item);
+/* teffi_process_dispatch_item - put an item of the group into the process's lists and flags. An
+ * event of an earlier life, or one that comes after the process's end, is freed and counted as
+ * dropped; a request gets TEFF_E_CLOSED. An item that is no event goes to system->calls. */
+void teffi_process_dispatch_item(teff_process *p, teffi_item *item);
 
-/* teffi_process_take_items - call teffi_process_take_item for all queued items of the group. runs:
- * inside the process's own functions. out: false: there were no items. */
-bool teffi_process_take_items(teff_process *p);
+/* teffi_process_dispatch_items - call teffi_process_dispatch_item for all queued items of the
+ * group. runs: inside the process's own functions. out: false: there were no items. */
+bool teffi_process_dispatch_items(teff_process *p);
 
 /* teffi_process_take_mail - take the next message, from the list or the group. out: NULL: none; the
  * caller frees it with teffi_event_free. runs: inside the process's own functions. */
@@ -77,7 +77,7 @@ void teffi_events_free(teff_process *p, teffi_events *list);
 
 /* teffi_process_end_life - make the generation even; free the events in the process's lists, the
  * commands in flight and the timers. Requests get TEFF_E_CLOSED. Events that are queued at the
- * group, or come later, are freed by teffi_process_take_item. */
+ * group, or come later, are freed by teffi_process_dispatch_item. */
 void teffi_process_end_life(teff_process *p);
 
 typedef struct teffi_command {
@@ -119,5 +119,5 @@ teffi_timer_event *teffi_timer_event_set(teff_process *p, uint64_t delay_ns, uin
  * event. in: timer, whose event was not taken off the group yet. */
 void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *timer);
 
-/* teffi_timer_events_drop - cancel all timers of the process, at the end of its life. */
-void teffi_timer_events_drop(teff_process *p);
+/* teffi_timer_events_cancel_all - cancel all timers of the process, at the end of its life. */
+void teffi_timer_events_cancel_all(teff_process *p);

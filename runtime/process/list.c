@@ -48,7 +48,7 @@ void teff_process_stats_get(teff_process_system *system, teff_process_stats *sta
             atomic_load_explicit(&system->cells[i].spawned, memory_order_relaxed) / TEFFI_SPAWNED;
     }
     *stats = (teff_process_stats){
-        .alive = teffi_processes_alive(system),
+        .alive = teffi_processes_count_alive(system),
         .spawned = spawned,
         .ended = ended,
         .refused = atomic_load_explicit(&system->refused, memory_order_relaxed),
@@ -105,7 +105,7 @@ static uint64_t get_dump_rank(const teff_process_info *info)
 
 /* Counts a process and, if its rank is high enough, inserts it into s->top. in: idle_too: true if a
  * process that is idle and has no messages may be inserted, too. */
-static void survey_process(survey *s, const teff_process_info *info, bool idle_too)
+static void add_process_to_survey(survey *s, const teff_process_info *info, bool idle_too)
 {
     s->in_state[info->state]++;
     s->waiting += info->waiting;
@@ -119,13 +119,13 @@ static void survey_process(survey *s, const teff_process_info *info, bool idle_t
     s->top[at] = *info;
 }
 
-static void survey_all(teff_process_system *system, survey *s)
+static void survey_all_processes(teff_process_system *system, survey *s)
 {
     teff_process_info info;
     teff_process *p;
     for (uint32_t i = 0; (p = teffi_process_at(system, i | TEFFI_PROCESS_BIT)); i++)
         if (read_process_info(p, &info))
-            survey_process(s, &info, system->words->idle_too);
+            add_process_to_survey(s, &info, system->words->idle_too);
 }
 
 void teffi_processes_print(teff_process_system *system, const teffi_lines *to)
@@ -133,8 +133,8 @@ void teffi_processes_print(teff_process_system *system, const teffi_lines *to)
     teff_process_stats stats;
     survey s = {0};
     teff_process_stats_get(system, &stats);
-    survey_all(system, &s);
-    teffi_lines_print(
+    survey_all_processes(system, &s);
+    teffi_lines_write_line(
         to,
         "%s: %u alive: %llu idle, %llu blocked, %llu ready, %llu running; %llu messages wait; "
         "%llu spawned, %llu ended, %llu messages refused, %llu events dropped",
@@ -145,11 +145,11 @@ void teffi_processes_print(teff_process_system *system, const teffi_lines *to)
         (unsigned long long)stats.spawned, (unsigned long long)stats.ended,
         (unsigned long long)stats.refused, (unsigned long long)stats.dropped);
     for (unsigned i = 0; i < s.n_top; i++)
-        teffi_lines_print(to, "%s %s (%u.%u): %s, %u messages wait (%llu bytes)",
-                          system->words->one, s.top[i].name ? s.top[i].name : "without a name",
-                          s.top[i].pid.slot & ~TEFFI_PROCESS_BIT, s.top[i].pid.generation,
-                          teffi_group_state_name((teffi_group_state)s.top[i].state),
-                          s.top[i].waiting, (unsigned long long)s.top[i].waiting_bytes);
+        teffi_lines_write_line(to, "%s %s (%u.%u): %s, %u messages wait (%llu bytes)",
+                               system->words->one, s.top[i].name ? s.top[i].name : "without a name",
+                               s.top[i].pid.slot & ~TEFFI_PROCESS_BIT, s.top[i].pid.generation,
+                               teffi_group_state_name((teffi_group_state)s.top[i].state),
+                               s.top[i].waiting, (unsigned long long)s.top[i].waiting_bytes);
 }
 
 void teff_process_system_dump(teff_process_system *system, teff_line_fn *fn, void *arg)

@@ -25,7 +25,7 @@ teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid)
 /* ---- slots ---- */
 
 /* The slab's begin(): sets the system and the number of a slot that has never been used. */
-static void begin_slot(void *entry, uint32_t slot, uint32_t generation, void *owner)
+static void init_new_slot(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teff_process *p = entry;
     (void)generation; /* always 0, as slots are never decommitted */
@@ -36,7 +36,7 @@ static void begin_slot(void *entry, uint32_t slot, uint32_t generation, void *ow
 /* The slab's last_use(). Returns generation 0, since the slab needs a generation only to decommit a
  * block. Slots are never decommitted, because the generation in a free slot tells an ended process
  * from an unknown PID, and the group in a free slot refuses late items. */
-static teffi_slab_use get_slot_use(const void *entry)
+static teffi_slab_use get_slot_last_use(const void *entry)
 {
     const teff_process *p = entry;
     return (teffi_slab_use){p->slot & ~TEFFI_PROCESS_BIT, 0};
@@ -46,8 +46,8 @@ static const teffi_slab_type process_type = {.bytes = sizeof(teff_process),
                                              .link = offsetof(teff_process, free),
                                              .entries_max = TEFFI_PROCESS_BIT / 2,
                                              .stays = true,
-                                             .begin = begin_slot,
-                                             .last_use = get_slot_use};
+                                             .begin = init_new_slot,
+                                             .last_use = get_slot_last_use};
 
 bool teffi_slots_init(teff_process_system *system)
 {
@@ -59,15 +59,15 @@ bool teffi_slots_init(teff_process_system *system)
 static bool count_spawn_if_room(teff_process_system *system, _Atomic uint64_t *spawned)
 {
     pthread_mutex_lock(&system->lock);
-    bool has_room = teffi_processes_alive(system) < system->opt.processes_max;
+    bool has_room = teffi_processes_count_alive(system) < system->opt.processes_max;
     if (has_room)
         atomic_fetch_add_explicit(spawned, TEFFI_SPAWNED, memory_order_relaxed);
     pthread_mutex_unlock(&system->lock);
     return has_room;
 }
 
-teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
-                         teff_process **process)
+teff_err teffi_slot_alloc_and_count_spawn(teff_process_system *system, _Atomic uint64_t *spawned,
+                                          teff_process **process)
 {
     /* The lock is needed only near the limit. If processes_max has room for one more whole block,
      * this spawn exceeds it only if other threads spawn as many processes as a block holds before
@@ -84,7 +84,7 @@ teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
     return TEFF_E_NOMEM;
 }
 
-uint32_t teffi_processes_alive(teff_process_system *system)
+uint32_t teffi_processes_count_alive(teff_process_system *system)
 {
     uint64_t ended = 0, spawned = 0;
     /* All loads are seq_cst, and those of `ended` come first, so that the result is never too

@@ -1,7 +1,7 @@
 /* pid.h - slots of processes, and the process that a PID names.
  * Way:     spawn -> [slot_take]; a sender -> [find] -> send
- * Threads: any. teffi_slot_take takes the system's lock only near processes_max, and the slab's
- *          only if this thread has no list of free slots, or an empty one. */
+ * Threads: any. teffi_slot_alloc_and_count_spawn takes the system's lock only near processes_max,
+ *          and the slab's only if this thread has no list of free slots, or an empty one. */
 #pragma once
 
 #include "process/process.h"
@@ -32,17 +32,19 @@ static inline teff_process *teffi_process_find(teff_process_system *system, teff
 teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid);
 
 /* teffi_slots_init - set up system->slab; teffi_slab_fini frees it. out: false: memory is out.
- * teffi_slot_take - get a free slot, from this thread's list if possible, and count the spawn.
+ * teffi_slot_alloc_and_count_spawn - get a free slot, from this thread's list if possible, and
+ * count the spawn.
  * in:   spawned, that of a cell; it already counts this spawn as in progress.
  * errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM: the spawn is not counted. */
 bool teffi_slots_init(teff_process_system *system);
-TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
-                                       teff_process **process);
+TEFF_MUST_USE teff_err teffi_slot_alloc_and_count_spawn(teff_process_system *system,
+                                                        _Atomic uint64_t *spawned,
+                                                        teff_process **process);
 
-/* teffi_processes_alive - the number of processes that were spawned and have not ended; while
+/* teffi_processes_count_alive - the number of processes that were spawned and have not ended; while
  * some spawn or end, it may be larger, never smaller. What the ended ones stored is visible to the
  * caller. */
-uint32_t teffi_processes_alive(teff_process_system *system);
+uint32_t teffi_processes_count_alive(teff_process_system *system);
 
 /* teffi_stripe_lock_of - the lock that guards a process's signals and commands in flight. The
  * process's end changes its generation under it. */

@@ -178,8 +178,8 @@ TEFF_MUST_USE teff_err teffi_process_system_new_on(teffi_exec *exec,
                                                    const teff_process_options *opt,
                                                    teff_process_system **system);
 
-/* teffi_process_system_drop - free a system whose executor is freed. in: may be NULL. */
-void teffi_process_system_drop(teff_process_system *system);
+/* teffi_process_system_free_memory - free a system whose executor is freed. in: may be NULL. */
+void teffi_process_system_free_memory(teff_process_system *system);
 
 /* teffi_processes_print - report the processes as lines. runs: any thread; no lock is held while a
  * line is written. */

@@ -27,7 +27,7 @@ static bool is_within_limits(const teff_process_system *system, uint64_t load)
 
 uint64_t teffi_mailbox_get_load(const teff_process *p)
 {
-    /* acquire: pairs with teffi_mailbox_count_taken; `taken` is loaded before `sent` */
+    /* acquire: pairs with teffi_mailbox_count_removal; `taken` is loaded before `sent` */
     uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
     return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
 }
@@ -141,9 +141,9 @@ static bool is_local_pid(const teff_process_system *system, teff_pid pid)
 
 /* Sends an event of the given kind (a message, a returned message or a cancel) to a process of
  * another silo. */
-static __attribute__((noinline)) teff_err send_by_route(teff_process_system *system, teff_pid to,
-                                                        const teff_event *message,
-                                                        teff_event_kind kind)
+static __attribute__((noinline)) teff_err send_to_other_silo(teff_process_system *system,
+                                                             teff_pid to, const teff_event *message,
+                                                             teff_event_kind kind)
 {
     const teffi_pid_route *route = &system->route;
     teff_event event = *message;
@@ -155,7 +155,7 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 {
     teff_err err = is_local_pid(system, to)
                        ? send_here(system, to, message, TEFF_EVENT_MESSAGE)
-                       : send_by_route(system, to, message, TEFF_EVENT_MESSAGE);
+                       : send_to_other_silo(system, to, message, TEFF_EVENT_MESSAGE);
     (void)teff_yield_if_due(); /* last, since a fiber switch here has only err to save */
     return err;
 }
@@ -164,7 +164,7 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 
 /* Changes a message's event to a returned message. in: to: the process that sent the message. from:
  * the evicted process. */
-static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
+static void convert_to_returned_message(teffi_event *event, teff_pid to, teff_pid from)
 {
     event->item.kind = TEFFI_ITEM_RETURNED;
     event->generation = to.generation;
@@ -176,7 +176,7 @@ static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
 /* Gives a returned message to its sender in this silo. The message does not count towards the
  * limits of the sender's mailbox: no more messages return than the sender has sent. On an error,
  * the caller still owns the event. */
-static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_event *event)
+static teff_err push_returned_message(teff_process_system *system, teff_pid to, teffi_event *event)
 {
     teff_process *p = teffi_process_find(system, to);
     if (!p)
@@ -193,9 +193,9 @@ void teffi_process_return_message(teff_process_system *system, teffi_event *even
 {
     teff_pid to = event->event.from;
     bool here = is_local_pid(system, to);
-    mark_returned(event, to, from);
-    teff_err err = here ? push_returned(system, to, event)
-                        : send_by_route(system, to, &event->event, TEFF_EVENT_RETURNED);
+    convert_to_returned_message(event, to, from);
+    teff_err err = here ? push_returned_message(system, to, event)
+                        : send_to_other_silo(system, to, &event->event, TEFF_EVENT_RETURNED);
     if (err)
         atomic_fetch_add_explicit(&system->dropped, 1, memory_order_relaxed);
     if (err || !here)
@@ -204,14 +204,14 @@ void teffi_process_return_message(teff_process_system *system, teffi_event *even
 
 /* Gives the process `to` a message that it has sent to another silo, and that was returned
  * from there. */
-static teff_err deliver_returned(teff_process_system *system, teff_pid to,
-                                 const teff_event *message)
+static teff_err deliver_returned_message(teff_process_system *system, teff_pid to,
+                                         const teff_event *message)
 {
     teffi_event *event = message_event_new(message, TEFF_EVENT_RETURNED, to.generation);
     if (!event)
         return TEFF_E_NOMEM;
-    mark_returned(event, to, message->from);
-    teff_err err = push_returned(system, to, event);
+    convert_to_returned_message(event, to, message->from);
+    teff_err err = push_returned_message(system, to, event);
     if (err)
         teffi_pool_put(event, sizeof *event + message->len);
     return err;
@@ -222,7 +222,7 @@ teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid, const 
     if (event->kind == TEFF_EVENT_CANCEL)
         return teff_process_cancel(system, pid);
     if (event->kind == TEFF_EVENT_RETURNED)
-        return deliver_returned(system, pid, event);
+        return deliver_returned_message(system, pid, event);
     return event->kind == TEFF_EVENT_MESSAGE || event->kind == TEFF_EVENT_REQUEST
                ? teffi_process_send_here(system, pid, event)
                : TEFF_E_INVALID;
@@ -237,8 +237,8 @@ teff_err teff_pid_respond(teff_process_system *system, const teff_event *request
     if (request->kind != TEFF_EVENT_REQUEST || !route->respond)
         return TEFF_E_INVALID;
     (void)teff_yield_if_due();
-    return route->respond(route->arg, request, teffi_err_fits(err) ? err : TEFF_E_FAILED, data,
-                          len);
+    return route->respond(route->arg, request, teffi_err_is_in_range(err) ? err : TEFF_E_FAILED,
+                          data, len);
 }
 
 void teffi_process_refuse_request(teff_process_system *system, const teff_event *event,
@@ -288,5 +288,5 @@ teff_err teff_process_cancel(teff_process_system *system, teff_pid pid)
 {
     const teff_event event = {.kind = TEFF_EVENT_CANCEL};
     return is_local_pid(system, pid) ? teffi_process_signal(system, pid, TEFFI_SIGNAL_CANCEL)
-                                     : send_by_route(system, pid, &event, TEFF_EVENT_CANCEL);
+                                     : send_to_other_silo(system, pid, &event, TEFF_EVENT_CANCEL);
 }

@@ -16,10 +16,10 @@ static inline uint64_t teffi_mailbox_charge(size_t len)
     return ((uint64_t)1 << TEFFI_MAILBOX_SHIFT) + sizeof(teffi_event) + len;
 }
 
-/* teffi_mailbox_count_taken - a message with len bytes of data leaves the mailbox: add its charge
+/* teffi_mailbox_count_removal - a message with len bytes of data leaves the mailbox: add its charge
  * to `taken`, the sum of the charges of all messages that have left. runs: in the process's turn,
  * the only writer of `taken`. */
-static inline void teffi_mailbox_count_taken(teff_process *p, size_t len)
+static inline void teffi_mailbox_count_removal(teff_process *p, size_t len)
 {
     uint64_t taken = atomic_load_explicit(&p->taken, memory_order_relaxed);
     /* release: pairs with teffi_mailbox_get_load */

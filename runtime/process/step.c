@@ -9,7 +9,7 @@
 
 /* Copies the arguments of init into one block. out: *out: the block; NULL if there is neither a
  * method nor an input. */
-teff_err teffi_start_new(const char *method, const void *input, size_t len, teffi_start **out)
+teff_err teffi_start_args_new(const char *method, const void *input, size_t len, teffi_start **out)
 {
     size_t name = method ? strlen(method) : 0;
     *out = NULL;
@@ -32,7 +32,7 @@ teff_err teffi_start_new(const char *method, const void *input, size_t len, teff
     return TEFF_OK;
 }
 
-void teffi_start_free(teffi_start *start)
+void teffi_start_args_free(teffi_start *start)
 {
     if (start)
         teffi_pool_put(start, sizeof *start + start->bytes_len);
@@ -81,10 +81,10 @@ teff_err teff_step_upgrade(teff_step *out, const teff_process_ops *ops, void *se
     if (!ops->step && !ops->run)
         return TEFF_E_INVALID;
     teffi_start *start;
-    teff_err err = teffi_start_new(method, input, len, &start);
+    teff_err err = teffi_start_args_new(method, input, len, &start);
     if (err)
         return err;
-    teffi_start_free(out->upgrade_start);
+    teffi_start_args_free(out->upgrade_start);
     out->upgrade = ops;
     out->upgrade_self = self;
     out->upgrade_start = start;
@@ -165,7 +165,7 @@ static void put_event_back(teff_process *p, teffi_events *given)
 
 /* Dispatches the step's commands. in: drop: true: the step has failed, so its commands are freed
  * instead. */
-static void dispatch_commands(teff_process *p, teff_step *out, bool drop)
+static void dispatch_or_free_commands(teff_process *p, teff_step *out, bool drop)
 {
     teffi_command *command = out->first;
     while (command) {
@@ -199,7 +199,7 @@ static void upgrade_process(teff_process *p, const teff_step *out)
 static void apply_decision(teff_process *p, teff_step *out, teff_err err)
 {
     p->over = err || out->done;
-    p->err = (uint16_t)(teffi_err_fits(err) ? err : TEFF_E_FAILED);
+    p->err = (uint16_t)(teffi_err_is_in_range(err) ? err : TEFF_E_FAILED);
     if (!out->decided)
         out->status = out->first ? TEFFI_STATUS_BLOCK : TEFFI_STATUS_IDLE;
     bool waits_for_none =
@@ -210,8 +210,8 @@ static void apply_decision(teff_process *p, teff_step *out, teff_err err)
     if (out->status == TEFFI_STATUS_START)
         upgrade_process(p, out);
     else
-        teffi_start_free(out->upgrade_start);
-    dispatch_commands(p, out, err != TEFF_OK);
+        teffi_start_args_free(out->upgrade_start);
+    dispatch_or_free_commands(p, out, err != TEFF_OK);
 }
 
 /* Adds a step's n events to n_uncounted, which run_turn later adds to the counters. If n_uncounted
@@ -236,7 +236,7 @@ void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_er
     apply_decision(p, out, err);
 }
 
-void teffi_process_step(teff_process *p)
+void teffi_process_run_step(teff_process *p)
 {
     const teff_process_ops *ops = atomic_load_explicit(&p->ops, memory_order_relaxed);
     batch b __attribute__((uninitialized)); /* 3.5 KiB that need no zeroes */

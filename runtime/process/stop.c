@@ -36,7 +36,7 @@ static void wait_for_end(teff_process_system *system, uint64_t until_ns)
     pthread_mutex_lock(&system->lock);
     LIST_INSERT_HEAD(&system->stoppers, &stopper, link);
     pthread_mutex_unlock(&system->lock);
-    while (teffi_processes_alive(system) && (now = teffi_now(exec->platform)) < until_ns) {
+    while (teffi_processes_count_alive(system) && (now = teffi_now(exec->platform)) < until_ns) {
         if (exec->ops->park) /* only a simulated executor has park; it runs work in this thread */
             exec->ops->park(exec);
         else
@@ -65,7 +65,7 @@ static void kill_and_report_remaining(teff_process_system *system, teff_stop_rep
     report->n_named = (uint32_t)teff_process_list(system, report->named, TEFF_STOP_NAMED);
     report->forced = signal_all(system, TEFFI_SIGNAL_KILL);
     wait_for_end(system, teffi_now(system->exec->platform) + FORCED_MS * 1000000ull);
-    report->stuck = teffi_processes_alive(system);
+    report->stuck = teffi_processes_count_alive(system);
 }
 
 teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_ms,
@@ -83,7 +83,7 @@ teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_
     wait_for_spawns(system);
     report->cancelled = signal_all(system, TEFFI_SIGNAL_CANCEL);
     wait_for_end(system, now + (timeout_ms ? timeout_ms : STOP_MS) * 1000000ull);
-    if (teffi_processes_alive(system))
+    if (teffi_processes_count_alive(system))
         kill_and_report_remaining(system, report);
     return report->forced ? TEFF_E_TIMEOUT : TEFF_OK;
 }

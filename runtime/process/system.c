@@ -20,9 +20,10 @@ enum {
 static const uint64_t mailbox_bytes = 64ull << 20, mailbox_bytes_limit = 1ull << 38;
 
 /* Checks the program's options and copies them. out: false: they are invalid; text says why. */
-static bool take_options(teff_process_options *to, const teff_process_options *from, char *text)
+static bool check_and_copy_process_options(teff_process_options *to,
+                                           const teff_process_options *from, char *text)
 {
-    return teffi_options_copy_checked(to, sizeof *to, from, "teff_process_options", text);
+    return teffi_options_check_and_copy(to, sizeof *to, from, "teff_process_options", text);
 }
 
 /* Logs why options are refused. out: always TEFF_E_INVALID. */
@@ -33,7 +34,7 @@ static teff_err refuse_options(const teffi_platform *platform, const char *text)
 }
 
 /* Replaces each option that is 0 by its default. */
-static void set_default_options(teff_process_options *opt)
+static void fill_in_default_options(teff_process_options *opt)
 {
     opt->processes_max = teffi_or_default(opt->processes_max, PROCESSES_MAX);
     opt->mailbox_max = teffi_or_default(opt->mailbox_max, MAILBOX_MAX);
@@ -78,10 +79,10 @@ teff_err teffi_process_system_new_on(teffi_exec *exec, const teff_process_option
 {
     teff_process_options filled;
     char text[TEFF_TEXT_MAX];
-    if (!take_options(&filled, opt, text))
+    if (!check_and_copy_process_options(&filled, opt, text))
         return refuse_options(exec->platform, text);
     filled.sched = NULL; /* the caller's memory; only make_executor() uses it */
-    set_default_options(&filled);
+    fill_in_default_options(&filled);
     if (!options_are_in_range(&filled))
         return TEFF_E_INVALID;
     *system = system_new(exec, &filled);
@@ -95,8 +96,8 @@ static teff_err make_executor(const teffi_platform *platform, const teff_process
     teff_process_options opt;
     teff_sched_options sched;
     teff_sched_hooks hooks;
-    if (!take_options(&opt, given, text) ||
-        !teffi_sched_options_copy_checked(&sched, &hooks, opt.sched, text))
+    if (!check_and_copy_process_options(&opt, given, text) ||
+        !teffi_sched_options_check_and_copy(&sched, &hooks, opt.sched, text))
         return refuse_options(platform, text);
     return teffi_exec_real_new(platform, opt.workers, &sched, exec);
 }
@@ -120,7 +121,7 @@ teff_err teff_process_system_new(const teff_process_options *opt, teff_process_s
     return TEFF_OK;
 }
 
-void teffi_process_system_drop(teff_process_system *system)
+void teffi_process_system_free_memory(teff_process_system *system)
 {
     if (!system)
         return;
@@ -139,11 +140,11 @@ void teff_process_system_free(teff_process_system *system)
         return;
     if (system->own_platform) /* else the executor may be freed already */
         teffi_exec_abort_if_in_turn(system->exec, "teff_process_system_free");
-    if (teffi_processes_alive(system))
+    if (teffi_processes_count_alive(system))
         (void)teff_process_system_stop(system, 0, NULL);
     if (system->own_platform)
         system->exec->ops->free(system->exec);
-    teffi_process_system_drop(system);
+    teffi_process_system_free_memory(system);
 }
 
 /* Sets the fields of a slot for a new process. Leaves out the fields that late senders to the
@@ -211,21 +212,21 @@ teff_err teff_process_spawn_shared(teff_process_system *system, const teff_proce
         return TEFF_E_INVALID;
     teffi_start *start;
     teff_process *p;
-    teff_err err = teffi_start_new(method, input, len, &start);
+    teff_err err = teffi_start_args_new(method, input, len, &start);
     if (err)
         return err;
-    _Atomic uint64_t *spawned = &system->cells[teffi_own_cell(system)].spawned;
+    _Atomic uint64_t *spawned = &system->cells[teffi_own_cell_index(system)].spawned;
     /* seq_cst: if the load of `stopping` returns false, wait_for_spawns waits for this spawn */
     atomic_fetch_add_explicit(spawned, 1, memory_order_seq_cst);
     err = atomic_load_explicit(&system->stopping, memory_order_seq_cst)
               ? TEFF_E_CLOSED
-              : teffi_slot_take(system, spawned, &p);
+              : teffi_slot_alloc_and_count_spawn(system, spawned, &p);
     if (!err) {
         init_process_in_slot(p, ops, self, start, account);
         publish_process(p, pid);
     }
     atomic_fetch_sub_explicit(spawned, 1, memory_order_seq_cst);
     if (err)
-        teffi_start_free(start);
+        teffi_start_args_free(start);
     return err;
 }

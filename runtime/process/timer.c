@@ -7,7 +7,7 @@
 #include "process/send.h"
 
 /* The timer's callback: pushes the timer's event to the process's group. */
-static void push_fired(teffi_timer *timer)
+static void push_timer_event(teffi_timer *timer)
 {
     teffi_timer_event *t = teffi_container(timer, teffi_timer_event, timer);
     teff_process *p = t->process;
@@ -31,7 +31,7 @@ teffi_timer_event *teffi_timer_event_set(teff_process *p, uint64_t delay_ns, uin
     t->e.item.kind = TEFFI_ITEM_TIMER;
     t->e.generation = atomic_load_explicit(&p->generation, memory_order_relaxed);
     t->e.event = (teff_event){.kind = TEFF_EVENT_TIMER, .tag = tag};
-    t->timer.fire = push_fired;
+    t->timer.fire = push_timer_event;
     t->process = p;
     LIST_INSERT_HEAD(&p->timers, t, link);
     exec->ops->timer_set(exec, &t->timer, teffi_now(exec->platform) + delay_ns);
@@ -49,7 +49,7 @@ void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *t)
     }
 }
 
-void teffi_timer_events_drop(teff_process *p)
+void teffi_timer_events_cancel_all(teff_process *p)
 {
     teffi_exec *exec = p->system->exec;
     teffi_timer_event *t = LIST_FIRST(&p->timers);

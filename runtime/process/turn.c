@@ -26,7 +26,7 @@ static const teff_process_ops *ops_of(const teff_process *p)
 static void set_process_over(teff_process *p, teff_err err)
 {
     p->over = true;
-    p->err = (uint16_t)(teffi_err_fits(err) ? err : TEFF_E_FAILED);
+    p->err = (uint16_t)(teffi_err_is_in_range(err) ? err : TEFF_E_FAILED);
 }
 
 /* Calls ops->init with the arguments of spawn or upgrade. The status must be START. */
@@ -40,7 +40,7 @@ static void run_init(teff_process *p)
     if (ops->init)
         err = start ? ops->init(p->self, p, start->bytes, start->input, start->len)
                     : ops->init(p->self, p, "", NULL, 0);
-    teffi_start_free(start);
+    teffi_start_args_free(start);
     if (err)
         set_process_over(p, err);
 }
@@ -60,7 +60,7 @@ static void run_unit(teff_process *p)
     if (ops_of(p)->run)
         set_process_over(p, ops_of(p)->run(p->self, p));
     else
-        teffi_process_step(p);
+        teffi_process_run_step(p);
 }
 
 /* The main function of a process's fiber. The fiber ends with the process, or after an upgrade to
@@ -81,7 +81,7 @@ static void run_process_on_fiber(void *arg)
 /* Runs the next unit on the process's fiber, or continues the unit that is suspended there. If
  * there is no fiber, makes one; if that fails, marks the process as over. If the process is
  * forced to end, makes no fiber, since run_unit then runs none of the process's functions. */
-static void resume_fiber(teff_process *p)
+static void start_or_resume_fiber(teff_process *p)
 {
     if (!p->fiber && !p->forced) {
         p->fiber = teffi_fiber_new(p->system->exec->fibers, run_process_on_fiber, p);
@@ -103,7 +103,7 @@ static void run_turn(teff_process *p)
     bool measure = p->system->opt.measure;
     uint64_t from = measure ? teffi_now(platform) : 0;
     if (p->fiber || ops_of(p)->flags & TEFF_PROCESS_FIBER)
-        resume_fiber(p);
+        start_or_resume_fiber(p);
     else
         run_unit(p);
     teffi_process_add_counts(p, 1, p->n_uncounted, measure ? teffi_now(platform) - from : 0);
@@ -122,7 +122,7 @@ static bool is_blocked(const teff_process *p)
 static void free_held(teff_process *p)
 {
     if (p->held && p->status == TEFFI_STATUS_START)
-        teffi_start_free(p->held);
+        teffi_start_args_free(p->held);
     else if (p->held)
         teffi_event_free(p, p->held);
     p->held = NULL;
@@ -150,7 +150,7 @@ static void finish_process(teff_process *p)
  * pushes the again item, which makes the group run again. */
 static __attribute__((noinline)) void end_or_requeue_process(teff_process *p)
 {
-    if (teffi_group_yielded(&p->group)) /* the turn goes on in resume_yielded */
+    if (teffi_group_has_yielded_turn(&p->group)) /* the turn goes on in resume_yielded_turn */
         return;
     p->group.blocked = is_blocked(p);
     if (p->over)
@@ -170,7 +170,7 @@ static __attribute__((noinline)) void run_if_ready(teff_process *p)
 }
 
 /* ops->resume: continues a turn that has yielded. in: fiber is the same as p->fiber. */
-static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
+static void resume_yielded_turn(teffi_group *group, teffi_fiber *fiber)
 {
     teff_process *p = process_of(group);
     (void)fiber;
@@ -197,7 +197,7 @@ static __attribute__((noinline)) void run_one_message(teff_process *p, teffi_eve
     if (err || out.decided || out.first) {
         teffi_step_end(p, (teffi_events){message, message}, &out, err);
     } else { /* the process stays idle */
-        teffi_mailbox_count_taken(p, message->event.len);
+        teffi_mailbox_count_removal(p, message->event.len);
         teffi_pool_put(message, sizeof *message + message->event.len);
     }
     teffi_process_add_counts(p, 1, 1, 0);
@@ -207,12 +207,13 @@ static __attribute__((noinline)) void run_one_message(teff_process *p, teffi_eve
 
 /* Puts an item into the process's lists and flags. Then calls run_if_ready, but only if no item
  * that was taken off the group is left (group.head is NULL), or after TEFFI_STEP_MAX items. */
-static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *item)
+static __attribute__((noinline)) void gather_item_and_run_if_ready(teff_process *p,
+                                                                   teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_accepts_event(p, teffi_event_of(item)))
         teffi_events_push(&p->mail, teffi_event_of(item));
     else
-        teffi_process_take_item(p, item);
+        teffi_process_dispatch_item(p, item);
     if (p->gone || (p->group.head && ++p->gathered < TEFFI_STEP_MAX))
         return;
     run_if_ready(p);
@@ -225,7 +226,7 @@ static void handle_item(teffi_group *group, teffi_item *item)
     if (can_run_one_message(p, item))
         run_one_message(p, teffi_event_of(item));
     else
-        gather_item(p, item);
+        gather_item_and_run_if_ready(p, item);
 }
 
 /* ---- eviction from a full run queue (sched/policy/priority) ---- */
@@ -241,7 +242,7 @@ static void evict_message(teff_process *p, teffi_event *event)
         teffi_event_free(p, event);
         return;
     }
-    teffi_mailbox_count_taken(p, event->event.len);
+    teffi_mailbox_count_removal(p, event->event.len);
     teffi_process_return_message(system, event, teffi_process_pid_of(p, event->generation));
 }
 
@@ -264,7 +265,7 @@ static bool evict_message_or_mail(teff_process *p, teffi_item *item)
 }
 
 /* Ends an evicted process that has not started: init is not called, close is. */
-static void refuse_to_start(teff_process *p)
+static void end_unstarted_process(teff_process *p)
 {
     p->again_queued = false;
     atomic_fetch_add_explicit(&p->system->evicted, 1, memory_order_relaxed);
@@ -281,9 +282,10 @@ static bool evict_item(teffi_group *group, teffi_item *item)
         item->kind == TEFFI_ITEM_AGAIN && !p->gone && p->status == TEFFI_STATUS_START && !p->forced;
     bool evicted = evict_message_or_mail(p, item);
     if (starts)
-        refuse_to_start(p);
+        end_unstarted_process(p);
     else if (evicted && !group->head)
-        run_if_ready(p); /* no item is left: gather_item, too, would run a turn now */
+        run_if_ready(
+            p); /* no item is left: gather_item_and_run_if_ready, too, would run a turn now */
     return evicted || starts;
 }
 
@@ -299,7 +301,7 @@ static void free_process_slot(teffi_group *group)
     /* Counted last, so that the slot is free when teff_process_system_stop loads this count.
      * seq_cst: either that function loads the new count, or this thread loads stopping == true and
      * wakes it. */
-    atomic_fetch_add_explicit(&system->cells[teffi_own_cell(system)].ended, 1,
+    atomic_fetch_add_explicit(&system->cells[teffi_own_cell_index(system)].ended, 1,
                               memory_order_seq_cst);
     if (atomic_load_explicit(&system->stopping, memory_order_seq_cst))
         teffi_stoppers_wake(system);
@@ -318,13 +320,13 @@ static void describe_process(teffi_group *group, char *text, size_t size)
 const teffi_group_ops teffi_process_group_ops = {
     .handle = handle_item,
     .ended = free_process_slot,
-    .resume = resume_yielded,
+    .resume = resume_yielded_turn,
     .evict = evict_item,
     .describe = describe_process,
 };
 const teffi_group_ops teffi_process_kept_group_ops = {
     .handle = handle_item,
     .ended = free_process_slot,
-    .resume = resume_yielded,
+    .resume = resume_yielded_turn,
     .describe = describe_process,
 };

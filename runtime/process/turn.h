@@ -14,13 +14,13 @@ typedef struct teffi_start {
     _Alignas(16) char bytes[]; /* method, its zero byte, input */
 } teffi_start;
 
-/* teffi_start_new - copy the arguments of init. in: method, may be NULL. out: *start: the copy;
- * NULL if there is neither a method nor an input. errs: TEFF_E_NOMEM. */
-TEFF_MUST_USE teff_err teffi_start_new(const char *method, const void *input, size_t len,
-                                       teffi_start **start);
+/* teffi_start_args_new - copy the arguments of init. in: method, may be NULL. out: *start: the
+ * copy; NULL if there is neither a method nor an input. errs: TEFF_E_NOMEM. */
+TEFF_MUST_USE teff_err teffi_start_args_new(const char *method, const void *input, size_t len,
+                                            teffi_start **start);
 
-/* teffi_start_free - in: may be NULL. */
-void teffi_start_free(teffi_start *start);
+/* teffi_start_args_free - in: may be NULL. */
+void teffi_start_args_free(teffi_start *start);
 
 struct teff_step {
     teff_process *process;
@@ -32,8 +32,9 @@ struct teff_step {
     struct teffi_start *upgrade_start;
 };
 
-/* teffi_process_step - run one step with events from the process's lists; sets status and over. */
-void teffi_process_step(teff_process *p);
+/* teffi_process_run_step - run one step with events from the process's lists; sets status and
+ * over. */
+void teffi_process_run_step(teff_process *p);
 
 /* teffi_step_end - after ops->step: free its events (RETRY: put the event back), apply its
  * decision, dispatch its commands.

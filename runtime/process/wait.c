@@ -29,7 +29,7 @@ static void sleep_until_item(teff_process *p)
     /* seq_cst: stored before the check for items; pairs with teffi_process_wake, which loads
      * sleeping after a push */
     atomic_store_explicit(&p->sleeping, true, memory_order_seq_cst);
-    if (!teffi_process_take_items(p)) {
+    if (!teffi_process_dispatch_items(p)) {
         exec->ops->blocking_begin(exec);
         teffi_parker_wait(&p->parker, UINT64_MAX);
         exec->ops->blocking_end(exec);
@@ -38,11 +38,11 @@ static void sleep_until_item(teff_process *p)
 }
 
 /* Waits without a fiber: runs other groups on top of this stack, or sleeps if there are none. */
-static void wait_nested(teff_process *p, teffi_waiting *w)
+static void wait_without_fiber(teff_process *p, teffi_waiting *w)
 {
     teffi_exec *exec = p->system->exec;
     for (;;) {
-        (void)teffi_process_take_items(p);
+        (void)teffi_process_dispatch_items(p);
         if (wait_is_over(p, w))
             return;
         if (exec->ops->run_nested && exec->ops->run_nested(exec))
@@ -62,7 +62,7 @@ teff_err teffi_process_wait(teff_process *p, teffi_waiting *w)
         while (!wait_is_over(p, w))
             teffi_fiber_suspend(p->fiber);
     } else {
-        wait_nested(p, w);
+        wait_without_fiber(p, w);
     }
     bool ready = w->ready(p, w);
     p->wait = NULL;

@@ -33,10 +33,10 @@ static void offer_processor(teffi_worker *w)
     (void)teffi_processor_allow_stealing(w->processor);
     pthread_mutex_lock(&sched->idle_lock);
     /* Once stopping is set, waiting workers go on without a processor: assign none. */
-    if (sched->stopping || !teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING)) {
+    if (sched->stopping || !teffi_worker_latest_in_state(sched, TEFFI_WORKER_WAITING)) {
         teffi_idle_add(w, TEFFI_WORKER_BLOCKED);
     } else {
-        teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
+        teffi_worker *next = teffi_processor_assign_to_waiter(sched, teffi_processor_release(w));
         teffi_worker_set_state(w, TEFFI_WORKER_OUT);
         teffi_worker_wake(next);
     }
@@ -54,7 +54,7 @@ void teffi_blocking_begin(teffi_exec *exec)
         return;
     /* relaxed: the monitor may see it late */
     atomic_store_explicit(&w->blocked, true, memory_order_relaxed);
-    uint32_t was = teffi_processor_use_begin_after_retake(w);
+    uint32_t was = teffi_processor_use_begin_await_retake(w);
     if (w->processor)
         offer_processor(w);
     teffi_processor_use_end(w, was);
@@ -62,7 +62,7 @@ void teffi_blocking_begin(teffi_exec *exec)
 
 /* Assign w a free processor, or if there is none, that of an idle worker. idle_lock held.
  * out: false: no worker is idle either. */
-static bool take_processor(teffi_worker *w)
+static bool assign_free_or_idle_processor(teffi_worker *w)
 {
     teffi_processor *p = teffi_processor_find_free(w->sched);
     teffi_worker *idle = p ? NULL : teffi_idle_choose_worker(w->sched);
@@ -85,7 +85,7 @@ static bool regain_processor(teffi_worker *w)
     if (w->state == TEFFI_WORKER_BLOCKED) {
         teffi_idle_remove(w, TEFFI_WORKER_RUNNING, false);
     } else if ((w->state == TEFFI_WORKER_OUT || w->state == TEFFI_WORKER_LOST) &&
-               !sched->stopping && !take_processor(w)) {
+               !sched->stopping && !assign_free_or_idle_processor(w)) {
         yields = teffi_turn_may_yield(w);
         waits = !yields;
     }

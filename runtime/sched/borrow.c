@@ -50,15 +50,15 @@ static bool borrow_processor(teffi_worker *w)
  * due soon. idle_lock held.
  * out: the worker that the caller must wake, or NULL. *parked: set to true if a worker became
  *      PARKED; if so, the caller must look at the queues. */
-static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
+static teffi_worker *hand_processor_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
 {
-    teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_SPARE);
-    if (teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING))
-        return teffi_processor_assign_waiting(sched, p);
+    teffi_worker *w = teffi_worker_latest_in_state(sched, TEFFI_WORKER_SPARE);
+    if (teffi_worker_latest_in_state(sched, TEFFI_WORKER_WAITING))
+        return teffi_processor_assign_to_waiter(sched, p);
     if (!w) /* the lender has another processor now, or its thread has ended */
-        return teffi_processor_staff(sched, p);
+        return teffi_processor_assign_to_spare_or_new(sched, p);
     teffi_processor_assign(p, w);
-    if (teffi_processor_has_local(p) || teffi_deferral_has_work(&p->deferral))
+    if (teffi_processor_has_local_group(p) || teffi_deferral_has_work(&p->deferral))
         return w;
     *parked = true;
     teffi_idle_add(w, TEFFI_WORKER_PARKED);
@@ -67,8 +67,8 @@ static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool
     return teffi_wheel_next_due(&p->wheel) < w->sleeps_until_ns ? w : NULL;
 }
 
-/* End borrowing. Give the processor to a worker (see hand_to_worker). If the processor was
- * deactivated, move its groups and timers elsewhere instead. */
+/* End borrowing. Give the processor to a worker (see hand_processor_to_worker). If the processor
+ * was deactivated, move its groups and timers elsewhere instead. */
 static void return_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -81,7 +81,7 @@ static void return_processor(teffi_worker *w)
     bool active = p && teffi_processor_is_active(sched, p);
     teffi_group *group = p && !active ? teffi_processor_take_lifo(p) : NULL;
     if (active && !sched->stopping)
-        next = hand_to_worker(sched, p, &parked);
+        next = hand_processor_to_worker(sched, p, &parked);
     /* Look at the queues if a worker became PARKED. Look also if no worker got the processor, since
      * teffi_processor_release has cleared no_steal, which counts as a push (idle.h). */
     bool look = parked || (active && !p->worker && !sched->stopping);
@@ -107,42 +107,43 @@ static bool borrower_may_run(const teffi_worker *w)
            !atomic_load_explicit(&w->sched->attention, memory_order_relaxed);
 }
 
-/* Run groups until teffi_find_near finds none and no work is deferred, or until borrower_may_run()
- * is false. After that, if w still has a processor, run the work that is still deferred. */
+/* Run groups until teffi_find_group_nearby finds none and no work is deferred, or until
+ * borrower_may_run() is false. After that, if w still has a processor, run the work that is still
+ * deferred. */
 static void run_ready_groups(teffi_worker *w)
 {
     while (borrower_may_run(w)) {
         (void)teffi_run_due_work_periodically(w);
-        teffi_group *group = teffi_find_near(w);
+        teffi_group *group = teffi_find_group_nearby(w);
         if (group)
             teffi_run_groups(w, group);
         else if (!w->processor || !teffi_deferral_has_work(&w->processor->deferral))
             return;
     }
     if (w->processor)
-        teffi_submit_run_deferred(w);
+        teffi_run_deferred_and_refuse_new(w);
 }
 
 /* Act as worker w, which holds a borrowed processor: call fn(arg) and run_ready_groups, and return
  * the processor. */
 static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
 {
-    if (teffi_fiber_thread_enter(w->sched->exec.fibers))
-        teffi_preempt_allow();
-    teffi_worker_become(w);
+    if (teffi_fiber_thread_enter_pool(w->sched->exec.fibers))
+        teffi_preempt_unblock_signal();
+    teffi_worker_set_self(w);
     teffi_hooks_call(w, w->sched->hooks.start);
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
     teffi_processor_use_end(w, 0); /* fn is like a turn: the processor may be retaken from it */
     fn(arg);
-    (void)teffi_processor_use_begin_after_retake(w);
+    (void)teffi_processor_use_begin_await_retake(w);
     run_ready_groups(w);
     teffi_hooks_call(w, w->sched->hooks.end);
-    teffi_fiber_thread_leave(); /* before return_processor: afterwards the fibers may be freed */
-    teffi_worker_become(NULL);
+    teffi_fiber_thread_leave_pool(); /* before return_processor: then the fibers may be freed */
+    teffi_worker_set_self(NULL);
     return_processor(w);
 }
 
-bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
+bool teffi_borrow_processor_and_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     /* teffi_none_idle_or_searching first: under load it is true most often, and it is cheap. */
@@ -190,13 +191,13 @@ static void run_inbound_as_borrower(void *arg)
     run_inbound_here(&teffi_worker_self()->sched->exec, arg);
 }
 
-void teffi_borrow_run_inbound(teffi_exec *exec, teffi_inbound *batch)
+void teffi_borrow_run_or_queue_inbound(teffi_exec *exec, teffi_inbound *batch)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     const teffi_worker *w = teffi_worker_self();
     if (w && w->sched == sched) {
         run_inbound_here(exec, batch);
-    } else if (!teffi_borrow_run(exec, run_inbound_as_borrower, batch)) {
+    } else if (!teffi_borrow_processor_and_run(exec, run_inbound_as_borrower, batch)) {
         if (teffi_inbound_queue_put(&sched->inbound, batch))
             return; /* the queue releases it */
         batch->run(batch);

@@ -13,8 +13,8 @@
 __attribute__((noinline)) static bool more_urgent_group_waits(const teffi_worker *w)
 {
     const teffi_group *turn = teffi_worker_group(w);
-    return teffi_priorities_has_above(w->sched->priorities,
-                                      atomic_load_explicit(&turn->priority, memory_order_relaxed));
+    return teffi_priorities_has_more_urgent(
+        w->sched->priorities, atomic_load_explicit(&turn->priority, memory_order_relaxed));
 }
 
 /* May this worker run a turn in place? The budget is not checked here. relaxed: if a flag is
@@ -55,7 +55,7 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
 
 /* The operation `may`: may the turn on this thread run another turn in place now? If the budget is
  * used up, the turn yields first. If the turn may run another one, or only async forbids it, the
- * call counts against the budget. in: async, see teffi_direct_may.
+ * call counts against the budget. in: async, see teffi_direct_may_run_in_place.
  * Turns call this function and those below only through the pointers in
  * teffi_direct_ops, so these functions are never inlined into a turn. Therefore they may read the
  * thread-local teffi_own_worker: see worker.h. */
@@ -88,19 +88,19 @@ static void direct_leave(teffi_exec *exec, teffi_group *outer)
 {
     teffi_worker *w = teffi_own_worker;
     (void)exec;
-    teffi_turn_check_blocking(w);
+    teffi_turn_abort_if_blocking(w);
     w->direct.depth--;
     teffi_worker_set_running_group(w, outer, atomic_load_explicit(&w->run, memory_order_relaxed));
 }
 
-static teffi_group *direct_enter_hooked(teffi_exec *exec, teffi_group *group)
+static teffi_group *direct_enter_with_hook(teffi_exec *exec, teffi_group *group)
 {
     teffi_group *outer = direct_enter(exec, group);
     teffi_hooks_call_before(teffi_own_worker, group);
     return outer;
 }
 
-static void direct_leave_hooked(teffi_exec *exec, teffi_group *outer)
+static void direct_leave_with_hook(teffi_exec *exec, teffi_group *outer)
 {
     teffi_hooks_call_after(teffi_own_worker, teffi_worker_group(teffi_own_worker));
     direct_leave(exec, outer);
@@ -116,14 +116,14 @@ static void direct_handle_yield(teffi_exec *exec, teffi_group *group)
     void (*after)(void *arg) = w->after_yield;
     w->after_yield = NULL;
     atomic_store_explicit(&w->preempt, 1, memory_order_relaxed); /* the outer turn yields next */
-    if (teffi_group_release_yielded(group)) {
+    if (teffi_group_release_yielded_claim(group)) {
         teffi_group *first = w->run_first;
         w->run_first = NULL;
         if (first) {
             teffi_submit_stealable(w, group);
             teffi_submit_stealable(w, first);
         } else {
-            teffi_submit_last(w, group);
+            teffi_submit_yielded_group(w, group);
         }
     }
     if (after)
@@ -135,6 +135,6 @@ const teffi_direct_ops teffi_direct_by_worker = {.may = direct_may_run,
                                                  .leave = direct_leave,
                                                  .yielded = direct_handle_yield};
 const teffi_direct_ops teffi_direct_hooked = {.may = direct_may_run,
-                                              .enter = direct_enter_hooked,
-                                              .leave = direct_leave_hooked,
+                                              .enter = direct_enter_with_hook,
+                                              .leave = direct_leave_with_hook,
                                               .yielded = direct_handle_yield};

@@ -21,12 +21,12 @@ enum { SLICE_MS = 10 };
 
 /* ---- operations ---- */
 
-/* The operation timer_cancel. Any processor's wheel may hold the timer, so teffi_wheel_cancel gets
- * all wheels as an array: the first wheel, and the distance in bytes from one to the next. */
+/* The operation timer_cancel. Any processor's wheel may hold the timer, so teffi_wheel_cancel_timer
+ * gets all wheels as an array: the first wheel, and the distance in bytes from one to the next. */
 static bool cancel_timer(teffi_exec *exec, teffi_timer *timer)
 {
-    return teffi_wheel_cancel(&teffi_sched_of(exec)->processors[0].wheel, sizeof(teffi_processor),
-                              timer);
+    return teffi_wheel_cancel_timer(&teffi_sched_of(exec)->processors[0].wheel,
+                                    sizeof(teffi_processor), timer);
 }
 
 /* The operation `worker` of teffi_exec_ops. out: the number of the processor that this thread
@@ -64,7 +64,7 @@ static void free_scheduler(teffi_sched *sched)
 }
 
 /* Set sched->stopping, and wake every thread, so that it checks that flag. */
-static void wake_all_to_stop(teffi_sched *sched)
+static void set_stopping_and_wake_all(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
     sched->stopping = true;
@@ -83,16 +83,16 @@ static void stop_scheduler(teffi_exec *exec)
     teffi_bug_if(teffi_worker_self() && teffi_worker_self()->sched == sched);
     if (sched->stopping)
         return;
-    wake_all_to_stop(sched);
+    set_stopping_and_wake_all(sched);
     teffi_thread_join(&sched->monitor.thread); /* first: the monitor joins workers' threads */
     teffi_workers_join_all(sched);
-    if (teffi_sched_has_system(sched))
+    if (teffi_sched_has_system_thread(sched))
         teffi_thread_join(&sched->system.thread);
     teffi_borrow_wait_for_end(sched);
     /* No worker is left to run the deferred work that is still in the lists. */
     for (unsigned i = 0; i < sched->n_processors; i++)
         (void)teffi_deferral_run(&sched->processors[i].deferral);
-    teffi_inbound_queue_stop(&sched->inbound);
+    teffi_inbound_queue_drain_and_stop(&sched->inbound);
 }
 
 static void stop_and_free(teffi_exec *exec)
@@ -108,18 +108,18 @@ static const teffi_exec_ops scheduler_ops = {
     .ready = teffi_submit_ready,
     .timer_set = teffi_submit_timer,
     .timer_cancel = cancel_timer,
-    .defer = teffi_submit_defer,
-    .inbound = teffi_borrow_run_inbound,
+    .defer = teffi_submit_deferred_work,
+    .inbound = teffi_borrow_run_or_queue_inbound,
     .poll = teffi_poll_set_poller,
     .blocking_begin = teffi_blocking_begin,
     .blocking_end = teffi_blocking_end,
-    .run_nested = teffi_run_nested,
+    .run_nested = teffi_run_nested_group,
     .worker = processor_number,
-    .scale = teffi_scale,
-    .metrics = teffi_sched_metrics,
+    .scale = teffi_scale_active_processors,
+    .metrics = teffi_sched_read_metrics,
     .current = current_group,
     .direct = &teffi_direct_by_worker,
-    .system = teffi_system_start,
+    .system = teffi_system_thread_start,
     .dump = teffi_sched_dump,
     .stop = stop_scheduler,
     .free = stop_and_free,
@@ -127,9 +127,10 @@ static const teffi_exec_ops scheduler_ops = {
 
 /* ---- starting ---- */
 
-/* Set the operations and the policy, and whether groups are run by run_extended (run.c).
+/* Set the operations and the policy, and whether groups are run by run_with_hooks_and_policy
+ * (run.c).
  * out: false: memory is out. */
-static bool init_policy(teffi_sched *sched, const teff_sched_options *opt)
+static bool init_ops_and_policy(teffi_sched *sched, const teff_sched_options *opt)
 {
     sched->ops = scheduler_ops;
     sched->take_max = TAKE_MAX;
@@ -159,7 +160,7 @@ static bool init_policy(teffi_sched *sched, const teff_sched_options *opt)
 /* Convert slice_ms (0: SLICE_MS) to ticks of the monitor. out: the number of ticks in a row at
  * which the monitor must find the same run before the run's slice is over. This is the length of
  * the slice in ticks, rounded up, plus one, because a run may begin between two ticks. */
-static uint32_t count_slice_ticks(uint32_t slice_ms)
+static uint32_t convert_slice_to_ticks(uint32_t slice_ms)
 {
     return ((slice_ms ? slice_ms : SLICE_MS) * 1000000u + TEFFI_MONITOR_NS - 1) / TEFFI_MONITOR_NS +
            1;
@@ -178,7 +179,7 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     sched->exec.platform = platform;
     sched->exec.workers = n;
     sched->exec.repolls_max = opt->repolls_max;
-    sched->slice_ticks = count_slice_ticks(opt->slice_ms);
+    sched->slice_ticks = convert_slice_to_ticks(opt->slice_ms);
     teffi_preempt_install_handler();
     teffi_warn_init(&sched->exec.warn, opt);
     teffi_null_group_init(&sched->exec);
@@ -197,7 +198,7 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     teffi_runqueue_init(&sched->queue);
     teffi_runqueue_init(&sched->system_queue);
     sched->exec.fibers = teffi_fiber_pool_new(opt->stack_bytes, opt->stacks_max);
-    if (sched->exec.fibers && init_policy(sched, opt) && teffi_processors_init(sched, n))
+    if (sched->exec.fibers && init_ops_and_policy(sched, opt) && teffi_processors_init(sched, n))
         return sched;
     free_scheduler(sched);
     return NULL;
@@ -217,16 +218,17 @@ static bool start_workers(teffi_sched *sched, unsigned active)
 
 /* How many processors are in use at first? in: workers: the requested number; 0: one for each
  * core. out: at most TEFFI_PROCESSORS_MAX. */
-static unsigned count_active(unsigned workers)
+static unsigned choose_initial_processor_count(unsigned workers)
 {
     unsigned n = workers ? workers : teffi_cpu_count();
     return n < TEFFI_PROCESSORS_MAX ? n : TEFFI_PROCESSORS_MAX;
 }
 
-/* How many processors to make? Those in use at first, and those that teffi_scale may add. */
-static unsigned count_processors(const teff_sched_options *opt, unsigned workers)
+/* How many processors to make? Those in use at first, and those that teffi_scale_active_processors
+ * may add. */
+static unsigned choose_max_processor_count(const teff_sched_options *opt, unsigned workers)
 {
-    return opt->workers_max ? opt->workers_max : count_active(workers);
+    return opt->workers_max ? opt->workers_max : choose_initial_processor_count(workers);
 }
 
 enum { LEVEL_US_MAX = 1000000, STACKS_LEAST = 64, STACKS_MOST = 1000000 };
@@ -235,7 +237,7 @@ enum { STACK_BYTES_MIN = 64 * 1024, STACK_BYTES_MAX = 8 * 1024 * 1024 };
 
 /* Check the options of policy multilevel. out: NULL: they are in range; else a text with the option
  * and its range. */
-static const char *check_levels(const teff_sched_options *opt)
+static const char *check_level_options(const teff_sched_options *opt)
 {
     if (teffi_level_threshold_us(opt, 2) > LEVEL_US_MAX ||
         teffi_level_threshold_us(opt, 1) >= teffi_level_threshold_us(opt, 2))
@@ -247,7 +249,7 @@ static const char *check_levels(const teff_sched_options *opt)
 
 /* Check the policy's options; those of other policies must be 0. out: NULL: in range;
  * else a text with the option and its range. */
-static const char *check_policy(const teff_sched_options *opt)
+static const char *check_policy_options(const teff_sched_options *opt)
 {
     if ((unsigned)opt->policy > TEFF_SCHED_PRIORITY)
         return "policy: expected one of teff_sched_policy";
@@ -256,12 +258,12 @@ static const char *check_policy(const teff_sched_options *opt)
         return "level_us, level0_percent: expected 0 unless policy is TEFF_SCHED_MULTILEVEL";
     if (opt->policy != TEFF_SCHED_PRIORITY && opt->waiting_max)
         return "waiting_max: expected 0 unless policy is TEFF_SCHED_PRIORITY";
-    return opt->policy == TEFF_SCHED_MULTILEVEL ? check_levels(opt) : NULL;
+    return opt->policy == TEFF_SCHED_MULTILEVEL ? check_level_options(opt) : NULL;
 }
 
 /* Check the options of stacks. out: NULL: they are in range; else a text with the option and its
  * range. */
-static const char *check_stacks(const teff_sched_options *opt)
+static const char *check_stack_options(const teff_sched_options *opt)
 {
     if (opt->stacks_max && (opt->stacks_max < STACKS_LEAST || opt->stacks_max > STACKS_MOST))
         return "stacks_max: expected 0, or 64 to 1,000,000";
@@ -276,13 +278,13 @@ const char *teffi_sched_options_check(const teff_sched_options *opt, unsigned wo
     uint32_t threads = opt->threads_max;
     if (threads && (threads < TEFFI_THREADS_MIN || threads > TEFFI_THREADS_MAX))
         return "threads_max: expected 0, or 2 to 10,000";
-    if (opt->workers_max &&
-        (opt->workers_max < count_active(workers) || opt->workers_max > TEFFI_PROCESSORS_MAX))
+    if (opt->workers_max && (opt->workers_max < choose_initial_processor_count(workers) ||
+                             opt->workers_max > TEFFI_PROCESSORS_MAX))
         return "workers_max: expected 0, or as many as there are workers or more, up to 1,024";
-    if (threads && threads < count_processors(opt, workers))
+    if (threads && threads < choose_max_processor_count(opt, workers))
         return "threads_max: expected at least workers_max, and as many as there are workers";
-    if (check_stacks(opt))
-        return check_stacks(opt);
+    if (check_stack_options(opt))
+        return check_stack_options(opt);
     if (opt->turn_warn_ms > TEFFI_WARN_MS_MAX)
         return "turn_warn_ms: expected 0 to 86,400,000";
     if (opt->delay_warn_ms > TEFFI_WARN_MS_MAX)
@@ -291,14 +293,14 @@ const char *teffi_sched_options_check(const teff_sched_options *opt, unsigned wo
         return "slice_ms: expected 0 to 1,000";
     if (opt->repolls_max > REPOLLS_MOST)
         return "repolls_max: expected 0 to 1,000";
-    return check_policy(opt);
+    return check_policy_options(opt);
 }
 
-bool teffi_sched_options_copy_checked(teff_sched_options *to, teff_sched_hooks *hooks,
-                                      const teff_sched_options *from, char *text)
+bool teffi_sched_options_check_and_copy(teff_sched_options *to, teff_sched_hooks *hooks,
+                                        const teff_sched_options *from, char *text)
 {
-    if (!teffi_options_copy_checked(to, sizeof *to, from, "teff_sched_options", text) ||
-        !teffi_options_copy_checked(hooks, sizeof *hooks, to->hooks, "teff_sched_hooks", text))
+    if (!teffi_options_check_and_copy(to, sizeof *to, from, "teff_sched_options", text) ||
+        !teffi_options_check_and_copy(hooks, sizeof *hooks, to->hooks, "teff_sched_hooks", text))
         return false;
     to->hooks = hooks;
     return true;
@@ -311,20 +313,21 @@ teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
     opt = opt ? opt : &defaults;
     if (teffi_sched_options_check(opt, workers))
         return TEFF_E_INVALID;
-    /* Read the CPU count once for both numbers of processors: count_processors below gets `active`.
-     * The CPU quota may have changed since teffi_sched_options_check read the CPU count, so
-     * `active` may exceed workers_max now. */
-    unsigned active = count_active(workers);
+    /* Read the CPU count once for both numbers of processors: choose_max_processor_count below gets
+     * `active`. The CPU quota may have changed since teffi_sched_options_check read the CPU count,
+     * so `active` may exceed workers_max now. */
+    unsigned active = choose_initial_processor_count(workers);
     if (opt->workers_max && active > opt->workers_max)
         active = opt->workers_max;
-    teffi_sched *sched = scheduler_new(platform, count_processors(opt, active), active, opt);
+    teffi_sched *sched =
+        scheduler_new(platform, choose_max_processor_count(opt, active), active, opt);
     if (!sched)
         return TEFF_E_NOMEM;
     if (!start_workers(sched, active) ||
         teffi_thread_start(&sched->monitor.thread, "teff-monitor", teffi_monitor_main, sched)) {
-        wake_all_to_stop(sched);
+        set_stopping_and_wake_all(sched);
         teffi_workers_join_all(sched);
-        teffi_refusal_log(sched);
+        teffi_log_thread_refusal(sched);
         free_scheduler(sched);
         return TEFF_E_IO;
     }

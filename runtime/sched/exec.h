@@ -9,10 +9,10 @@
  * out:  NULL: all are in range; else a text that names the option and its range. */
 const char *teffi_sched_options_check(const teff_sched_options *opt, unsigned workers);
 
-/* teffi_sched_options_copy_checked - as teffi_options_copy_checked, for a scheduler and its hooks;
- * to->hooks = hooks. */
-bool teffi_sched_options_copy_checked(teff_sched_options *to, teff_sched_hooks *hooks,
-                                      const teff_sched_options *from, char *text);
+/* teffi_sched_options_check_and_copy - as teffi_options_check_and_copy, for a scheduler and its
+ * hooks; to->hooks = hooks. */
+bool teffi_sched_options_check_and_copy(teff_sched_options *to, teff_sched_hooks *hooks,
+                                        const teff_sched_options *from, char *text);
 
 /* teffi_exec_real_new - start an executor and its threads.
  * in:   workers, 0 = one a core; opt, as taken, copied; NULL = all defaults.

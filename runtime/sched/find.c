@@ -94,11 +94,11 @@ static teffi_group *pick_fair(teffi_worker *w)
 /* Take a sample of the local batch (policy/local_batch.h) if one is due. If the sample says that
  * the batch is to be shared, open the deque to thieves. At each sample, wake a worker if the deque
  * is open and not empty. */
-static void check_local_batch(teffi_worker *w)
+static void sample_and_share_local_batch(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
     teffi_batch_verdict verdict =
-        teffi_local_batch_check(&p->batch, w->sched->exec.platform, &w->preemptions);
+        teffi_local_batch_sample_if_due(&p->batch, w->sched->exec.platform, &w->preemptions);
     if (verdict == TEFFI_BATCH_NOT_SAMPLED)
         return;
     if (verdict == TEFFI_BATCH_SHARED)
@@ -147,7 +147,7 @@ static teffi_group *pick_local(teffi_worker *w)
 {
     bool fair;
     if (w->processor->batch.exists)
-        check_local_batch(w);
+        sample_and_share_local_batch(w);
     teffi_group *group = pick_lifo(w, &fair);
     return group ? group : pick_fair_or_newest(w, fair);
 }
@@ -169,8 +169,8 @@ static teffi_group *steal_from(teffi_worker *w, teffi_processor *victim)
     teffi_counter_add(&p->counters.steals, n);
     if (!p->backoff.since_ns) /* no measurement is under way (policy/backoff.h) */
         teffi_backoff_begin_measurement(&p->backoff, victim,
-                                        teffi_processor_items_handled(p) +
-                                            teffi_processor_items_handled(victim),
+                                        teffi_processor_count_handled_items(p) +
+                                            teffi_processor_count_handled_items(victim),
                                         teffi_now(w->sched->exec.platform));
     return queue_rest_locally(w, n);
 }
@@ -194,7 +194,7 @@ static teffi_group *steal_from_any(teffi_worker *w)
 /* How many rounds to search? If all other workers are idle and there is a poller, new work can
  * come only from the poller and from threads that are not workers. In that case the number is 1, so
  * that this worker soon waits in the poller. */
-static unsigned count_search_rounds(teffi_sched *sched)
+static unsigned choose_search_rounds(teffi_sched *sched)
 {
     return teffi_sched_has_poller(sched) && teffi_others_are_idle(sched) ? 1 : ROUNDS;
 }
@@ -203,7 +203,7 @@ static unsigned count_search_rounds(teffi_sched *sched)
  * sched->attention is set: the worker is needed for something else. */
 static teffi_group *search_all(teffi_worker *w)
 {
-    unsigned rounds = count_search_rounds(w->sched);
+    unsigned rounds = choose_search_rounds(w->sched);
     for (unsigned round = 0; round < rounds; round++) {
         teffi_group *group = pop_global_batch(w);
         if (group || (group = steal_from_any(w)))
@@ -220,34 +220,34 @@ static teffi_group *search_all(teffi_worker *w)
 
 /* If the measurement that began with a steal shows that stealing does not pay, sleep, and
  * afterwards record how many items the victim handled during the sleep (policy/backoff.h). */
-__attribute__((noinline)) static void back_off(teffi_worker *w)
+__attribute__((noinline)) static void back_off_if_stealing_does_not_pay(teffi_worker *w)
 {
     const teffi_platform *platform = w->sched->exec.platform;
     teffi_backoff *b = &w->processor->backoff;
     if (!b->since_ns)
         return;
-    uint64_t from = teffi_now(platform), before = teffi_processor_items_handled(b->victim);
-    uint64_t ns =
-        teffi_backoff_judge(b, teffi_processor_items_handled(w->processor) + before, from);
+    uint64_t from = teffi_now(platform), before = teffi_processor_count_handled_items(b->victim);
+    uint64_t ns = teffi_backoff_decide_sleep_ns(
+        b, teffi_processor_count_handled_items(w->processor) + before, from);
     if (!ns)
         return;
     teffi_back_off(w, ns, from);
-    teffi_backoff_record_alone_rate(b, teffi_processor_items_handled(b->victim) - before, from,
-                                    teffi_now(platform));
+    teffi_backoff_record_alone_rate(b, teffi_processor_count_handled_items(b->victim) - before,
+                                    from, teffi_now(platform));
 }
 
 /* ---- all together ---- */
 
 /* Policy multilevel: with probability 1 - levels->chance / TEFFI_CHANCE_ONE, pick a group of level
  * 1 or 2. out: NULL: none. */
-__attribute__((noinline)) static teffi_group *pick_above_level_0(teffi_worker *w)
+__attribute__((noinline)) static teffi_group *pick_above_level_0_by_chance(teffi_worker *w)
 {
     teffi_group *group;
     teffi_levels *levels = w->sched->levels;
     if (!atomic_load_explicit(&levels->n_above_0, memory_order_relaxed) ||
         teffi_random_next(&w->processor->rng) % TEFFI_CHANCE_ONE <
             atomic_load_explicit(&levels->chance, memory_order_relaxed) ||
-        !teffi_runqueue_pop_by(&w->sched->queue, &group, 1, teffi_levels_pop_above_0))
+        !teffi_runqueue_pop_by_function(&w->sched->queue, &group, 1, teffi_levels_pop_above_0))
         return NULL;
     teffi_counter_add(&w->processor->counters.global, 1);
     return group;
@@ -279,13 +279,13 @@ static teffi_group *find_elsewhere(teffi_worker *w)
     return group;
 }
 
-/* teffi_find_near calls this function if the policy is multilevel, or if there is a local batch or
- * deferred work. This function and find_beyond_lifo are noinline, so that teffi_find_near need not
- * save registers for a plain pick from the LIFO slot. */
+/* teffi_find_group_nearby calls this function if the policy is multilevel, or if there is a local
+ * batch or deferred work. This function and find_beyond_lifo are noinline, so that
+ * teffi_find_group_nearby need not save registers for a plain pick from the LIFO slot. */
 static __attribute__((noinline)) teffi_group *find_near_all_cases(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
-    teffi_group *group = w->sched->levels ? pick_above_level_0(w) : NULL;
+    teffi_group *group = w->sched->levels ? pick_above_level_0_by_chance(w) : NULL;
     if (group)
         return group;
     if (teffi_deferral_has_work(&p->deferral)) /* run old work first: the next turn may take long */
@@ -294,7 +294,7 @@ static __attribute__((noinline)) teffi_group *find_near_all_cases(teffi_worker *
     return group ? group : find_elsewhere(w);
 }
 
-/* The second part of teffi_find_near: find a group after pick_lifo has picked none.
+/* The second part of teffi_find_group_nearby: find a group after pick_lifo has picked none.
  * in: fair: the value to which pick_lifo has set *fair. */
 static __attribute__((noinline)) teffi_group *find_beyond_lifo(teffi_worker *w, bool fair)
 {
@@ -302,7 +302,7 @@ static __attribute__((noinline)) teffi_group *find_beyond_lifo(teffi_worker *w, 
     return group ? group : find_elsewhere(w);
 }
 
-teffi_group *teffi_find_near(teffi_worker *w)
+teffi_group *teffi_find_group_nearby(teffi_worker *w)
 {
     const teffi_processor *p = w->processor;
     bool fair;
@@ -312,11 +312,11 @@ teffi_group *teffi_find_near(teffi_worker *w)
     return group ? group : find_beyond_lifo(w, fair);
 }
 
-teffi_group *teffi_find_by_search(teffi_worker *w, bool patient)
+teffi_group *teffi_find_group_by_search(teffi_worker *w, bool patient)
 {
     if (teffi_deferral_has_work(&w->processor->deferral))
         return NULL; /* work was deferred again: the caller runs it first, as a search takes long */
     if (patient)
-        back_off(w);
+        back_off_if_stealing_does_not_pay(w);
     return teffi_search_begin(w) ? search_all(w) : NULL;
 }

@@ -39,7 +39,7 @@ void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching
 
 teffi_worker *teffi_idle_choose_parked(const teffi_sched *sched)
 {
-    teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_PARKED);
+    teffi_worker *w = teffi_worker_latest_in_state(sched, TEFFI_WORKER_PARKED);
     bool polls = w && w == atomic_load_explicit(&sched->polling, memory_order_relaxed);
     /* Prefer another worker to the one that polls. */
     return polls && TAILQ_NEXT(w, link) ? TAILQ_NEXT(w, link) : w;
@@ -48,7 +48,7 @@ teffi_worker *teffi_idle_choose_parked(const teffi_sched *sched)
 teffi_worker *teffi_idle_choose_worker(const teffi_sched *sched)
 {
     teffi_worker *w = teffi_idle_choose_parked(sched);
-    return w ? w : teffi_worker_longest_in(sched, TEFFI_WORKER_BLOCKED);
+    return w ? w : teffi_worker_longest_in_state(sched, TEFFI_WORKER_BLOCKED);
 }
 
 teffi_processor *teffi_idle_take_processor(teffi_worker *w)
@@ -68,7 +68,7 @@ static bool none_needs_waking(uint32_t word)
 
 /* Make a parked worker RUNNING; the caller wakes its thread. in: searching: count the worker as
  * searching. idle_lock held. */
-static void unpark_worker(teffi_worker *w, bool searching)
+static void mark_parked_worker_running(teffi_worker *w, bool searching)
 {
     teffi_idle_remove(w, TEFFI_WORKER_RUNNING, searching);
     teffi_counter_add(&w->processor->counters.unparks, 1);
@@ -84,9 +84,9 @@ static void lock_and_wake_one(teffi_sched *sched)
         none_needs_waking(atomic_load_explicit(&sched->idle_word, memory_order_seq_cst))) {
         w = NULL;
     } else if (w->state == TEFFI_WORKER_PARKED) {
-        unpark_worker(w, true);
+        mark_parked_worker_running(w, true);
     } else {
-        w = teffi_processor_staff(sched, teffi_idle_take_processor(w));
+        w = teffi_processor_assign_to_spare_or_new(sched, teffi_idle_take_processor(w));
     }
     pthread_mutex_unlock(&sched->idle_lock);
     teffi_worker_wake(w);
@@ -94,7 +94,7 @@ static void lock_and_wake_one(teffi_sched *sched)
 
 /* Do so many workers run that no other one should be woken (idle.h)? A worker that sleeps in
  * teffi_back_off counts as running. in: word, a value of idle_word. */
-static bool enough_are_running(const teffi_sched *sched, uint32_t word)
+static bool enough_workers_are_running(const teffi_sched *sched, uint32_t word)
 {
     /* UINT32_MAX: there is no limit. seq_cst: a pusher has made its push before this load; pairs
      * with update_wake_limit */
@@ -103,11 +103,12 @@ static bool enough_are_running(const teffi_sched *sched, uint32_t word)
                                       below + word / TEFFI_IDLE;
 }
 
-bool teffi_enough_are_running(const teffi_sched *sched)
+bool teffi_enough_workers_are_running(const teffi_sched *sched)
 {
     /* seq_cst: a worker that parks has called teffi_idle_add before this load. So if two workers
      * park at the same time, the second one counts the first one as idle. */
-    return enough_are_running(sched, atomic_load_explicit(&sched->idle_word, memory_order_seq_cst));
+    return enough_workers_are_running(
+        sched, atomic_load_explicit(&sched->idle_word, memory_order_seq_cst));
 }
 
 void teffi_wake_one(teffi_sched *sched)
@@ -117,7 +118,7 @@ void teffi_wake_one(teffi_sched *sched)
     uint32_t word = atomic_load_explicit(&sched->idle_word, memory_order_seq_cst);
     if (none_needs_waking(word))
         return;
-    if (enough_are_running(sched, word))
+    if (enough_workers_are_running(sched, word))
         teffi_wake_backed_off_workers(
             sched); /* a worker that counts as running may be backing off */
     else
@@ -129,7 +130,7 @@ bool teffi_wake_parked(teffi_sched *sched)
     pthread_mutex_lock(&sched->idle_lock);
     teffi_worker *w = sched->stopping ? NULL : teffi_idle_choose_parked(sched);
     if (w)
-        unpark_worker(w, false);
+        mark_parked_worker_running(w, false);
     pthread_mutex_unlock(&sched->idle_lock);
     teffi_worker_wake(w);
     return w;
@@ -250,8 +251,8 @@ void teffi_yield_processor_to_waiter(teffi_worker *w)
     if (w->searching)
         teffi_search_end(w);
     pthread_mutex_lock(&sched->idle_lock);
-    if (teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING) && !sched->stopping) {
-        teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
+    if (teffi_worker_latest_in_state(sched, TEFFI_WORKER_WAITING) && !sched->stopping) {
+        teffi_worker *next = teffi_processor_assign_to_waiter(sched, teffi_processor_release(w));
         teffi_worker_set_state(w, TEFFI_WORKER_SPARE);
         teffi_worker_wake(next);
         wait_for_processor_locked(w);

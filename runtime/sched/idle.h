@@ -14,10 +14,10 @@
  * queue again and wakes another worker if there is more. A deque with no_steal set does not count
  * as a queue here; clearing no_steal counts as a push. */
 
-/* teffi_enough_are_running - while cores are contended (policy/contention.h): do so many workers
- * run that no other one should be woken? Each of them looks at all queues before it parks, or, as a
- * borrower, after it has returned its processor. */
-bool teffi_enough_are_running(const teffi_sched *sched);
+/* teffi_enough_workers_are_running - while cores are contended (policy/contention.h): do so many
+ * workers run that no other one should be woken? Each of them looks at all queues before it parks,
+ * or, as a borrower, after it has returned its processor. */
+bool teffi_enough_workers_are_running(const teffi_sched *sched);
 
 /* teffi_wake_one - after making work visible: wake a worker, unless one is searching. If enough are
  * running, wake those that back off instead. May take idle_lock. */

@@ -27,7 +27,7 @@ enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* after so many freed bytes the heap is 
 
 /* Do so many turns run without a processor that no further processor may be retaken? Turns in
  * blocking regions need no core and do not count. idle_lock held. */
-static bool too_many_are_lost(teffi_sched *sched)
+static bool too_many_workers_are_lost(teffi_sched *sched)
 {
     uint32_t n = 0, max = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
     const teffi_worker *w;
@@ -45,7 +45,7 @@ static bool begin_retake(teffi_worker *w, uint64_t run)
     /* seq_cst: the load of using_processor below must come after this store (retake.h) */
     atomic_store_explicit(&w->retaken, 1, memory_order_seq_cst);
     if (!w->sched->no_membarrier)
-        teffi_barrier_all();
+        teffi_barrier_run_on_all_threads();
     /* seq_cst, acquire: pairs with use_begin's exchange, and with use_end */
     return !atomic_load_explicit(&w->using_processor, memory_order_seq_cst) &&
            atomic_load_explicit(&w->processor->runs, memory_order_relaxed) == run;
@@ -64,20 +64,20 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
     teffi_worker *next = NULL;
     pthread_mutex_lock(&sched->idle_lock);
     teffi_worker *w = running_worker(sched, p);
-    if (w && !too_many_are_lost(sched)) {
+    if (w && !too_many_workers_are_lost(sched)) {
         if (begin_retake(w, run)) {
             /* Let others steal from p: the next worker may run a long turn as well. */
             (void)teffi_processor_allow_stealing(p);
-            next = teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING)
-                       ? teffi_processor_assign_waiting(sched, p)
-                       : teffi_processor_staff(sched, p);
+            next = teffi_worker_latest_in_state(sched, TEFFI_WORKER_WAITING)
+                       ? teffi_processor_assign_to_waiter(sched, p)
+                       : teffi_processor_assign_to_spare_or_new(sched, p);
         }
         if (next) {
             teffi_worker_set_processor(w, NULL);
             atomic_store_explicit(&w->preempt, 1, memory_order_relaxed);
             teffi_worker_set_state(w, TEFFI_WORKER_LOST);
         } else {
-            p->worker = w; /* teffi_processor_staff may have cleared it */
+            p->worker = w; /* teffi_processor_assign_to_spare_or_new may have cleared it */
             /* release: pairs with teffi_processor_get_usable */
             atomic_store_explicit(&w->retaken, 0, memory_order_release);
         }
@@ -89,7 +89,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
 
 /* If p's worker is still in run number `run`, move the group in p's LIFO slot to the global queue.
  * out: true: a group was moved; the caller calls teffi_wake_one. */
-static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
+static bool move_lifo_group_to_global_queue(teffi_sched *sched, teffi_processor *p, uint64_t run)
 {
     teffi_group *group = NULL;
     pthread_mutex_lock(&sched->idle_lock);
@@ -112,7 +112,7 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
  * tick on, let other workers take the group in p's LIFO slot and steal p's local batch.
  * out: true: another worker may now find a group that it could not take before; the caller calls
  * teffi_wake_one. */
-static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
+static bool count_run_ticks_and_allow_stealing(teffi_sched *sched, teffi_processor *p)
 {
     uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed);
     if (run != p->seen_run) {
@@ -123,15 +123,15 @@ static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
     }
     p->seen_ticks += p->seen_ticks < sched->slice_ticks; /* slice_ticks at most */
     bool allowed = teffi_processor_allow_stealing(p);
-    /* relaxed: a hint; retake_lifo checks */
+    /* relaxed: a hint; move_lifo_group_to_global_queue checks */
     bool lifo = atomic_load_explicit(&p->lifo, memory_order_relaxed);
-    return (lifo && retake_lifo(sched, p, run)) || allowed;
+    return (lifo && move_lifo_group_to_global_queue(sched, p, run)) || allowed;
 }
 
 /* Check whether there are too few processors. If there is work and no worker waits for a processor,
  * also wake a worker. out: true: a worker waits for a processor, or there is work and no worker is
  * idle or searching. */
-static bool processors_are_short(teffi_sched *sched)
+static bool check_processor_shortage_and_wake(teffi_sched *sched)
 {
     if (atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_WAITING)
         return true;
@@ -144,14 +144,14 @@ static bool processors_are_short(teffi_sched *sched)
 
 /* If there are too few processors: request preemption of turns that have used their slice, and one
  * tick later retake their processors. */
-static void end_slices(teffi_sched *sched)
+static void preempt_turns_over_slice(teffi_sched *sched)
 {
     bool looked = false;
     for (unsigned i = 0; i < sched->n_processors; i++) {
         teffi_processor *p = &sched->processors[i];
         if (p->seen_ticks < sched->slice_ticks || !teffi_processor_is_active(sched, p))
             continue;
-        if (!looked && !processors_are_short(sched))
+        if (!looked && !check_processor_shortage_and_wake(sched))
             return;
         looked = true;
         if (!p->yield_requested)
@@ -166,7 +166,7 @@ static void end_slices(teffi_sched *sched)
 static bool reclaim_memory(teffi_sched *sched, uint64_t now)
 {
     bool stacks = teffi_fiber_pool_reclaim(sched->exec.fibers, now);
-    if (teffi_sched_has_system(sched))
+    if (teffi_sched_has_system_thread(sched))
         stacks |= teffi_fiber_pool_reclaim(sched->exec.system_fibers, now);
     bool objects = teffi_pool_reclaim(now, &sched->monitor.reclaimed_bytes);
     if (!objects && sched->monitor.reclaimed_bytes >= HEAP_BYTES) {
@@ -180,7 +180,7 @@ static bool reclaim_memory(teffi_sched *sched, uint64_t now)
 
 /* For at most USAGE_MAX workers that have a processor: add to *sample how long they ran since the
  * last sample, and how long they waited for a core. */
-static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
+static void add_worker_usage_to_sample(teffi_sched *sched, teffi_contention_sample *sample)
 {
     teffi_worker *some[USAGE_MAX]; /* used after unlock: workers live as long as sched */
     unsigned n = 0;
@@ -191,7 +191,7 @@ static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
     pthread_mutex_unlock(&sched->idle_lock);
     for (unsigned i = 0; i < n; i++) {
         uint64_t ran_ns, delayed_ns;
-        if (!teffi_thread_usage(&some[i]->thread, &ran_ns, &delayed_ns))
+        if (!teffi_thread_read_run_times(&some[i]->thread, &ran_ns, &delayed_ns))
             continue;
         /* Both numbers only rise, but begin at 0 if the worker has got a new thread. */
         if (ran_ns >= some[i]->ran_ns && delayed_ns >= some[i]->delayed_ns) {
@@ -204,7 +204,7 @@ static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
 }
 
 /* If a sample is due, take it, and compute the limit of running workers from it. */
-static void sample_contention(teffi_sched *sched, uint64_t now)
+static void sample_contention_if_due(teffi_sched *sched, uint64_t now)
 {
     teffi_contention *c = &sched->monitor.contention;
     teffi_contention_sample sample = {.now_ns = now};
@@ -214,15 +214,15 @@ static void sample_contention(teffi_sched *sched, uint64_t now)
     if (active == 1 || !teffi_contention_sample_is_due(c, now))
         return;
     for (unsigned i = 0; i < sched->n_processors; i++)
-        sample.items += teffi_processor_items_handled(&sched->processors[i]);
-    sample.cpu_ns = teffi_process_cpu_ns();
-    sample_usage(sched, &sample);
+        sample.items += teffi_processor_count_handled_items(&sched->processors[i]);
+    sample.cpu_ns = teffi_os_process_cpu_ns();
+    add_worker_usage_to_sample(sched, &sample);
     teffi_contention_update(c, &sample);
 }
 
 /* out: the number of processors that will not soon take a group from the queues: their worker was
  * in the same run at two ticks, or they are active but no thread could be started for them. */
-static uint32_t count_unavailable(teffi_sched *sched)
+static uint32_t count_unavailable_processors(teffi_sched *sched)
 {
     uint32_t n = 0;
     pthread_mutex_lock(&sched->idle_lock);
@@ -242,12 +242,12 @@ static uint32_t count_unavailable(teffi_sched *sched)
 static bool update_wake_limit(teffi_sched *sched)
 {
     const teffi_contention *c = &sched->monitor.contention;
-    uint32_t below = c->limit < c->n ? c->limit + count_unavailable(sched) : UINT32_MAX;
+    uint32_t below = c->limit < c->n ? c->limit + count_unavailable_processors(sched) : UINT32_MAX;
     uint32_t before = atomic_load_explicit(&sched->wake_below, memory_order_relaxed);
     if (below == before)
         return false;
-    /* seq_cst: the look at the queues must come after this store; pairs with enough_are_running,
-     * whose load comes after a push */
+    /* seq_cst: the look at the queues must come after this store; pairs with
+     * enough_workers_are_running, whose load comes after a push */
     atomic_store_explicit(&sched->wake_below, below, memory_order_seq_cst);
     return below > before && teffi_processors_have_work(sched);
 }
@@ -259,31 +259,31 @@ static void run_tick(teffi_sched *sched)
     teffi_coarse_ms_set(&sched->exec, (uint32_t)(now / MS_NS));
     for (unsigned i = 0; i < sched->n_processors; i++) {
         teffi_processor *p = &sched->processors[i];
-        wakes |= allow_stealing_if_long_run(sched, p);
+        wakes |= count_run_ticks_and_allow_stealing(sched, p);
         if (p->seen_ticks > 1)
             (void)teffi_deferral_run(&p->deferral); /* its worker may be in a long turn */
         uint64_t due = teffi_wheel_next_due(&p->wheel);
         if (due < now && now - due > OVERDUE_NS)
-            teffi_wheel_fire(&p->wheel, now);
+            teffi_wheel_fire_due_timers(&p->wheel, now);
     }
-    sample_contention(sched, now);
+    sample_contention_if_due(sched, now);
     wakes |= update_wake_limit(sched);
     if (wakes) {
         teffi_wake_one(sched);
         teffi_wake_backed_off_workers(sched);
     }
-    end_slices(sched);
-    teffi_poll_check_neglect(sched);
+    preempt_turns_over_slice(sched);
+    teffi_poll_ensure_polling(sched);
     teffi_preempt_lost_workers(sched);
     teffi_log_long_turns(sched, now);
-    teffi_refusal_log(sched);
+    teffi_log_thread_refusal(sched);
     teffi_workers_join_ended(sched);
     sched->monitor.reclaims = reclaim_memory(sched, now);
 }
 
 /* Are all workers that have a processor parked, and does each active processor have a worker?
  * idle_lock held. */
-static bool all_are_parked(const teffi_sched *sched)
+static bool all_workers_are_parked(const teffi_sched *sched)
 {
     for (unsigned i = 0; i < sched->n_processors; i++) {
         const teffi_processor *p = &sched->processors[i];
@@ -296,20 +296,21 @@ static bool all_are_parked(const teffi_sched *sched)
 
 /* May the monitor sleep? True if all workers are parked, nothing is left to reclaim and, if there
  * is a poller, a worker waits in it. idle_lock held. */
-static bool all_is_quiet(const teffi_sched *sched)
+static bool monitor_may_sleep(const teffi_sched *sched)
 {
-    return all_are_parked(sched) && !sched->monitor.reclaims &&
+    return all_workers_are_parked(sched) && !sched->monitor.reclaims &&
            (!teffi_sched_has_poller(sched) ||
             atomic_load_explicit(&sched->polling, memory_order_relaxed));
 }
 
-/* If all_is_quiet has been true at more than QUIET_TICKS calls in a row, set monitor_asleep, which
- * announces that the monitor sleeps without a timeout; else clear it. *quiet counts these calls.
+/* If monitor_may_sleep has been true at more than QUIET_TICKS calls in a row, set monitor_asleep,
+ * which announces that the monitor sleeps without a timeout; else clear it. *quiet counts these
+ * calls.
  * out: true: the monitor must sleep until a thread calls teffi_monitor_wake. */
-static bool announce_sleep_if_quiet(teffi_sched *sched, unsigned *quiet)
+static bool announce_monitor_sleep_if_allowed(teffi_sched *sched, unsigned *quiet)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    *quiet = all_is_quiet(sched) ? *quiet + 1 : 0;
+    *quiet = monitor_may_sleep(sched) ? *quiet + 1 : 0;
     bool asleep = *quiet > QUIET_TICKS && !sched->stopping;
     sched->monitor_asleep = asleep;
     if (asleep)
@@ -323,7 +324,7 @@ void teffi_monitor_main(void *arg)
     teffi_sched *sched = arg;
     unsigned quiet = 0;
     while (!teffi_sched_is_stopping(sched)) {
-        bool asleep = announce_sleep_if_quiet(sched, &quiet);
+        bool asleep = announce_monitor_sleep_if_allowed(sched, &quiet);
         if (asleep)
             quiet = 0;
         teffi_parker_wait(&sched->monitor.parker, asleep ? UINT64_MAX : TEFFI_MONITOR_NS);

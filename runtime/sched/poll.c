@@ -51,7 +51,7 @@ static bool handle_events(teffi_sched *sched, teffi_poller *poller)
 
 /* A look is a poll without waiting. Schedule this processor's next look: when the coarse clock has
  * advanced, or after LOOK_EVERY passes if this look has found events. */
-static void schedule_look(teffi_worker *w, bool found)
+static void schedule_next_poller_look(teffi_worker *w, bool found)
 {
     teffi_processor *p = w->processor;
     p->looked_ms = teffi_coarse_ms(&w->sched->exec);
@@ -76,7 +76,7 @@ static uint64_t set_park_timeout(teffi_worker *w)
 
 /* Leave PARKED, unless another thread has woken this worker or taken its processor. out: the new
  * state; RUNNING: it has a processor, its own or another one. */
-static teffi_worker_state leave_parked(teffi_worker *w, bool searching)
+static teffi_worker_state leave_parked_state(teffi_worker *w, bool searching)
 {
     pthread_mutex_lock(&w->sched->idle_lock);
     if (w->state == TEFFI_WORKER_PARKED)
@@ -92,7 +92,7 @@ static teffi_poller *claim_poller(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     teffi_poller *poller = get_poller(sched);
-    if (!poller || teffi_enough_are_running(sched) || !teffi_poller_claim(poller))
+    if (!poller || teffi_enough_workers_are_running(sched) || !teffi_poller_claim(poller))
         return NULL;
     /* relaxed: the monitor does not sleep before it has loaded w from sched->polling; sched->waits
      * is only a hint */
@@ -101,10 +101,10 @@ static teffi_poller *claim_poller(teffi_worker *w)
     return poller;
 }
 
-/* Handle the events that the wait has found, then release the poller. Called after leave_parked. If
- * w has lost its processor, it must use no processor here, since another thread may assign a new
- * one to it at any time. In that case the groups that become READY go to the global queue, and w
- * wakes a parked worker, which polls next. */
+/* Handle the events that the wait has found, then release the poller. Called after
+ * leave_parked_state. If w has lost its processor, it must use no processor here, since another
+ * thread may assign a new one to it at any time. In that case the groups that become READY go to
+ * the global queue, and w wakes a parked worker, which polls next. */
 static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_processor)
 {
     teffi_sched *sched = w->sched;
@@ -114,18 +114,19 @@ static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_process
     atomic_store_explicit(&sched->polling, NULL, memory_order_relaxed);
     teffi_poller_release(poller);
     if (has_processor)
-        schedule_look(w, found);
+        schedule_next_poller_look(w, found);
     else
         (void)teffi_wake_parked(sched);
 }
 
 /* Sleep, in the poller if w can claim it. Then leave PARKED, and handle the events that the poller
  * has found. out: false: w has lost its processor, and had no other one after the sleep. */
-static bool sleep_parked(teffi_worker *w, uint64_t timeout_ns)
+static bool sleep_and_handle_poller_events(teffi_worker *w, uint64_t timeout_ns)
 {
     teffi_poller *poller = claim_poller(w);
-    (void)teffi_parker_poll(&w->parker, poller, timeout_ns); /* w->state tells what has happened */
-    bool has_processor = leave_parked(w, false) == TEFFI_WORKER_RUNNING;
+    (void)teffi_parker_wait_in_poller(&w->parker, poller,
+                                      timeout_ns); /* w->state tells what has happened */
+    bool has_processor = leave_parked_state(w, false) == TEFFI_WORKER_RUNNING;
     if (poller)
         leave_poller(w, poller, has_processor);
     return has_processor;
@@ -135,12 +136,12 @@ void teffi_park(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     pthread_mutex_lock(&sched->idle_lock);
-    if (sched->stopping || teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING) ||
+    if (sched->stopping || teffi_worker_latest_in_state(sched, TEFFI_WORKER_WAITING) ||
         !teffi_processor_is_active(sched, w->processor)) {
         pthread_mutex_unlock(&sched->idle_lock);
         if (w->searching)
             teffi_search_end(w);
-        return; /* the loop calls teffi_yield_processor_to_waiter or teffi_scale_leave, or ends */
+        return; /* the loop gives the processor to a waiter, leaves it, or ends */
     }
     teffi_idle_add(w, TEFFI_WORKER_PARKED);
     teffi_counter_add(&w->processor->counters.parks, 1);
@@ -149,8 +150,8 @@ void teffi_park(teffi_worker *w)
     uint64_t timeout_ns = set_park_timeout(w);
     pthread_mutex_unlock(&sched->idle_lock);
     bool found = teffi_processors_have_work(sched);
-    bool has_processor =
-        found ? leave_parked(w, true) == TEFFI_WORKER_RUNNING : sleep_parked(w, timeout_ns);
+    bool has_processor = found ? leave_parked_state(w, true) == TEFFI_WORKER_RUNNING
+                               : sleep_and_handle_poller_events(w, timeout_ns);
     if (has_processor)
         return;
     /* Another worker has the processor now. The work that was found still needs a worker: pushers
@@ -174,14 +175,14 @@ static bool poll_without_waiting(teffi_sched *sched, teffi_poller *poller)
     return found;
 }
 
-void teffi_poll_look_if_due(teffi_worker *w)
+void teffi_poll_handle_events_if_due(teffi_worker *w)
 {
     const teffi_processor *p = w->processor;
     teffi_poller *poller = get_poller(w->sched);
     if (!poller || w->searching)
         return;
     if (teffi_coarse_ms(&w->sched->exec) != p->looked_ms || (int32_t)(p->tick - p->look_at) >= 0)
-        schedule_look(w, poll_without_waiting(w->sched, poller));
+        schedule_next_poller_look(w, poll_without_waiting(w->sched, poller));
 }
 
 void teffi_poll_wake_if_none_polls(teffi_sched *sched)
@@ -190,13 +191,13 @@ void teffi_poll_wake_if_none_polls(teffi_sched *sched)
     if (atomic_load_explicit(&sched->wake_below, memory_order_relaxed) != UINT32_MAX &&
         teffi_sched_has_poller(sched) &&
         !atomic_load_explicit(&sched->polling, memory_order_relaxed) &&
-        !teffi_enough_are_running(sched))
+        !teffi_enough_workers_are_running(sched))
         (void)teffi_wake_parked(sched);
 }
 
 /* ---- the monitor ---- */
 
-void teffi_poll_check_neglect(teffi_sched *sched)
+void teffi_poll_ensure_polling(teffi_sched *sched)
 {
     teffi_poller *poller = get_poller(sched);
     if (!poller)
@@ -209,7 +210,7 @@ void teffi_poll_check_neglect(teffi_sched *sched)
     bool none_looked = none_waited && claims == sched->monitor.seen_claims;
     sched->monitor.seen_claims = claims;
     sched->monitor.seen_waits = waits;
-    bool woke = none_waited && !teffi_enough_are_running(sched) && teffi_wake_parked(sched);
+    bool woke = none_waited && !teffi_enough_workers_are_running(sched) && teffi_wake_parked(sched);
     if (none_looked && !woke)
         poller->neglected(poller);
 }

@@ -42,17 +42,17 @@ static inline bool teffi_sched_has_poller(const teffi_sched *sched)
  * runs: between turns, using the processor. Afterwards w->processor may be NULL. */
 void teffi_park(teffi_worker *w);
 
-/* teffi_poll_look_if_due - on a busy worker: if a poll is due, poll without waiting and handle the
- * events. A poll is a system call, so it is due only when the coarse clock has changed since the
- * last one, or 64 passes after one that found events. Does nothing while this worker searches, or
- * another thread polls. runs: every 16 passes, using the processor. */
-void teffi_poll_look_if_due(teffi_worker *w);
+/* teffi_poll_handle_events_if_due - on a busy worker: if a poll is due, poll without waiting and
+ * handle the events. A poll is a system call, so it is due only when the coarse clock has changed
+ * since the last one, or 64 passes after one that found events. Does nothing while this worker
+ * searches, or another thread polls. runs: every 16 passes, using the processor. */
+void teffi_poll_handle_events_if_due(teffi_worker *w);
 
 /* teffi_poll_wake_if_none_polls - called after a worker has blocked. If cores are contended, no
  * worker polls and not enough workers are running, wake a parked worker, which then polls. */
 void teffi_poll_wake_if_none_polls(teffi_sched *sched);
 
-/* teffi_poll_check_neglect - if no worker has waited in the poller since the last tick, wake a
+/* teffi_poll_ensure_polling - if no worker has waited in the poller since the last tick, wake a
  * parked worker, which then polls. If none was woken, and no busy worker has polled either, call
  * poller->neglected, which makes another thread poll. runs: the monitor, each tick. */
-void teffi_poll_check_neglect(teffi_sched *sched);
+void teffi_poll_ensure_polling(teffi_sched *sched);

@@ -32,7 +32,7 @@ __attribute__((noinline)) bool teffi_turn_yield(teffi_worker *w, bool stays)
         return false;
     teffi_fiber *fiber = teffi_fiber_current();
     teffi_yielded_turn yielded = {.fiber = fiber, .stays = stays};
-    teffi_group_yield(teffi_worker_group(w), &yielded);
+    teffi_group_prepend_yielded_turn(teffi_worker_group(w), &yielded);
     teffi_fiber_suspend(fiber);
     return true;
 }
@@ -71,7 +71,7 @@ static void on_interrupt(void *context)
 {
     teffi_worker *w = teffi_worker_self();
     teffi_fiber *fiber = w ? teffi_fiber_current() : NULL;
-    if (!fiber || !teffi_fiber_may_preempt(fiber, __builtin_frame_address(0)) ||
+    if (!fiber || !teffi_fiber_may_be_preempted(fiber, __builtin_frame_address(0)) ||
         !atomic_load_explicit(&w->preempt, memory_order_relaxed))
         return;
     /* The fiber leaves its region, so that another signal does not interrupt the yield. */
@@ -90,14 +90,14 @@ void teffi_preempt_install_handler(void)
         teffi_interrupt_install(on_interrupt);
 }
 
-void teffi_preempt_allow(void)
+void teffi_preempt_unblock_signal(void)
 {
     if (HAS_SIGNALS)
         teffi_interrupt_allow();
 }
 
 /* Interrupt the worker's thread if its turn is in a preemptible region. idle_lock held. */
-static void interrupt_if_allowed(teffi_worker *w)
+static void interrupt_if_preemptible(teffi_worker *w)
 {
     if (atomic_load_explicit(&w->in_region, memory_order_relaxed))
         teffi_interrupt_thread(&w->thread);
@@ -110,7 +110,7 @@ bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p)
     bool runs = w && w->state == TEFFI_WORKER_RUNNING;
     if (runs) {
         atomic_store_explicit(&w->preempt, 1, memory_order_relaxed);
-        interrupt_if_allowed(w);
+        interrupt_if_preemptible(w);
     }
     pthread_mutex_unlock(&sched->idle_lock);
     return runs;
@@ -122,7 +122,7 @@ void teffi_preempt_lost_workers(teffi_sched *sched)
     pthread_mutex_lock(&sched->idle_lock);
     TAILQ_FOREACH (w, &sched->in_state[TEFFI_WORKER_LOST], link)
         if (!sched->stopping)
-            interrupt_if_allowed(w);
+            interrupt_if_preemptible(w);
     pthread_mutex_unlock(&sched->idle_lock);
 }
 

@@ -19,9 +19,9 @@ bool teffi_turn_yield(teffi_worker *w, bool stays);
 bool teffi_turn_may_yield(const teffi_worker *w);
 
 /* teffi_preempt_install_handler - install the signal handler; a second call does no harm.
- * teffi_preempt_allow - unblock the signal on this worker's thread. */
+ * teffi_preempt_unblock_signal - unblock the signal on this worker's thread. */
 void teffi_preempt_install_handler(void);
-void teffi_preempt_allow(void);
+void teffi_preempt_unblock_signal(void);
 
 /* teffi_preempt_request - ask the turn of this processor's worker to yield; interrupt it if it is
  * in a preemptible region. out: false: its worker is not RUNNING, or it has none. */

@@ -48,7 +48,7 @@ void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platf
 {
     p->now_ns = teffi_now(platform);
     if (p->now_ns >= teffi_wheel_next_due(&p->wheel))
-        teffi_wheel_fire(&p->wheel, p->now_ns);
+        teffi_wheel_fire_due_timers(&p->wheel, p->now_ns);
 }
 
 void teffi_processor_wake(teffi_sched *sched, teffi_processor *p)
@@ -82,19 +82,19 @@ teffi_processor *teffi_processor_release(teffi_worker *w)
     return p;
 }
 
-teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor *p)
+teffi_worker *teffi_processor_assign_to_waiter(teffi_sched *sched, teffi_processor *p)
 {
-    teffi_worker *w = teffi_worker_longest_in(sched, TEFFI_WORKER_WAITING);
+    teffi_worker *w = teffi_worker_longest_in_state(sched, TEFFI_WORKER_WAITING);
     teffi_processor_assign(p, w);
-    if (!teffi_worker_latest_in(sched, TEFFI_WORKER_WAITING))
+    if (!teffi_worker_latest_in_state(sched, TEFFI_WORKER_WAITING))
         atomic_fetch_and_explicit(&sched->attention, ~(uint32_t)TEFFI_ATTEND_WAITING,
                                   memory_order_relaxed);
     return w;
 }
 
-teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p)
+teffi_worker *teffi_processor_assign_to_spare_or_new(teffi_sched *sched, teffi_processor *p)
 {
-    teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_SPARE);
+    teffi_worker *w = teffi_worker_latest_in_state(sched, TEFFI_WORKER_SPARE);
     /* Count the worker as searching before it starts: it begins with a search. */
     atomic_fetch_add_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
     if (w) {

@@ -66,10 +66,10 @@ static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
     atomic_store_explicit(counter, now + n, memory_order_relaxed);
 }
 
-/* teffi_processor_items_handled - how many items its workers have handled, plus 1. Turns in place
- * are not counted. p->runs, which begins at 1, counts the first item of each run; p->items counts
- * the other items. A hint: relaxed. */
-static inline uint64_t teffi_processor_items_handled(const teffi_processor *p)
+/* teffi_processor_count_handled_items - how many items its workers have handled, plus 1. Turns in
+ * place are not counted. p->runs, which begins at 1, counts the first item of each run; p->items
+ * counts the other items. A hint: relaxed. */
+static inline uint64_t teffi_processor_count_handled_items(const teffi_processor *p)
 {
     return atomic_load_explicit(&p->runs, memory_order_relaxed) +
            atomic_load_explicit(&p->items, memory_order_relaxed);
@@ -87,8 +87,8 @@ static inline teffi_group *teffi_processor_take_lifo(teffi_processor *p)
     return group;
 }
 
-/* teffi_processor_has_local - is a group in the LIFO slot or the deque? */
-static inline bool teffi_processor_has_local(teffi_processor *p)
+/* teffi_processor_has_local_group - is a group in the LIFO slot or the deque? */
+static inline bool teffi_processor_has_local_group(teffi_processor *p)
 {
     return atomic_load_explicit(&p->lifo, memory_order_relaxed) || teffi_deque_count(&p->deque);
 }
@@ -132,19 +132,20 @@ void teffi_processor_wake(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_processor_assign - give p to w, which is RUNNING from now on.
  * teffi_processor_release - take w's processor from it and let thieves use its deque. out: the
- * processor. The caller sets w's state; in teffi_scale_leave w stays RUNNING. */
+ * processor. The caller sets w's state; in teffi_scale_leave_processor w stays RUNNING. */
 void teffi_processor_assign(teffi_processor *p, teffi_worker *w);
 teffi_processor *teffi_processor_release(teffi_worker *w);
 
-/* teffi_processor_assign_waiting - give p to the worker that has waited longest; there is one.
+/* teffi_processor_assign_to_waiter - give p to the worker that has waited longest; there is one.
  * out:  that worker; the caller wakes it. */
-teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor *p);
+teffi_worker *teffi_processor_assign_to_waiter(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_processor_staff - give p to a spare or new worker, which begins with a search.
+/* teffi_processor_assign_to_spare_or_new - give p to a spare or new worker, which begins with a
+ * search.
  * out:  the worker; the caller wakes it. NULL: no thread could be started, and p->worker may be
  *       NULL now. */
-teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p);
+teffi_worker *teffi_processor_assign_to_spare_or_new(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_processor_find_free - an active processor that no worker holds, because no thread could be
- * started for it, or teffi_scale has not staffed it yet; NULL: there is none. */
+ * started for it, or teffi_scale_active_processors has not staffed it yet; NULL: there is none. */
 teffi_processor *teffi_processor_find_free(teffi_sched *sched);

@@ -34,7 +34,7 @@ static seen_run load_run(teffi_worker *w, uint64_t now_ns)
 
 /* Is the worker still in the run that was seen? If not, a description that was made meanwhile may
  * be another group's. */
-static bool is_same_run(const seen_run *seen)
+static bool is_still_in_run(const seen_run *seen)
 {
     /* acquire: pairs with teffi_worker_set_running_group. On ARM the loads of the description may
      * still come later than this load, so that in rare cases a report names another group. */
@@ -50,7 +50,7 @@ static uint64_t counter_get(const _Atomic uint64_t *count)
     return atomic_load_explicit(count, memory_order_relaxed);
 }
 
-static teff_sched_worker read_worker_counters(const teffi_processor *p)
+static teff_sched_worker read_processor_counters(const teffi_processor *p)
 {
     const teffi_counters *c = &p->counters;
     teff_sched_worker one = {
@@ -75,7 +75,7 @@ static teff_sched_worker read_worker_counters(const teffi_processor *p)
     return one;
 }
 
-static teff_sched_metrics read_scheduler_counters(teffi_sched *sched)
+static teff_sched_metrics read_scheduler_metrics(teffi_sched *sched)
 {
     teff_sched_metrics all = {
         .workers = sched->n_processors,
@@ -91,15 +91,15 @@ static teff_sched_metrics read_scheduler_counters(teffi_sched *sched)
     return all;
 }
 
-size_t teffi_sched_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
-                           size_t max)
+size_t teffi_sched_read_metrics(teffi_exec *exec, teff_sched_metrics *all,
+                                teff_sched_worker *workers, size_t max)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     size_t n = max < sched->n_processors ? max : sched->n_processors;
     if (all)
-        *all = read_scheduler_counters(sched);
+        *all = read_scheduler_metrics(sched);
     for (size_t i = 0; i < n; i++)
-        workers[i] = read_worker_counters(&sched->processors[i]);
+        workers[i] = read_processor_counters(&sched->processors[i]);
     return n;
 }
 
@@ -126,7 +126,7 @@ static worker_copy copy_worker(teffi_worker *w, uint64_t now_ns)
 }
 
 /* Count a worker by its state, and copy it if it runs or holds a processor. */
-static void add_worker(snapshot *shot, worker_copy s)
+static void add_worker_to_snapshot(snapshot *shot, worker_copy s)
 {
     shot->by_state[s.state]++;
     if ((s.seen.running || s.processor >= 0) && shot->n < shot->room)
@@ -141,9 +141,9 @@ static void take_snapshot(teffi_sched *sched, snapshot *shot)
     shot->threads =
         atomic_load_explicit(&sched->n_threads, memory_order_relaxed) + sched->borrow.active;
     for (unsigned i = 0; i < sched->n_workers; i++)
-        add_worker(shot, copy_worker(sched->workers[i], shot->now_ns));
+        add_worker_to_snapshot(shot, copy_worker(sched->workers[i], shot->now_ns));
     if (sched->borrow.active)
-        add_worker(shot, copy_worker(&sched->borrow.worker, shot->now_ns));
+        add_worker_to_snapshot(shot, copy_worker(&sched->borrow.worker, shot->now_ns));
     if (atomic_load_explicit(&sched->system.running, memory_order_relaxed) && shot->n < shot->room)
         shot->workers[shot->n++] = copy_worker(&sched->system, shot->now_ns);
     pthread_mutex_unlock(&sched->idle_lock);
@@ -174,24 +174,24 @@ static void dump_worker(const teffi_lines *to, const snapshot *shot, unsigned no
     if (s->processor >= 0)
         snprintf(held, sizeof held, "processor %d", s->processor);
     if (!seen->running) {
-        teffi_lines_print(to, "worker %u: %s, %s", no, held, state_name(s->state));
+        teffi_lines_write_line(to, "worker %u: %s, %s", no, held, state_name(s->state));
         return;
     }
-    teffi_running_describe(seen->running, text);
+    teffi_running_group_describe(seen->running, text);
     /* ms is a lower bound: the run began before since_ns. The monitor may have set since_ns after
      * now_ns was read. */
     uint64_t ms = shot->now_ns > seen->since_ns ? (shot->now_ns - seen->since_ns) / MS_NS : 0;
-    if (is_same_run(seen))
-        teffi_lines_print(to, "worker %u: %s, %s, a turn of %s, for %llu ms or a little more", no,
-                          held, state_name(s->state), text, (unsigned long long)ms);
+    if (is_still_in_run(seen))
+        teffi_lines_write_line(to, "worker %u: %s, %s, a turn of %s, for %llu ms or a little more",
+                               no, held, state_name(s->state), text, (unsigned long long)ms);
     else
-        teffi_lines_print(to, "worker %u: %s, a turn that has just ended", no, held);
+        teffi_lines_write_line(to, "worker %u: %s, a turn that has just ended", no, held);
 }
 
 static void dump_processor(const teffi_lines *to, teffi_processor *p, unsigned no)
 {
     bool lifo = atomic_load_explicit(&p->lifo, memory_order_relaxed) != NULL;
-    teffi_lines_print(
+    teffi_lines_write_line(
         to, "processor %u: %u groups in its deque, %s in its LIFO slot, %u timers, %llu runs", no,
         teffi_deque_count(&p->deque), lifo ? "one" : "none", teffi_wheel_count(&p->wheel),
         (unsigned long long)atomic_load_explicit(&p->runs, memory_order_relaxed) - 1);
@@ -216,7 +216,7 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
     /* relaxed: for the report only. Inactive processors are not listed, because their work is moved
      * away. */
     unsigned active = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
-    teffi_lines_print(
+    teffi_lines_write_line(
         &to,
         "scheduler: %u processors, %u active, %u threads: %u running, %u parked, %u in "
         "blocking calls, %u waiting for a processor, %u spare; %u groups in the global queue, "
@@ -229,7 +229,7 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
         teffi_group_state_name(teffi_group_state_of(&exec->null_group)), policy_name(sched));
     uint32_t below = atomic_load_explicit(&sched->wake_below, memory_order_relaxed);
     if (below != UINT32_MAX)
-        teffi_lines_print(&to, "cores were contended: no worker is woken while %u run", below);
+        teffi_lines_write_line(&to, "cores were contended: no worker is woken while %u run", below);
     for (unsigned i = 0; i < shot.n; i++)
         dump_worker(&to, &shot, i);
     for (unsigned i = 0; i < active; i++)
@@ -242,7 +242,7 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 /* Check how long w's run has taken. The measurement starts again if the run is new, if w is in no
  * run, or if w blocks. out: true: the run has taken so long that it is to be logged, or logged
  * again; *out is the run. idle_lock held. */
-static bool watch_run(teffi_worker *w, uint64_t now_ns, seen_run *out)
+static bool measure_run_and_check_if_long(teffi_worker *w, uint64_t now_ns, seen_run *out)
 {
     seen_run now = load_run(w, now_ns);
     bool blocked = atomic_load_explicit(&w->blocked, memory_order_relaxed);
@@ -266,11 +266,11 @@ static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run ou
     unsigned n = 0;
     pthread_mutex_lock(&sched->idle_lock);
     for (unsigned i = 0; i < sched->n_workers && n < REPORTS_MAX; i++)
-        n += watch_run(sched->workers[i], now_ns, &out[n]);
+        n += measure_run_and_check_if_long(sched->workers[i], now_ns, &out[n]);
     if (n < REPORTS_MAX)
-        n += watch_run(&sched->borrow.worker, now_ns, &out[n]);
+        n += measure_run_and_check_if_long(&sched->borrow.worker, now_ns, &out[n]);
     if (n < REPORTS_MAX)
-        n += watch_run(&sched->system, now_ns, &out[n]);
+        n += measure_run_and_check_if_long(&sched->system, now_ns, &out[n]);
     pthread_mutex_unlock(&sched->idle_lock);
     return n;
 }
@@ -281,8 +281,8 @@ static void log_long_turn(const seen_run *turn, uint64_t now_ns)
 {
     teffi_exec *exec = &turn->worker->sched->exec;
     char text[TEFFI_DESCRIBE_MAX], more[48];
-    teffi_running_describe(turn->running, text);
-    if (!is_same_run(turn) || !teffi_warn_may_log(exec, &exec->warn.turn, more))
+    teffi_running_group_describe(turn->running, text);
+    if (!is_still_in_run(turn) || !teffi_warn_claim_line_or_skip(exec, &exec->warn.turn, more))
         return;
     teffi_logf(&exec->platform->log, TEFF_LOG_WARN,
                "scheduler: a turn of %s runs for %llu ms without a pause (limit %u)%s", text,

@@ -53,10 +53,10 @@ static inline teffi_processor *teffi_processor_get_usable(teffi_worker *w)
     return atomic_load_explicit(&w->retaken, memory_order_seq_cst) ? NULL : w->processor;
 }
 
-/* teffi_processor_use_begin_after_retake - do what use_begin does. If a retake is under way, wait
+/* teffi_processor_use_begin_await_retake - do what use_begin does. If a retake is under way, wait
  * until it has ended: the monitor holds idle_lock during a retake. Afterwards w->processor does not
  * change. */
-static inline uint32_t teffi_processor_use_begin_after_retake(teffi_worker *w)
+static inline uint32_t teffi_processor_use_begin_await_retake(teffi_worker *w)
 {
     uint32_t was = teffi_processor_use_begin(w);
     if (!teffi_processor_get_usable(w)) {

@@ -14,8 +14,9 @@
 enum { ITEMS_MAX = 256 }; /* of one group in a run */
 enum { NESTED_MAX = 32 }; /* runs on one stack: each may need some KiB */
 #define MS_NS 1000000u
-#define QUANTUM_NS 100000000u      /* Orleans' activation quantum, 100 ms */
-#define ADJUST_EVERY_NS 100000000u /* of a worker's run time, between calls of adjust_levels */
+#define QUANTUM_NS 100000000u /* Orleans' activation quantum, 100 ms */
+#define ADJUST_EVERY_NS                                                                            \
+    100000000u /* of a worker's run time, between calls of adjust_level0_chance */
 
 /* ---- run time by level ---- */
 
@@ -36,7 +37,7 @@ static void charge_run(teffi_meter *meter, teffi_group *group)
     uint64_t now = teffi_now(t->worker->sched->exec.platform);
     uint64_t passed = now - t->from_ns;
     uint64_t own = passed > t->nested_ns ? passed - t->nested_ns : 0;
-    teffi_levels_charge(t->worker->sched->levels, group, now, own);
+    teffi_levels_charge_group(t->worker->sched->levels, group, now, own);
     t->from_ns = now;
     t->nested_ns = 0;
     t->all_ns += own;
@@ -44,7 +45,7 @@ static void charge_run(teffi_meter *meter, teffi_group *group)
 
 /* Sum up the run time of each level so far. Use the sums to adjust the probability that a worker
  * picks a group of level 0 (policy/level.h). */
-static void adjust_levels(teffi_sched *sched)
+static void adjust_level0_chance(teffi_sched *sched)
 {
     uint64_t ns[TEFF_SCHED_LEVELS];
     for (unsigned l = 0; l < TEFF_SCHED_LEVELS; l++) {
@@ -53,12 +54,12 @@ static void adjust_levels(teffi_sched *sched)
             ns[l] += atomic_load_explicit(&sched->processors[i].counters.level_ns[l],
                                           memory_order_relaxed);
     }
-    teffi_levels_adjust(sched->levels, ns[0], ns[0] + ns[1] + ns[2]);
+    teffi_levels_adjust_chance_if_due(sched->levels, ns[0], ns[0] + ns[1] + ns[2]);
 }
 
 /* Add the time of a run to the counter of the level that the group had before the run, or to
- * lost_ns if the worker has lost its processor. Call adjust_levels after each ADJUST_EVERY_NS of
- * this worker's run time. */
+ * lost_ns if the worker has lost its processor. Call adjust_level0_chance after each
+ * ADJUST_EVERY_NS of this worker's run time. */
 static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
 {
     teffi_sched *sched = w->sched;
@@ -73,12 +74,12 @@ static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
     if (w->timed_ns < ADJUST_EVERY_NS)
         return;
     w->timed_ns = 0;
-    adjust_levels(sched);
+    adjust_level0_chance(sched);
 }
 
 /* Run the group and charge the run time to the group and its level. out: as
- * teffi_group_run_counted. */
-static unsigned run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
+ * teffi_group_run_and_count. */
+static unsigned run_and_charge_time(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     unsigned level = teffi_level_of_group(w->sched->levels, group);
     teffi_timed_run t = {.meter = {.charge = charge_run}, .worker = w, .outer = w->timed};
@@ -95,19 +96,19 @@ static unsigned run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns
 /* ---- a run ---- */
 
 /* Run the group. If the policy is multilevel, measure the run time. If the policy is priority and
- * the group is evicted, offer its items to ops->evict. out: as teffi_group_run_counted. */
+ * the group is evicted, offer its items to ops->evict. out: as teffi_group_run_and_count. */
 static unsigned run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     if (w->sched->levels)
-        return run_timed(w, group, until_ns);
+        return run_and_charge_time(w, group, until_ns);
     bool evicted = group->evicted;
     group->evicted = false; /* before the run: afterwards the group may have another owner */
     return teffi_group_run_with_meter(group, ITEMS_MAX, until_ns, NULL, evicted);
 }
 
-/* Run the group with hooks, by a policy, or both. out: as teffi_group_run_counted. */
-static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_group *group,
-                                                       uint64_t until_ns)
+/* Run the group with hooks, by a policy, or both. out: as teffi_group_run_and_count. */
+static __attribute__((noinline)) unsigned
+run_with_hooks_and_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     teffi_hooks_call_before(w, group);
     unsigned ran = run_by_policy(w, group, until_ns);
@@ -117,7 +118,7 @@ static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_gr
 
 /* If the global queue is not empty, wake another worker. When requeue_group pushed a group to this
  * queue, it woke no worker, since this worker was about to take the group back itself. */
-static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
+static __attribute__((noinline)) void wake_worker_for_requeued_group(teffi_worker *w)
 {
     w->processor->unannounced = false;
     if (teffi_runqueue_count(&w->sched->queue))
@@ -145,7 +146,7 @@ static void requeue_group(teffi_worker *w, teffi_group *group)
         update_now_if_stale(p, &w->sched->exec);
         teffi_counter_add(&p->counters.requeues, 1);
     }
-    if (p && !teffi_processor_has_local(p) && teffi_runqueue_count(&w->sched->queue) == 1)
+    if (p && !teffi_processor_has_local_group(p) && teffi_runqueue_count(&w->sched->queue) == 1)
         p->unannounced = true;
     else
         teffi_wake_one(w->sched);
@@ -171,14 +172,14 @@ static teffi_group *requeue_and_take_forked_part(teffi_worker *w, teffi_group *g
     return NULL;
 }
 
-/* A result of teffi_group_run_counted: one item was handled, and the group is not READY. */
+/* A result of teffi_group_run_and_count: one item was handled, and the group is not READY. */
 enum { ONE_ITEM = 1 << 1 };
 
 /* Count the items of a run, and requeue the group if it is still READY. Not called after the most
- * frequent result, ONE_ITEM, which needs neither. in: ran, from teffi_group_run_counted: twice the
- * number of items, plus 1 if the group is READY. out: the group to run next; NULL: none. */
-static __attribute__((noinline)) teffi_group *count_and_requeue(teffi_worker *w, teffi_group *group,
-                                                                unsigned ran)
+ * frequent result, ONE_ITEM, which needs neither. in: ran, from teffi_group_run_and_count: twice
+ * the number of items, plus 1 if the group is READY. out: the group to run next; NULL: none. */
+static __attribute__((noinline)) teffi_group *
+count_items_and_requeue(teffi_worker *w, teffi_group *group, unsigned ran)
 {
     if (ran / 2 > 1 && w->processor) /* the first item of each run is counted by `runs` */
         teffi_counter_add(&w->processor->items, ran / 2 - 1);
@@ -200,7 +201,7 @@ void teffi_run_groups(teffi_worker *w, teffi_group *group)
 {
     while (group) {
         if (w->processor->unannounced)
-            announce_requeued(w);
+            wake_worker_for_requeued_group(w);
         teffi_processor *p = w->processor;
         /* relaxed: only the owner writes; the monitor and thieves compare values */
         uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed) + 1;
@@ -210,14 +211,14 @@ void teffi_run_groups(teffi_worker *w, teffi_group *group)
         atomic_store_explicit(&w->preempt, 0, memory_order_relaxed);
         teffi_processor_use_end(w, 0);
         unsigned ran = w->sched->runs_extended
-                           ? run_extended(w, group, until_ns)
-                           : teffi_group_run_counted(group, ITEMS_MAX, until_ns);
-        (void)teffi_processor_use_begin_after_retake(w);
-        teffi_turn_check_blocking(w);
+                           ? run_with_hooks_and_policy(w, group, until_ns)
+                           : teffi_group_run_and_count(group, ITEMS_MAX, until_ns);
+        (void)teffi_processor_use_begin_await_retake(w);
+        teffi_turn_abort_if_blocking(w);
         teffi_worker_clear_running_group(w);
         if (w->after_yield)
             call_after_yield(w);
-        group = ran == ONE_ITEM ? NULL : count_and_requeue(w, group, ran);
+        group = ran == ONE_ITEM ? NULL : count_items_and_requeue(w, group, ran);
     }
 }
 
@@ -237,7 +238,7 @@ __attribute__((noinline)) static void run_with_own_exceptions(teffi_worker *w, t
 
 /* Find and run one group, nested in the turn that waits on this stack. The worker does not back
  * off, which would delay that turn. out: false: there is no group. */
-static bool run_one_nested(teffi_worker *w)
+static bool find_and_run_nested_group(teffi_worker *w)
 {
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
     teffi_group *group = teffi_find_group(w, false);
@@ -253,11 +254,11 @@ static bool run_one_nested(teffi_worker *w)
     w->nested--;
     w->nested_on = outer_on;
     if (w->processor && w->processor->unannounced)
-        announce_requeued(w);
+        wake_worker_for_requeued_group(w);
     return true;
 }
 
-bool teffi_run_nested(teffi_exec *exec)
+bool teffi_run_nested_group(teffi_exec *exec)
 {
     teffi_worker *w = teffi_own_worker;
     teffi_may_suspend(); /* this turn does not go on before the nested run has ended */
@@ -274,7 +275,7 @@ bool teffi_run_nested(teffi_exec *exec)
         uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
         bool adds_to_batch = w->adds_to_batch;
         w->adds_to_batch = false;
-        ran = run_one_nested(w);
+        ran = find_and_run_nested_group(w);
         w->adds_to_batch = adds_to_batch;
         atomic_store_explicit(&w->run, run, memory_order_relaxed);
         /* release: pairs with load_run() in report.c */
@@ -295,12 +296,12 @@ static void call_between_park_hooks(teffi_worker *w, void (*fn)(teffi_worker *w)
 }
 
 /* Park, or leave a processor that was deactivated. */
-static void leave_or_park(teffi_worker *w)
+static void park_or_leave_processor(teffi_worker *w)
 {
     if (teffi_processor_is_active(w->sched, w->processor))
         teffi_park(w);
     else
-        teffi_scale_leave(w);
+        teffi_scale_leave_processor(w);
 }
 
 /* One pass of a worker's loop. out: false: the thread ends. */
@@ -317,11 +318,11 @@ static bool run_pass(teffi_worker *w)
     }
     if (teffi_run_due_work_periodically(w)) {
         if (!teffi_processor_is_active(w->sched, w->processor)) {
-            teffi_submit_run_deferred(w);
-            call_between_park_hooks(w, teffi_scale_leave);
+            teffi_run_deferred_and_refuse_new(w);
+            call_between_park_hooks(w, teffi_scale_leave_processor);
             return true;
         }
-        teffi_poll_look_if_due(w);
+        teffi_poll_handle_events_if_due(w);
     }
     teffi_group *group = teffi_find_group(w, true);
     if (group) {
@@ -331,7 +332,7 @@ static bool run_pass(teffi_worker *w)
     /* Deferred work was deferred again: do not park. The next pass runs it after the queues. */
     if (w->processor && teffi_deferral_has_work(&w->processor->deferral))
         return true;
-    call_between_park_hooks(w, leave_or_park);
+    call_between_park_hooks(w, park_or_leave_processor);
     if (w->processor)
         teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
     return true;
@@ -340,13 +341,13 @@ static bool run_pass(teffi_worker *w)
 void teffi_worker_main(void *worker)
 {
     teffi_worker *w = worker;
-    teffi_worker_become(w);
-    (void)teffi_fiber_thread_enter(w->sched->exec.fibers);
-    teffi_preempt_allow();
+    teffi_worker_set_self(w);
+    (void)teffi_fiber_thread_enter_pool(w->sched->exec.fibers);
+    teffi_preempt_unblock_signal();
     teffi_hooks_call(w, w->sched->hooks.start);
     while (run_pass(w))
         ;
     teffi_hooks_call(w, w->sched->hooks.end);
-    teffi_fiber_thread_leave();
-    teffi_worker_become(NULL);
+    teffi_fiber_thread_leave_pool();
+    teffi_worker_set_self(NULL);
 }

@@ -14,9 +14,9 @@ void teffi_worker_main(void *worker);
  * runs: using the processor. Afterwards w->processor may be NULL, or another one. */
 void teffi_run_groups(teffi_worker *w, teffi_group *group);
 
-/* teffi_run_nested - exec op: from a turn that waits on its worker's own stack, find and run one
- * other group. out: false: none was run. */
-bool teffi_run_nested(teffi_exec *exec);
+/* teffi_run_nested_group - exec op: from a turn that waits on its worker's own stack, find and run
+ * one other group. out: false: none was run. */
+bool teffi_run_nested_group(teffi_exec *exec);
 
 /* teffi_direct_by_worker - exec op: turns in place, on the scheduler's workers (direct.c). */
 extern const teffi_direct_ops teffi_direct_by_worker;
@@ -47,17 +47,17 @@ static inline void teffi_hooks_call(const teffi_worker *w, void (*hook)(void *ar
         hook(w->sched->hooks.arg, w->number);
 }
 
-/* teffi_find_near - the next group for this worker, from its own queues or the global one. If they
- * are empty and work is deferred, try to steal once, then run the deferred work.
+/* teffi_find_group_nearby - the next group for this worker, from its own queues or the global one.
+ * If they are empty and work is deferred, try to steal once, then run the deferred work.
  * out:  NULL: none. */
-teffi_group *teffi_find_near(teffi_worker *w);
+teffi_group *teffi_find_group_nearby(teffi_worker *w);
 
-/* teffi_find_by_search - after teffi_find_near has found no group: look for a while in the global
- * queue and in the deques of other processors.
+/* teffi_find_group_by_search - after teffi_find_group_nearby has found no group: look for a while
+ * in the global queue and in the deques of other processors.
  * in:   patient: the worker may back off before it searches.
  * out:  NULL: none, work was deferred again, or attention is not 0; the worker may still count as
  *       searching. */
-teffi_group *teffi_find_by_search(teffi_worker *w, bool patient);
+teffi_group *teffi_find_group_by_search(teffi_worker *w, bool patient);
 
 /* teffi_find_group - find the next group for this worker. If there is one, the worker does not
  * count as searching any more.
@@ -66,9 +66,9 @@ teffi_group *teffi_find_by_search(teffi_worker *w, bool patient);
  *       it must call teffi_search_end. */
 static inline teffi_group *teffi_find_group(teffi_worker *w, bool patient)
 {
-    teffi_group *group = teffi_find_near(w);
+    teffi_group *group = teffi_find_group_nearby(w);
     if (!group)
-        group = teffi_find_by_search(w, patient);
+        group = teffi_find_group_by_search(w, patient);
     if (group && w->searching)
         teffi_search_end(w);
     return group;

@@ -20,8 +20,8 @@ void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p)
 }
 
 /* Move the deque's groups to the global queue, by stealing, which is safe even if the processor has
- * become active again. Its worker, if any, empties the LIFO slot in teffi_scale_leave; a borrower
- * empties it in return_processor. */
+ * become active again. Its worker, if any, empties the LIFO slot in teffi_scale_leave_processor; a
+ * borrower empties it in return_processor. */
 static void move_deque(teffi_sched *sched, teffi_processor *p)
 {
     void *out[TEFFI_STEAL_MAX];
@@ -40,7 +40,7 @@ void teffi_scale_move_work(teffi_sched *sched, teffi_processor *p)
         teffi_wake_one(sched);
 }
 
-void teffi_scale_leave(teffi_worker *w)
+void teffi_scale_leave_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     teffi_processor *p = w->processor;
@@ -59,8 +59,8 @@ void teffi_scale_leave(teffi_worker *w)
 }
 
 /* If the processor's worker is parked or in a blocking region, take the processor from it. A
- * running worker gives up its processor itself in teffi_scale_leave(), and a borrower does so in
- * return_processor(). idle_lock held. */
+ * running worker gives up its processor itself in teffi_scale_leave_processor(), and a borrower
+ * does so in return_processor(). idle_lock held. */
 static void vacate_processor(teffi_processor *p)
 {
     teffi_worker *w = p->worker;
@@ -74,8 +74,8 @@ static void vacate_processor(teffi_processor *p)
 }
 
 /* Take the processor from its worker, and move its groups and timers away, unless another thread
- * has activated it meanwhile. A running worker keeps it until teffi_scale_leave, but the deque's
- * groups and the timers are moved now. */
+ * has activated it meanwhile. A running worker keeps it until teffi_scale_leave_processor, but the
+ * deque's groups and the timers are moved now. */
 static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
 {
     pthread_mutex_lock(&sched->idle_lock);
@@ -95,7 +95,7 @@ static bool activate_processor(teffi_sched *sched, teffi_processor *p)
     bool wanted = !sched->stopping && teffi_processor_is_active(sched, p);
     if (wanted && !p->worker) {    /* a worker that has not left it since deactivation keeps it */
         teffi_monitor_wake(sched); /* it must not sleep while a worker runs */
-        w = teffi_processor_staff(sched, p);
+        w = teffi_processor_assign_to_spare_or_new(sched, p);
     }
     bool ok = !wanted || p->worker;
     pthread_mutex_unlock(&sched->idle_lock);
@@ -103,7 +103,7 @@ static bool activate_processor(teffi_sched *sched, teffi_processor *p)
     return ok;
 }
 
-teff_err teffi_scale(teffi_exec *exec, unsigned n)
+teff_err teffi_scale_active_processors(teffi_exec *exec, unsigned n)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     if (n == 0 || n > sched->n_processors)

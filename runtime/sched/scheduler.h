@@ -44,7 +44,7 @@ struct teffi_sched {
     unsigned n_processors;
     unsigned threads_max;
     unsigned take_max;  /* groups taken from the global queue with the one to run */
-    bool runs_extended; /* hooks before, after, or a policy: run_extended in run.c */
+    bool runs_extended; /* hooks before, after, or a policy: run_with_hooks_and_policy in run.c */
     bool no_membarrier; /* the kernel has none: teffi_processor_use_begin uses an exchange */
     teff_sched_hooks hooks;
     teffi_exec_ops ops;           /* with the policy's ready */
@@ -55,7 +55,7 @@ struct teffi_sched {
     void (*worker_main)(void *worker); /* what a worker's thread runs */
     /* atomic */
     _Alignas(64) _Atomic uint32_t idle_word; /* see idle.h */
-    _Atomic uint32_t wake_below; /* see teffi_enough_are_running; written by the monitor */
+    _Atomic uint32_t wake_below; /* see teffi_enough_workers_are_running; written by the monitor */
     _Alignas(64) _Atomic uint32_t attention;  /* not 0: stopping, or a worker waits */
     _Alignas(64) _Atomic uint32_t next_wheel; /* round robin, for timers set by other threads */
     _Atomic uint32_t n_backing_off;           /* workers */
@@ -88,10 +88,10 @@ static inline teffi_sched *teffi_sched_of(teffi_exec *exec)
     return (teffi_sched *)(void *)exec;
 }
 
-/* teffi_sched_has_system - is there a system thread? Else system groups run on workers. */
-static inline bool teffi_sched_has_system(const teffi_sched *sched)
+/* teffi_sched_has_system_thread - is there a system thread? Else system groups run on workers. */
+static inline bool teffi_sched_has_system_thread(const teffi_sched *sched)
 {
-    /* acquire: pairs with teffi_system_start */
+    /* acquire: pairs with teffi_system_thread_start */
     return atomic_load_explicit(&sched->has_system, memory_order_acquire);
 }
 

@@ -19,7 +19,7 @@ static teffi_worker *own_unblocked_worker(teffi_sched *sched)
 /* A newer group has displaced `group` from the LIFO slot: push `group` to the deque, or to the
  * global queue if memory is out. If `group` is added to the local batch: set no_steal if the batch
  * stays local, else wake a worker. Otherwise: clear no_steal and wake a worker. */
-static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *group)
+static void push_displaced_group(teffi_worker *w, teffi_processor *p, teffi_group *group)
 {
     bool pushed = teffi_deque_push(&p->deque, group);
     if (pushed && w->adds_to_batch) {
@@ -39,17 +39,20 @@ static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *gro
     teffi_wake_one(w->sched);
 }
 
-/* Push the displaced group, and end the use of the processor. This function, submit_global and
- * submit_system are not inlined, so that a push to an empty LIFO slot need not save registers. */
-static __attribute__((noinline)) void
-push_displaced_and_end_use(teffi_worker *w, teffi_processor *p, teffi_group *older, uint32_t was)
+/* Push the displaced group, and end the use of the processor. This function, submit_to_global_queue
+ * and submit_to_system_thread are not inlined, so that a push to an empty LIFO slot need not save
+ * registers. */
+static __attribute__((noinline)) void push_displaced_group_and_end_use(teffi_worker *w,
+                                                                       teffi_processor *p,
+                                                                       teffi_group *older,
+                                                                       uint32_t was)
 {
-    push_displaced(w, p, older);
+    push_displaced_group(w, p, older);
     teffi_processor_use_end(w, was);
 }
 
 /* Push to the global queue. Wake a worker if one is needed, and all workers that back off. */
-static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_group *group)
+static __attribute__((noinline)) void submit_to_global_queue(teffi_sched *sched, teffi_group *group)
 {
     teffi_runqueue_push(&sched->queue, group);
     teffi_wake_one(sched);
@@ -58,7 +61,7 @@ static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_gr
 
 /* Put the group into the LIFO slot of w's processor; a group that was there goes to the deque. If w
  * has no processor that it may use, the group goes to the global queue. */
-static void submit_here(teffi_worker *w, teffi_group *group)
+static void submit_to_own_processor(teffi_worker *w, teffi_group *group)
 {
     uint32_t was = teffi_processor_use_begin(w);
     teffi_processor *p = teffi_processor_get_usable(w);
@@ -67,24 +70,25 @@ static void submit_here(teffi_worker *w, teffi_group *group)
     if (p)
         atomic_store_explicit(&p->lifo, group, memory_order_relaxed);
     if (older) {
-        push_displaced_and_end_use(w, p, older, was);
+        push_displaced_group_and_end_use(w, p, older, was);
         return;
     }
     teffi_processor_use_end(w, was);
     if (!p)
-        submit_global(w->sched, group);
+        submit_to_global_queue(w->sched, group);
 }
 
 static inline void submit_to_workers(teffi_sched *sched, teffi_group *group)
 {
     teffi_worker *w = own_unblocked_worker(sched);
     if (w)
-        submit_here(w, group);
+        submit_to_own_processor(w, group);
     else
-        submit_global(sched, group);
+        submit_to_global_queue(sched, group);
 }
 
-static __attribute__((noinline)) void submit_system(teffi_sched *sched, teffi_group *group)
+static __attribute__((noinline)) void submit_to_system_thread(teffi_sched *sched,
+                                                              teffi_group *group)
 {
     if (!teffi_system_submit(sched, group))
         submit_to_workers(sched, group);
@@ -93,13 +97,13 @@ static __attribute__((noinline)) void submit_system(teffi_sched *sched, teffi_gr
 void teffi_submit_ready(teffi_exec *exec, teffi_group *group)
 {
     if (__builtin_expect(group->system, 0))
-        submit_system(teffi_sched_of(exec), group);
+        submit_to_system_thread(teffi_sched_of(exec), group);
     else
         submit_to_workers(teffi_sched_of(exec), group);
 }
 
 /* Does the policy order the group? If so, the group must go to the global queue. */
-static bool is_ordered(const teffi_sched *sched, const teffi_group *group)
+static bool is_ordered_by_policy(const teffi_sched *sched, const teffi_group *group)
 {
     return sched->priorities || (sched->levels && teffi_level_of_group(sched->levels, group) > 0);
 }
@@ -108,10 +112,10 @@ static bool is_ordered(const teffi_sched *sched, const teffi_group *group)
 void teffi_submit_ready_by_level(teffi_exec *exec, teffi_group *group)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    if (group->system || !is_ordered(sched, group))
+    if (group->system || !is_ordered_by_policy(sched, group))
         teffi_submit_ready(exec, group);
     else
-        submit_global(sched, group);
+        submit_to_global_queue(sched, group);
 }
 
 /* All groups but those of the system thread go to the global queue, so that the most urgent one is
@@ -120,13 +124,13 @@ void teffi_submit_ready_by_priority(teffi_exec *exec, teffi_group *group)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     if (!group->system || !teffi_system_submit(sched, group))
-        submit_global(sched, group);
+        submit_to_global_queue(sched, group);
 }
 
 void teffi_submit_stealable(teffi_worker *w, teffi_group *group)
 {
-    if (is_ordered(w->sched, group)) {
-        submit_global(w->sched, group);
+    if (is_ordered_by_policy(w->sched, group)) {
+        submit_to_global_queue(w->sched, group);
         return;
     }
     uint32_t was = teffi_processor_use_begin(w);
@@ -139,7 +143,7 @@ void teffi_submit_stealable(teffi_worker *w, teffi_group *group)
     teffi_wake_one(w->sched);
 }
 
-void teffi_submit_last(teffi_worker *w, teffi_group *group)
+void teffi_submit_yielded_group(teffi_worker *w, teffi_group *group)
 {
     teffi_runqueue_push(&w->sched->queue, group);
     uint32_t was = teffi_processor_use_begin(w);
@@ -165,23 +169,25 @@ void teffi_call_adding_to_batch(teffi_exec *exec, void (*fn)(void *arg), void *a
 
 /* Set a timer on w's processor. w need not be woken: it looks at the wheel before it sleeps. out:
  * the processor; NULL: the timer was not set, since w has no processor that it may use. */
-static teffi_processor *set_timer_here(teffi_worker *w, teffi_timer *timer, uint64_t due_ns)
+static teffi_processor *set_timer_on_own_processor(teffi_worker *w, teffi_timer *timer,
+                                                   uint64_t due_ns)
 {
     uint32_t was = teffi_processor_use_begin(w);
     teffi_processor *p = teffi_processor_get_usable(w);
     if (p)
-        (void)teffi_wheel_set(&p->wheel, timer, due_ns);
+        (void)teffi_wheel_set_timer(&p->wheel, timer, due_ns);
     teffi_processor_use_end(w, was);
     return p;
 }
 
 /* Set the timer on one of the active processors, chosen round robin. out: that processor. */
-static teffi_processor *set_timer_elsewhere(teffi_sched *sched, teffi_timer *timer, uint64_t due_ns)
+static teffi_processor *set_timer_on_active_processor(teffi_sched *sched, teffi_timer *timer,
+                                                      uint64_t due_ns)
 {
     uint32_t i = atomic_fetch_add_explicit(&sched->next_wheel, 1, memory_order_relaxed);
     teffi_processor *p =
         &sched->processors[i % atomic_load_explicit(&sched->n_active, memory_order_relaxed)];
-    if (teffi_wheel_set(&p->wheel, timer, due_ns))
+    if (teffi_wheel_set_timer(&p->wheel, timer, due_ns))
         teffi_processor_wake(sched, p);
     return p;
 }
@@ -190,16 +196,16 @@ void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     teffi_worker *w = own_unblocked_worker(sched);
-    teffi_processor *p = w ? set_timer_here(w, timer, due_ns) : NULL;
+    teffi_processor *p = w ? set_timer_on_own_processor(w, timer, due_ns) : NULL;
     if (!p)
-        p = set_timer_elsewhere(sched, timer, due_ns);
+        p = set_timer_on_active_processor(sched, timer, due_ns);
     if (!teffi_processor_is_active(sched, p)) /* it was deactivated */
         teffi_scale_move_timers(sched, p);
 }
 
 /* ---- deferred work ---- */
 
-bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work)
+bool teffi_submit_deferred_work(teffi_exec *exec, teffi_deferred *work)
 {
     teffi_worker *w = own_unblocked_worker(teffi_sched_of(exec));
     if (!w || w->refuses_deferred)
@@ -212,7 +218,7 @@ bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work)
     return p != NULL;
 }
 
-void teffi_submit_run_deferred(teffi_worker *w)
+void teffi_run_deferred_and_refuse_new(teffi_worker *w)
 {
     w->refuses_deferred = true;
     (void)teffi_deferral_run(&w->processor->deferral);

@@ -14,15 +14,15 @@ __attribute__((noinline)) teffi_worker *teffi_worker_self(void)
     return teffi_own_worker;
 }
 
-__attribute__((noinline)) void teffi_worker_become(teffi_worker *w)
+__attribute__((noinline)) void teffi_worker_set_self(teffi_worker *w)
 {
     teffi_own_worker = w;
 }
 
-void teffi_turn_fatal(const teffi_worker *w, const char *rule)
+void teffi_turn_abort_for_broken_rule(const teffi_worker *w, const char *rule)
 {
     char who[TEFFI_DESCRIBE_MAX];
-    teffi_running_describe(atomic_load_explicit(&w->running, memory_order_relaxed), who);
+    teffi_running_group_describe(atomic_load_explicit(&w->running, memory_order_relaxed), who);
     teffi_abort_for_broken_rule(who, rule);
 }
 
@@ -48,12 +48,12 @@ void teffi_worker_set_processor(teffi_worker *w, teffi_processor *p)
                           memory_order_relaxed);
 }
 
-teffi_worker *teffi_worker_latest_in(const teffi_sched *sched, teffi_worker_state state)
+teffi_worker *teffi_worker_latest_in_state(const teffi_sched *sched, teffi_worker_state state)
 {
     return TAILQ_FIRST(&sched->in_state[state]);
 }
 
-teffi_worker *teffi_worker_longest_in(const teffi_sched *sched, teffi_worker_state state)
+teffi_worker *teffi_worker_longest_in_state(const teffi_sched *sched, teffi_worker_state state)
 {
     return TAILQ_LAST(&sched->in_state[state], teffi_worker_list);
 }
@@ -94,9 +94,9 @@ static teffi_worker *worker_new(teffi_sched *sched)
     return w;
 }
 
-/* Record for teffi_refusal_log why no thread was started. Only the first reason is recorded, since
- * only one is logged. out: NULL, which teffi_worker_start returns. */
-static teffi_worker *refuse_thread(teffi_sched *sched, const char *why)
+/* Record for teffi_log_thread_refusal why no thread was started. Only the first reason is recorded,
+ * since only one is logged. out: NULL, which teffi_worker_start returns. */
+static teffi_worker *record_first_thread_refusal(teffi_sched *sched, const char *why)
 {
     if (!sched->refused_once) /* relaxed: a constant text */
         atomic_store_explicit(&sched->refusal, why, memory_order_relaxed);
@@ -108,10 +108,11 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
 {
     uint32_t threads = atomic_load_explicit(&sched->n_threads, memory_order_relaxed);
     if (threads == sched->threads_max)
-        return refuse_thread(sched, "the limit, teff_sched_options.threads_max, is reached");
-    teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_VACANT);
+        return record_first_thread_refusal(sched,
+                                           "the limit, teff_sched_options.threads_max, is reached");
+    teffi_worker *w = teffi_worker_latest_in_state(sched, TEFFI_WORKER_VACANT);
     if (!w && !(w = worker_new(sched)))
-        return refuse_thread(sched, "memory is out");
+        return record_first_thread_refusal(sched, "memory is out");
     char name[32];
     snprintf(name, sizeof name, "teff-w%u", w->number);
     w->searching = searching; /* before the start: the thread reads these fields */
@@ -121,7 +122,7 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
         p->worker = NULL;
         teffi_worker_set_processor(w, NULL);
         teffi_worker_set_state(w, TEFFI_WORKER_VACANT);
-        return refuse_thread(sched, "the system refused to start one");
+        return record_first_thread_refusal(sched, "the system refused to start one");
     }
     teffi_worker_set_state(w, TEFFI_WORKER_RUNNING);
     atomic_store_explicit(&sched->n_threads, threads + 1, memory_order_relaxed);
@@ -131,7 +132,7 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
 void teffi_workers_join_ended(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    for (teffi_worker *w; (w = teffi_worker_latest_in(sched, TEFFI_WORKER_ENDED));) {
+    for (teffi_worker *w; (w = teffi_worker_latest_in_state(sched, TEFFI_WORKER_ENDED));) {
         pthread_mutex_unlock(&sched->idle_lock);
         teffi_thread_join(&w->thread); /* unlocked: the thread may lock it before it ends */
         pthread_mutex_lock(&sched->idle_lock);
@@ -160,7 +161,7 @@ void teffi_workers_free(teffi_sched *sched)
     free(sched->workers);
 }
 
-void teffi_refusal_log(teffi_sched *sched)
+void teffi_log_thread_refusal(teffi_sched *sched)
 {
     const char *why = atomic_load_explicit(&sched->refusal, memory_order_relaxed);
     if (!why)

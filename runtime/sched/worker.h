@@ -16,7 +16,8 @@
 enum { TEFFI_THREADS_MIN = 2, TEFFI_THREADS_MAX = TEFF_THREAD_BORROWED };
 
 /* Guarded by idle_lock, as the list of the workers in each state. A RUNNING worker has a processor,
- * except the system thread, and a worker between teffi_scale_leave and teffi_regain_processor. */
+ * except the system thread, and a worker between teffi_scale_leave_processor and
+ * teffi_regain_processor. */
 typedef enum teffi_worker_state {
     TEFFI_WORKER_RUNNING = 0,
     TEFFI_WORKER_PARKED,  /* holds a processor; idle */
@@ -71,18 +72,18 @@ struct teffi_worker {
     /* own thread */
     teffi_processor *processor; /* changed under idle_lock; its thread reads it while using it */
     bool searching;             /* while idle or SPARE: written under idle_lock by its waker */
-    bool refuses_deferred;      /* in teffi_submit_run_deferred: teffi_submit_defer returns false */
-    bool adds_to_batch;         /* groups that it makes READY are added to the local batch */
-    unsigned nested;            /* runs nested in waiting turns */
-    unsigned blocking;          /* depth of blocking regions */
-    teffi_fiber *nested_on;     /* the fiber of the turn that waits for a nested run, or NULL */
-    uint64_t preemptions;       /* of the thread by the OS; see teffi_local_batch_check */
+    bool refuses_deferred; /* in teffi_run_deferred_and_refuse_new: no other work can be deferred */
+    bool adds_to_batch;    /* groups that it makes READY are added to the local batch */
+    unsigned nested;       /* runs nested in waiting turns */
+    unsigned blocking;     /* depth of blocking regions */
+    teffi_fiber *nested_on; /* the fiber of the turn that waits for a nested run, or NULL */
+    uint64_t preemptions;   /* of the thread by the OS; see teffi_local_batch_sample_if_due */
     teffi_direct_budget direct;
     teffi_group *run_first;         /* fork: to run before the turn that yields */
     void (*after_yield)(void *arg); /* to call once the yielding turn's fiber is suspended */
     void *after_yield_arg;
     struct teffi_timed_run *timed;       /* run.c: the run under way, with policy multilevel */
-    uint64_t timed_ns;                   /* run time since the last adjust_levels */
+    uint64_t timed_ns;                   /* run time since the last adjust_level0_chance */
     teffi_group *batch[TEFFI_STEAL_MAX]; /* groups on their way from one queue to another */
     /* guarded by idle_lock; thread is joined without it, and its tid is atomic */
     teffi_thread thread;
@@ -91,7 +92,8 @@ struct teffi_worker {
     uint64_t sleeps_until_ns;       /* while PARKED or SPARE */
     teffi_watched watched;
     /* the monitor's */
-    uint64_t ran_ns, delayed_ns; /* of its thread, at the last sample (teffi_thread_usage) */
+    uint64_t ran_ns,
+        delayed_ns; /* of its thread, at the last sample (teffi_thread_read_run_times) */
 };
 
 /* teffi_worker_set_running_group - record that this thread runs group, in the run with number
@@ -102,7 +104,7 @@ static inline void teffi_worker_set_running_group(teffi_worker *w, const teffi_g
 {
     atomic_store_explicit(&w->run, run, memory_order_relaxed);
     /* release: publishes w->run and the group's set-up; pairs with load_run() in report.c */
-    atomic_store_explicit(&w->running, teffi_running_pack(group), memory_order_release);
+    atomic_store_explicit(&w->running, teffi_running_group_pack(group), memory_order_release);
 }
 
 static inline void teffi_worker_clear_running_group(teffi_worker *w)
@@ -113,19 +115,19 @@ static inline void teffi_worker_clear_running_group(teffi_worker *w)
 /* teffi_worker_group - the group that this thread runs; NULL: none. */
 static inline teffi_group *teffi_worker_group(const teffi_worker *w)
 {
-    return teffi_running_group(atomic_load_explicit(&w->running, memory_order_relaxed));
+    return teffi_running_group_unpack(atomic_load_explicit(&w->running, memory_order_relaxed));
 }
 
-/* teffi_turn_fatal - abort, because the turn that this worker runs broke a rule. The error text
- * names the turn. */
-_Noreturn void teffi_turn_fatal(const teffi_worker *w, const char *rule);
+/* teffi_turn_abort_for_broken_rule - abort, because the turn that this worker runs broke a rule.
+ * The error text names the turn. */
+_Noreturn void teffi_turn_abort_for_broken_rule(const teffi_worker *w, const char *rule);
 
-/* teffi_turn_check_blocking - abort if the turn is still in a blocking region. Called after a turn
- * was suspended or has returned. */
-static inline void teffi_turn_check_blocking(const teffi_worker *w)
+/* teffi_turn_abort_if_blocking - abort if the turn is still in a blocking region. Called after a
+ * turn was suspended or has returned. */
+static inline void teffi_turn_abort_if_blocking(const teffi_worker *w)
 {
     if (__builtin_expect(w->blocking != 0, 0))
-        teffi_turn_fatal(
+        teffi_turn_abort_for_broken_rule(
             w, "it waits, or returned, after teff_blocking_begin without teff_blocking_end");
 }
 
@@ -135,8 +137,8 @@ static inline void teffi_turn_check_blocking(const teffi_worker *w)
 teffi_worker *teffi_worker_self(void);
 TEFFI_LOCAL_EXTERN teffi_worker *teffi_own_worker;
 
-/* teffi_worker_become - set this thread's worker; NULL: the thread is no worker any more. */
-void teffi_worker_become(teffi_worker *w);
+/* teffi_worker_set_self - set this thread's worker; NULL: the thread is no worker any more. */
+void teffi_worker_set_self(teffi_worker *w);
 
 /* ---- lists; idle_lock held ---- */
 
@@ -148,10 +150,12 @@ void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state);
 /* teffi_worker_wake - wake its thread. in: w, may be NULL. runs: with or without idle_lock. */
 void teffi_worker_wake(teffi_worker *w);
 
-/* teffi_worker_latest_in - the worker that entered this state last; NULL: none is in this state.
- * teffi_worker_longest_in - the worker that has been in this state longest; NULL: as above. */
-teffi_worker *teffi_worker_latest_in(const teffi_sched *sched, teffi_worker_state state);
-teffi_worker *teffi_worker_longest_in(const teffi_sched *sched, teffi_worker_state state);
+/* teffi_worker_latest_in_state - the worker that entered this state last; NULL: none is in this
+ * state.
+ * teffi_worker_longest_in_state - the worker that has been in this state longest; NULL: as
+ * above. */
+teffi_worker *teffi_worker_latest_in_state(const teffi_sched *sched, teffi_worker_state state);
+teffi_worker *teffi_worker_longest_in_state(const teffi_sched *sched, teffi_worker_state state);
 
 /* teffi_worker_set_processor - w holds p from now on; NULL: no processor. The caller sets
  * p->worker. */
@@ -165,7 +169,8 @@ void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number);
 
 /* teffi_worker_start - start a thread that runs sched->worker_main with p. idle_lock held.
  * in:   searching: idle_word counts the worker as searching already.
- * out:  NULL: no thread was started, and p->worker may be NULL now; teffi_refusal_log logs why. */
+ * out:  NULL: no thread was started, and p->worker may be NULL now; teffi_log_thread_refusal logs
+ * why. */
 teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool searching);
 
 /* teffi_workers_join_ended - join the threads of ENDED workers, which become VACANT.
@@ -178,6 +183,6 @@ void teffi_workers_join_ended(teffi_sched *sched);
 void teffi_workers_join_all(teffi_sched *sched);
 void teffi_workers_free(teffi_sched *sched);
 
-/* teffi_refusal_log - log why no thread was started: the first reason, once per scheduler. runs:
- * the monitor, no lock held; or when there is no monitor. */
-void teffi_refusal_log(teffi_sched *sched);
+/* teffi_log_thread_refusal - log why no thread was started: the first reason, once per scheduler.
+ * runs: the monitor, no lock held; or when there is no monitor. */
+void teffi_log_thread_refusal(teffi_sched *sched);

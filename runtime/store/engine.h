@@ -5,18 +5,18 @@
 
 #include "store/store.h"
 
-/* teffi_store_fail - set err and text of op; does not call done(). */
-void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
+/* teffi_store_op_set_error - set err and text of op; does not call done(). */
+void teffi_store_op_set_error(teffi_store_op *op, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* teffi_store_set_read_result - set the result of a read; fail op with NOMEM if op->arena is full.
  * in:   found: etag (0: there is no such row) and value, which is copied into op->arena. */
 void teffi_store_set_read_result(teffi_store_op *op, const teffi_row *found);
 
-/* teffi_store_add_found - append one row to the result of a scan, copied into op->arena.
+/* teffi_store_add_found_row - append one row to the result of a scan, copied into op->arena.
  * in:   from: op->rows as it was submitted, which names the table; found: key, value and etag.
  * out:  false: no memory: op has failed, op->rows is as it was submitted, and op->n_found is 0. */
-bool teffi_store_add_found(teffi_store_op *op, teffi_row *from, const teffi_row *found);
+bool teffi_store_add_found_row(teffi_store_op *op, teffi_row *from, const teffi_row *found);
 
 /* teffi_store_op_is_read - is op a read or a scan?
  * teffi_store_value_bytes - out: the bytes of all values that op writes. */

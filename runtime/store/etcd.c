@@ -47,8 +47,8 @@ typedef struct session {
     teff_err open_err;       /* of the last attempt to connect */
     char why[TEFF_TEXT_MAX]; /* why there is no connection, or why the last request failed */
     teffi_etcd_http http;
-    size_t host;           /* the member that gets the requests: index in engine.hosts */
-    bool ready;            /* find_member() succeeded, and the member was not given up since */
+    size_t host; /* the member that gets the requests: index in engine.hosts */
+    bool ready;  /* find_ready_member() succeeded, and the member was not given up since */
     char fence[FENCE_MAX]; /* a key; write requests write nothing if it exists */
     bool in_doubt;         /* a write request may still run, unless `fence` exists */
     uint32_t retry_ms;     /* back-off; 0: the last attempt to connect succeeded */
@@ -115,7 +115,7 @@ static teff_err map_etcd_error(json_int_t code, const char *message)
  * out: UNSENT: etcd rejected the login token, which is deleted. REFUSED: etcd has not done the
  *      request.
  *      IN_DOUBT: the request may have been done. */
-static outcome handle_error_response(session *s)
+static outcome classify_error_response(session *s)
 {
     const char *message = json_string_value(json_object_get(s->response, "message"));
     json_int_t code = json_integer_value(json_object_get(s->response, "code"));
@@ -125,7 +125,7 @@ static outcome handle_error_response(session *s)
     if (message && is_token_rejected(s, message)) {
         /* if memory is out, the old token stays until the next login replaces it */
         (void)!teffi_etcd_http_set_token(&s->http, NULL);
-        return UNSENT; /* the caller's next attempt calls find_member(), which logs in */
+        return UNSENT; /* the caller's next attempt calls find_ready_member(), which logs in */
     }
     return s->refusal == TEFF_E_UNKNOWN ? IN_DOUBT : REFUSED;
 }
@@ -134,7 +134,7 @@ static outcome handle_error_response(session *s)
  * this store. The first response determines the cluster. Each later one is checked, because
  * libcurl reconnects by itself, and a new cluster may run on the same ports. The store's address
  * may also list members of two clusters. */
-static outcome check_cluster(session *s)
+static outcome check_cluster_id(session *s)
 {
     uint64_t id = teffi_etcd_get_number(json_object_get(s->response, "header"), "cluster_id");
     if (s->engine->cluster == 0)
@@ -167,8 +167,8 @@ static outcome send_to_member(session *s, const char *path, const teffi_etcd_tex
     teffi_etcd_sent sent = teffi_etcd_post(&s->http, host, path, request, silence_ms);
     if (sent == TEFFI_ETCD_RESPONDED) {
         s->response = json_loadb(s->http.response.data, s->http.response.len, 0, NULL);
-        return s->http.status == 200 && json_is_object(s->response) ? check_cluster(s)
-                                                                    : handle_error_response(s);
+        return s->http.status == 200 && json_is_object(s->response) ? check_cluster_id(s)
+                                                                    : classify_error_response(s);
     }
     (void)teffi_fail(s->why, TEFF_E_IO, "etcd: %s: connection lost: %.200s", host, s->http.why);
     return sent == TEFFI_ETCD_TOO_LONG ? TOO_LONG : sent == TEFFI_ETCD_UNSENT ? UNSENT : IN_DOUBT;
@@ -261,7 +261,7 @@ static teff_err create_fence_key(session *s)
     snprintf(grant, sizeof grant, "{\"TTL\":\"%d\"}", FENCE_S);
     if (send_control_request(s, "/v3/lease/grant", grant) != DONE)
         return TEFF_E_IO;
-    teffi_etcd_print_put(&s->control, s->fence, teffi_etcd_get_number(s->response, "ID"));
+    teffi_etcd_make_put_request(&s->control, s->fence, teffi_etcd_get_number(s->response, "ID"));
     if (send_control_request(s, "/v3/kv/put", NULL) != DONE)
         return TEFF_E_IO;
     choose_fence_key(s);
@@ -271,7 +271,7 @@ static teff_err create_fence_key(session *s)
 /* Tries all members, from s->host on, until a member is ready, and sets s->host to it. A member is
  * ready if it passes check_member(), the session is logged in, and the fence key was created if
  * a write is in doubt. out: the error of the last member if none is ready. */
-static teff_err find_member(session *s)
+static teff_err find_ready_member(session *s)
 {
     teff_err err = TEFF_E_IO;
     for (size_t i = 0; i < s->engine->n_hosts; i++) {
@@ -287,12 +287,12 @@ static teff_err find_member(session *s)
     return err;
 }
 
-/* Calls find_member(), and sets s->ready. After a failure, sets the time of the next attempt. The
- * delay doubles from RETRY_MIN_MS to RETRY_MAX_MS; up to a half of it, chosen at random, is
+/* Calls find_ready_member(), and sets s->ready. After a failure, sets the time of the next attempt.
+ * The delay doubles from RETRY_MIN_MS to RETRY_MAX_MS; up to a half of it, chosen at random, is
  * subtracted, so that silos do not all connect at the same time. out: s->ready. */
-static bool find_member_or_back_off(session *s)
+static bool find_ready_member_or_back_off(session *s)
 {
-    s->open_err = find_member(s);
+    s->open_err = find_ready_member(s);
     s->ready = s->open_err == TEFF_OK;
     uint32_t doubled = s->retry_ms ? 2 * s->retry_ms : RETRY_MIN_MS;
     s->retry_ms = s->ready ? 0 : doubled < RETRY_MAX_MS ? doubled : RETRY_MAX_MS;
@@ -306,17 +306,17 @@ static bool find_member_or_back_off(session *s)
 static bool ensure_member_ready(session *s)
 {
     return s->ready ||
-           (teffi_now(&s->engine->platform) >= s->retry_ns && find_member_or_back_off(s));
+           (teffi_now(&s->engine->platform) >= s->retry_ns && find_ready_member_or_back_off(s));
 }
 
 /* Changes to the next member that is ready; if there is none, s->ready is false. Does not wait for
- * the back-off. in: write_in_doubt: a write may still be done, so find_member() also creates the
- * fence key, before the caller reports UNKNOWN. */
-static void change_member(session *s, bool write_in_doubt)
+ * the back-off. in: write_in_doubt: a write may still be done, so find_ready_member() also creates
+ * the fence key, before the caller reports UNKNOWN. */
+static void switch_to_next_member(session *s, bool write_in_doubt)
 {
     s->in_doubt = s->in_doubt || write_in_doubt;
     s->host = (s->host + 1) % s->engine->n_hosts;
-    (void)find_member_or_back_off(s);
+    (void)find_ready_member_or_back_off(s);
 }
 
 /* ---- writes ---- */
@@ -324,7 +324,7 @@ static void change_member(session *s, bool write_in_doubt)
 static void fail_etcd_ops(session *s, teffi_store_op **ops, size_t n, teff_err err, const char *why)
 {
     for (size_t i = 0; i < n; i++) {
-        teffi_store_fail(ops[i], err, "%s", why);
+        teffi_store_op_set_error(ops[i], err, "%s", why);
         teffi_op_queue_finish_op(&s->queue, ops[i]);
     }
 }
@@ -337,7 +337,7 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
     outcome o = UNSENT;
     *ended = 0;
     for (int tries = 0; o == UNSENT && tries < 2 && ensure_member_ready(s); tries++) {
-        teffi_etcd_print_writes(&s->request, s->engine->prefix, s->fence, ops, n);
+        teffi_etcd_make_write_request(&s->request, s->engine->prefix, s->fence, ops, n);
         o = send_to_member(s, "/v3/kv/txn", &s->request, SILENCE_MS);
         *ended = o == DONE ? teffi_etcd_set_write_results(s->response, ops, n) : 0;
         if (o == DONE && *ended == 0) {
@@ -345,7 +345,7 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
             o = IN_DOUBT;
         }
         if (o == UNSENT)
-            change_member(s, false);
+            switch_to_next_member(s, false);
     }
     return o;
 }
@@ -353,11 +353,11 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
 /* Fails the writes with TEFF_E_UNKNOWN, since they may have run. First connects to another member
  * of etcd and, if one can be reached, creates the fence key of these writes: if they have not run
  * yet, they then never run. */
-static void end_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
+static void fence_writes_and_end_as_unknown(session *s, teffi_store_op **ops, size_t n)
 {
     char why[TEFF_TEXT_MAX];
     memcpy(why, s->why, sizeof why);
-    change_member(s, true);
+    switch_to_next_member(s, true);
     fail_etcd_ops(s, ops, n, TEFF_E_UNKNOWN, why);
 }
 
@@ -373,7 +373,7 @@ static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
             teffi_op_queue_finish_op(&s->queue, ops[i]);
     }
     if (o == IN_DOUBT || o == TOO_LONG)
-        end_writes_as_unknown(s, ops, n);
+        fence_writes_and_end_as_unknown(s, ops, n);
     else if (o == REFUSED && n > 1)
         for (size_t i = 0; i < n; i++) /* one of them may have caused the error */
             run_etcd_writes(s, &ops[i], 1);
@@ -392,7 +392,7 @@ static outcome send_read_request(session *s, const char *path)
          tries++) {
         o = send_to_member(s, path, &s->request, SILENCE_MS);
         if (o == UNSENT || o == IN_DOUBT)
-            change_member(s, false);
+            switch_to_next_member(s, false);
     }
     return o;
 }
@@ -401,7 +401,7 @@ static outcome send_read_request(session *s, const char *path)
  * each read is sent alone. */
 static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
 {
-    teffi_etcd_print_reads(&s->request, s->engine->prefix, ops, n);
+    teffi_etcd_make_read_request(&s->request, s->engine->prefix, ops, n);
     outcome o = send_read_request(s, "/v3/kv/txn");
     bool alone = (o == TOO_LONG || o == REFUSED) && n > 1;
     if (o == DONE && !teffi_etcd_set_read_results(s->response, ops, n, &s->room)) {
@@ -443,7 +443,7 @@ static void run_scan(session *s, teffi_store_op *op)
     for (bool more = true; more && op->n_found < op->limit;) {
         size_t left = op->limit - op->n_found;
         page = page < left ? page : left;
-        teffi_etcd_print_scan(&s->request, s->engine->prefix, op, &next, page, revision);
+        teffi_etcd_make_scan_request(&s->request, s->engine->prefix, op, &next, page, revision);
         o = send_read_request(s, "/v3/kv/range");
         if (o == TOO_LONG && page > 1) {
             page /= 2;
@@ -470,7 +470,7 @@ static void run_scan(session *s, teffi_store_op *op)
 /* Copies the group to s->ordered: first all writes, then all reads, both in order of submission.
  * This order needs fewer requests. It is correct, since a read must see earlier writes and may see
  * later ones. out: the number of writes. */
-static size_t order_group(session *s, size_t n)
+static size_t order_writes_before_reads(session *s, size_t n)
 {
     size_t n_writes = 0, at = 0;
     for (size_t i = 0; i < n; i++)
@@ -487,7 +487,7 @@ static size_t order_group(session *s, size_t n)
 static void run_etcd_group(session *s, size_t n)
 {
     bool scans = n > 0 && s->group[n - 1]->kind == TEFFI_STORE_SCAN;
-    size_t n_writes = order_group(s, n), at = 0;
+    size_t n_writes = order_writes_before_reads(s, n), at = 0;
     while (at < n_writes) {
         size_t together =
             teffi_etcd_count_fitting_writes(s->engine->prefix, s->ordered + at, n_writes - at);
@@ -513,10 +513,10 @@ static void run_etcd_session(void *arg)
 {
     session *s = arg;
     choose_fence_key(s);
-    bool open = find_member_or_back_off(s);
+    bool open = find_ready_member_or_back_off(s);
     teffi_parker_wake(&s->opened);
     while (open) {
-        size_t n = teffi_op_queue_take(&s->queue, s->group, get_wait_timeout_ns(s));
+        size_t n = teffi_op_queue_take_ops(&s->queue, s->group, get_wait_timeout_ns(s));
         if (n == 0 && teffi_op_queue_is_closed(&s->queue))
             break;
         (void)ensure_member_ready(s); /* also if n is 0: a fence key must be created soon */
@@ -536,15 +536,15 @@ static void etcd_submit(teffi_store *store, teffi_store_op *op)
     engine *e = (engine *)store;
     size_t bytes = teffi_store_op_is_read(op) ? 0 : teffi_etcd_op_bytes(e->prefix, op);
     if (op->n_rows > TEFFI_ETCD_ROWS_MAX)
-        teffi_store_fail(op, TEFF_E_TOO_LARGE,
-                         "etcd: %zu rows: at most %d, since a transaction of "
-                         "etcd has at most 128 operations (max-txn-ops)",
-                         op->n_rows, TEFFI_ETCD_ROWS_MAX);
+        teffi_store_op_set_error(op, TEFF_E_TOO_LARGE,
+                                 "etcd: %zu rows: at most %d, since a transaction of "
+                                 "etcd has at most 128 operations (max-txn-ops)",
+                                 op->n_rows, TEFFI_ETCD_ROWS_MAX);
     else if (bytes > TEFFI_ETCD_BYTES_MAX)
-        teffi_store_fail(op, TEFF_E_TOO_LARGE,
-                         "etcd: a request of %zu bytes: at most %d "
-                         "(max-request-bytes)",
-                         bytes, TEFFI_ETCD_BYTES_MAX);
+        teffi_store_op_set_error(op, TEFF_E_TOO_LARGE,
+                                 "etcd: a request of %zu bytes: at most %d "
+                                 "(max-request-bytes)",
+                                 bytes, TEFFI_ETCD_BYTES_MAX);
     if (op->err == TEFF_OK)
         teffi_op_queue_submit(&e->sessions[op->system].queue, op);
     else

@@ -97,7 +97,7 @@ static int check_silence(void *arg, curl_off_t to_receive, curl_off_t received, 
 
 /* ---- requests ---- */
 
-static void start_curl(void)
+static void init_curl_library(void)
 {
     (void)curl_global_init(CURL_GLOBAL_SSL);
 }
@@ -165,7 +165,7 @@ teff_err teffi_etcd_http_init(teffi_etcd_http *http, const teffi_platform *platf
                               const teffi_login *login)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, start_curl);
+    pthread_once(&once, init_curl_library);
     *http = (teffi_etcd_http){.platform = platform};
     http->curl = curl_easy_init();
     struct curl_slist *headers = make_header_list(NULL);
@@ -205,7 +205,7 @@ void teffi_etcd_http_fini(teffi_etcd_http *http)
 /* Converts code, the result of libcurl. Sets http->status and, unless RESPONDED, http->why.
  * out: UNSENT: http->given is less than the request's length; etcd does not run incomplete JSON.
  * libcurl's own count of sent bytes cannot be used, since each attempt to connect sets it to 0. */
-static teffi_etcd_sent classify_result(teffi_etcd_http *http, CURLcode code)
+static teffi_etcd_sent classify_curl_result(teffi_etcd_http *http, CURLcode code)
 {
     (void)curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &http->status);
     if (code == CURLE_OK)
@@ -240,5 +240,5 @@ teffi_etcd_sent teffi_etcd_post(teffi_etcd_http *http, const char *url, const ch
     http->silence_ns = silence_ms * UINT64_C(1000000);
     (void)curl_easy_setopt(http->curl, CURLOPT_URL, at);
     (void)curl_easy_setopt(http->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->len);
-    return classify_result(http, curl_easy_perform(http->curl));
+    return classify_curl_result(http, curl_easy_perform(http->curl));
 }

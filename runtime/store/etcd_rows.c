@@ -126,7 +126,7 @@ static void add_row_key(teffi_etcd_text *text, const char *prefix, const teffi_r
 
 /* Appends the comparison of the row's etag. For etcd, a missing row has mod_revision 0. out: false:
  * nothing was appended, since row->any means that etags are not compared. */
-static bool add_compare(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
+static bool add_etag_comparison(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
 {
     if (row->any)
         return false;
@@ -196,13 +196,13 @@ static void start_text(teffi_etcd_text *text, const char *begin)
     teffi_etcd_text_add_string(text, begin);
 }
 
-void teffi_etcd_print_writes(teffi_etcd_text *text, const char *prefix, const char *fence,
-                             teffi_store_op *const *ops, size_t n)
+void teffi_etcd_make_write_request(teffi_etcd_text *text, const char *prefix, const char *fence,
+                                   teffi_store_op *const *ops, size_t n)
 {
     start_text(text, "{\"compare\":[{\"target\":\"MOD\",\"key\":\"");
     add_base64(text, fence, strlen(fence));
     teffi_etcd_text_add_string(text, "\",\"mod_revision\":\"0\"}");
-    add_rows(text, prefix, ops, n, add_compare, ",");
+    add_rows(text, prefix, ops, n, add_etag_comparison, ",");
     teffi_etcd_text_add_string(text, "],\"success\":[");
     add_rows(text, prefix, ops, n, add_put_or_delete, "");
     teffi_etcd_text_add_string(text, "],\"failure\":[");
@@ -210,8 +210,8 @@ void teffi_etcd_print_writes(teffi_etcd_text *text, const char *prefix, const ch
     teffi_etcd_text_add_string(text, "]}");
 }
 
-void teffi_etcd_print_reads(teffi_etcd_text *text, const char *prefix, teffi_store_op *const *ops,
-                            size_t n)
+void teffi_etcd_make_read_request(teffi_etcd_text *text, const char *prefix,
+                                  teffi_store_op *const *ops, size_t n)
 {
     start_text(text, "{\"success\":[");
     for (size_t i = 0; i < n; i++) {
@@ -223,8 +223,9 @@ void teffi_etcd_print_reads(teffi_etcd_text *text, const char *prefix, teffi_sto
     teffi_etcd_text_add_string(text, "]}");
 }
 
-void teffi_etcd_print_scan(teffi_etcd_text *text, const char *prefix, const teffi_store_op *op,
-                           const teffi_row *from, size_t limit, uint64_t revision)
+void teffi_etcd_make_scan_request(teffi_etcd_text *text, const char *prefix,
+                                  const teffi_store_op *op, const teffi_row *from, size_t limit,
+                                  uint64_t revision)
 {
     start_text(text, "{\"key\":\"");
     add_row_key(text, prefix, from);
@@ -237,7 +238,7 @@ void teffi_etcd_print_scan(teffi_etcd_text *text, const char *prefix, const teff
     teffi_etcd_text_add_string(text, "\"}");
 }
 
-void teffi_etcd_print_put(teffi_etcd_text *text, const char *key, uint64_t lease)
+void teffi_etcd_make_put_request(teffi_etcd_text *text, const char *key, uint64_t lease)
 {
     start_text(text, "{\"key\":\"");
     add_base64(text, key, strlen(key));
@@ -268,7 +269,7 @@ static uint64_t get_revision(const json_t *response)
 }
 
 /* out: the value of a letter of base64, 0..63; 64: c is not such a letter. */
-static uint32_t decode_letter(char c)
+static uint32_t decode_base64_letter(char c)
 {
     return c >= 'A' && c <= 'Z'   ? (uint32_t)(c - 'A')
            : c >= 'a' && c <= 'z' ? (uint32_t)(c - 'a') + 26
@@ -294,7 +295,7 @@ static bool decode_base64(const json_t *object, const char *name, teffi_etcd_tex
         for (size_t k = i; k < i + 4; k++) {
             /* `=` is valid only behind the letters of the last byte */
             bool pads = in[k] == '=' && k / 4 * 3 + k % 4 >= bytes + 1;
-            uint32_t letter = pads ? 0 : decode_letter(in[k]);
+            uint32_t letter = pads ? 0 : decode_base64_letter(in[k]);
             wrong |= letter & 64;
             bits = bits << 6 | (letter & 63);
         }
@@ -329,12 +330,13 @@ static bool decode_row_value(const json_t *kv, const char *table, teffi_etcd_tex
 
 /* Fails op with NOMEM if room->failed, otherwise with MALFORMED. in: what: the cause of MALFORMED,
  * for the error text. */
-static void fail_bad_row(teffi_store_op *op, const teffi_etcd_text *room, const char *what)
+static void fail_op_for_bad_row(teffi_store_op *op, const teffi_etcd_text *room, const char *what)
 {
     if (room->failed)
-        teffi_store_fail(op, TEFF_E_NOMEM, "etcd: no memory for a row of %s", op->rows[0].table);
+        teffi_store_op_set_error(op, TEFF_E_NOMEM, "etcd: no memory for a row of %s",
+                                 op->rows[0].table);
     else
-        teffi_store_fail(op, TEFF_E_MALFORMED, "etcd: %s in %s", what, op->rows[0].table);
+        teffi_store_op_set_error(op, TEFF_E_MALFORMED, "etcd: %s in %s", what, op->rows[0].table);
 }
 
 /* in: kv: the row in etcd's response; NULL: there is no such row. */
@@ -344,7 +346,7 @@ static void set_read_result(const json_t *kv, teffi_store_op *op, teffi_etcd_tex
     room->len = 0;
     room->failed = false;
     if (kv && !decode_row_value(kv, op->rows[0].table, room, &found))
-        fail_bad_row(op, room, "damaged row");
+        fail_op_for_bad_row(op, room, "damaged row");
     else
         teffi_store_set_read_result(op, &found);
 }
@@ -439,12 +441,12 @@ static bool append_scan_row(const json_t *kv, const char *prefix, teffi_store_op
                                           json_string_length(json_object_get(kv, "value")) + 2);
     if (!fits || !decode_base64(kv, "key", room) || room->len < len ||
         memcmp(room->data, head, len) != 0) {
-        fail_bad_row(op, room, "a key of another table");
+        fail_op_for_bad_row(op, room, "a key of another table");
         return false;
     }
     teffi_row found = {.key = {room->data + len, room->len - len}};
     (void)decode_row_value(kv, from->table, room, &found); /* a damaged row has etag 0 */
-    return teffi_store_add_found(op, from, &found);
+    return teffi_store_add_found_row(op, from, &found);
 }
 
 bool teffi_etcd_append_scan_page(const json_t *response, const char *prefix, teffi_store_op *op,
@@ -453,7 +455,7 @@ bool teffi_etcd_append_scan_page(const json_t *response, const char *prefix, tef
     const json_t *kvs = json_object_get(response, "kvs");
     size_t n = json_array_size(kvs);
     if (get_revision(response) == 0 || n > op->limit - op->n_found)
-        teffi_store_fail(op, TEFF_E_MALFORMED, "etcd: unexpected response to a scan");
+        teffi_store_op_set_error(op, TEFF_E_MALFORMED, "etcd: unexpected response to a scan");
     for (size_t i = 0; op->err == TEFF_OK && i < n; i++)
         (void)append_scan_row(json_array_get(kvs, i), prefix, op, from, room);
     *more = n > 0 && json_is_true(json_object_get(response, "more"));

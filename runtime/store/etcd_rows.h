@@ -27,19 +27,20 @@ size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op);
 size_t teffi_etcd_count_fitting_writes(const char *prefix, teffi_store_op *const *ops, size_t n);
 
 /* Functions that make a request. out: text: its JSON; text->failed if there is no memory.
- * teffi_etcd_print_writes, _reads - n operations, for /v3/kv/txn.
+ * teffi_etcd_make_write_request, _reads - n operations, for /v3/kv/txn.
  * in:   prefix: of all keys; at most TEFFI_ETCD_NAME_MAX + 1 bytes. fence: a key; if it exists,
  *       etcd writes nothing.
- * teffi_etcd_print_scan - one page of a scan, for /v3/kv/range.
+ * teffi_etcd_make_scan_request - one page of a scan, for /v3/kv/range.
  * in:   from: table and first key of the page. limit: rows. revision: 0: the newest.
- * teffi_etcd_print_put - write a key with an empty value and a lease, for /v3/kv/put. */
-void teffi_etcd_print_writes(teffi_etcd_text *text, const char *prefix, const char *fence,
-                             teffi_store_op *const *ops, size_t n);
-void teffi_etcd_print_reads(teffi_etcd_text *text, const char *prefix, teffi_store_op *const *ops,
-                            size_t n);
-void teffi_etcd_print_scan(teffi_etcd_text *text, const char *prefix, const teffi_store_op *op,
-                           const teffi_row *from, size_t limit, uint64_t revision);
-void teffi_etcd_print_put(teffi_etcd_text *text, const char *key, uint64_t lease);
+ * teffi_etcd_make_put_request - write a key with an empty value and a lease, for /v3/kv/put. */
+void teffi_etcd_make_write_request(teffi_etcd_text *text, const char *prefix, const char *fence,
+                                   teffi_store_op *const *ops, size_t n);
+void teffi_etcd_make_read_request(teffi_etcd_text *text, const char *prefix,
+                                  teffi_store_op *const *ops, size_t n);
+void teffi_etcd_make_scan_request(teffi_etcd_text *text, const char *prefix,
+                                  const teffi_store_op *op, const teffi_row *from, size_t limit,
+                                  uint64_t revision);
+void teffi_etcd_make_put_request(teffi_etcd_text *text, const char *key, uint64_t lease);
 
 /* teffi_etcd_set_write_results - set the results of n writes. If an etag differed, etcd has written
  * nothing: the operations with a wrong etag get CONFLICT, and the others must be sent again.

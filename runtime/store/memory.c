@@ -121,7 +121,7 @@ static void write_batch(memory *mem, teffi_store_op *op)
         bool writes = !op->rows[i].remove && !op->rows[i].check;
         fresh[i] = writes ? node_new(&op->rows[i], ++mem->etag) : NULL;
         if (!fresh[i] && writes) {
-            teffi_store_fail(op, TEFF_E_NOMEM, "memory: out of memory");
+            teffi_store_op_set_error(op, TEFF_E_NOMEM, "memory: out of memory");
             while (i-- > 0)
                 free(fresh[i]);
             return;
@@ -141,7 +141,7 @@ static void read_value(memory *mem, teffi_store_op *op)
 
 /* Does the row of node n belong to the result of the scan op? in: n, may be NULL. from: op->rows as
  * it was submitted. out: false also if op has reached its limit of rows. */
-static bool is_in_scan(const teffi_store_op *op, const teffi_row *from, const node *n)
+static bool scan_includes_node(const teffi_store_op *op, const teffi_row *from, const node *n)
 {
     return n && op->n_found < op->limit && strcmp(n->row.table, from->table) == 0 &&
            (op->to.len == 0 || teffi_bytes_cmp(n->row.key, op->to) < 0);
@@ -151,14 +151,14 @@ static void scan_rows(memory *mem, teffi_store_op *op)
 {
     teffi_row *from = op->rows;
     const node *n = seek_node(mem, from);
-    while (is_in_scan(op, from, n) && teffi_store_add_found(op, from, &n->row))
+    while (scan_includes_node(op, from, n) && teffi_store_add_found_row(op, from, &n->row))
         n = n->next[0];
 }
 
 static void run_op(memory *mem, teffi_store_op *op)
 {
     if (mem->closed)
-        teffi_store_fail(op, TEFF_E_CLOSED, "memory: the store is closed");
+        teffi_store_op_set_error(op, TEFF_E_CLOSED, "memory: the store is closed");
     else if (op->kind == TEFFI_STORE_READ)
         read_value(mem, op);
     else if (op->kind == TEFFI_STORE_SCAN)

@@ -39,15 +39,15 @@ void teffi_op_queue_submit(teffi_op_queue *queue, teffi_store_op *op)
         return;
     }
     if (closed)
-        teffi_store_fail(op, TEFF_E_CLOSED, "%s: the store is closed", queue->engine);
+        teffi_store_op_set_error(op, TEFF_E_CLOSED, "%s: the store is closed", queue->engine);
     else
-        teffi_store_fail(op, TEFF_E_OVERLOADED, "%s: %d operations, or %d bytes, wait",
-                         queue->engine, TEFFI_OP_QUEUE_OPS_MAX, TEFFI_OP_QUEUE_BYTES_MAX);
+        teffi_store_op_set_error(op, TEFF_E_OVERLOADED, "%s: %d operations, or %d bytes, wait",
+                                 queue->engine, TEFFI_OP_QUEUE_OPS_MAX, TEFFI_OP_QUEUE_BYTES_MAX);
     op->done(op);
 }
 
 /* Is an operation queued, or is the queue closed? */
-static bool op_queue_is_ready(teffi_op_queue *queue)
+static bool op_queue_has_op_or_is_closed(teffi_op_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
     bool ready = queue->waiting.head || queue->closed;
@@ -57,21 +57,21 @@ static bool op_queue_is_ready(teffi_op_queue *queue)
 
 /* Must the group end after its newest operation, `last`? A scan always ends its group. in: n: the
  * number of operations in the group. reads: how many of them are reads or scans. */
-static bool group_is_full(const teffi_store_op *last, size_t n, size_t reads)
+static bool group_must_end(const teffi_store_op *last, size_t n, size_t reads)
 {
     return n == TEFFI_OP_QUEUE_GROUP_MAX || reads == TEFFI_OP_QUEUE_GROUP_READS_MAX ||
            last->kind == TEFFI_STORE_SCAN;
 }
 
-size_t teffi_op_queue_take(teffi_op_queue *queue, teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX],
-                           uint64_t timeout_ns)
+size_t teffi_op_queue_take_ops(teffi_op_queue *queue,
+                               teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX], uint64_t timeout_ns)
 {
     size_t n = 0, bytes = 0, reads = 0;
     /* a loop, because the token may be from the submit of an operation that an earlier call took */
-    while (!op_queue_is_ready(queue) && teffi_parker_wait(&queue->wake, timeout_ns))
+    while (!op_queue_has_op_or_is_closed(queue) && teffi_parker_wait(&queue->wake, timeout_ns))
         ;
     pthread_mutex_lock(&queue->lock);
-    while (queue->waiting.head && !(n > 0 && group_is_full(group[n - 1], n, reads))) {
+    while (queue->waiting.head && !(n > 0 && group_must_end(group[n - 1], n, reads))) {
         teffi_store_op *op = teffi_container(queue->waiting.head, teffi_store_op, node);
         bytes += teffi_store_value_bytes(op);
         if (n > 0 && bytes > TEFFI_OP_QUEUE_GROUP_BYTES_MAX)

@@ -35,17 +35,18 @@ void teffi_op_queue_fini(teffi_op_queue *queue);
  *       of values is queued or running, a write is not refused for its size. */
 void teffi_op_queue_submit(teffi_op_queue *queue, teffi_store_op *op);
 
-/* teffi_op_queue_take - wait at most timeout_ns for an operation, then take the first ones as
+/* teffi_op_queue_take_ops - wait at most timeout_ns for an operation, then take the first ones as
  * a group. A scan ends its group, so it is the last operation there.
  * in:   timeout_ns, UINT64_MAX = none.
  * out:  how many, at most TEFFI_OP_QUEUE_GROUP_MAX; 0: none came (it may have waited less than
  *       timeout_ns), or the queue is closed and empty. Call teffi_op_queue_finish_op() for each
  *       operation taken. */
-size_t teffi_op_queue_take(teffi_op_queue *queue, teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX],
-                           uint64_t timeout_ns);
+size_t teffi_op_queue_take_ops(teffi_op_queue *queue,
+                               teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX],
+                               uint64_t timeout_ns);
 
 /* teffi_op_queue_finish_op - no longer count op in the limits of the queue, then call its done().
- * in:   op, which teffi_op_queue_take() returned, with its result. */
+ * in:   op, which teffi_op_queue_take_ops() returned, with its result. */
 void teffi_op_queue_finish_op(teffi_op_queue *queue, teffi_store_op *op);
 
 /* teffi_op_queue_close - refuse further operations, and wake the engine's thread, which must still

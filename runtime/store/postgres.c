@@ -246,7 +246,7 @@ static int count_parameters(const char *statement)
 }
 
 /* Puts an operation into libpq's buffer. out: false: no memory, or the connection broke. */
-static bool send_op(PGconn *conn, const teffi_store_op *op)
+static bool add_op_to_send_buffer(PGconn *conn, const teffi_store_op *op)
 {
     parameters p = {.memory = malloc(count_parameter_bytes(op))};
     if (!p.memory)
@@ -273,7 +273,7 @@ static void set_found_rows(teffi_store_op *op, const PGresult *result)
         teffi_row found = {.etag = get_etag(result, i, 0),
                            .value = get_bytes(result, i, 1),
                            .key = get_bytes(result, i, 2)};
-        if (!teffi_store_add_found(op, from, &found))
+        if (!teffi_store_add_found_row(op, from, &found))
             break;
     }
 }
@@ -305,7 +305,7 @@ static void set_result(teffi_store_op *op, const PGresult *result)
 /* ---- the connection ---- */
 
 /* Sets text to "postgres: " and the first line of a message. */
-static void copy_first_line(char *text, const char *message)
+static void format_postgres_error(char *text, const char *message)
 {
     snprintf(text, TEFF_TEXT_MAX, "postgres: %.*s", (int)strcspn(message, "\n"), message);
 }
@@ -319,7 +319,7 @@ static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, c
     ExecStatusType status = PQresultStatus(result);
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
         return result;
-    copy_first_line(text, PQerrorMessage(conn));
+    format_postgres_error(text, PQerrorMessage(conn));
     PQclear(result);
     return NULL;
 }
@@ -343,7 +343,7 @@ static bool run_command(PGconn *conn, const char *sql, char *text)
 }
 
 /* Creates the schema, or checks its version. An advisory lock admits one session at a time. */
-static teff_err create_schema(PGconn *conn, char *text)
+static teff_err create_or_check_schema(PGconn *conn, char *text)
 {
     int version = -1;
     if (run_command(conn, "BEGIN; SELECT pg_advisory_xact_lock(7306646)", text))
@@ -419,7 +419,7 @@ static bool prepare_statements(PGconn *conn, char *text)
         bool prepared = PQresultStatus(result) == PGRES_COMMAND_OK;
         PQclear(result);
         if (!prepared) {
-            copy_first_line(text, PQerrorMessage(conn));
+            format_postgres_error(text, PQerrorMessage(conn));
             return false;
         }
     }
@@ -436,7 +436,7 @@ static void drop_notice(void *arg, const PGresult *result)
 static teff_err set_up_connection(session *s, PGconn *conn, char *text)
 {
     if (PQstatus(conn) != CONNECTION_OK) {
-        copy_first_line(text, PQerrorMessage(conn));
+        format_postgres_error(text, PQerrorMessage(conn));
         return TEFF_E_IO;
     }
     (void)PQsetNoticeReceiver(conn, drop_notice, NULL);
@@ -444,7 +444,7 @@ static teff_err set_up_connection(session *s, PGconn *conn, char *text)
     if (!err && !end_old_backend(s, conn, text))
         err = TEFF_E_IO;
     if (!err)
-        err = create_schema(conn, text);
+        err = create_or_check_schema(conn, text);
     if (!err && (!prepare_statements(conn, text) || !record_backend(s, conn, text)))
         err = TEFF_E_IO;
     if (!err && (!PQenterPipelineMode(conn) || PQsetnonblocking(conn, 1) != 0))
@@ -491,10 +491,10 @@ static void drop_connection(session *s)
 }
 
 /* Adds the operations, then a sync message to commit them, to libpq's buffer. out: false: error. */
-static bool send_group(session *s, teffi_store_op **ops, size_t n)
+static bool add_group_to_send_buffer(session *s, teffi_store_op **ops, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!send_op(s->conn, ops[i]))
+        if (!add_op_to_send_buffer(s->conn, ops[i]))
             return false;
     return PQpipelineSync(s->conn);
 }
@@ -525,7 +525,7 @@ static bool take_results(session *s, size_t *n, bool *refused)
 
 /* Waits until bytes can be received or sent, then does so. in, out: *sent: may all have been sent?
  * out: false: the connection broke, or no byte could be received or sent for SILENCE_MS. */
-static bool wait_for_server(session *s, bool *sent)
+static bool wait_then_receive_and_send(session *s, bool *sent)
 {
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};
     if (poll(&fd, 1, SILENCE_MS) == 0)
@@ -541,12 +541,12 @@ static outcome send_group_and_wait(session *s, teffi_store_op **ops, size_t n_op
 {
     bool refused = false, sent = false;
     *n = 0;
-    if (!send_group(s, ops, n_ops))
+    if (!add_group_to_send_buffer(s, ops, n_ops))
         return UNSENT;
     int left = PQflush(s->conn);
     sent = left == 0;
     while (left >= 0 && !take_results(s, n, &refused))
-        if (PQstatus(s->conn) == CONNECTION_BAD || !wait_for_server(s, &sent))
+        if (PQstatus(s->conn) == CONNECTION_BAD || !wait_then_receive_and_send(s, &sent))
             left = -1;
     if (left < 0)
         return sent ? IN_DOUBT : UNSENT;
@@ -561,7 +561,7 @@ static void clear_results(session *s, size_t n)
 
 static void fail_op(session *s, teffi_store_op *op, teff_err err, const char *text)
 {
-    teffi_store_fail(op, err, "%s", text);
+    teffi_store_op_set_error(op, err, "%s", text);
     teffi_op_queue_finish_op(&s->queue, op);
 }
 
@@ -574,7 +574,7 @@ static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
 static void drop_connection_and_fail_ops(session *s, teffi_store_op **ops, size_t n, outcome o)
 {
     char text[TEFF_TEXT_MAX];
-    copy_first_line(text, PQerrorMessage(s->conn));
+    format_postgres_error(text, PQerrorMessage(s->conn));
     drop_connection(s);
     for (size_t i = 0; i < n; i++)
         if (is_write_in_doubt(o, ops[i]))
@@ -590,10 +590,10 @@ static const char *find_error(session *s, size_t n, char *text)
         const char *state = PQresultErrorField(s->results[i], PG_DIAG_SQLSTATE);
         if (!state)
             continue;
-        copy_first_line(text, PQresultErrorField(s->results[i], PG_DIAG_MESSAGE_PRIMARY));
+        format_postgres_error(text, PQresultErrorField(s->results[i], PG_DIAG_MESSAGE_PRIMARY));
         return state;
     }
-    copy_first_line(text, "the server sent no result");
+    format_postgres_error(text, "the server sent no result");
     return "XX000";
 }
 
@@ -607,7 +607,7 @@ static bool is_temporary_error(const char *state)
 static void run_group(session *s, teffi_store_op **ops, size_t n);
 
 /* Fails op, which the server refused, unless another try may succeed. out: true: run op again. */
-static bool handle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
+static bool fail_op_unless_retryable(session *s, teffi_store_op *op, size_t n_results, int tries)
 {
     char text[TEFF_TEXT_MAX];
     const char *state = find_error(s, n_results, text);
@@ -623,11 +623,11 @@ static bool handle_refused(session *s, teffi_store_op *op, size_t n_results, int
 }
 
 /* Finishes each op, or keeps it in s->in_doubt. out: true: it did neither: run the group again. */
-static bool handle_outcome(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
-                           int tries)
+static bool finish_group_unless_retryable(session *s, teffi_store_op **ops, size_t n,
+                                          size_t n_results, outcome o, int tries)
 {
     if (o == REFUSED && n == 1)
-        return handle_refused(s, ops[0], n_results, tries);
+        return fail_op_unless_retryable(s, ops[0], n_results, tries);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
         set_result(ops[i], s->results[i]);
     clear_results(s, n_results);
@@ -654,13 +654,13 @@ static void run_group(session *s, teffi_store_op **ops, size_t n)
     }
     do
         o = send_group_and_wait(s, ops, n, &n_results);
-    while (handle_outcome(s, ops, n, n_results, o, tries++));
+    while (finish_group_unless_retryable(s, ops, n, n_results, o, tries++));
 }
 
 /* ---- the thread ---- */
 
 /* Fails the writes in doubt as UNKNOWN. Called when their server process has ended, or at close. */
-static void end_writes_in_doubt(session *s)
+static void fail_writes_in_doubt(session *s)
 {
     teffi_qnode *node;
     while ((node = teffi_queue_pop(&s->in_doubt)))
@@ -675,7 +675,7 @@ static bool reconnect_session(session *s, char *text)
         (void)teffi_parker_wait(&s->pause, s->pause_ms * MS_NS);
     bool connected = connect_session(s, text) == TEFF_OK;
     if (connected)
-        end_writes_in_doubt(s);
+        fail_writes_in_doubt(s);
     uint64_t longer = s->pause_ms ? 2 * s->pause_ms : PAUSE_MIN_MS;
     s->pause_ms = connected ? 0 : longer < PAUSE_MAX_MS ? longer : PAUSE_MAX_MS;
     return connected;
@@ -688,7 +688,7 @@ static void run_session(void *arg)
     session *s = arg;
     char text[TEFF_TEXT_MAX];
     for (;;) {
-        size_t n = teffi_op_queue_take(&s->queue, s->group, s->in_doubt.head ? 0 : UINT64_MAX);
+        size_t n = teffi_op_queue_take_ops(&s->queue, s->group, s->in_doubt.head ? 0 : UINT64_MAX);
         bool last = n == 0 && teffi_op_queue_is_closed(&s->queue);
         if (last && (s->conn || !s->in_doubt.head || !reconnect_session(s, text)))
             break;
@@ -698,7 +698,7 @@ static void run_session(void *arg)
             for (size_t i = 0; i < n; i++)
                 fail_op(s, s->group[i], TEFF_E_IO, text);
     }
-    end_writes_in_doubt(s);
+    fail_writes_in_doubt(s);
     PQfinish(s->conn);
     s->conn = NULL;
 }
@@ -761,7 +761,7 @@ static teff_err check_target_form(const char *target, char *text)
     PQconninfoOption *options = is_name ? NULL : PQconninfoParse(target, &why);
     bool valid = is_name ? target[0] : options != NULL;
     if (!valid)
-        copy_first_line(text, why ? why : "postgres:NAME or postgres://HOST/NAME expected");
+        format_postgres_error(text, why ? why : "postgres:NAME or postgres://HOST/NAME expected");
     PQconninfoFree(options);
     PQfreemem(why);
     return valid ? TEFF_OK : TEFF_E_INVALID;

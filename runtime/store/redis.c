@@ -200,7 +200,7 @@ static teff_err check_redis_server(const char *info, char *text)
  * server process (the same run_id). Reason: the server or the network may still hold commands of
  * that connection. If they ran later, two reads after UNKNOWN could show different outcomes. out:
  * false: the command failed, and text says why. */
-static bool end_lost_connection(session *s, redisContext *c, const char *info, char *text)
+static bool kill_previous_connection(session *s, redisContext *c, const char *info, char *text)
 {
     char run_id[ID_MAX] = "", killed[NUMBER_MAX];
     const char *line = strstr(info, "\nrun_id:");
@@ -244,7 +244,7 @@ static teff_err prepare_connection(session *s, redisContext *c, char *text)
     err = check_redis_server(info, text);
     if (err)
         return err;
-    if (!end_lost_connection(s, c, info, text) ||
+    if (!kill_previous_connection(s, c, info, text) ||
         !run_redis_command(c, s->hash, sizeof s->hash, text, "SCRIPT LOAD %s", script) ||
         !run_redis_command(c, s->client_id, sizeof s->client_id, text, "CLIENT ID"))
         return TEFF_E_IO;
@@ -429,7 +429,7 @@ static bool decode_row_reply(redisReply *const *field, const char *table, teffi_
 
 static void fail_as_malformed(teffi_store_op *op, const char *what)
 {
-    teffi_store_fail(op, TEFF_E_MALFORMED, "redis: %s in %s", what, op->rows[0].table);
+    teffi_store_op_set_error(op, TEFF_E_MALFORMED, "redis: %s in %s", what, op->rows[0].table);
 }
 
 static void set_result_of_read(teffi_store_op *op, const redisReply *reply)
@@ -455,7 +455,7 @@ static void set_result_of_scan(teffi_store_op *op, const redisReply *reply)
         /* the key is set before decoding, so a damaged row is returned with its key and etag 0 */
         teffi_row found = {.key = {key->str, key->len}};
         (void)decode_row_reply(reply->element + i + 1, from->table, &found);
-        if (!teffi_store_add_found(op, from, &found))
+        if (!teffi_store_add_found_row(op, from, &found))
             return;
     }
 }
@@ -473,7 +473,7 @@ static void set_result_of_write(teffi_store_op *op, const redisReply *reply)
         fail_as_malformed(op,
                           "damaged row, or a damaged counter of etags, and nothing was written");
     } else if (!parse_digits(reply, &last) || last < puts) {
-        teffi_store_fail(op, TEFF_E_UNKNOWN, "redis: unexpected reply to a write");
+        teffi_store_op_set_error(op, TEFF_E_UNKNOWN, "redis: unexpected reply to a write");
     } else {
         for (size_t i = 0; i < op->n_rows; i++)
             if (!op->rows[i].check)
@@ -493,7 +493,7 @@ static void fail_op_with_error_reply(session *s, teffi_store_op *op, const char 
     while (!strstr(error, kinds[i].word))
         i++;
     s->script_lost = s->script_lost || strstr(error, "NOSCRIPT");
-    teffi_store_fail(op, kinds[i].err, "redis: %s", error);
+    teffi_store_op_set_error(op, kinds[i].err, "redis: %s", error);
 }
 
 static void set_result_from_reply(session *s, teffi_store_op *op, const redisReply *reply)
@@ -510,7 +510,7 @@ static void set_result_from_reply(session *s, teffi_store_op *op, const redisRep
 
 /* Reads the replies to the first n ops, and completes these ops. out: the number of completed ops.
  * If it is less than n, the connection is lost. */
-static size_t read_replies(session *s, teffi_store_op **ops, size_t n)
+static size_t read_replies_and_finish_ops(session *s, teffi_store_op **ops, size_t n)
 {
     void *reply;
     size_t i = 0;
@@ -528,7 +528,7 @@ static size_t read_replies(session *s, teffi_store_op **ops, size_t n)
 static void fail_op_without_reply(session *s, teffi_store_op *op, bool sent)
 {
     teff_err err = sent && !teffi_store_op_is_read(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
-    teffi_store_fail(op, err, "%s", s->why);
+    teffi_store_op_set_error(op, err, "%s", s->why);
     teffi_op_queue_finish_op(&s->queue, op);
 }
 
@@ -539,7 +539,7 @@ static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
     size_t sent = 0, n_replies = 0;
     if (ensure_redis_connected(s)) {
         sent = send_pipeline(s, ops, n);
-        n_replies = read_replies(s, ops, sent);
+        n_replies = read_replies_and_finish_ops(s, ops, sent);
         if (n_replies < n)
             replace_lost_connection(s);
     }
@@ -563,7 +563,7 @@ static void run_redis_session(void *arg)
     bool open = connect_or_back_off(s);
     teffi_parker_wake(&s->opened);
     while (open) {
-        size_t n = teffi_op_queue_take(&s->queue, s->group, get_wait_ns(s));
+        size_t n = teffi_op_queue_take_ops(&s->queue, s->group, get_wait_ns(s));
         if (n == 0 && teffi_op_queue_is_closed(&s->queue))
             break;
         /* n is 0 if no operation came: run_pipeline() connects if the back-off has ended */

@@ -74,7 +74,7 @@ static void append_write(engine *e, teffi_store_op *op)
 }
 
 /* Removes the first operation of a queue in e->writes. It must be a write that has ended. */
-static void drop_first_write(engine *e, bool system)
+static void dequeue_ended_write(engine *e, bool system)
 {
     const teffi_store_op *op = queued_op(teffi_queue_pop(&e->writes[system]));
     for (size_t i = 0; i < op->n_rows; i++)
@@ -108,22 +108,22 @@ static void sqlite_submit(teffi_store *store, teffi_store_op *op)
     }
     pthread_mutex_unlock(&e->lock);
     if (closed)
-        teffi_store_fail(op, TEFF_E_CLOSED, "sqlite: the store is closed");
+        teffi_store_op_set_error(op, TEFF_E_CLOSED, "sqlite: the store is closed");
     else
-        teffi_store_fail(op, TEFF_E_OVERLOADED, "sqlite: %d operations, or %d bytes, wait",
-                         QUEUE_MAX, QUEUE_BYTES_MAX);
+        teffi_store_op_set_error(op, TEFF_E_OVERLOADED, "sqlite: %d operations, or %d bytes, wait",
+                                 QUEUE_MAX, QUEUE_BYTES_MAX);
     op->done(op);
 }
 
-static void fail_with_code(teffi_store_op *op, int rc)
+static void set_op_error_from_code(teffi_store_op *op, int rc)
 {
     char why[TEFFI_SQLITE_TEXT];
     teff_err err = teffi_sqlite_err(rc, why);
-    teffi_store_fail(op, err, "sqlite: %s", why);
+    teffi_store_op_set_error(op, err, "sqlite: %s", why);
 }
 
 /* Counts the operation as done, and calls op->done(). The counts are subtracted from e->submitted
- * and e->submitted_bytes later, in take_submitted(), which takes the lock anyway. */
+ * and e->submitted_bytes later, in wait_and_distribute_ops(), which takes the lock anyway. */
 static void finish_op(engine *e, teffi_store_op *op)
 {
     e->done++;
@@ -142,7 +142,7 @@ static void run_read(engine *e, teffi_store_op *op)
         rc = op->kind == TEFFI_STORE_READ ? teffi_sqlite_read(&e->file, op)
                                           : teffi_sqlite_scan(&e->file, op);
     if (rc != SQLITE_OK)
-        fail_with_code(op, rc);
+        set_op_error_from_code(op, rc);
     finish_op(e, op);
 }
 
@@ -209,12 +209,12 @@ static void complete_group(engine *e, size_t n, int rc)
 {
     for (size_t i = 0; i < n; i++) {
         teffi_store_op *op = e->group[i];
-        drop_first_write(e, op->system);
+        dequeue_ended_write(e, op->system);
         if (e->unknown)
-            teffi_store_fail(op, TEFF_E_UNKNOWN, "sqlite: commit: %s (SQLite code %d)",
-                             sqlite3_errstr(rc), rc);
+            teffi_store_op_set_error(op, TEFF_E_UNKNOWN, "sqlite: commit: %s (SQLite code %d)",
+                                     sqlite3_errstr(rc), rc);
         else if (rc != SQLITE_OK)
-            fail_with_code(op, rc);
+            set_op_error_from_code(op, rc);
         else if (op->err == TEFF_OK)
             set_new_etags(e, op);
         finish_op(e, op);
@@ -283,7 +283,7 @@ static void distribute_ops(engine *e, teffi_queue taken)
 
 /* Waits for operations, and moves them to e->writes and e->reads. out: false: the store is closed,
  * and all operations have ended. */
-static bool take_submitted(engine *e)
+static bool wait_and_distribute_ops(engine *e)
 {
     pthread_mutex_lock(&e->lock);
     e->submitted -= e->done;
@@ -318,7 +318,7 @@ static void run_engine(void *arg)
 {
     engine *e = arg;
     for (bool more = true; more;) {
-        more = take_submitted(e);
+        more = wait_and_distribute_ops(e);
         run_reads(e);
         if (has_ops(e->writes))
             write_group(e);

@@ -55,10 +55,10 @@ static const struct {
 };
 
 /* Sets text to "sqlite:", the path and the formatted message. out: err. */
-static teff_err refuse_file(char *text, teff_err err, const char *path, const char *fmt, ...)
+static teff_err set_file_error(char *text, teff_err err, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-static teff_err refuse_file(char *text, teff_err err, const char *path, const char *fmt, ...)
+static teff_err set_file_error(char *text, teff_err err, const char *path, const char *fmt, ...)
 {
     va_list args;
     int n = snprintf(text, TEFF_TEXT_MAX, "sqlite:%.300s: ", path);
@@ -93,11 +93,11 @@ teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT])
 
 /* Sets text to "sqlite:", the path and the meaning of rc. in: rc: SQLite's code of an error.
  * out: our error for this code. */
-static teff_err refuse_with_code(char *text, const char *path, int rc)
+static teff_err set_file_error_from_code(char *text, const char *path, int rc)
 {
     char why[TEFFI_SQLITE_TEXT];
     teff_err err = teffi_sqlite_err(rc, why);
-    return refuse_file(text, err, path, "%s", why);
+    return set_file_error(text, err, path, "%s", why);
 }
 
 /* sqlite3_exec's callback for one row: converts its columns to numbers. SQL's NULL becomes 0. */
@@ -136,19 +136,19 @@ static teff_err check_file_path(const char *path, char *text)
 {
     struct stat st;
     if (path[0] == '\0')
-        return refuse_file(text, TEFF_E_INVALID, path, "a file name is expected");
+        return set_file_error(text, TEFF_E_INVALID, path, "a file name is expected");
     if (strlen(path) > PATH_MAX_BYTES)
-        return refuse_file(text, TEFF_E_INVALID, path, "file name of over %d bytes",
-                           PATH_MAX_BYTES);
+        return set_file_error(text, TEFF_E_INVALID, path, "file name of over %d bytes",
+                              PATH_MAX_BYTES);
     if (stat(path, &st) != 0)
         return errno == ENOENT ? TEFF_OK
-                               : refuse_file(text, TEFF_E_IO, path, "%s", strerror(errno));
+                               : set_file_error(text, TEFF_E_IO, path, "%s", strerror(errno));
     if (S_ISDIR(st.st_mode))
-        return refuse_file(text, TEFF_E_IO, path, "is a directory");
+        return set_file_error(text, TEFF_E_IO, path, "is a directory");
     if (!S_ISREG(st.st_mode))
-        return refuse_file(text, TEFF_E_IO, path, "not a regular file");
+        return set_file_error(text, TEFF_E_IO, path, "not a regular file");
     if (st.st_size > 0 && st.st_size < HEADER_BYTES)
-        return refuse_file(text, TEFF_E_MALFORMED, path, "not an SQLite database");
+        return set_file_error(text, TEFF_E_MALFORMED, path, "not an SQLite database");
     return TEFF_OK;
 }
 
@@ -163,17 +163,17 @@ static teff_err open_database(sqlite3 **db, const char *path, char *text)
         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE;
     int rc = sqlite3_open_v2(name, db, flags, NULL);
     if (rc == SQLITE_NOMEM || !*db)
-        return refuse_file(text, TEFF_E_NOMEM, path, "out of memory");
+        return set_file_error(text, TEFF_E_NOMEM, path, "out of memory");
     if (rc != SQLITE_OK) {
         int error = sqlite3_system_errno(*db);
-        return refuse_file(text, TEFF_E_IO, path, "cannot be opened: %s",
-                           error ? strerror(error) : sqlite3_errstr(rc));
+        return set_file_error(text, TEFF_E_IO, path, "cannot be opened: %s",
+                              error ? strerror(error) : sqlite3_errstr(rc));
     }
     if (sqlite3_db_readonly(*db, "main") == 1)
-        return refuse_file(text, TEFF_E_IO, path, "not writable");
+        return set_file_error(text, TEFF_E_IO, path, "not writable");
     if (is_on_network(name))
-        return refuse_file(text, TEFF_E_REFUSED, path,
-                           "on a network file system: one host's disk only");
+        return set_file_error(text, TEFF_E_REFUSED, path,
+                              "on a network file system: one host's disk only");
     sqlite3_extended_result_codes(*db, 1);
     sqlite3_busy_timeout(*db, TEFFI_SQLITE_BUSY_MS);
     sqlite3_db_config(*db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
@@ -223,19 +223,21 @@ static int create_tables(sqlite3 *db)
 static teff_err check_identity(const int64_t id[ID_COUNT], const char *path, char *text)
 {
     if (id[ID_APPLICATION] != APPLICATION_ID)
-        return refuse_file(text, TEFF_E_REFUSED, path,
-                           "another application's database (application id 0x%llx), left untouched",
-                           (unsigned long long)id[ID_APPLICATION]);
+        return set_file_error(
+            text, TEFF_E_REFUSED, path,
+            "another application's database (application id 0x%llx), left untouched",
+            (unsigned long long)id[ID_APPLICATION]);
     if (id[ID_VERSION] != SCHEMA_VERSION)
-        return refuse_file(text, TEFF_E_REFUSED, path, "schema version %lld, this program knows %d",
-                           (long long)id[ID_VERSION], SCHEMA_VERSION);
+        return set_file_error(text, TEFF_E_REFUSED, path,
+                              "schema version %lld, this program knows %d",
+                              (long long)id[ID_VERSION], SCHEMA_VERSION);
     return TEFF_OK;
 }
 
 /* Creates the tables if the file is empty, then checks that the file is a store. out: *rc:
  * SQLITE_OK if no statement failed; otherwise SQLite's code. If it is BUSY, the caller tries
  * again. */
-static teff_err create_or_check_database(sqlite3 *db, const char *path, char *text, int *rc)
+static teff_err set_up_and_check_database(sqlite3 *db, const char *path, char *text, int *rc)
 {
     int64_t id[ID_COUNT];
     *rc = read_identity(db, id);
@@ -250,19 +252,19 @@ static teff_err create_or_check_database(sqlite3 *db, const char *path, char *te
         int64_t good = 0;
         *rc = query_numbers(db, checks[i].sql, &good);
         if (*rc == SQLITE_OK && !good)
-            err = refuse_file(text, checks[i].err, path, "%s", checks[i].wrong);
+            err = set_file_error(text, checks[i].err, path, "%s", checks[i].wrong);
     }
-    return *rc == SQLITE_OK ? err : refuse_with_code(text, path, *rc);
+    return *rc == SQLITE_OK ? err : set_file_error_from_code(text, path, *rc);
 }
 
-/* Repeats create_or_check_database() while another process has locked the file, at most
+/* Repeats set_up_and_check_database() while another process has locked the file, at most
  * TEFFI_SQLITE_BUSY_TRIES times. */
-static teff_err create_or_check_with_retries(sqlite3 *db, const char *path, char *text)
+static teff_err set_up_and_check_with_retries(sqlite3 *db, const char *path, char *text)
 {
     int rc = SQLITE_OK;
     teff_err err = TEFF_OK;
     for (int i = 0; i < TEFFI_SQLITE_BUSY_TRIES; i++) {
-        err = create_or_check_database(db, path, text, &rc);
+        err = set_up_and_check_database(db, path, text, &rc);
         if (!teffi_sqlite_has_primary_code(rc, SQLITE_BUSY))
             break;
         sqlite3_sleep(TEFFI_SQLITE_BUSY_MS); /* the change to WAL mode ignores the busy timeout */
@@ -277,10 +279,10 @@ teff_err teffi_sqlite_file_open(teffi_sqlite_file *file, const char *path, char 
     if (err == TEFF_OK)
         err = open_database(&file->db, path, text);
     if (err == TEFF_OK)
-        err = create_or_check_with_retries(file->db, path, text);
+        err = set_up_and_check_with_retries(file->db, path, text);
     int rc = err == TEFF_OK ? teffi_sqlite_prepare(file) : SQLITE_OK;
     if (rc != SQLITE_OK)
-        err = refuse_with_code(text, path, rc);
+        err = set_file_error_from_code(text, path, rc);
     if (err == TEFF_OK)
         text[0] = '\0';
     else

@@ -131,10 +131,11 @@ static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bo
     return SQLITE_ROW;
 }
 
-static void fail_damaged(teffi_store_op *op, const teffi_row *row)
+static void set_damaged_row_error(teffi_store_op *op, const teffi_row *row)
 {
-    teffi_store_fail(op, TEFF_E_MALFORMED, "sqlite: damaged row (checksum) in %s: key of %zu bytes",
-                     row->table, row->key.len);
+    teffi_store_op_set_error(op, TEFF_E_MALFORMED,
+                             "sqlite: damaged row (checksum) in %s: key of %zu bytes", row->table,
+                             row->key.len);
 }
 
 /* Reads a row, including the changes of the current transaction, if there is one. out: SQLITE_ROW:
@@ -158,7 +159,7 @@ int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op)
     bool good;
     int rc = find_row(file, &op->rows[0], &found, &good);
     if (rc == SQLITE_ROW && !good)
-        fail_damaged(op, &op->rows[0]);
+        set_damaged_row_error(op, &op->rows[0]);
     else if (rc == SQLITE_ROW || rc == SQLITE_DONE)
         teffi_store_set_read_result(op, &found);
     sqlite3_reset(file->sql[TEFFI_SQL_READ]);
@@ -179,7 +180,7 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
         rc = sqlite3_step(sql);
     while (rc == SQLITE_ROW) {
         rc = decode_row(sql, from->table, &found, &good);
-        if (rc != SQLITE_ROW || !teffi_store_add_found(op, from, &found))
+        if (rc != SQLITE_ROW || !teffi_store_add_found_row(op, from, &found))
             break;
         rc = sqlite3_step(sql);
     }
@@ -207,7 +208,7 @@ static int check_row_etag(teffi_sqlite_file *file, teffi_store_op *op, const tef
     if (rc != SQLITE_ROW && rc != SQLITE_DONE)
         return rc;
     if (!good)
-        fail_damaged(op, row);
+        set_damaged_row_error(op, row);
     else if (found.etag != row->etag)
         op->err = TEFF_E_CONFLICT;
     else if (row->check)

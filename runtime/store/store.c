@@ -35,7 +35,7 @@ size_t teffi_store_value_bytes(const teffi_store_op *op)
     return bytes;
 }
 
-void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
+void teffi_store_op_set_error(teffi_store_op *op, teff_err err, const char *fmt, ...)
 {
     va_list args;
     op->err = err;
@@ -61,7 +61,7 @@ static bool reserve_found_row(teffi_store_op *op)
     return true;
 }
 
-bool teffi_store_add_found(teffi_store_op *op, teffi_row *from, const teffi_row *found)
+bool teffi_store_add_found_row(teffi_store_op *op, teffi_row *from, const teffi_row *found)
 {
     teffi_row row = {.etag = found->etag, .key.len = found->key.len, .value.len = found->value.len};
     row.key.data = teff_arena_copy(op->arena, found->key.data, found->key.len);
@@ -69,7 +69,8 @@ bool teffi_store_add_found(teffi_store_op *op, teffi_row *from, const teffi_row 
     row.table = op->n_found ? op->rows[0].table
                             : teff_arena_copy(op->arena, from->table, strlen(from->table));
     if (!row.key.data || !row.value.data || !row.table || !reserve_found_row(op)) {
-        teffi_store_fail(op, TEFF_E_NOMEM, "no memory for a scan of over %zu rows", op->n_found);
+        teffi_store_op_set_error(op, TEFF_E_NOMEM, "no memory for a scan of over %zu rows",
+                                 op->n_found);
         op->rows = from;
         op->n_found = 0;
         return false;
@@ -82,7 +83,8 @@ void teffi_store_set_read_result(teffi_store_op *op, const teffi_row *found)
 {
     const void *copy = teff_arena_copy(op->arena, found->value.data, found->value.len);
     if (!copy) {
-        teffi_store_fail(op, TEFF_E_NOMEM, "no memory for a value of %zu bytes", found->value.len);
+        teffi_store_op_set_error(op, TEFF_E_NOMEM, "no memory for a value of %zu bytes",
+                                 found->value.len);
         return;
     }
     op->rows[0].value = (teffi_bytes){copy, found->value.len};
@@ -100,10 +102,10 @@ static bool is_table_name(const char *table)
 static bool check_op_bytes(teffi_store_op *op, const char *what, teffi_bytes bytes, size_t max)
 {
     if (bytes.len > max)
-        teffi_store_fail(op, TEFF_E_TOO_LARGE, "%s of %zu bytes: at most %zu", what, bytes.len,
-                         max);
+        teffi_store_op_set_error(op, TEFF_E_TOO_LARGE, "%s of %zu bytes: at most %zu", what,
+                                 bytes.len, max);
     else if (bytes.len && !bytes.data)
-        teffi_store_fail(op, TEFF_E_INVALID, "%s without data", what);
+        teffi_store_op_set_error(op, TEFF_E_INVALID, "%s without data", what);
     return op->err == TEFF_OK;
 }
 
@@ -112,8 +114,8 @@ static bool check_op_rows_distinct(teffi_store_op *op)
     for (size_t i = 0; i < op->n_rows; i++)
         for (size_t k = 0; k < i; k++)
             if (teffi_row_cmp(&op->rows[i], &op->rows[k]) == 0) {
-                teffi_store_fail(op, TEFF_E_INVALID, "rows %zu and %zu of a batch are the same", k,
-                                 i);
+                teffi_store_op_set_error(op, TEFF_E_INVALID,
+                                         "rows %zu and %zu of a batch are the same", k, i);
                 return false;
             }
     return true;
@@ -125,35 +127,35 @@ static bool check_op_rows(teffi_store_op *op, bool writes)
 {
     size_t max = op->kind == TEFFI_STORE_BATCH ? TEFFI_STORE_BATCH_MAX : 1, sum = 0;
     if (op->n_rows > max)
-        teffi_store_fail(op, TEFF_E_TOO_LARGE, "%zu rows: at most %zu", op->n_rows, max);
+        teffi_store_op_set_error(op, TEFF_E_TOO_LARGE, "%zu rows: at most %zu", op->n_rows, max);
     else if (op->n_rows == 0 || !op->rows)
-        teffi_store_fail(op, TEFF_E_INVALID, "an operation without rows");
+        teffi_store_op_set_error(op, TEFF_E_INVALID, "an operation without rows");
     for (size_t i = 0; op->err == TEFF_OK && i < op->n_rows; i++) {
         const teffi_row *row = &op->rows[i];
         if (writes && row->check && (op->kind != TEFFI_STORE_BATCH || row->any || row->remove))
-            teffi_store_fail(op, TEFF_E_INVALID,
-                             "a checked row outside a batch, or with another mark");
+            teffi_store_op_set_error(op, TEFF_E_INVALID,
+                                     "a checked row outside a batch, or with another mark");
         else if (!is_table_name(row->table))
-            teffi_store_fail(op, TEFF_E_INVALID, "table name: 1..%d of [a-z0-9_] expected",
-                             TEFFI_STORE_TABLE_MAX);
+            teffi_store_op_set_error(op, TEFF_E_INVALID, "table name: 1..%d of [a-z0-9_] expected",
+                                     TEFFI_STORE_TABLE_MAX);
         else if (check_op_bytes(op, "key", row->key, TEFFI_STORE_KEY_MAX) && writes &&
                  !row->remove && !row->check &&
                  check_op_bytes(op, "value", row->value, TEFFI_STORE_VALUE_MAX))
             sum += row->value.len;
     }
     if (op->err == TEFF_OK && sum > TEFFI_STORE_BATCH_BYTES_MAX)
-        teffi_store_fail(op, TEFF_E_TOO_LARGE, "values of %zu bytes in a batch: at most %d", sum,
-                         TEFFI_STORE_BATCH_BYTES_MAX);
+        teffi_store_op_set_error(op, TEFF_E_TOO_LARGE, "values of %zu bytes in a batch: at most %d",
+                                 sum, TEFFI_STORE_BATCH_BYTES_MAX);
     return op->err == TEFF_OK;
 }
 
 static bool check_op_scan(teffi_store_op *op)
 {
     if (op->limit == 0)
-        teffi_store_fail(op, TEFF_E_INVALID, "a scan with limit 0");
+        teffi_store_op_set_error(op, TEFF_E_INVALID, "a scan with limit 0");
     else if (op->limit > TEFFI_STORE_SCAN_MAX)
-        teffi_store_fail(op, TEFF_E_TOO_LARGE, "a scan of %zu rows: at most %d", op->limit,
-                         TEFFI_STORE_SCAN_MAX);
+        teffi_store_op_set_error(op, TEFF_E_TOO_LARGE, "a scan of %zu rows: at most %d", op->limit,
+                                 TEFFI_STORE_SCAN_MAX);
     return op->err == TEFF_OK && check_op_bytes(op, "end of a scan", op->to, TEFFI_STORE_KEY_MAX);
 }
 
@@ -161,9 +163,10 @@ static bool check_op(teffi_store_op *op)
 {
     bool reads = teffi_store_op_is_read(op);
     if (op->kind < TEFFI_STORE_READ || op->kind > TEFFI_STORE_SCAN)
-        teffi_store_fail(op, TEFF_E_INVALID, "no such kind of operation: %d", (int)op->kind);
+        teffi_store_op_set_error(op, TEFF_E_INVALID, "no such kind of operation: %d",
+                                 (int)op->kind);
     else if (reads && !op->arena)
-        teffi_store_fail(op, TEFF_E_INVALID, "a read without an arena");
+        teffi_store_op_set_error(op, TEFF_E_INVALID, "a read without an arena");
     if (op->err != TEFF_OK || !check_op_rows(op, !reads))
         return false;
     return op->kind == TEFFI_STORE_SCAN ? check_op_scan(op) : check_op_rows_distinct(op);

@@ -21,7 +21,7 @@ static bool is_name(const char *name, size_t n)
     return n > 0 && strspn(name, letters) >= n;
 }
 
-static bool is_v6(const char *name, size_t n)
+static bool is_bracketed_ipv6(const char *name, size_t n)
 {
     return n > 2 && name[0] == '[' && name[n - 1] == ']' &&
            strspn(name + 1, "0123456789abcdefABCDEF:.") == n - 2;
@@ -32,7 +32,7 @@ const char *teffi_address_path(const char *address)
     return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
 }
 
-static bool is_path(const char *path)
+static bool is_socket_path(const char *path)
 {
     if (path[0] != '/' || !path[1] || strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path)
         return false;
@@ -45,10 +45,10 @@ static bool is_path(const char *path)
 bool teffi_address_is_valid(const char *address)
 {
     if (teffi_address_path(address))
-        return is_path(teffi_address_path(address));
+        return is_socket_path(teffi_address_path(address));
     const char *colon = strrchr(address, ':');
     if (!colon || strlen(address) > TEFFI_ADDRESS_MAX || !is_port(colon + 1))
         return false;
     size_t host = (size_t)(colon - address);
-    return is_name(address, host) || is_v6(address, host);
+    return is_name(address, host) || is_bracketed_ipv6(address, host);
 }

@@ -46,7 +46,7 @@ static bool make_url(const nng_transport *t, const char *address, char *url)
 
 /* Makes the result of a dial or an accept that has ended; if that succeeded, also makes the stream
  * in the result. */
-static teffi_stream_result take_nng_stream(const nng_transport *t, nng_aio *aio)
+static teffi_stream_result make_nng_stream_result(const nng_transport *t, nng_aio *aio)
 {
     teffi_stream_result result = teffi_nng_result(aio);
     if (result.end)
@@ -67,7 +67,7 @@ static void on_nng_dialled(void *arg)
     teffi_stream_result result = {.end = TEFFI_STREAM_FAILED,
                                   .text = "not an address of the form " TEFFI_ADDRESS_EXPECTED};
     if (dial->dialer)
-        result = take_nng_stream(dial->transport, dial->aio);
+        result = make_nng_stream_result(dial->transport, dial->aio);
     dial->done(dial->arg, &result);
 }
 
@@ -126,7 +126,7 @@ static void on_nng_accepted(void *arg)
 {
     nng_door *door = arg;
     teffi_transport *transport = &door->transport->transport;
-    teffi_stream_result result = take_nng_stream(door->transport, door->aio);
+    teffi_stream_result result = make_nng_stream_result(door->transport, door->aio);
     transport->accepted(transport->door_arg[door->door], &result);
 }
 
@@ -162,7 +162,7 @@ static teff_err open_nng_listener(teffi_transport *transport, teffi_door which, 
     return TEFF_OK;
 }
 
-static void accept_from_nng(teffi_transport *transport, teffi_door which)
+static void start_nng_accept(teffi_transport *transport, teffi_door which)
 {
     nng_door *door = &((nng_transport *)transport)->doors[which];
     nng_stream_listener_accept(door->listener, door->aio);
@@ -217,7 +217,7 @@ static teff_err make_tls_config(const char *certificate, const char *authority, 
 /* Makes the TLS configurations of dials and listeners. Makes none if no files are given, and none
  * for the gateway if files->client_authority is NULL. On an error the caller frees those made so
  * far. */
-static teff_err set_tls(nng_transport *t, const teffi_tls_files *files, char *text)
+static teff_err make_all_tls_configs(nng_transport *t, const teffi_tls_files *files, char *text)
 {
     const char *certificate = files->certificate, *authority = files->authority;
     if (!certificate && !authority && !files->client_authority)
@@ -237,7 +237,7 @@ static teff_err set_tls(nng_transport *t, const teffi_tls_files *files, char *te
 
 /* ---- the transport ---- */
 
-static void free_nng_door(nng_door *door)
+static void fini_nng_door(nng_door *door)
 {
     nng_aio_free(door->aio);
     if (door->listener)
@@ -250,7 +250,7 @@ static void free_nng_transport(teffi_transport *transport)
 {
     nng_transport *t = (nng_transport *)transport;
     for (int i = 0; i < TEFFI_DOORS; i++)
-        free_nng_door(&t->doors[i]);
+        fini_nng_door(&t->doors[i]);
     if (t->tls_dial)
         nng_tls_config_free(t->tls_dial);
     free(t);
@@ -262,14 +262,14 @@ static const teffi_transport_ops transport_ops = {
     .dial_cancel = cancel_nng_dial,
     .dial_free = free_nng_dial,
     .listen = open_nng_listener,
-    .accept = accept_from_nng,
+    .accept = start_nng_accept,
     .close_listeners = close_nng_listeners,
     .stop_listeners = stop_nng_listeners,
     .free = free_nng_transport,
 };
 
 /* errs: TEFF_E_NOMEM. */
-static teff_err make_nng_doors(nng_transport *t, char *text)
+static teff_err init_nng_doors(nng_transport *t, char *text)
 {
     for (int i = 0; i < TEFFI_DOORS; i++) {
         nng_door *door = &t->doors[i];
@@ -289,9 +289,9 @@ teff_err teffi_transport_nng_new(const teffi_tls_files *files, teffi_transport *
     if (!t)
         return teffi_fail(text, TEFF_E_NOMEM, "link: out of memory");
     t->transport.ops = &transport_ops;
-    teff_err err = make_nng_doors(t, text);
+    teff_err err = init_nng_doors(t, text);
     if (!err)
-        err = set_tls(t, files, text);
+        err = make_all_tls_configs(t, files, text);
     if (err)
         free_nng_transport(&t->transport);
     else

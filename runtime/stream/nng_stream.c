@@ -84,7 +84,7 @@ static size_t transfer_at_once(nng_bytes *b, nng_side *side, void (*start)(nng_s
 }
 
 /* Sets the memory that the next operation of aio writes from or receives into. */
-static void offer_pieces(nng_aio *aio, const struct iovec *pieces, unsigned n)
+static void set_aio_pieces(nng_aio *aio, const struct iovec *pieces, unsigned n)
 {
     nng_iov iov[TEFFI_STREAM_PIECES];
     for (unsigned i = 0; i < n; i++)
@@ -92,31 +92,31 @@ static void offer_pieces(nng_aio *aio, const struct iovec *pieces, unsigned n)
     nng_aio_set_iov(aio, n, iov);
 }
 
-static bool receive_by_nng(teffi_stream *stream, void *to, size_t n)
+static bool start_nng_receive(teffi_stream *stream, void *to, size_t n)
 {
     nng_bytes *b = (nng_bytes *)stream;
-    offer_pieces(b->in.aio, &(struct iovec){to, n}, 1);
+    set_aio_pieces(b->in.aio, &(struct iovec){to, n}, 1);
     return submit_to_nng(b, &b->in, nng_stream_recv, b->in.aio);
 }
 
-static bool write_by_nng(teffi_stream *stream, const struct iovec *pieces, unsigned n)
+static bool start_nng_write(teffi_stream *stream, const struct iovec *pieces, unsigned n)
 {
     nng_bytes *b = (nng_bytes *)stream;
-    offer_pieces(b->out.aio, pieces, n);
+    set_aio_pieces(b->out.aio, pieces, n);
     return submit_to_nng(b, &b->out, nng_stream_send, b->out.aio);
 }
 
 static size_t receive_now_by_nng(teffi_stream *stream, void *to, size_t n)
 {
     nng_bytes *b = (nng_bytes *)stream;
-    offer_pieces(b->in.now_aio, &(struct iovec){to, n}, 1);
+    set_aio_pieces(b->in.now_aio, &(struct iovec){to, n}, 1);
     return transfer_at_once(b, &b->in, nng_stream_recv);
 }
 
 static size_t write_now_by_nng(teffi_stream *stream, const struct iovec *pieces, unsigned n)
 {
     nng_bytes *b = (nng_bytes *)stream;
-    offer_pieces(b->out.now_aio, pieces, n);
+    set_aio_pieces(b->out.now_aio, pieces, n);
     return transfer_at_once(b, &b->out, nng_stream_send);
 }
 
@@ -181,8 +181,8 @@ static void free_nng_stream(teffi_stream *stream)
 }
 
 static const teffi_stream_ops stream_ops = {
-    .receive = receive_by_nng,
-    .write = write_by_nng,
+    .receive = start_nng_receive,
+    .write = start_nng_write,
     .receive_now = receive_now_by_nng,
     .write_now = write_now_by_nng,
     .call_written = schedule_written_callback,

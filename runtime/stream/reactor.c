@@ -16,21 +16,21 @@
 /* ---- sides ---- */
 
 /* Pushes side to `due`. in: side, which this thread has made QUEUED. */
-static void push_due(teffi_reactor *r, reactor_side *side)
+static void push_due_side(teffi_reactor *r, reactor_side *side)
 {
     reactor_side *head = atomic_load_explicit(&r->due, memory_order_relaxed);
     do
         side->next = head;
-    /* release: publishes side->next; pairs with take_due(). seq_cst: orders this push before the
-     * load of `asleep` in set_bit_and_queue() */
+    /* release: publishes side->next; pairs with take_due_sides(). seq_cst: orders this push before
+     * the load of `asleep` in set_bit_and_queue() */
     while (!atomic_compare_exchange_weak_explicit(&r->due, &head, side, memory_order_seq_cst,
                                                   memory_order_relaxed));
 }
 
 /* Empties `due`. out: its sides, oldest first. */
-static reactor_side *take_due(teffi_reactor *r)
+static reactor_side *take_due_sides(teffi_reactor *r)
 {
-    /* acquire: pairs with push_due() */
+    /* acquire: pairs with push_due_side() */
     reactor_side *newest = atomic_exchange_explicit(&r->due, NULL, memory_order_acquire);
     reactor_side *oldest = NULL;
     for (reactor_side *older; newest; newest = older) {
@@ -70,7 +70,7 @@ static void set_bit_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit
 {
     if (!set_side_bit(side, bit))
         return;
-    push_due(r, side);
+    push_due_side(r, side);
     /* seq_cst: orders this load after the push; pairs with wait_for_events() */
     if (atomic_load_explicit(&r->asleep, memory_order_seq_cst))
         wake_poller(&r->poller);
@@ -98,7 +98,7 @@ static bool keep_queued_if_ready(reactor_side *side)
 
 /* Tries the operation until it has ended or must wait for an edge. in: side, QUEUED; ended() may
  * free it. */
-static void try_side(reactor_side *side)
+static void attempt_side_operation(reactor_side *side)
 {
     bool ended;
     do {
@@ -127,13 +127,13 @@ void teffi_reactor_free_source_later(teffi_reactor *r, reactor_source *source)
     reactor_source *head = atomic_load_explicit(&r->dead, memory_order_relaxed);
     do
         source->next_dead = head;
-    /* release: pairs with free_dead() */
+    /* release: pairs with free_dead_sources() */
     while (!atomic_compare_exchange_weak_explicit(&r->dead, &head, source, memory_order_release,
                                                   memory_order_relaxed));
 }
 
 /* Closes and frees the sources in `dead`. in: no event in r->events is still to be handled. */
-static void free_dead(teffi_reactor *r)
+static void free_dead_sources(teffi_reactor *r)
 {
     if (!atomic_load_explicit(&r->dead, memory_order_relaxed))
         return;
@@ -153,7 +153,7 @@ static void free_dead(teffi_reactor *r)
 
 /* Waits for events. in: timeout_ns; UINT64_MAX means no limit. out: number of events; -1: see
  * errno. */
-static int get_events(teffi_reactor *r, uint64_t timeout_ns)
+static int call_epoll_wait(teffi_reactor *r, uint64_t timeout_ns)
 {
     if (r->in_ms) {
         uint64_t ms = timeout_ns / 1000000 + (timeout_ns % 1000000 != 0);
@@ -166,16 +166,16 @@ static int get_events(teffi_reactor *r, uint64_t timeout_ns)
 
 /* Waits for events, and keeps them for run_events(). in: poller, which this thread has claimed.
  * run_events() has handled the events of the previous wait, so no kept event points to a source
- * that free_dead() frees. */
+ * that free_dead_sources() frees. */
 static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
 {
     teffi_reactor *r = (teffi_reactor *)poller;
-    free_dead(r);
+    free_dead_sources(r);
     /* seq_cst: before the load of due; pairs with set_bit_and_queue() */
     atomic_store_explicit(&r->asleep, true, memory_order_seq_cst);
     if (atomic_load_explicit(&r->due, memory_order_seq_cst))
         timeout_ns = 0;
-    r->n_events = get_events(r, timeout_ns);
+    r->n_events = call_epoll_wait(r, timeout_ns);
     teffi_bug_if(r->n_events < 0 && errno != EINTR);
     atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
 }
@@ -207,11 +207,11 @@ static bool run_events(teffi_poller *poller)
     for (int i = 0; i < r->n_events; i++)
         report_edges(r, &r->events[i]);
     r->n_events = 0;
-    reactor_side *side = take_due(r);
+    reactor_side *side = take_due_sides(r);
     bool any = side != NULL;
     for (reactor_side *next; side; side = next) {
         next = side->next;
-        try_side(side);
+        attempt_side_operation(side);
     }
     return any;
 }
@@ -245,7 +245,7 @@ teffi_reactor *teffi_reactor_new(void)
 
 void teffi_reactor_free(teffi_reactor *r)
 {
-    free_dead(r);
+    free_dead_sources(r);
     if (r->epoll >= 0)
         close(r->epoll);
     if (r->wakes >= 0)

@@ -107,7 +107,7 @@ socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, co
     return NULL;
 }
 
-bool teffi_lookup_take(socket_lookup *lookup, socket_addresses *found, const char **why)
+bool teffi_lookup_get_result(socket_lookup *lookup, socket_addresses *found, const char **why)
 {
     pthread_mutex_lock(&lookup->lock);
     bool over = lookup->over;

@@ -21,7 +21,7 @@ typedef struct socket_door {
     reactor_source listener; /* fd -1: none */
     reactor_side accepts;
     _Atomic bool closed;          /* set before the socket is shut down */
-    teffi_stream_result accepted; /* passes from attempt_accept() to report_accepted() */
+    teffi_stream_result accepted; /* passes from attempt_accept() to report_accept_result() */
 } socket_door;
 
 typedef struct socket_transport {
@@ -84,7 +84,7 @@ static bool attempt_accept(reactor_side *side)
 
 /* Reports the result of the accept; if the listeners were stopped, frees the accepted stream
  * instead. Holds the lock during the callback, so that stop_listening() waits for the callback. */
-static void report_accepted(reactor_side *side)
+static void report_accept_result(reactor_side *side)
 {
     socket_door *door = teffi_container(side, socket_door, accepts);
     socket_transport *t = door->transport;
@@ -117,7 +117,7 @@ static bool bind_socket(int fd, const struct socket_address *address)
 }
 
 /* out: a socket that listens; -1: see errno. */
-static int bind_listener(const struct socket_address *address)
+static int open_listener_socket(const struct socket_address *address)
 {
     int on = 1;
     int fd = teffi_socket_open(address->to.ss_family);
@@ -171,7 +171,7 @@ static teff_err listen_on(teffi_transport *transport, teffi_door which, const ch
     *why = "not an address of the form " TEFFI_ADDRESS_EXPECTED;
     if (!teffi_address_is_valid(address) || !teffi_socket_resolve(address, AI_PASSIVE, &found, why))
         return TEFF_E_INVALID;
-    listener->fd = bind_listener(&found.at[0]);
+    listener->fd = open_listener_socket(&found.at[0]);
     bool ok = listener->fd >= 0 && teffi_reactor_watch(t->reactor, listener, true, false);
     int e = ok ? 0 : errno;
     if (ok) {
@@ -203,7 +203,7 @@ static void close_all_listeners(teffi_transport *transport)
 }
 
 /* Closes the listeners, and prevents further callbacks of accept. Waits for a running callback:
- * report_accepted() holds the lock during the callback. */
+ * report_accept_result() holds the lock during the callback. */
 static void stop_listening(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;
@@ -253,7 +253,7 @@ teff_err teffi_transport_reactor_new(teffi_transport **transport, char *text)
     for (int i = 0; i < TEFFI_DOORS; i++) {
         socket_door *door = &t->doors[i];
         *door = (socket_door){.transport = t, .door = (teffi_door)i};
-        door->accepts = (reactor_side){.attempt = attempt_accept, .ended = report_accepted};
+        door->accepts = (reactor_side){.attempt = attempt_accept, .ended = report_accept_result};
         door->listener = (reactor_source){.fd = -1, .in = &door->accepts};
     }
     *transport = &t->transport;

@@ -68,9 +68,9 @@ bool teffi_socket_resolve(const char *address, int flags, socket_addresses *foun
  * out: NULL: no memory, or no thread. */
 socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, const char *address);
 
-/* teffi_lookup_take - get the result. out: false: the lookup is not over yet. true: *found; if it
- * has no address, *why is the reason. */
-bool teffi_lookup_take(socket_lookup *lookup, socket_addresses *found, const char **why);
+/* teffi_lookup_get_result - get the result. out: false: the lookup is not over yet. true: *found;
+ * if it has no address, *why is the reason. */
+bool teffi_lookup_get_result(socket_lookup *lookup, socket_addresses *found, const char **why);
 
 /* teffi_lookup_free_when_over - free the lookup: now, or when its thread ends. Its side gets no
  * edge any more. in: lookup, may be NULL. */

@@ -29,7 +29,7 @@ struct teffi_stream_dial {
 
 /* Sets dial->result to a failure; does not call dial->done(). out: always true, so that a caller
  * can return it. */
-static bool fail_dial(teffi_stream_dial *dial, const char *why)
+static bool set_dial_failure(teffi_stream_dial *dial, const char *why)
 {
     dial->result = (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = why};
     return true;
@@ -38,18 +38,18 @@ static bool fail_dial(teffi_stream_dial *dial, const char *why)
 /* Finds the addresses of the host. If the host is a name, the first call starts a lookup, and later
  * calls ask for its result. out: false: the lookup is not over yet, and will report an edge. true:
  * dial->found is final; if it has no address, dial->result is a failure. */
-static bool find_addresses(teffi_stream_dial *dial)
+static bool attempt_find_addresses(teffi_stream_dial *dial)
 {
     const char *why = "out of memory";
     if (!dial->lookup && !teffi_socket_resolve(dial->address, AI_NUMERICHOST, &dial->found, &why)) {
         dial->lookup = teffi_lookup_start(dial->reactor, &dial->side, dial->address);
         if (!dial->lookup)
-            return dial->resolved = fail_dial(dial, "out of memory");
+            return dial->resolved = set_dial_failure(dial, "out of memory");
     }
-    if (dial->lookup && !teffi_lookup_take(dial->lookup, &dial->found, &why))
+    if (dial->lookup && !teffi_lookup_get_result(dial->lookup, &dial->found, &why))
         return false;
     if (!dial->found.n)
-        (void)fail_dial(dial, why);
+        (void)set_dial_failure(dial, why);
     return dial->resolved = true;
 }
 
@@ -64,7 +64,7 @@ static void give_up_address(teffi_stream_dial *dial, int e)
 }
 
 /* Begins to connect to the next address. If that fails, dial->connecting is NULL afterwards. */
-static void connect_next(teffi_stream_dial *dial)
+static void begin_connect_to_next_address(teffi_stream_dial *dial)
 {
     const struct socket_address *address = &dial->found.at[dial->next++];
     const struct sockaddr *to = (const struct sockaddr *)&address->to;
@@ -112,18 +112,18 @@ static bool attempt_dial(reactor_side *side)
         dial->result.end = TEFFI_STREAM_CLOSED;
         return true;
     }
-    if (!dial->resolved && !find_addresses(dial))
+    if (!dial->resolved && !attempt_find_addresses(dial))
         return false;
     while (dial->connecting || dial->next < dial->found.n) {
         if (!dial->connecting)
-            connect_next(dial);
+            begin_connect_to_next_address(dial);
         if (dial->connecting && !try_finish_connect(dial))
             return false;
     }
     return true;
 }
 
-static void report_dial(reactor_side *side)
+static void report_dial_result(reactor_side *side)
 {
     teffi_stream_dial *dial = teffi_container(side, teffi_stream_dial, side);
     teffi_stream_result result = dial->result;
@@ -137,14 +137,14 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
     if (!dial)
         return NULL;
     dial->reactor = teffi_container(transport->poller, teffi_reactor, poller);
-    dial->side = (reactor_side){.attempt = attempt_dial, .ended = report_dial};
+    dial->side = (reactor_side){.attempt = attempt_dial, .ended = report_dial_result};
     dial->done = done;
     dial->arg = arg;
     snprintf(dial->address, sizeof dial->address, "%s", address);
     /* An invalid address counts as resolved, without any address found, so the dial reports the
      * failure that is set here. For a valid address, a later result replaces this failure. */
     dial->resolved = !teffi_address_is_valid(address);
-    (void)fail_dial(dial, "not an address of the form " TEFFI_ADDRESS_EXPECTED);
+    (void)set_dial_failure(dial, "not an address of the form " TEFFI_ADDRESS_EXPECTED);
     return dial;
 }
 

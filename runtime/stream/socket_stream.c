@@ -130,7 +130,7 @@ static bool attempt_write(reactor_side *side)
     socket_stream *s = teffi_container(side, socket_stream, out);
     s->written = (teffi_stream_result){0};
     if (s->n_pieces == 0) {
-        /* a write of no pieces, from report_empty_write(), used no buffer space: the next write
+        /* a write of no pieces, from begin_empty_write(), used no buffer space: the next write
          * need not wait for an edge */
         teffi_side_set_ready(side);
         return true;
@@ -139,14 +139,14 @@ static bool attempt_write(reactor_side *side)
            set_result_if_over(s, &s->written, write_bytes(s, s->pieces, s->n_pieces));
 }
 
-static void report_received(reactor_side *side)
+static void report_receive_result(reactor_side *side)
 {
     socket_stream *s = teffi_container(side, socket_stream, in);
     teffi_stream_result result = s->received;
     s->stream.received(s->stream.arg, &result);
 }
 
-static void report_written(reactor_side *side)
+static void report_write_result(reactor_side *side)
 {
     socket_stream *s = teffi_container(side, socket_stream, out);
     teffi_stream_result result = s->written;
@@ -191,7 +191,7 @@ static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, un
 /* Begins a write of no pieces and makes its side READY, so attempt_write() ends it at once. Begins
  * the wait last, because from then on the callback may run and another thread may free the
  * stream. */
-static void report_empty_write(teffi_stream *stream)
+static void begin_empty_write(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
     s->n_pieces = 0;
@@ -239,7 +239,7 @@ static const teffi_stream_ops socket_stream_ops = {
     .write = begin_write,
     .receive_now = receive_at_once,
     .write_now = write_at_once,
-    .call_written = report_empty_write,
+    .call_written = begin_empty_write,
     .remote = format_peer_address,
     .close = close_socket_stream,
     .free = close_and_free_stream_later,
@@ -252,8 +252,8 @@ socket_stream *teffi_socket_stream_new(teffi_reactor *reactor, int fd, reactor_s
         return NULL;
     s->stream = (teffi_stream){.ops = &socket_stream_ops, .tries = true};
     s->reactor = reactor;
-    s->in = (reactor_side){.attempt = attempt_receive, .ended = report_received};
-    s->out = (reactor_side){.attempt = attempt_write, .ended = report_written};
+    s->in = (reactor_side){.attempt = attempt_receive, .ended = report_receive_result};
+    s->out = (reactor_side){.attempt = attempt_write, .ended = report_write_result};
     s->source = (reactor_source){.fd = fd, .out = connects, .free = free_socket_memory};
     return s;
 }

@@ -252,7 +252,7 @@ static void *run_clock(void *arg)
 
 /* ---- the program ---- */
 
-static teff_err take_number(uint32_t *to, const char *value, uint32_t max, char *text)
+static teff_err store_number(uint32_t *to, const char *value, uint32_t max, char *text)
 {
     char *end;
     unsigned long n = strtoul(value, &end, 10);
@@ -266,12 +266,12 @@ static teff_err take_number(uint32_t *to, const char *value, uint32_t max, char 
 
 static teff_err take_ticks(void *arg, const char *value, char *text)
 {
-    return take_number(&((game *)arg)->ticks, value, 100000000, text);
+    return store_number(&((game *)arg)->ticks, value, 100000000, text);
 }
 
 static teff_err take_balls(void *arg, const char *value, char *text)
 {
-    return take_number(&((game *)arg)->balls, value, 1000000, text);
+    return store_number(&((game *)arg)->balls, value, 1000000, text);
 }
 
 static teff_err start(void *arg, teff_silo *silo, char *text)

@@ -251,7 +251,7 @@ typedef struct framed {
 static void encode_one(framed *f)
 {
     size_t body_len;
-    guard_must(teffi_frame_compute_room(f->msg, FRAME_MAX, &f->size, &body_len));
+    guard_must(teffi_frame_compute_size_bound(f->msg, FRAME_MAX, &f->size, &body_len));
     if (f->size > sizeof f->bytes)
         guard_must(TEFF_E_TOO_LARGE);
     f->size = teffi_frame_encode(f->msg, body_len, NOW_NS, f->bytes);

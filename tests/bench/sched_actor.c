@@ -51,7 +51,7 @@ static depot depots[POOLS] = {{.lock = PTHREAD_MUTEX_INITIALIZER},
                               {.lock = PTHREAD_MUTEX_INITIALIZER}};
 static _Thread_local cache caches[POOLS];
 
-static void depot_put(depot *d, node *batch)
+static void put_batch_in_depot(depot *d, node *batch)
 {
     pthread_mutex_lock(&d->lock);
     batch->next_batch = d->batches;
@@ -59,7 +59,7 @@ static void depot_put(depot *d, node *batch)
     pthread_mutex_unlock(&d->lock);
 }
 
-static node *depot_get(depot *d)
+static node *get_batch_from_depot(depot *d)
 {
     pthread_mutex_lock(&d->lock);
     node *batch = d->batches;
@@ -83,7 +83,7 @@ static void *fresh(cache *c, size_t bytes)
 static __attribute__((noinline)) void *refilled(int pool)
 {
     cache *c = &caches[pool];
-    node *batch = c->full ? c->full : depot_get(&depots[pool]);
+    node *batch = c->full ? c->full : get_batch_from_depot(&depots[pool]);
     c->full = NULL;
     if (!batch)
         return fresh(c, bytes_of[pool]);
@@ -107,7 +107,7 @@ static __attribute__((noinline)) void flush(int pool)
 {
     cache *c = &caches[pool];
     if (c->full)
-        depot_put(&depots[pool], c->full);
+        put_batch_in_depot(&depots[pool], c->full);
     c->full = c->free;
     c->free = NULL;
     c->n_free = 0;

@@ -286,7 +286,7 @@ static void run_msg(uint32_t kind, const char *mode, const teffi_frame *frame)
         give_up("the frame does not decode");
     if (strcmp(mode, "show") == 0)
         show_msg(m);
-    else if (teffi_frame_compute_room(m, BYTES_MAX, &room, &body_len))
+    else if (teffi_frame_compute_size_bound(m, BYTES_MAX, &room, &body_len))
         give_up("the frame does not encode");
     else
         fwrite(bytes, 1, teffi_frame_encode(m, body_len, now_ns, bytes), stdout);
@@ -328,7 +328,7 @@ static teff_err read_payload(uint8_t kind, const uint8_t *data, size_t n, payloa
 {
     return kind == TEFFI_FRAME_HELLO    ? teffi_hello_unpack(data, n, &p->hello)
            : kind == TEFFI_FRAME_ACK    ? teffi_ack_unpack(data, n, &p->ack)
-           : kind == TEFFI_FRAME_REFUSE ? teffi_refuse_unpack(data, n, p->text)
+           : kind == TEFFI_FRAME_REFUSE ? teffi_refusal_unpack(data, n, p->text)
            : n                          ? TEFF_E_MALFORMED
                                         : TEFF_OK;
 }
@@ -337,7 +337,7 @@ static size_t pack_payload(uint8_t kind, const payload *p, uint8_t *out)
 {
     return kind == TEFFI_FRAME_HELLO    ? teffi_hello_pack(&p->hello, out)
            : kind == TEFFI_FRAME_ACK    ? teffi_ack_pack(&p->ack, out)
-           : kind == TEFFI_FRAME_REFUSE ? teffi_refuse_pack(p->text, out)
+           : kind == TEFFI_FRAME_REFUSE ? teffi_refusal_pack(p->text, out)
                                         : 0;
 }
 
@@ -373,7 +373,7 @@ static void run_control(uint8_t kind, const char *mode, const teffi_frame *frame
     size_t n;
     if (strcmp(mode, "make") == 0)
         make_payload(kind, &p);
-    else if (frame->kind != kind || !teffi_frame_get_payload(frame, &data, &n) ||
+    else if (frame->kind != kind || !teffi_frame_get_control_payload(frame, &data, &n) ||
              read_payload(kind, data, n, &p))
         give_up("the control frame does not decode");
     if (strcmp(mode, "show") == 0) {

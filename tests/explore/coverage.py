@@ -18,17 +18,17 @@ UNREACHED = {
     # tests/unit/sched/test_preempt.c.
     ("sched/preempt.c", "on_interrupt"),
     # It ends the process. The test of it is tests/unit/grains/test_misuse.c.
-    ("sched/worker.c", "teffi_turn_fatal"),
+    ("sched/worker.c", "teffi_turn_abort_for_broken_rule"),
     # It runs when a silo or a system of processes is made, before the scheduler. The test of it is
     # tests/unit/silo/test_options.c.
-    ("sched/exec.c", "teffi_sched_options_copy_checked"),
+    ("sched/exec.c", "teffi_sched_options_check_and_copy"),
     # They make a system with the real platform. The test of them is
     # tests/unit/process/test_process.c.
     ("process/system.c", "teff_process_system_new"),
     ("process/system.c", "make_executor"),
     # A thread gives back more free slots than a scene has. The test of it is
     # tests/unit/process/test_churn.c.
-    ("process/pid.c", "get_slot_use"),
+    ("process/pid.c", "get_slot_last_use"),
 }
 
 

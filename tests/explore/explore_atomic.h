@@ -122,11 +122,11 @@
 #define teffi_fiber_get_label(fiber) ((void)(fiber), "a turn")
 #define teffi_fiber_set_preemptible(fiber, on) ((void)(fiber))
 #define teffi_fiber_pool_new(bytes, max) ((teffi_fiber_pool *)(void *)&ex)
-#define teffi_fiber_pool_use_reserved_guards(pool) ((void)(pool))
+#define teffi_fiber_pool_allow_reserved_guards(pool) ((void)(pool))
 #define teffi_fiber_pool_free(pool) ((void)(pool))
 #define teffi_fiber_pool_reclaim(pool, now_ns) ((void)(pool), (void)(now_ns), false)
-#define teffi_fiber_thread_enter(pool) ((void)(pool), false)
-#define teffi_fiber_thread_leave() ((void)0)
+#define teffi_fiber_thread_enter_pool(pool) ((void)(pool), false)
+#define teffi_fiber_thread_leave_pool() ((void)0)
 
 /* Signals do not come to virtual threads. */
 #define teffi_interrupt_thread(thread) ((void)(thread))

@@ -47,7 +47,7 @@ uint64_t teffi_thread_count_preemptions(void)
 
 /* It runs whenever the clock advances. Sometimes cores seem contended between two samples,
  * sometimes not, and sometimes this seems to be another thread than before. */
-bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *delayed_ns)
+bool teffi_thread_read_run_times(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *delayed_ns)
 {
     (void)thread;
     explore_point("thread", "usage");
@@ -57,7 +57,7 @@ bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *
 }
 
 /* It never falls, since samples for trials are 20 ms apart. */
-uint64_t teffi_process_cpu_ns(void)
+uint64_t teffi_os_process_cpu_ns(void)
 {
     return ex.now_ns + explore_draw(20000000);
 }
@@ -67,7 +67,7 @@ bool teffi_barrier_register(void)
     return explore_draw(4); /* some kernels cannot */
 }
 
-void teffi_barrier_all(void)
+void teffi_barrier_run_on_all_threads(void)
 {
     explore_point("barrier", "barrier on all");
     for (unsigned i = 0; i < ex.n_threads; i++)
@@ -87,7 +87,7 @@ static uint32_t take_tokens(teffi_parker *parker)
     return word & ~(uint32_t)TEFFI_PARKER_POLLING;
 }
 
-uint32_t teffi_parker_take_tokens(teffi_parker *parker, uint64_t timeout_ns)
+uint32_t teffi_parker_wait_for_tokens(teffi_parker *parker, uint64_t timeout_ns)
 {
     explore_point("parker", "wait");
     if (!*word_of(parker) && timeout_ns)
@@ -96,10 +96,11 @@ uint32_t teffi_parker_take_tokens(teffi_parker *parker, uint64_t timeout_ns)
 }
 
 /* As thread.c: a token that came before POLLING was set ends no wait, so it only looks. */
-uint32_t teffi_parker_poll(teffi_poll_parker *p, teffi_poller *poller, uint64_t timeout_ns)
+uint32_t teffi_parker_wait_in_poller(teffi_poll_parker *p, teffi_poller *poller,
+                                     uint64_t timeout_ns)
 {
     if (!poller)
-        return teffi_parker_take_tokens(&p->parker, timeout_ns);
+        return teffi_parker_wait_for_tokens(&p->parker, timeout_ns);
     explore_point("parker", "poll");
     explore_flush(ex.current);
     *(teffi_poller *volatile *)&p->poller = poller;
@@ -117,7 +118,7 @@ bool teffi_parker_has_token(const teffi_parker *parker, uint32_t token)
 }
 
 /* The parker may be gone when the poller is woken. */
-void teffi_parker_leave_token(teffi_parker *parker, uint32_t token)
+void teffi_parker_wake_with_token(teffi_parker *parker, uint32_t token)
 {
     explore_point("parker", "wake");
     explore_flush(ex.current);
@@ -137,15 +138,15 @@ void teffi_parker_leave_token(teffi_parker *parker, uint32_t token)
 
 bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
 {
-    return teffi_parker_take_tokens(parker, timeout_ns) != 0;
+    return teffi_parker_wait_for_tokens(parker, timeout_ns) != 0;
 }
 
 void teffi_parker_wake(teffi_parker *parker)
 {
-    teffi_parker_leave_token(parker, TEFFI_TOKEN);
+    teffi_parker_wake_with_token(parker, TEFFI_TOKEN);
 }
 
-void teffi_bug(const char *file, int line, const char *what)
+void teffi_abort_for_bug(const char *file, int line, const char *what)
 {
     explore_fail("bug at %s:%d: %s", file, line, what);
 }

@@ -55,8 +55,8 @@ PLANTS = {
     # Under a limit: a worker that parks counts as running; so does one in a long turn; the monitor
     # stops counting that one, or raises the limit, and wakes nobody for the work that waits.
     "limit-blind": ("sched/idle.c", "below + word / TEFFI_IDLE;", "below + 0 * word;"),
-    "limit-stuck": ("sched/monitor.c", "c->limit + count_unavailable(sched)",
-                    "c->limit + 0 * count_unavailable(sched)"),
+    "limit-stuck": ("sched/monitor.c", "c->limit + count_unavailable_processors(sched)",
+                    "c->limit + 0 * count_unavailable_processors(sched)"),
     "limit-lifted": ("sched/monitor.c",
                      "return below > before && teffi_processors_have_work(sched);",
                      "return below > before && !sched;"),
@@ -83,9 +83,10 @@ PLANTS = {
                   "    (void)teffi_deferral_run(&w->processor->deferral);\n", ""),
     # A processor is retaken without the barrier that makes its worker's flag visible.
     "no-barrier": ("sched/monitor.c",
-                   "    if (!w->sched->no_membarrier)\n        teffi_barrier_all();\n", ""),
+                   "    if (!w->sched->no_membarrier)\n"
+                   "        teffi_barrier_run_on_all_threads();\n", ""),
     # At the end of its turn a worker goes on with the processor that is just being retaken.
-    "unsettled": ("sched/run.c", "        (void)teffi_processor_use_begin_after_retake(w);\n",
+    "unsettled": ("sched/run.c", "        (void)teffi_processor_use_begin_await_retake(w);\n",
                   "        (void)teffi_processor_use_begin(w);\n"),
     # A processor is retaken from a worker that was assigned it and has not woken up yet; it never
     # does.
@@ -122,7 +123,7 @@ PLANTS = {
     "run-again": ("group/inbound.c", "    if (was == TEFFI_INBOUND_QUEUED) {\n",
                   "    if (was != TEFFI_INBOUND_IDLE) {\n"),
     # A turn in place that yielded is left to nobody.
-    "forgotten-turn": ("sched/direct.c", "            teffi_submit_last(w, group);\n",
+    "forgotten-turn": ("sched/direct.c", "            teffi_submit_yielded_group(w, group);\n",
                        "            (void)group;\n"),
     # The LIFO slot is emptied while its worker may be using it.
     "grabbed-lifo": ("sched/monitor.c",
@@ -160,8 +161,10 @@ PLANTS = {
     "local-stuck": ("sched/monitor.c", "bool allowed = teffi_processor_allow_stealing(p);",
                     "bool allowed = false;"),
     # The monitor allows stealing of a local batch and wakes nobody.
-    "local-untold": ("sched/monitor.c", "(lifo && retake_lifo(sched, p, run)) || allowed;",
-                     "(lifo && retake_lifo(sched, p, run)) || (allowed && !p);"),
+    "local-untold": ("sched/monitor.c",
+                     "(lifo && move_lifo_group_to_global_queue(sched, p, run)) || allowed;",
+                     "(lifo && move_lifo_group_to_global_queue(sched, p, run)) || "
+                     "(allowed && !p);"),
     # A worker allows stealing of its local batch and wakes nobody.
     "local-unhelped": ("sched/find.c",
                        "    if (teffi_deque_count(&p->deque) &&"

@@ -149,7 +149,7 @@ static void block_a_while(void)
 /* In place of this turn, when that may be. */
 static void visit_by_claim(place *p)
 {
-    bool direct = teffi_direct_may(exec, explore_draw(2));
+    bool direct = teffi_direct_may_run_in_place(exec, explore_draw(2));
     if (!teffi_group_claim(&p->group))
         return;
     teffi_group *outer = direct ? teffi_direct_enter(exec, &p->group) : NULL;
@@ -159,21 +159,21 @@ static void visit_by_claim(place *p)
         teffi_direct_leave(exec, outer);
         teffi_direct_end_claim(exec, &p->group);
     } else {
-        teffi_group_release(&p->group);
+        teffi_group_release_claim(&p->group);
     }
 }
 
 /* A turn in place that yields in its middle: its guest goes on when it does. */
 static bool wait_in_room(token *t)
 {
-    if (!teffi_direct_may(exec, false) || !teffi_group_claim(&room.group))
+    if (!teffi_direct_may_run_in_place(exec, false) || !teffi_group_claim(&room.group))
         return false;
     teffi_group *outer = teffi_direct_enter(exec, &room.group);
     if (exec->ops->current(exec) != &room.group || room.guest)
         explore_fail("two turns of a room at once");
     room.guest = t;
     explore_point("scene", "room");
-    teffi_group_yield(&room.group, &room.gave);
+    teffi_group_prepend_yielded_turn(&room.group, &room.gave);
     teffi_direct_leave(exec, outer);
     teffi_direct_end_claim(exec, &room.group);
     return true;
@@ -301,7 +301,7 @@ static void fork_and_join(cabin *c)
 static void visit_often(place *p)
 {
     teffi_worker *w = teffi_worker_self();
-    (void)teffi_direct_may(exec, false); /* this run's count begins */
+    (void)teffi_direct_may_run_in_place(exec, false); /* this run's count begins */
     w->direct.count = TEFFI_DIRECT_MAX - explore_draw(2);
     visit_by_claim(p);
     visit_by_claim(p);
@@ -624,7 +624,7 @@ static void look_for_lost(void)
     if (!exec || sched()->stopping)
         return;
     bool work = !sched()->system.running && teffi_runqueue_count(&sched()->system_queue);
-    bool parked = teffi_worker_latest_in(sched(), TEFFI_WORKER_PARKED);
+    bool parked = teffi_worker_latest_in_state(sched(), TEFFI_WORKER_PARKED);
     bool wakes = parked && !explore_limit_is_reached(sched());
     work |= wakes && teffi_runqueue_count(&sched()->queue);
     for (unsigned i = 0; parked && i < sched()->n_processors; i++) {

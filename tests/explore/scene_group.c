@@ -185,7 +185,7 @@ static void claim(void *arg)
         enter(p);
         maybe_complete(p);
         leave(p);
-        teffi_group_release(&p->group);
+        teffi_group_release_claim(&p->group);
     }
 }
 
@@ -219,7 +219,7 @@ static void set_up(void)
     for (unsigned i = 0; i < n_places; i++) {
         teffi_group_init(&places[i].group, &exec, &group_ops);
         if (explore_draw(4) == 0) { /* as memory that is used for the first time */
-            teffi_group_init_complete(&places[i].group);
+            teffi_group_set_initially_complete(&places[i].group);
             teffi_group_reuse(&places[i].group);
         }
         places[i].lives = explore_draw(4);

@@ -287,7 +287,7 @@ static void look_for_lost(void)
 {
     if (!exec || sched()->stopping)
         return;
-    bool parked = teffi_worker_latest_in(sched(), TEFFI_WORKER_PARKED);
+    bool parked = teffi_worker_latest_in_state(sched(), TEFFI_WORKER_PARKED);
     if (net.arrived.n && sched()->monitor_asleep)
         explore_fail("an event is unread while the monitor sleeps");
     if (sched()->monitor_asleep && sched()->poller && !sched()->polling)

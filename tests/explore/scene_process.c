@@ -524,7 +524,8 @@ static void stop_system(explore_thread **outsiders)
     while (n_waiting)
         complete_one();
     (void)teff_process_system_stop(processes, 1 + explore_draw(2) * 10000, NULL);
-    while (teffi_processes_alive(processes)) /* time passes as drawn: it may have waited in vain */
+    while (teffi_processes_count_alive(
+        processes)) /* time passes as drawn: it may have waited in vain */
         explore_back_off("scene");
     for (unsigned i = 0; i < OUTSIDERS; i++)
         wait_for(outsiders[i]);

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 teff_err __wrap_teffi_thread_start(teffi_thread *thread, const char *name, void (*fn)(void *arg),
                                    void *arg);
 void __wrap_teffi_thread_join(teffi_thread *thread);
-bool __wrap_teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns);
+bool __wrap_teffi_polling_sleep_or_poll(teffi_conns *conns, uint64_t timeout_ns);
 
 enum {
     NODES = 6, /* peers: silos 0 to 2, clients 3 to 5; each in two incarnations */
@@ -111,7 +111,7 @@ void __wrap_teffi_thread_join(teffi_thread *thread)
     thread->fn(thread->arg);
 }
 
-bool __wrap_teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns)
+bool __wrap_teffi_polling_sleep_or_poll(teffi_conns *conns, uint64_t timeout_ns)
 {
     (void)conns;
     (void)timeout_ns;
@@ -242,7 +242,7 @@ static void look_at_hello(script_stream *s, const teffi_frame *frame)
     const uint8_t *payload;
     size_t len;
     teffi_greeting g;
-    teffi_bug_if(!teffi_frame_get_payload(frame, &payload, &len));
+    teffi_bug_if(!teffi_frame_get_control_payload(frame, &payload, &len));
     teffi_bug_if(teffi_hello_unpack(payload, len, &g));
     memcpy(s->nonce, g.nonce, sizeof s->nonce);
     s->knows_nonce = true;
@@ -347,7 +347,7 @@ static void send_any_control(script_stream *s)
 static void send_refusal(script_stream *s)
 {
     uint8_t payload[TEFFI_HELLO_MAX];
-    send_control(s, TEFFI_FRAME_REFUSE, payload, teffi_refuse_pack("no", payload));
+    send_control(s, TEFFI_FRAME_REFUSE, payload, teffi_refusal_pack("no", payload));
 }
 
 static teffi_msg *make_message(void)
@@ -376,7 +376,8 @@ static void send_message(script_stream *s)
     static uint8_t frame[FRAME_MAX];
     size_t size, body_len;
     teffi_msg *msg = make_message();
-    if (!teffi_frame_compute_room(msg, sizeof frame, &size, &body_len) && size <= sizeof frame)
+    if (!teffi_frame_compute_size_bound(msg, sizeof frame, &size, &body_len) &&
+        size <= sizeof frame)
         script_send(s, frame, teffi_frame_encode(msg, body_len, now_ns, frame));
     teffi_msg_free(msg);
 }

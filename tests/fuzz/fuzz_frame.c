@@ -11,7 +11,7 @@ static const uint64_t now = 1000000000u;
 static void check_round_trip(const teffi_msg *msg, const uint8_t *data, size_t n)
 {
     size_t room, body_len, before;
-    teffi_bug_if(teffi_frame_compute_room(msg, 2 * n + 100, &room, &body_len) != TEFF_OK ||
+    teffi_bug_if(teffi_frame_compute_size_bound(msg, 2 * n + 100, &room, &body_len) != TEFF_OK ||
                  room < n);
     uint8_t *again = malloc(room);
     teffi_bug_if(!again);
@@ -38,7 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     size_t size, len;
     if (teffi_frame_peek(data, n, 65536, &size, &frame) || size == 0 || size > n)
         return 0;
-    teffi_bug_if(teffi_frame_get_payload(&frame, &payload, &len) && payload + len != data + size);
+    teffi_bug_if(teffi_frame_get_control_payload(&frame, &payload, &len) &&
+                 payload + len != data + size);
     if (teffi_frame_decode(&frame, NULL, now, &msg) == TEFF_OK) {
         check_round_trip(msg, data, size);
         teffi_msg_free(msg);

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     uint8_t bytes[TEFFI_ACK_MAX];
     char text[TEFF_TEXT_MAX];
     hello(data, n);
-    if (teffi_refuse_unpack(data, n, text) == TEFF_OK)
+    if (teffi_refusal_unpack(data, n, text) == TEFF_OK)
         teffi_bug_if(strlen(text) >= TEFF_TEXT_MAX);
     if (teffi_ack_unpack(data, n, &ack) == TEFF_OK) {
         size_t len = teffi_ack_pack(&ack, bytes);

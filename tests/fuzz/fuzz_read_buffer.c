@@ -37,7 +37,7 @@ static size_t put_frame(uint8_t *to, size_t room, size_t body, uint8_t fill)
     msg->method_id = 1u + fill;
     msg->raw = raw;
     msg->raw_len = body;
-    teff_err err = teffi_frame_compute_room(msg, room, &size, &body_len);
+    teff_err err = teffi_frame_compute_size_bound(msg, room, &size, &body_len);
     if (!err)
         size = teffi_frame_encode(msg, body_len, now, to);
     teffi_msg_free(msg);
@@ -96,11 +96,11 @@ static bool take(read_buffer *in, const uint8_t *flat, size_t came, size_t *at, 
         return false;
     *at += size;
     if (frame.kind > TEFFI_MSG_RESPONSE) {
-        teffi_read_buffer_skip(in);
+        teffi_read_buffer_skip_frame(in);
         return true;
     }
     err = teffi_frame_decode(&other, NULL, now, &expected);
-    teffi_bug_if(teffi_read_buffer_take(in, &frame, now, &got) != err);
+    teffi_bug_if(teffi_read_buffer_decode_and_remove(in, &frame, now, &got) != err);
     if (!err)
         keep(slot, got, expected);
     return !err;

@@ -144,7 +144,7 @@ proctype kernel(byte s)
     od
 }
 
-inline try_side(s)
+inline attempt_side_operation(s)
 {
     assert(!tried[s] && op[s]);
     tried[s] = true;
@@ -229,7 +229,7 @@ end_asleep:
         }
         do
         :: i < n ->
-            try_side(list[i]);
+            attempt_side_operation(list[i]);
 tried_it:
             took = false;
             i++

@@ -78,7 +78,7 @@ inline init_and_link_entries(from)
     i = 0
 }
 
-inline take_from_block()
+inline take_entries_from_block()
 {
     d_step {
         i = 0;
@@ -106,7 +106,7 @@ inline add_block()
 #endif
 }
 
-inline take_decommitted()
+inline take_decommitted_block()
 {
 #ifndef MUTANT_BEGUN_STAYS
     begun = begun + passed;
@@ -132,8 +132,8 @@ inline refill()
     :: else ->
         lock();
         if
-        :: state == PARTLY_FREE || state == FREE -> take_from_block()
-        :: state == DECOMMITTED -> take_decommitted()
+        :: state == PARTLY_FREE || state == FREE -> take_entries_from_block()
+        :: state == DECOMMITTED -> take_decommitted_block()
         :: state == NO_BLOCK -> add_block()
         :: else /* another thread has them */
         fi;

@@ -19,9 +19,9 @@ NAMED = {
     "the group that a turn wakes last goes behind": (
         "runtime/sched/submit.c",
         "        atomic_store_explicit(&p->lifo, group, memory_order_relaxed);\n"
-        "    if (older) {\n        push_displaced_and_end_use(w, p, older, was);",
+        "    if (older) {\n        push_displaced_group_and_end_use(w, p, older, was);",
         "        atomic_store_explicit(&p->lifo, older ? older : group, memory_order_relaxed);\n"
-        "    if (older) {\n        push_displaced_and_end_use(w, p, group, was);"),
+        "    if (older) {\n        push_displaced_group_and_end_use(w, p, group, was);"),
     "no batch from the global queue": (
         "runtime/sched/exec.c", "TAKE_MAX = 16", "TAKE_MAX = 0"),
     "a batch of 15": ("runtime/sched/exec.c", "TAKE_MAX = 16", "TAKE_MAX = 15"),
@@ -86,7 +86,7 @@ NAMED = {
     "windows of any length": (
         "runtime/sched/policy/contention.c", "#define LATE_NS (100", "#define LATE_NS (1000"),
     "long runs count against the limit": (
-        "runtime/sched/monitor.c", "c->limit + count_unavailable(sched)", "c->limit"),
+        "runtime/sched/monitor.c", "c->limit + count_unavailable_processors(sched)", "c->limit"),
     "placement ignores the version": (
         "grains/directory/placement.c", "(int64_t)want.version;", "0;"),
     "five bits of a version": (
@@ -96,7 +96,7 @@ NAMED = {
         "grains/directory/placement.h", "return flags >> 10;", "return flags >> 9;"),
     "an old activation runs what newer callers ask": (
         "grains/hosting/handler.c",
-        "return teffi_version_of(msg->flags) > act->type->info->version;", "return false;"),
+        "return teffi_flags_type_version(msg->flags) > act->type->info->version;", "return false;"),
     "a call in place ignores the version": (
         "grains/request/direct.c", "ask->type->version > info->version", "false"),
     "a silo does not say its versions": (
@@ -105,20 +105,20 @@ NAMED = {
         "runtime/cluster/view.c", "return i < member->n_versions ? member->versions[i] : 0;",
         "return 0;"),
     "unknown fields are dropped where a message is nested": (
-        "runtime/message/decode.c", "err = keep_unknown(d, end, tag, msg);",
-        "err = keep_unknown(d, end, tag, msg), msg->n_unknown_fields -= !err && depth > 1;"),
+        "runtime/message/decode.c", "err = keep_unknown_field(d, end, tag, msg);",
+        "err = keep_unknown_field(d, end, tag, msg), msg->n_unknown_fields -= !err && depth > 1;"),
     "copies of a state drop unknown fields": (
         "codegen/emit/copy.c", "src->base.n_unknown_fields > 0 &&",
         "src->base.n_unknown_fields > 99 &&"),
     "an answer leaves before it is written": (
         "grains/activation/state.c",
-        "act->stored->answers->unsaved ? pack_and_write_state(ctx, act, false) : TEFF_OK",
+        "act->stored->answers->unsaved ? write_or_remove_state_row(ctx, act, false) : TEFF_OK",
         "TEFF_OK"),
     "an answer is written only once": (
         "grains/activation/answers.c", "    answers->unsaved = true;\n", ""),
     "the answers of a row are not loaded": (
         "grains/activation/state.c",
-        "d->err = teffi_answers_take_from_state(d->act, stored, scratch)",
+        "d->err = teffi_answers_move_from_state(d->act, stored, scratch)",
         "d->err = TEFF_OK"),
     "a key counts for every method": (
         "grains/activation/answers.c", "teffi_hash64(packed, len, method->id)",
@@ -140,7 +140,7 @@ NAMED = {
     "an answer is the state's of later": (
         "grains/activation/turn.c",
         "    if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == "
-        "TEFF_E_NOMEM)\n        teffi_ctx_exit(ctx, err);\n", "    *out = body;\n"),
+        "TEFF_E_NOMEM)\n        teffi_ctx_exit_turn(ctx, err);\n", "    *out = body;\n"),
     "no memory for a response is the answer": (
         "grains/activation/turn.c",
         "body, out)) == TEFF_E_NOMEM)", "body, out)) == TEFF_E_MAX)"),
@@ -193,7 +193,7 @@ NAMED = {
     "a client may be in a transaction": (
         "runtime/link/conn/receiver.c", " || msg->transaction)", ")"),
     "a dropped call takes no part": (
-        "runtime/call/ctx_calls.c", "!impl->in_ctx.le_prev || must_stay(ctx, impl))",
+        "runtime/call/ctx_calls.c", "!impl->in_ctx.le_prev || must_keep_call(ctx, impl))",
         "!impl->in_ctx.le_prev)"),
     "a full queue refuses the end of a transaction": (
         "grains/activation/activation.c", " || teffi_msg_ends_transaction(msg))", ")"),

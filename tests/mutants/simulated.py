@@ -17,9 +17,9 @@ SIMULATED = {
         "return true;"),
     "a request that was set aside starts without a lease": (
         "grains/hosting/handler.c",
-        "        if (end_if_unwanted(act, msg) || end_if_lease_is_over(act, msg))\n"
+        "        if (end_if_late_or_cancelled(act, msg) || refuse_if_lease_is_over(act, msg))\n"
         "            continue;",
-        "        if (end_if_unwanted(act, msg))\n            continue;"),
+        "        if (end_if_late_or_cancelled(act, msg))\n            continue;"),
     "a turn resumes without a lease": (
         "runtime/call/wait.c",
         "    if (ctx->owner && !teffi_lease_holds_coarse(",
@@ -69,15 +69,16 @@ SIMULATED = {
         "grains/directory/client.c", "while (!view_is_current(ctx->node, a.view));",
         "while (false && !view_is_current(ctx->node, a.view));"),
     "an entry of a silo that is gone stays": (
-        "grains/directory/partition.c", ": teffi_view_now_has(grains->node, e->pid.node)))",
+        "grains/directory/partition.c",
+        ": teffi_view_current_has_member(grains->node, e->pid.node)))",
         ": true))"),
     # ---- activations ----
     "the loser of a race drops its queue": (
-        "grains/hosting/handler.c", "        teffi_route_to_winner(grains, msg, winner);",
+        "grains/hosting/handler.c", "        teffi_route_to_current_holder(grains, msg, winner);",
         "        teffi_msg_free(msg);"),
     "an activation that ends drops what waits": (
         "grains/hosting/handler.c",
-        "        hand_back_request(act, teffi_container(n, teffi_msg, link));",
+        "        fail_or_reroute_request(act, teffi_container(n, teffi_msg, link));",
         "        teffi_msg_free(teffi_container(n, teffi_msg, link));"),
     "a writer starts beside a reader": (
         "grains/activation/admission.h",
@@ -101,8 +102,8 @@ SIMULATED = {
     # ---- calls ----
     "calls do not end with their link": (
         "runtime/node/events.c",
-        "    if (peer->role != TEFFI_ROLE_CLIENT)\n        teffi_node_pass",
-        "    if (peer->role != TEFFI_ROLE_CLIENT && clean)\n        teffi_node_pass"),
+        "    if (peer->role != TEFFI_ROLE_CLIENT)\n        teffi_node_send_outcomes",
+        "    if (peer->role != TEFFI_ROLE_CLIENT && clean)\n        teffi_node_send_outcomes"),
     "a call that may have run ends as one that did not": (
         "runtime/call/calls.c", 'TEFF_E_UNREACHABLE,\n                        "the link broke',
         'TEFF_E_UNAVAILABLE,\n                        "the link broke'),
@@ -129,7 +130,7 @@ SIMULATED = {
     "a participant does not read the row that may have been written": (
         "grains/activation/lock.c",
         "        teffi_state_mark_lost_and_deactivate(act);\n    teffi_lock_release(act);",
-        "        teffi_lock_roll_back(act);\n    teffi_lock_release(act);"),
+        "        teffi_lock_roll_back_and_release(act);\n    teffi_lock_release(act);"),
     "a transaction begins again as the same attempt": (
         "grains/activation/transaction.c", "    transaction.attempt++;\n", ""),
     "the participants of a call that has failed are not told": (

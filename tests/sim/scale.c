@@ -86,16 +86,16 @@ void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
     __real_teffi_store_submit(store, op);
 }
 
-teff_err __real_teffi_partition_merge(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid,
-                                      uint64_t version, teffi_pid *loser);
-teff_err __wrap_teffi_partition_merge(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid,
-                                      uint64_t version, teffi_pid *loser);
+teff_err __real_teffi_partition_merge_activation(teffi_grains *grains, const teffi_ident *ident,
+                                                 teffi_pid pid, uint64_t version, teffi_pid *loser);
+teff_err __wrap_teffi_partition_merge_activation(teffi_grains *grains, const teffi_ident *ident,
+                                                 teffi_pid pid, uint64_t version, teffi_pid *loser);
 
-teff_err __wrap_teffi_partition_merge(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid,
-                                      uint64_t version, teffi_pid *loser)
+teff_err __wrap_teffi_partition_merge_activation(teffi_grains *grains, const teffi_ident *ident,
+                                                 teffi_pid pid, uint64_t version, teffi_pid *loser)
 {
     moved++;
-    return __real_teffi_partition_merge(grains, ident, pid, version, loser);
+    return __real_teffi_partition_merge_activation(grains, ident, pid, version, loser);
 }
 
 /* ---- silos ---- */
@@ -121,7 +121,7 @@ static void start(place *p)
     static const world_relay_methods methods = {.pass = pass};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo_options opt = {.size = sizeof opt, .listen = p->address};
-    must(!teffi_silo_new_on(&p->node.platform, &opt, &p->silo, text), "new", text);
+    must(!teffi_silo_new_on_platform(&p->node.platform, &opt, &p->silo, text), "new", text);
     must(!teff_silo_host(p->silo, world_relay_type(&methods, NULL)), "host", "");
     p->silo->phase = TEFFI_SILO_STARTED;
     must(!teffi_silo_open(p->silo, text), "open", text);
@@ -169,7 +169,7 @@ static bool is_settled(unsigned members)
         if (p->gone)
             continue;
         if (!p->serves || teff_silo_members(p->silo) != members ||
-            teffi_partitions_list_and_clear_locked(p->silo->node.grains, NULL))
+            teffi_partitions_list_and_empty_locked(p->silo->node.grains, NULL))
             return false;
     }
     return true;
@@ -183,7 +183,7 @@ static void explain(unsigned members)
             fprintf(stderr, "%s: serves %d, %u members of %u, locked %d\n", p->address, p->serves,
                     teff_silo_members(p->silo), members,
                     p->silo->node.grains &&
-                        teffi_partitions_list_and_clear_locked(p->silo->node.grains, NULL));
+                        teffi_partitions_list_and_empty_locked(p->silo->node.grains, NULL));
     }
     sim_trace_tail(&s.trace);
     must(false, "settle", "it takes too long");

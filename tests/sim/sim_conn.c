@@ -503,7 +503,7 @@ static void bye_acked(sim_conn *conn, int side_no)
         sim_conn_end(out, sim_conn_side(out, peer->net));
 }
 
-static void take_frame(sim_conn *conn, int side_no, const sim_frame *f)
+static void handle_received_frame(sim_conn *conn, int side_no, const sim_frame *f)
 {
     sim_side *side = &conn->side[side_no];
     if (side->ended || side->net->freed)
@@ -525,7 +525,7 @@ static void hand_on(teffi_inbound *batch)
 {
     sim_side *side = teffi_container(batch, sim_side, batch);
     for (sim_frame *f; (f = sim_frames_take(&side->received));) {
-        take_frame(f->conn, f->to, f);
+        handle_received_frame(f->conn, f->to, f);
         free(f);
     }
     side->is_submitted = false;

@@ -313,7 +313,7 @@ static void direct_handle_yield(teffi_exec *base, teffi_group *group)
 {
     (void)base;
     (void)group;
-    teffi_bug(__FILE__, __LINE__, "a turn yielded");
+    teffi_abort_for_bug(__FILE__, __LINE__, "a turn yielded");
 }
 
 static const teffi_direct_ops direct = {.may = direct_may_run,
@@ -335,7 +335,7 @@ static void exec_stop(teffi_exec *base)
     sim_timers_drop(s, exec);
     stop_polling(exec);
     teffi_deferred_run_all(&exec->deferred);
-    teffi_inbound_queue_stop(&exec->inbound);
+    teffi_inbound_queue_drain_and_stop(&exec->inbound);
 }
 
 static void exec_free(teffi_exec *base)

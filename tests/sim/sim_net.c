@@ -178,7 +178,7 @@ static teff_err net_send(teffi_net *base, teffi_node_id to, teffi_msg *msg)
 {
     sim_net *net = (sim_net *)base;
     sim_conn *conn;
-    teff_err err = way_to(net, to, teffi_msg_for_grain(msg), &conn);
+    teff_err err = way_to(net, to, teffi_msg_is_for_grain(msg), &conn);
     sim_peer *peer = sim_peer_find(net, to);
     if (err && msg->item.kind == TEFFI_MSG_RESPONSE && peer && !peer->bye_wanted &&
         !peer->bye_heard)

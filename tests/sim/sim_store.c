@@ -55,7 +55,7 @@ static void op_finish(sim *s, void *arg, bool run)
 
 static void op_unknown(teffi_store_op *op)
 {
-    teffi_store_fail(op, TEFF_E_UNKNOWN, "the connection broke");
+    teffi_store_op_set_error(op, TEFF_E_UNKNOWN, "the connection broke");
 }
 
 static bool op_is_planted(sim *s, const teffi_store_op *op, const char *table)
@@ -80,9 +80,9 @@ static bool op_is_nth(sim *s, teffi_store_op *op)
     if (nth->failure == SIM_FAILURE_UNKNOWN_DONE)
         s->rows->ops->submit(s->rows, op);
     if (nth->failure == SIM_FAILURE_IO)
-        teffi_store_fail(op, TEFF_E_IO, "the disk is full");
+        teffi_store_op_set_error(op, TEFF_E_IO, "the disk is full");
     else if (nth->failure == SIM_FAILURE_CONFLICT)
-        teffi_store_fail(op, TEFF_E_CONFLICT, "another one was faster");
+        teffi_store_op_set_error(op, TEFF_E_CONFLICT, "another one was faster");
     else
         op_unknown(op);
     return true;
@@ -186,7 +186,7 @@ static void op_submit(teffi_store *store, teffi_store_op *op)
     door *d = (door *)store;
     sim *s = d->node->sim;
     if (d->closed) {
-        teffi_store_fail(op, TEFF_E_CLOSED, "the store is closed");
+        teffi_store_op_set_error(op, TEFF_E_CLOSED, "the store is closed");
         op->done(op);
         return;
     }

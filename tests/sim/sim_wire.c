@@ -28,7 +28,7 @@ static teff_err encode_frame(const sim_net *net, const teffi_msg *msg, sim_frame
 {
     size_t room, body_len, before;
     uint64_t now_ns = sim_node_now(net->node);
-    teff_err err = teffi_frame_compute_room(msg, net->frame_max, &room, &body_len);
+    teff_err err = teffi_frame_compute_size_bound(msg, net->frame_max, &room, &body_len);
     if (err)
         return err;
     *frame = new_frame((uint8_t)msg->item.kind, room);
@@ -231,11 +231,11 @@ teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg)
 teff_err sim_wire_wait(sim_conn *conn, teffi_msg *msg)
 {
     size_t room, body_len;
-    teff_err err =
-        teffi_frame_compute_room(msg, conn->side[SIM_DIALLER].net->frame_max, &room, &body_len);
+    teff_err err = teffi_frame_compute_size_bound(msg, conn->side[SIM_DIALLER].net->frame_max,
+                                                  &room, &body_len);
     if (err)
         return err;
-    teffi_bug_if(!teffi_msg_own(msg));
+    teffi_bug_if(!teffi_msg_copy_borrowed(msg));
     teffi_queue_push(&conn->unopened, &msg->link);
     return TEFF_OK;
 }

@@ -132,7 +132,7 @@ static void silo_start(sim_silo *place)
         place->node.wall_ns += sim_draw_below(&w->clocks, 2 * day_ns) - day_ns;
     place->node.dead = place->lost = false;
     place->view = 0;
-    teff_err err = teffi_silo_new_on(&place->node.platform, &opt, &place->silo, text);
+    teff_err err = teffi_silo_new_on_platform(&place->node.platform, &opt, &place->silo, text);
     if (!err) {
         sim_grains_host(place);
         place->silo->phase = TEFFI_SILO_STARTED;
@@ -268,7 +268,7 @@ static void connect_client(teff_ctx *ctx, void *arg)
     for (int i = 0; i < tries && err; i++) {
         if (i)
             teffi_ctx_sleep(ctx, PAUSE_MS);
-        err = teffi_gateways_join(ctx, c->client);
+        err = teffi_gateways_connect(ctx, c->client);
     }
     if (err)
         sim_fail(&c->world->s, "client %s finds no gateway: %s", c->node.name, teff_error(ctx));
@@ -284,7 +284,7 @@ static void client_start(sim *s, void *arg, bool run)
         return;
     for (unsigned i = 0; i < c->world->n_silos; i++)
         opt.gateways[i] = c->world->silos[i].address;
-    teff_err err = teffi_client_open(&c->node.platform, &opt, &c->client, text);
+    teff_err err = teffi_client_new_unconnected(&c->node.platform, &opt, &c->client, text);
     if (!err)
         err = teffi_task_start(&c->client->node.home, connect_client, c, "connect", false);
     if (err)

@@ -191,7 +191,7 @@ static void borrow_surely(token *t)
 {
     uint64_t end_ns = teffi_now(&platform) + HANG_NS;
     bool did;
-    while (!(did = teffi_borrow_run(exec, bring, t)) && teffi_now(&platform) < end_ns)
+    while (!(did = teffi_borrow_processor_and_run(exec, bring, t)) && teffi_now(&platform) < end_ns)
         teffi_thread_yield();
     if (did)
         atomic_fetch_add(&borrows, 1);

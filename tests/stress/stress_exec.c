@@ -96,7 +96,7 @@ static void visit_by_claim(token *t, place *p)
     enter(p);
     t->hops--;
     leave(p);
-    teffi_group_release(&p->group);
+    teffi_group_release_claim(&p->group);
 }
 
 static void hop(token *t);

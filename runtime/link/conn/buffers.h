@@ -58,12 +58,13 @@ bool teffi_read_buffer_may_be_row(const read_buffer *in);
 /* teffi_read_buffer_is_tls - do the bytes not taken begin as a TLS handshake or alert? */
 bool teffi_read_buffer_is_tls(const read_buffer *in);
 
-/* teffi_read_buffer_skip - remove the complete frame that was peeked at.
- * teffi_read_buffer_take - decode that frame to a message and remove it. out: *msg, owned by the
- * caller. errs: as teffi_frame_decode(); the frame then stays. */
-void teffi_read_buffer_skip(read_buffer *in);
-TEFF_MUST_USE teff_err teffi_read_buffer_take(read_buffer *in, const teffi_frame *frame,
-                                              uint64_t now_ns, teffi_msg **msg);
+/* teffi_read_buffer_skip_frame - remove the complete frame that was peeked at.
+ * teffi_read_buffer_decode_and_remove - decode that frame to a message and remove it. out: *msg,
+ * owned by the caller. errs: as teffi_frame_decode(); the frame then stays. */
+void teffi_read_buffer_skip_frame(read_buffer *in);
+TEFF_MUST_USE teff_err teffi_read_buffer_decode_and_remove(read_buffer *in,
+                                                           const teffi_frame *frame,
+                                                           uint64_t now_ns, teffi_msg **msg);
 
 void teffi_read_buffer_fini(read_buffer *in);
 
@@ -112,10 +113,10 @@ void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t 
 
 /* teffi_write_buffer_copy_borrowed - copy the borrowed bytes that are not written yet, so that
  * their owner may change them. out: false: no memory; some may still be borrowed.
- * teffi_write_buffer_copy_newest_segment - copy the newest segment. out: false: no memory; the
+ * teffi_write_buffer_copy_or_drop_newest - copy the newest segment. out: false: no memory; the
  * segment was removed. */
 bool teffi_write_buffer_copy_borrowed(write_buffer *out, const write_position *at);
-bool teffi_write_buffer_copy_newest_segment(write_buffer *out);
+bool teffi_write_buffer_copy_or_drop_newest(write_buffer *out);
 
 /* teffi_write_buffer_list_pieces - list the next bytes to be written, at most max.
  * out:  the number of bytes; pieces and their number *n. */

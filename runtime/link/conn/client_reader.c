@@ -19,8 +19,8 @@ bool teffi_client_reader_is_this_thread(void)
  * asynchronous receives, and the transport's threads run the callbacks. */
 static void run_deferred_reads(client_readers *r, bool here)
 {
-    /* seq_cst: teffi_client_reader_begin() and teffi_client_reader_defer() access `waiting` before
-     * this load; see the file header */
+    /* seq_cst: teffi_client_reader_begin() and teffi_client_reader_defer_read() access `waiting`
+     * before this load; see the file header */
     if (!atomic_load_explicit(&r->reads, memory_order_seq_cst))
         return;
     bool was_here = thread_reads;
@@ -29,7 +29,7 @@ static void run_deferred_reads(client_readers *r, bool here)
     thread_reads = was_here;
 }
 
-bool teffi_client_reader_defer(teffi_conn *conn)
+bool teffi_client_reader_defer_read(teffi_conn *conn)
 {
     client_readers *r = &conn->conns->readers;
     /* relaxed: a hint, loaded again below */
@@ -42,7 +42,7 @@ bool teffi_client_reader_defer(teffi_conn *conn)
     if (atomic_load_explicit(&r->waiting, memory_order_seq_cst) > 1)
         run_deferred_reads(r, false);
     else
-        teffi_conns_ask_delayed_run(
+        teffi_conns_ask_to_run_delayed_work(
             conn->conns); /* the ticker runs the read if no thread waits soon */
     return true;
 }
@@ -65,9 +65,9 @@ bool teffi_client_reader_begin(teffi_conns *conns, client_reader *reader)
     client_reader *none = NULL;
     if (conns->role != TEFFI_ROLE_CLIENT)
         return false;
-    /* seq_cst: comes before the load of `reads`; pairs with teffi_client_reader_defer() */
+    /* seq_cst: comes before the load of `reads`; pairs with teffi_client_reader_defer_read() */
     atomic_fetch_add_explicit(&r->waiting, 1, memory_order_seq_cst);
-    /* release: publishes *reader, pairs with teffi_client_reader_give() */
+    /* release: publishes *reader, pairs with teffi_client_reader_try_give_conn() */
     reader->was_known = atomic_compare_exchange_strong_explicit(
         &r->known, &none, reader, memory_order_release, memory_order_relaxed);
     /* These reads may defer further reads. While this thread sleeps, only the ticker or another
@@ -80,7 +80,7 @@ bool teffi_client_reader_begin(teffi_conns *conns, client_reader *reader)
     return true;
 }
 
-bool teffi_client_reader_give(teffi_conn *conn)
+bool teffi_client_reader_try_give_conn(teffi_conn *conn)
 {
     client_readers *r = &conn->conns->readers;
     /* relaxed: hints. If one thread waits, the received message is usually its response; if several
@@ -93,12 +93,12 @@ bool teffi_client_reader_give(teffi_conn *conn)
     if (!reader)
         return false;
     reader->given = conn;
-    teffi_parker_leave_token(reader->parker, TEFFI_TOKEN_GIVEN);
+    teffi_parker_wake_with_token(reader->parker, TEFFI_TOKEN_GIVEN);
     return true;
 }
 
 /* Removes the reader from `known`, if it is there. out: false: another thread has removed it in
- * teffi_client_reader_give(), and has left or will leave TEFFI_TOKEN_GIVEN. */
+ * teffi_client_reader_try_give_conn(), and has left or will leave TEFFI_TOKEN_GIVEN. */
 static bool withdraw_reader(client_readers *r, client_reader *reader)
 {
     return !reader->was_known ||
@@ -106,12 +106,13 @@ static bool withdraw_reader(client_readers *r, client_reader *reader)
                                                    memory_order_relaxed);
 }
 
-teffi_conn *teffi_client_reader_take(teffi_conns *conns, client_reader *reader, uint32_t *tokens)
+teffi_conn *teffi_client_reader_withdraw_or_take_conn(teffi_conns *conns, client_reader *reader,
+                                                      uint32_t *tokens)
 {
     if (withdraw_reader(&conns->readers, reader))
         return NULL;
     while (!(*tokens & TEFFI_TOKEN_GIVEN))
-        *tokens |= teffi_parker_take_tokens(reader->parker, UINT64_MAX);
+        *tokens |= teffi_parker_wait_for_tokens(reader->parker, UINT64_MAX);
     thread_reads = true; /* until teffi_client_reader_end() */
     return reader->given;
 }

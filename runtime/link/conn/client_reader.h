@@ -34,35 +34,35 @@ typedef struct client_readers {
 /* teffi_client_reader_begin - before this thread sleeps on reader->parker: let other threads give
  * it a connection, and run deferred reads.
  * out:  false: the link is not a client's. true: after the sleep the caller calls
- *       teffi_client_reader_take(), reads the connection if it returns one, and calls
- *       teffi_client_reader_end(). */
+ *       teffi_client_reader_withdraw_or_take_conn(), reads the connection if it returns one, and
+ *       calls teffi_client_reader_end(). */
 bool teffi_client_reader_begin(struct teffi_conns *conns, client_reader *reader);
 
-/* teffi_client_reader_take - after the sleep: withdraw the reader. If another thread is already
- * giving it a connection, wait for that thread's token and take the connection.
+/* teffi_client_reader_withdraw_or_take_conn - after the sleep: withdraw the reader. If another
+ * thread is already giving it a connection, wait for that thread's token and take the connection.
  * in:   *tokens: the tokens that woke the thread.
  * out:  the connection to read, with a reference; NULL: none. *tokens: with the tokens that have
  *       arrived since. */
-teffi_conn *teffi_client_reader_take(struct teffi_conns *conns, client_reader *reader,
-                                     uint32_t *tokens);
+teffi_conn *teffi_client_reader_withdraw_or_take_conn(struct teffi_conns *conns,
+                                                      client_reader *reader, uint32_t *tokens);
 
 /* teffi_client_reader_end - this thread no longer waits. in: it has read the given connection, if
  * there was one. */
 void teffi_client_reader_end(struct teffi_conns *conns);
 
-/* teffi_client_reader_give - let the waiting thread read conn, which has received bytes.
+/* teffi_client_reader_try_give_conn - let the waiting thread read conn, which has received bytes.
  * in:   the reader's reference, taken over on true.
  * out:  false: no thread waits, several do, or the one that waits was given a connection before. */
-bool teffi_client_reader_give(teffi_conn *conn);
+bool teffi_client_reader_try_give_conn(teffi_conn *conn);
 
 /* teffi_client_reader_is_this_thread - is the calling thread a client's thread that reads while it
  * waits? */
 bool teffi_client_reader_is_this_thread(void);
 
-/* teffi_client_reader_defer - defer conn's next read until a thread waits.
+/* teffi_client_reader_defer_read - defer conn's next read until a thread waits.
  * in:   the reader's reference, taken over on true.
  * out:  false: the calling thread does not read while it waits, or another thread waits. */
-bool teffi_client_reader_defer(teffi_conn *conn);
+bool teffi_client_reader_defer_read(teffi_conn *conn);
 
 /* teffi_client_reader_run_overdue_reads - let the transport's threads run the deferred reads, if no
  * read was deferred since the last call. in: all: run them in any case. out: true: call again soon.

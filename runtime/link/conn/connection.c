@@ -16,7 +16,7 @@ static void free_conn_memory(teffi_conn *conn)
 
 /* conns->lock held. Reuses the memory of an earlier connection, or allocates.
  * out:  a connection, zeroed from the field `conns` on; NULL: no memory. */
-static teffi_conn *take_memory(teffi_conns *conns)
+static teffi_conn *reuse_or_alloc_conn(teffi_conns *conns)
 {
     teffi_conn *conn = conns->kept;
     size_t kept_bytes = offsetof(teffi_conn, conns);
@@ -33,7 +33,7 @@ static teffi_conn *take_memory(teffi_conns *conns)
 
 teffi_conn *teffi_conn_new(teffi_conns *conns, bool dialled)
 {
-    teffi_conn *conn = take_memory(conns);
+    teffi_conn *conn = reuse_or_alloc_conn(conns);
     if (!conn)
         return NULL;
     conns->live++;
@@ -49,7 +49,7 @@ void teffi_conn_ref(teffi_conn *conn)
     atomic_fetch_add_explicit(&conn->refs, 1, memory_order_relaxed);
 }
 
-void teffi_conn_discard(teffi_conn *conn)
+void teffi_conn_add_to_dead_list(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
     conn->next_dead = conns->dead;
@@ -65,7 +65,7 @@ void teffi_conn_unref(teffi_conn *conn)
     if (atomic_fetch_sub_explicit(&conn->refs, 1, memory_order_acq_rel) != 1)
         return;
     pthread_mutex_lock(&conns->lock);
-    teffi_conn_discard(conn);
+    teffi_conn_add_to_dead_list(conn);
     pthread_mutex_unlock(&conns->lock);
 }
 
@@ -88,7 +88,7 @@ void teffi_conn_set_carried_node(teffi_conn *conn, uint64_t node)
     pthread_mutex_unlock(&conn->lock);
 }
 
-unsigned *teffi_conn_counter(teffi_conn *conn)
+unsigned *teffi_conn_state_counter(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
     if (conn->state != CONN_UP)
@@ -109,7 +109,7 @@ void teffi_conn_kill(teffi_conn *conn)
         conn->conns->transport->ops->dial_cancel(conn->dial);
 }
 
-void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream)
+void teffi_conn_attach_stream(teffi_conn *conn, teffi_stream *stream)
 {
     stream->received = conn->conns->received;
     stream->written = conn->conns->written;
@@ -123,7 +123,7 @@ void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream)
         stream->ops->close(stream);
 }
 
-void teffi_conn_note_cause(teffi_conn *conn, teff_err err, const char *text)
+void teffi_conn_record_end_cause(teffi_conn *conn, teff_err err, const char *text)
 {
     conn_ending *ending = &conn->ending;
     if (ending->why)
@@ -154,16 +154,16 @@ void teffi_conn_free(teffi_conn *conn)
 
 void teffi_conns_ask_scan(teffi_conns *conns)
 {
-    /* release: pairs with sleep_until_asked() in link/heartbeat.c */
+    /* release: pairs with sleep_or_run_delayed_until_scan() in link/heartbeat.c */
     atomic_store_explicit(&conns->ticker.asked, true, memory_order_release);
     teffi_parker_wake(&conns->ticker.parker.parker);
 }
 
-void teffi_conns_ask_delayed_run(teffi_conns *conns)
+void teffi_conns_ask_to_run_delayed_work(teffi_conns *conns)
 {
     link_ticker *ticker = &conns->ticker;
-    /* seq_cst: this load comes after the caller has added its work; pairs with run_delayed() in
-     * link/heartbeat.c */
+    /* seq_cst: this load comes after the caller has added its work; pairs with run_delayed_work()
+     * in link/heartbeat.c */
     if (atomic_load_explicit(&ticker->asked_soon, memory_order_seq_cst))
         return;
     atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);

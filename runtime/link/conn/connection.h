@@ -131,15 +131,15 @@ struct teffi_conn {
     teffi_conn *next_kept; /* guarded by conns->lock */
 
     /* immutable after init */
-    teffi_conns *conns; /* take_memory() zeroes the struct from here on */
+    teffi_conns *conns; /* reuse_or_alloc_conn() zeroes the struct from here on */
     bool dialled;
     bool at_gateway; /* accepted at the gateway's address, where only clients connect */
     teffi_stream_dial *dial;
     /* the address dialled, or the peer's: for log texts, and for a client's redials */
     char target[TEFFI_ADDRESS_MAX + 1];
 
-    _Atomic uint32_t refs;       /* each drop's release pairs with the last drop's acquire */
-    teffi_stream *stream;        /* written under lock, by teffi_conn_attach(); NULL before */
+    _Atomic uint32_t refs; /* each drop's release pairs with the last drop's acquire */
+    teffi_stream *stream;  /* written under lock, by teffi_conn_attach_stream(); NULL before */
     LIST_ENTRY(teffi_conn) link; /* guarded by conns->lock: list `all` */
     teffi_conn *next_dead;       /* guarded by conns->lock: list `dead` */
     teffi_conn *next_due;        /* owner: the ticker, which collects connections in a list */
@@ -162,11 +162,11 @@ static inline uint64_t teffi_conns_now(const teffi_conns *conns)
 }
 
 /* teffi_conns_ask_scan - let the ticker scan now.
- * teffi_conns_ask_delayed_run - let the ticker run delayed writes and reads, and
+ * teffi_conns_ask_to_run_delayed_work - let the ticker run delayed writes and reads, and
  * teffi_polling_move_to_ticker_if_idle(), within about LINK_SOON_NS. in: the caller has added the
  * delayed work, or released the poller. */
 void teffi_conns_ask_scan(teffi_conns *conns);
-void teffi_conns_ask_delayed_run(teffi_conns *conns);
+void teffi_conns_ask_to_run_delayed_work(teffi_conns *conns);
 
 /* teffi_conns_thread_is_worker - does this thread hold a processor of an executor that can defer
  * work? */
@@ -194,32 +194,33 @@ void teffi_conn_register(teffi_conn *conn);
  * in:   conn, may be NULL. node, 0: none. */
 void teffi_conn_set_carried_node(teffi_conn *conn, uint64_t node);
 
-/* teffi_conn_counter - conns->lock held. in: an accepted connection. out: the counter that counts
- * it in its present state: pending, silos_up or clients_up. */
-unsigned *teffi_conn_counter(teffi_conn *conn);
+/* teffi_conn_state_counter - conns->lock held. in: an accepted connection. out: the counter that
+ * counts it in its present state: pending, silos_up or clients_up. */
+unsigned *teffi_conn_state_counter(teffi_conn *conn);
 
 /* teffi_conn_kill - close the sender, and the stream or the dial. Then the reader, or the callback
  * of the dial or of a write, ends the connection. in: conn->lock is not held.
  * runs: anywhere, also with conns->lock held. */
 void teffi_conn_kill(teffi_conn *conn);
 
-/* teffi_conn_attach - give conn its stream. When a read or write of the stream has ended,
+/* teffi_conn_attach_stream - give conn its stream. When a read or write of the stream has ended,
  * conns->received or conns->written is called. If conn was killed already, closes the stream.
  * runs: the callback of its dial or accept. */
-void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream);
+void teffi_conn_attach_stream(teffi_conn *conn, teffi_stream *stream);
 
-/* teffi_conn_note_cause - record why the connection will end; the first reason stays.
+/* teffi_conn_record_end_cause - record why the connection will end; the first reason stays.
  * runs: the reader, or the connection's callbacks. */
-void teffi_conn_note_cause(teffi_conn *conn, teff_err err, const char *text);
+void teffi_conn_record_end_cause(teffi_conn *conn, teff_err err, const char *text);
 
 /* teffi_conn_free - free a connection that was taken off the list `dead`. in: teffi_sender_fini()
  * and teffi_receiver_fini() were called; conns->lock is not held.
  * runs: not in a callback of its stream or dial. */
 void teffi_conn_free(teffi_conn *conn);
 
-/* teffi_conn_discard - conns->lock held; move the connection to the list `dead`, to be freed.
+/* teffi_conn_add_to_dead_list - conns->lock held; move the connection to the list `dead`, to be
+ * freed.
  * in:   its last reference was dropped, or it is new and was never listed. */
-void teffi_conn_discard(teffi_conn *conn);
+void teffi_conn_add_to_dead_list(teffi_conn *conn);
 
 /* teffi_conns_init - in: platform is set.
  * teffi_conns_fini - free the kept memory. in: all connections were freed. */

@@ -76,7 +76,7 @@ static bool wake_waiter(link_polling *p)
     link_waiter *first = TAILQ_FIRST(&p->waiters);
     if (first) {
         unlist_locked(p, first);
-        teffi_parker_leave_token(&first->parker->parker, TEFFI_TOKEN_GIVEN);
+        teffi_parker_wake_with_token(&first->parker->parker, TEFFI_TOKEN_GIVEN);
     }
     pthread_mutex_unlock(&p->lock);
     return first;
@@ -87,19 +87,19 @@ static bool wake_waiter(link_polling *p)
 static void hand_over_polling(teffi_conns *conns)
 {
     if (!wake_waiter(&conns->polling))
-        teffi_conns_ask_delayed_run(conns);
+        teffi_conns_ask_to_run_delayed_work(conns);
 }
 
 /* ---- a client's thread ---- */
 
 /* Polls until this thread's parker has TEFFI_TOKEN, then lets another thread poll. in: the poller,
  * claimed; it is released here. out: the tokens. */
-static uint32_t poll_until_token(teffi_conns *conns, teffi_poll_parker *parker)
+static uint32_t poll_until_token_and_hand_over(teffi_conns *conns, teffi_poll_parker *parker)
 {
     teffi_poller *poller = conns->polling.poller;
     uint32_t tokens;
     do {
-        tokens = teffi_parker_poll(parker, poller, UINT64_MAX);
+        tokens = teffi_parker_wait_in_poller(parker, poller, UINT64_MAX);
         (void)poller->run(poller);
     } while (!(tokens & TEFFI_TOKEN));
     teffi_poller_release(poller);
@@ -109,20 +109,20 @@ static uint32_t poll_until_token(teffi_conns *conns, teffi_poll_parker *parker)
 
 /* Waits in the list while another thread polls. out: the tokens; if TEFFI_TOKEN is not among them,
  * the caller tries again to claim the poller. */
-static uint32_t sleep_listed(teffi_conns *conns, link_waiter *waiter)
+static uint32_t sleep_in_waiter_list(teffi_conns *conns, link_waiter *waiter)
 {
     link_polling *p = &conns->polling;
     uint32_t tokens = 0;
     add_waiter_to_list(p, waiter);
-    /* seq_cst: this load comes after the insertion. poll_until_token() releases the poller before
-     * it looks at the list under p->lock. So either it finds this waiter, or this load finds the
-     * poller unclaimed. */
+    /* seq_cst: this load comes after the insertion. poll_until_token_and_hand_over() releases the
+     * poller before it looks at the list under p->lock. So either it finds this waiter, or this
+     * load finds the poller unclaimed. */
     if (!atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         tokens = TEFFI_TOKEN_GIVEN;
     else
-        tokens = teffi_parker_take_tokens(&waiter->parker->parker, UINT64_MAX);
+        tokens = teffi_parker_wait_for_tokens(&waiter->parker->parker, UINT64_MAX);
     if (!unlist_waiter(p, waiter))
-        tokens |= TEFFI_TOKEN_GIVEN | teffi_parker_take_tokens(&waiter->parker->parker, 0);
+        tokens |= TEFFI_TOKEN_GIVEN | teffi_parker_wait_for_tokens(&waiter->parker->parker, 0);
     /* This thread was chosen to poll, but its wait is over: another thread must poll. */
     if (tokens & TEFFI_TOKEN && tokens & TEFFI_TOKEN_GIVEN)
         hand_over_polling(conns);
@@ -136,26 +136,26 @@ uint32_t teffi_polling_wait(teffi_conns *conns, teffi_poll_parker *parker)
     uint32_t tokens = 0;
     atomic_fetch_add_explicit(&p->waits, 1, memory_order_relaxed);
     while (!(tokens & TEFFI_TOKEN))
-        tokens = teffi_poller_claim(p->poller) ? poll_until_token(conns, parker)
-                                               : sleep_listed(conns, &waiter);
+        tokens = teffi_poller_claim(p->poller) ? poll_until_token_and_hand_over(conns, parker)
+                                               : sleep_in_waiter_list(conns, &waiter);
     return tokens;
 }
 
 /* ---- the ticker ---- */
 
 /* out: how often a thread has claimed the poller; 0: there is no poller. */
-static uint32_t count_claims(const link_polling *p)
+static uint32_t get_claim_count(const link_polling *p)
 {
     return p->poller ? atomic_load_explicit(&p->poller->claims, memory_order_relaxed) : 0;
 }
 
 /* Polls once, for at most timeout_ns, and releases the poller. If threads of a client have begun to
  * wait meanwhile, they poll from now on. in: the poller, claimed. out: true: there was an event. */
-static bool sleep_in_poller(teffi_conns *conns, uint64_t timeout_ns)
+static bool poll_once_and_release(teffi_conns *conns, uint64_t timeout_ns)
 {
     link_polling *p = &conns->polling;
     uint32_t waits = atomic_load_explicit(&p->waits, memory_order_relaxed);
-    (void)teffi_parker_poll(&conns->ticker.parker, p->poller, timeout_ns);
+    (void)teffi_parker_wait_in_poller(&conns->ticker.parker, p->poller, timeout_ns);
     bool came = p->poller->run(p->poller);
     teffi_poller_release(p->poller);
     if (atomic_load_explicit(&p->waits, memory_order_relaxed) != waits) {
@@ -165,17 +165,17 @@ static bool sleep_in_poller(teffi_conns *conns, uint64_t timeout_ns)
     return came;
 }
 
-bool teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns)
+bool teffi_polling_sleep_or_poll(teffi_conns *conns, uint64_t timeout_ns)
 {
     link_polling *p = &conns->polling;
-    uint32_t claims = count_claims(p);
+    uint32_t claims = get_claim_count(p);
     if (atomic_load_explicit(&p->by_ticker, memory_order_relaxed) && teffi_poller_claim(p->poller))
-        return sleep_in_poller(conns, timeout_ns);
-    uint32_t tokens = teffi_parker_take_tokens(&conns->ticker.parker.parker, timeout_ns);
+        return poll_once_and_release(conns, timeout_ns);
+    uint32_t tokens = teffi_parker_wait_for_tokens(&conns->ticker.parker.parker, timeout_ns);
     /* unclaimed: no thread has claimed the poller during the sleep. A thread may have kept an
      * earlier claim; in that case teffi_poller_poll_once() does nothing. Otherwise no thread polls,
      * for example because the executor has stopped, or its monitor was held up. */
-    bool unclaimed = p->poller && !tokens && count_claims(p) == claims;
+    bool unclaimed = p->poller && !tokens && get_claim_count(p) == claims;
     if (!atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) && !unclaimed)
         return false;
     bool polled = teffi_poller_poll_once(p->poller);
@@ -192,9 +192,9 @@ bool teffi_polling_move_to_ticker_if_idle(teffi_conns *conns)
     uint32_t claims = atomic_load_explicit(&p->poller->claims, memory_order_relaxed);
     bool changed = claims != p->claims_before;
     p->claims_before = claims;
-    /* seq_cst: run_delayed() has stored asked_soon before this load. A thread that stops polling
-     * releases its claim, then takes the lock in wake_waiter(), which orders the release before the
-     * load of asked_soon in teffi_conns_ask_delayed_run(). */
+    /* seq_cst: run_delayed_work() has stored asked_soon before this load. A thread that stops
+     * polling releases its claim, then takes the lock in wake_waiter(), which orders the release
+     * before the load of asked_soon in teffi_conns_ask_to_run_delayed_work(). */
     if (atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         return false;
     if (!changed) /* no thread polls, nor has begun to since the last call */

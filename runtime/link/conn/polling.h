@@ -2,7 +2,7 @@
  * on a client, a thread that waits for a response; otherwise the ticker. So a response needs one
  * wake-up, and the thread that waits for it reads it.
  * Way:     driver (wait), heartbeat (sleep), sched (park) -> [polling] -> the transport's poller
- * Threads: teffi_polling_wait: a client's threads; teffi_polling_sleep,
+ * Threads: teffi_polling_wait: a client's threads; teffi_polling_sleep_or_poll,
  *          teffi_polling_move_to_ticker_if_idle: the ticker; the rest: link new and free. When a
  *          client's thread stops polling, it lets the next waiting thread poll. If no thread waits,
  *          the ticker polls after LINK_SOON_NS in which no thread has polled. */
@@ -42,11 +42,11 @@ void teffi_polling_fini(struct teffi_conns *conns);
  * other thread does. in: conns has a poller. out: the tokens. */
 uint32_t teffi_polling_wait(struct teffi_conns *conns, teffi_poll_parker *parker);
 
-/* teffi_polling_sleep - sleep until the ticker's parker has a token, the ticker has handled events,
- * or timeout_ns has passed; may return early. The ticker polls while it sleeps if by_ticker is set;
- * otherwise it polls once after the sleep if no other thread seems to poll. out: true: it has
- * handled events, or has polled after the sleep. runs: the ticker. */
-bool teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns);
+/* teffi_polling_sleep_or_poll - sleep until the ticker's parker has a token, the ticker has handled
+ * events, or timeout_ns has passed; may return early. The ticker polls while it sleeps if by_ticker
+ * is set; otherwise it polls once after the sleep if no other thread seems to poll. out: true: it
+ * has handled events, or has polled after the sleep. runs: the ticker. */
+bool teffi_polling_sleep_or_poll(struct teffi_conns *conns, uint64_t timeout_ns);
 
 /* teffi_polling_move_to_ticker_if_idle - if no thread polls, nor has begun to since the last call,
  * let the ticker poll from now on. out: true: call again soon. runs: the ticker; does nothing on a

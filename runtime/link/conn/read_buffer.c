@@ -30,7 +30,7 @@ size_t teffi_read_buffer_left(const read_buffer *in)
 }
 
 /* out: length of the large frame that has begun, or that is likely to come next; 0: none. */
-static size_t expected_frame(const read_buffer *in)
+static size_t expected_large_frame_len(const read_buffer *in)
 {
     return in->frame >= LINK_READ_LARGE ? in->frame : in->large;
 }
@@ -48,7 +48,7 @@ static void move_to_front(read_buffer *in)
  * LINK_READ_BUFFER_MAX. A read is small if it has less than 1/8 of the capacity. After more than
  * CALM_MAX small reads in a row, halves the buffer if it is empty and has at least twice
  * LINK_READ_BUFFER_MIN. in: got, bytes of the last read. out: false: no memory to grow. */
-static bool fit_small_frames(read_buffer *in, size_t got, bool full)
+static bool resize_for_small_frames(read_buffer *in, size_t got, bool full)
 {
     if (in->len == in->cap || (full && in->cap < LINK_READ_BUFFER_MAX))
         return resize_buffer(in, in->cap * 2);
@@ -65,7 +65,7 @@ static bool fit_small_frames(read_buffer *in, size_t got, bool full)
  * least as long, or half of this frame has arrived. Before that, only doubles a full buffer, so
  * that a peer cannot take memory by announcing a long frame.
  * in:   frame, the length of the frame. out: false: no memory. */
-static bool fit_large_frame(read_buffer *in, size_t frame)
+static bool resize_for_large_frame(read_buffer *in, size_t frame)
 {
     size_t need = frame + LINK_READ_BUFFER_MIN;
     bool may_grow = frame <= in->large || in->len >= frame / 2;
@@ -81,11 +81,11 @@ static bool fit_large_frame(read_buffer *in, size_t frame)
 
 bool teffi_read_buffer_fit(read_buffer *in, size_t got, bool full)
 {
-    size_t frame = expected_frame(in);
+    size_t frame = expected_large_frame_len(in);
     if (!in->cap)
         return resize_buffer(in, LINK_READ_BUFFER_MIN);
     move_to_front(in);
-    return frame ? fit_large_frame(in, frame) : fit_small_frames(in, got, full);
+    return frame ? resize_for_large_frame(in, frame) : resize_for_small_frames(in, got, full);
 }
 
 void teffi_read_buffer_trim(read_buffer *in)
@@ -96,10 +96,10 @@ void teffi_read_buffer_trim(read_buffer *in)
 }
 
 /* If a large frame is expected, at most LINK_READ_BUFFER_MIN bytes of the room lie after its end,
- * because hand_over_buffer() copies the bytes after the frame. */
+ * because decode_and_hand_over_buffer() copies the bytes after the frame. */
 size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at)
 {
-    size_t frame = expected_frame(in), room = in->cap - in->len;
+    size_t frame = expected_large_frame_len(in), room = in->cap - in->len;
     size_t most = frame + LINK_READ_BUFFER_MIN > in->len ? frame + LINK_READ_BUFFER_MIN - in->len
                                                          : LINK_READ_BUFFER_MIN;
     *at = in->data + in->len;
@@ -129,7 +129,7 @@ bool teffi_read_buffer_is_tls(const read_buffer *in)
            at[1] == VERSION_MAJOR;
 }
 
-void teffi_read_buffer_skip(read_buffer *in)
+void teffi_read_buffer_skip_frame(read_buffer *in)
 {
     in->at += in->frame;
     in->frame = 0;
@@ -137,8 +137,8 @@ void teffi_read_buffer_skip(read_buffer *in)
 
 /* Decodes the frame in place: its message takes over the buffer. The bytes after the frame move to
  * a new buffer, whose capacity fits another frame of this size. */
-static teff_err hand_over_buffer(read_buffer *in, const teffi_frame *frame, uint64_t now_ns,
-                                 teffi_msg **msg)
+static teff_err decode_and_hand_over_buffer(read_buffer *in, const teffi_frame *frame,
+                                            uint64_t now_ns, teffi_msg **msg)
 {
     size_t left = teffi_read_buffer_left(in) - in->frame, cap;
     size_t most = in->frame > left ? in->frame : left;
@@ -159,8 +159,8 @@ static teff_err hand_over_buffer(read_buffer *in, const teffi_frame *frame, uint
     return TEFF_OK;
 }
 
-teff_err teffi_read_buffer_take(read_buffer *in, const teffi_frame *frame, uint64_t now_ns,
-                                teffi_msg **msg)
+teff_err teffi_read_buffer_decode_and_remove(read_buffer *in, const teffi_frame *frame,
+                                             uint64_t now_ns, teffi_msg **msg)
 {
     if (in->frame >= LINK_READ_LARGE) {
         in->large = in->frame;
@@ -168,10 +168,10 @@ teff_err teffi_read_buffer_take(read_buffer *in, const teffi_frame *frame, uint6
     }
     /* A message must not hold more than twice the size of its frame. */
     if (in->frame >= LINK_READ_LARGE && in->frame >= in->cap / 2)
-        return hand_over_buffer(in, frame, now_ns, msg);
+        return decode_and_hand_over_buffer(in, frame, now_ns, msg);
     teff_err err = teffi_frame_decode(frame, NULL, now_ns, msg);
     if (!err)
-        teffi_read_buffer_skip(in);
+        teffi_read_buffer_skip_frame(in);
     return err;
 }
 

@@ -13,14 +13,15 @@ enum {
 void teffi_receiver_fini(teffi_conn *conn)
 {
     teffi_read_buffer_fini(&conn->receiver.buffer);
-    teffi_reserve_count_spare(conn); /* sets spare_bytes to 0, because the buffer is freed */
+    teffi_reserve_count_or_trim_spare(
+        conn); /* sets spare_bytes to 0, because the buffer is freed */
     teffi_reserve_release(conn);
 }
 
 /* ---- reads ---- */
 
 /* out: where the next bytes go; r->offered: how many fit. */
-static uint8_t *offer_room(conn_receiver *r)
+static uint8_t *find_room_for_next_read(conn_receiver *r)
 {
     uint8_t *at;
     r->offered = teffi_read_buffer_room(&r->buffer, &at);
@@ -37,9 +38,9 @@ void teffi_receiver_add_bytes(teffi_conn *conn, size_t n)
 }
 
 /* Reads without blocking. out: true: bytes were read. */
-static bool read_at_once(teffi_conn *conn)
+static bool read_without_blocking(teffi_conn *conn)
 {
-    uint8_t *at = offer_room(&conn->receiver);
+    uint8_t *at = find_room_for_next_read(&conn->receiver);
     size_t n = conn->stream->ops->receive_now(conn->stream, at, conn->receiver.offered);
     if (n)
         teffi_receiver_add_bytes(conn, n);
@@ -49,7 +50,7 @@ static bool read_at_once(teffi_conn *conn)
 /* An extra read is one that is tried although the last read did not fill its room. It is worth a
  * try if a large frame has come (r->large), because another may follow at once. But if the previous
  * extra read found nothing, only every LOOK_EVERY-th time. Clears r->large. out: true: try it. */
-static bool take_large_hint(conn_receiver *r)
+static bool decide_extra_read_and_clear_large(conn_receiver *r)
 {
     bool large = r->large;
     r->large = false;
@@ -59,11 +60,11 @@ static bool take_large_hint(conn_receiver *r)
 bool teffi_receiver_read_now(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
-    bool extra = take_large_hint(r) && !r->filled;
+    bool extra = decide_extra_read_and_clear_large(r) && !r->filled;
     if (!conn->stream->tries || r->inlined == READS_INLINE || !(r->filled || extra))
         return false;
     r->filled = false;
-    bool found = read_at_once(conn);
+    bool found = read_without_blocking(conn);
     if (extra)
         r->none_followed = !found;
     r->inlined += found;
@@ -73,16 +74,16 @@ bool teffi_receiver_read_now(teffi_conn *conn)
 bool teffi_receiver_run_deferred_read(teffi_conn *conn, bool here)
 {
     conn->receiver.inlined = 0;
-    return here && read_at_once(conn);
+    return here && read_without_blocking(conn);
 }
 
-bool teffi_receiver_receive(teffi_conn *conn)
+bool teffi_receiver_begin_receive(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
     r->inlined = 0;
     r->filled = false;
     conn->liveness.receiving_since_ns = teffi_conns_now(conn->conns);
-    uint8_t *at = offer_room(r);
+    uint8_t *at = find_room_for_next_read(r);
     return conn->stream->ops->receive(conn->stream, at, r->offered);
 }
 
@@ -97,22 +98,22 @@ static bool defer_read(teffi_conn *conn)
         return false;
     if (teffi_conns_thread_is_worker(conn->conns))
         return exec->ops->defer(exec, &r->next_read);
-    return teffi_client_reader_defer(conn);
+    return teffi_client_reader_defer_read(conn);
 }
 
-bool teffi_receiver_receive_or_defer(teffi_conn *conn)
+bool teffi_receiver_begin_or_defer_receive(teffi_conn *conn)
 {
-    return defer_read(conn) || teffi_receiver_receive(conn);
+    return defer_read(conn) || teffi_receiver_begin_receive(conn);
 }
 
 /* ---- messages ---- */
 
-bool teffi_receiver_reject_malformed(teffi_conn *conn, const char *what)
+bool teffi_receiver_report_violation(teffi_conn *conn, const char *what)
 {
     link_counter which = conn->state == CONN_UP ? LINK_MALFORMED : LINK_GARBAGE;
     teffi_counters_add_one_and_log(&conn->conns->counters, which, "%s: %s, closed", conn->target,
                                    what);
-    teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, what);
+    teffi_conn_record_end_cause(conn, TEFF_E_UNREACHABLE, what);
     return false;
 }
 
@@ -162,7 +163,7 @@ static teffi_admission admit_message(const teffi_conn *conn, teffi_msg *msg)
 }
 
 /* Adds msg to the batch if it is admitted. in: msg, taken over. out: false: conn is broken. */
-static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
+static bool add_to_batch_if_admitted(teffi_conn *conn, teffi_msg *msg)
 {
     teffi_admission admission = admit_message(conn, msg);
     if (admission == TEFFI_ADMITTED) {
@@ -173,31 +174,31 @@ static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
         refuse_message(conn, msg);
     teffi_msg_free(msg);
     return admission == TEFFI_ADMIT_REFUSED ||
-           teffi_receiver_reject_malformed(
+           teffi_receiver_report_violation(
                conn, "a response from a client, or a request within a transaction");
 }
 
 /* Decodes the frame to a message, checks it and adds it to the batch. A silo accepts messages only
  * on connections that the peer dialled. out: false: the connection is broken. */
-static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t now_ns)
+static bool decode_message_into_batch(teffi_conn *conn, const teffi_frame *frame, uint64_t now_ns)
 {
     conn_receiver *r = &conn->receiver;
     teffi_msg *msg;
     if (conn->dialled && conn->conns->role == TEFFI_ROLE_SILO)
-        return teffi_receiver_reject_malformed(conn, "a message against the direction");
-    teff_err err = teffi_read_buffer_take(&r->buffer, frame, now_ns, &msg);
+        return teffi_receiver_report_violation(conn, "a message against the direction");
+    teff_err err = teffi_read_buffer_decode_and_remove(&r->buffer, frame, now_ns, &msg);
     if (err)
-        return teffi_receiver_reject_malformed(conn, err == TEFF_E_NOMEM ? "no memory for a message"
+        return teffi_receiver_report_violation(conn, err == TEFF_E_NOMEM ? "no memory for a message"
                                                                          : "bad message");
     if ((msg->flags & TEFFI_MSG_ROW) && msg->item.kind != TEFFI_MSG_RESPONSE &&
         msg->to.slot != TEFFI_SLOT_STORE) {
         teffi_msg_free(msg);
-        return teffi_receiver_reject_malformed(conn, "a row that is not for the store");
+        return teffi_receiver_report_violation(conn, "a row that is not for the store");
     }
     teffi_msg_charge(msg, conn->conns->budget);
     r->frames++;
     r->large |= msg->raw_len >= LINK_LARGE;
-    return add_to_batch(conn, msg);
+    return add_to_batch_if_admitted(conn, msg);
 }
 
 /* ---- frames ---- */
@@ -207,14 +208,14 @@ static bool report_bad_length(teffi_conn *conn, teff_err err)
 {
     bool up = conn->state == CONN_UP;
     if (!up && teffi_read_buffer_is_tls(&conn->receiver.buffer))
-        return teffi_receiver_reject_malformed(
+        return teffi_receiver_report_violation(
             conn, "the peer speaks TLS, and this side was given no certificate");
     if (err != TEFF_E_TOO_LARGE || !up)
-        return teffi_receiver_reject_malformed(conn, "bad frame length");
+        return teffi_receiver_report_violation(conn, "bad frame length");
     teffi_counters_add_one_and_log(&conn->conns->counters, LINK_OVERSIZE,
                                    "%s: frame over %u bytes, closed", conn->target,
                                    conn->conns->frame_max_bytes);
-    teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, "frame over the limit");
+    teffi_conn_record_end_cause(conn, TEFF_E_UNREACHABLE, "frame over the limit");
     return false;
 }
 
@@ -261,7 +262,7 @@ static receive_step take_frames(teffi_conn *conn, teffi_frame *frame)
             return RECEIVE_MORE;
         if (!is_message(conn, frame))
             return RECEIVE_FRAME;
-        if (!take_message(conn, frame, now_ns))
+        if (!decode_message_into_batch(conn, frame, now_ns))
             return RECEIVE_BROKEN;
         r->taken = true;
     }
@@ -270,7 +271,7 @@ static receive_step take_frames(teffi_conn *conn, teffi_frame *frame)
 
 void teffi_receiver_skip_frame(teffi_conn *conn)
 {
-    teffi_read_buffer_skip(&conn->receiver.buffer);
+    teffi_read_buffer_skip_frame(&conn->receiver.buffer);
     conn->receiver.taken = true;
 }
 
@@ -291,18 +292,18 @@ static void update_partial_frame_timer(teffi_conn *conn, bool taken)
 }
 
 /* Grows or shrinks the buffer, and counts its spare bytes. out: false: no memory. */
-static bool fit_buffer(teffi_conn *conn)
+static bool fit_buffer_and_count_spare(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
     bool fits = teffi_read_buffer_fit(&r->buffer, r->got, r->filled);
-    teffi_reserve_count_spare(conn);
+    teffi_reserve_count_or_trim_spare(conn);
     return fits;
 }
 
 /* Takes frames, then counts them, updates the time limit of an unfinished frame, and releases the
  * reservation if its frame was taken. At RECEIVE_FRAME leaves all but the taking to the next call,
  * which the caller makes after it has handled that frame. out: as take_frames(). */
-static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
+static receive_step move_and_count_messages(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;
     receive_step step = take_frames(conn, frame);
@@ -322,16 +323,16 @@ static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
  * reserves memory for a large frame that has begun, and grows or shrinks the buffer. Leaves this to
  * the next call if there are messages or a BYE_ACK in the batch: the caller posts the batch first,
  * and calls again before it reads. */
-receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame)
+receive_step teffi_receiver_fill_batch(teffi_conn *conn, teffi_frame *frame)
 {
-    receive_step step = take_and_count_frames(conn, frame);
+    receive_step step = move_and_count_messages(conn, frame);
     if (step != RECEIVE_MORE || conn->receiver.batch.count || conn->receiver.batch_acks)
         return step;
     if (!teffi_reserve_frame(conn)) {
-        teffi_reserve_count_spare(conn);
+        teffi_reserve_count_or_trim_spare(conn);
         return RECEIVE_WAITS;
     }
-    if (!fit_buffer(conn))
+    if (!fit_buffer_and_count_spare(conn))
         return RECEIVE_BROKEN;
     /* The buffer ends with a part of a frame. If this part is long, the rest of the frame is
      * probably in the socket. */
@@ -344,5 +345,5 @@ bool teffi_receiver_resume(teffi_conn *conn)
     /* Restart the time limit: the wait for memory does not count against the peer. */
     conn->liveness.partial_since_ns = teffi_conns_now(conn->conns);
     conn->receiver.partial_bytes = teffi_read_buffer_left(&conn->receiver.buffer);
-    return fit_buffer(conn) && teffi_receiver_receive(conn);
+    return fit_buffer_and_count_spare(conn) && teffi_receiver_begin_receive(conn);
 }

@@ -23,7 +23,7 @@ enum { LINK_RESERVE_SHARE = 8 }; /* 1/8 of the budget for frames, and 1/8 for sp
 typedef struct conn_reserve {
     pthread_mutex_t lock;
     size_t frames_bytes; /* memory reserved for incomplete large frames, see bytes_for_frame() */
-    size_t spare_bytes;  /* clients' buffers beyond that, see teffi_reserve_count_spare() */
+    size_t spare_bytes;  /* clients' buffers beyond that, see teffi_reserve_count_or_trim_spare() */
     teffi_queue waiting; /* connections that are not read until their frame is reserved */
 } conn_reserve;
 
@@ -37,13 +37,13 @@ typedef enum receive_step {
 
 typedef struct conn_receiver {
     read_buffer buffer;
-    size_t offered, got;  /* of the last read: room offered, bytes received */
-    bool filled;          /* the last read filled its room, or left a frame unfinished: read on */
-    unsigned inlined;     /* reads in a row without a callback */
-    bool large;           /* a message with a large body came since the last take_large_hint() */
-    bool none_followed;   /* the last extra read after a large frame found nothing */
-    unsigned skipped;     /* counts large frames while none_followed */
-    bool taken;           /* a frame was taken since the last update_partial_frame_timer() */
+    size_t offered, got; /* of the last read: room offered, bytes received */
+    bool filled;         /* the last read filled its room, or left a frame unfinished: read on */
+    unsigned inlined;    /* reads in a row without a callback */
+    bool large;         /* a message with a large body came since the last extra read was decided */
+    bool none_followed; /* the last extra read after a large frame found nothing */
+    unsigned skipped;   /* counts large frames while none_followed */
+    bool taken;         /* a frame was taken since the last update_partial_frame_timer() */
     size_t partial_bytes; /* bytes of the unfinished frame at liveness.partial_since_ns */
     uint64_t frames;      /* messages taken, not yet added to the counters */
     size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
@@ -65,16 +65,16 @@ void teffi_receiver_add_bytes(teffi_conn *conn, size_t n);
 /* teffi_receiver_has_frame - is there a complete frame, or an invalid one? */
 bool teffi_receiver_has_frame(teffi_conn *conn);
 
-/* teffi_receiver_take_frames - move messages from the buffer to the batch, until the caller must
+/* teffi_receiver_fill_batch - move messages from the buffer to the batch, until the caller must
  * act. out: why it stopped; for RECEIVE_FRAME, *frame, valid until teffi_receiver_skip_frame(). */
-receive_step teffi_receiver_take_frames(teffi_conn *conn, teffi_frame *frame);
+receive_step teffi_receiver_fill_batch(teffi_conn *conn, teffi_frame *frame);
 
 /* teffi_receiver_skip_frame - remove the frame of RECEIVE_FRAME. */
 void teffi_receiver_skip_frame(teffi_conn *conn);
 
-/* teffi_receiver_reject_malformed - count, log and record a protocol violation.
+/* teffi_receiver_report_violation - count, log and record a protocol violation.
  * out:  false, always. */
-bool teffi_receiver_reject_malformed(teffi_conn *conn, const char *what);
+bool teffi_receiver_report_violation(teffi_conn *conn, const char *what);
 
 /* teffi_receiver_read_now - read without blocking, if more bytes have probably arrived.
  * out:  true: bytes were read. */
@@ -84,16 +84,16 @@ bool teffi_receiver_read_now(teffi_conn *conn);
  * in:   here: this thread may handle the bytes; false: do not read. out: true: bytes were read. */
 bool teffi_receiver_run_deferred_read(teffi_conn *conn, bool here);
 
-/* teffi_receiver_receive - begin a receive, which ends in the callback of the stream.
- * teffi_receiver_receive_or_defer - the same, but after a read over LINK_READ_SHORT defer it, if
- * possible, until this worker is otherwise idle, or a thread of the client waits: more bytes have
- * usually arrived by then.
+/* teffi_receiver_begin_receive - begin a receive, which ends in the callback of the stream.
+ * teffi_receiver_begin_or_defer_receive - the same, but after a read over LINK_READ_SHORT defer it,
+ * if possible, until this worker is otherwise idle, or a thread of the client waits: more bytes
+ * have usually arrived by then.
  * in:   the reader's reference, taken over on true. out: false: the stream is closed. */
-bool teffi_receiver_receive(teffi_conn *conn);
-bool teffi_receiver_receive_or_defer(teffi_conn *conn);
+bool teffi_receiver_begin_receive(teffi_conn *conn);
+bool teffi_receiver_begin_or_defer_receive(teffi_conn *conn);
 
 /* teffi_receiver_resume - continue to read a connection that waited for memory. in, out: as
- * teffi_receiver_receive(); false also if there is no memory. */
+ * teffi_receiver_begin_receive(); false also if there is no memory. */
 bool teffi_receiver_resume(teffi_conn *conn);
 
 /* ---- reserve.c: limits the memory of clients' unfinished large frames. The rest of a large frame
@@ -107,23 +107,24 @@ bool teffi_receiver_resume(teffi_conn *conn);
 bool teffi_reserve_frame(teffi_conn *conn);
 
 /* teffi_reserve_or_enqueue - queue conn until its frame is reserved. in: the reader's reference,
- * taken over on true. out: false: reserved now. true: teffi_reserve_sweep() takes conn off the
- * queue. */
+ * taken over on true. out: false: reserved now. true: teffi_reserve_dequeue_ready() takes conn off
+ * the queue. */
 bool teffi_reserve_or_enqueue(teffi_conn *conn);
 
-/* teffi_reserve_count_spare - count as spare bytes the capacity of a client's buffer that exceeds
- * both the reserved frame and a buffer for small frames; trim the buffer if the link has too many
- * spare bytes. runs: the reader, after the buffer has changed; the free of the connection. */
-void teffi_reserve_count_spare(teffi_conn *conn);
+/* teffi_reserve_count_or_trim_spare - count as spare bytes the capacity of a client's buffer that
+ * exceeds both the reserved frame and a buffer for small frames; trim the buffer if the link has
+ * too many spare bytes. runs: the reader, after the buffer has changed; the free of the
+ * connection. */
+void teffi_reserve_count_or_trim_spare(teffi_conn *conn);
 
 /* teffi_reserve_release - release the reservation: the frame is complete, or will never be.
- * runs: as teffi_reserve_count_spare(). */
+ * runs: as teffi_reserve_count_or_trim_spare(). */
 void teffi_reserve_release(teffi_conn *conn);
 
-/* teffi_reserve_sweep - take connections off the queue: killed ones, and those whose frame can be
- * reserved now. out: ready: those connections (receiver.waiting), to be resumed, each with its
- * reference. */
-void teffi_reserve_sweep(struct teffi_conns *conns, teffi_queue *ready);
+/* teffi_reserve_dequeue_ready - take connections off the queue: killed ones, and those whose frame
+ * can be reserved now. out: ready: those connections (receiver.waiting), to be resumed, each with
+ * its reference. */
+void teffi_reserve_dequeue_ready(struct teffi_conns *conns, teffi_queue *ready);
 
 /* ---- messages from clients: only requests and one-ways to grains, and cancels of their own calls,
  * are admitted, and none of them within a transaction ---- */

@@ -3,7 +3,7 @@
 #include "link/conn/connection.h"
 
 /* Is the peer a client, and the connection UP? */
-static bool is_client(const teffi_conn *conn)
+static bool is_client_conn_up(const teffi_conn *conn)
 {
     return conn->state == CONN_UP && !conn->dialled &&
            conn->handshake.remote.role == TEFFI_ROLE_CLIENT;
@@ -22,7 +22,7 @@ static size_t max_reserve_bytes(const teffi_conns *conns)
 static size_t bytes_for_frame(const teffi_conn *conn)
 {
     size_t frame = conn->receiver.buffer.frame;
-    bool counts = is_client(conn) && frame >= LINK_LARGE;
+    bool counts = is_client_conn_up(conn) && frame >= LINK_LARGE;
     return counts ? frame + frame / 4 + (size_t)2 * LINK_READ_BUFFER_MIN : 0;
 }
 
@@ -38,7 +38,7 @@ static bool is_closed(teffi_conn *conn)
 /* Reserves memory for conn's frame; the caller holds reserve.lock. Ignores the limit in two cases:
  * if no other frame has a reservation, because this frame alone may be larger than the limit; and
  * if conn was killed, because nothing resumes conn if it begins to wait after the last call of
- * teffi_reserve_sweep(), which free_link() makes.
+ * teffi_reserve_dequeue_ready(), which free_link() makes.
  * out:  false: no room. */
 static bool reserve_frame_locked(teffi_conn *conn)
 {
@@ -85,13 +85,13 @@ bool teffi_reserve_or_enqueue(teffi_conn *conn)
     return waits;
 }
 
-void teffi_reserve_count_spare(teffi_conn *conn)
+void teffi_reserve_count_or_trim_spare(teffi_conn *conn)
 {
     conn_reserve *r = &conn->conns->reserve;
     conn_receiver *receiver = &conn->receiver;
     size_t small = LINK_LARGE + LINK_READ_BUFFER_MIN, cap = receiver->buffer.cap;
     size_t covered = receiver->frame_bytes > small ? receiver->frame_bytes : small;
-    size_t spare = is_client(conn) && cap > covered ? cap - covered : 0;
+    size_t spare = is_client_conn_up(conn) && cap > covered ? cap - covered : 0;
     if (spare == receiver->spare_bytes)
         return;
     pthread_mutex_lock(&r->lock);
@@ -121,7 +121,7 @@ void teffi_reserve_release(teffi_conn *conn)
 /* First takes the killed connections off the queue, wherever they are in it: they have no receive
  * in flight, so they end only when they are resumed. Then takes connections from the front of the
  * queue, as long as their frames can be reserved. */
-void teffi_reserve_sweep(teffi_conns *conns, teffi_queue *ready)
+void teffi_reserve_dequeue_ready(teffi_conns *conns, teffi_queue *ready)
 {
     conn_reserve *r = &conns->reserve;
     teffi_queue all = {0};

@@ -21,8 +21,8 @@ static void update_budget(teffi_conn *conn)
 
 /* conn->lock held. Begins a flight: swaps all pending frames into in_flight, to be written. Does
  * nothing if a write is in flight, nothing is pending, there is no stream, or the sender is closed.
- * out:  true: the caller owns in_flight and writes it. Until end_flight() it keeps a reference to
- *       conn, the flight's reference. */
+ * out:  true: the caller owns in_flight and writes it. Until end_flight_and_begin_next() it keeps a
+ *       reference to conn, the flight's reference. */
 static bool begin_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -41,7 +41,7 @@ static bool begin_flight(teffi_conn *conn)
 
 /* conn->lock held. Does the connection linger, and is everything written? in: begin_flight() was
  * just called, so if no write is in flight, nothing is pending. */
-static bool is_drained(const conn_sender *s)
+static bool has_finished_lingering(const conn_sender *s)
 {
     return s->closing == SENDER_LINGERS && !s->writing;
 }
@@ -64,7 +64,7 @@ static bool begin_next_flight(teffi_conn *conn)
  * in:   failed: the flight was not written completely.
  * out:  true: the caller writes the next flight. false: there is no next one, and the flight's
  *       reference was dropped, or passed to the callback that ends the connection. */
-static bool end_flight(teffi_conn *conn, bool failed)
+static bool end_flight_and_begin_next(teffi_conn *conn, bool failed)
 {
     conn_sender *s = &conn->sender;
     pthread_mutex_lock(&conn->lock);
@@ -76,7 +76,7 @@ static bool end_flight(teffi_conn *conn, bool failed)
     s->writing = false;
     conn->liveness.writing_since_ns = 0;
     bool next = begin_next_flight(conn);
-    bool kill = failed || is_drained(s);
+    bool kill = failed || has_finished_lingering(s);
     bool ends = s->ends_conn;
     pthread_mutex_unlock(&conn->lock);
     if (next)
@@ -97,7 +97,7 @@ static size_t list_pieces(const conn_sender *s, struct iovec *pieces, unsigned *
 }
 
 /* Adds a write of n bytes of in_flight to the counters, and moves the position `written` by n. */
-static void count_written(teffi_conn *conn, size_t n)
+static void record_written_bytes(teffi_conn *conn, size_t n)
 {
     teffi_write_buffer_mark_written(&conn->sender.in_flight, &conn->sender.written, n);
     teffi_counters_add(&conn->conns->counters, LINK_WRITES, 1);
@@ -122,10 +122,10 @@ static void write_in_background(teffi_conn *conn)
     conn->liveness.writing_since_ns = now_ns;
     (void)list_pieces(&conn->sender, pieces, &n);
     if (!may_write_at(conn, now_ns) || !conn->stream->ops->write(conn->stream, pieces, n))
-        (void)end_flight(conn, true);
+        (void)end_flight_and_begin_next(conn, true);
 }
 
-static bool is_written(const conn_sender *s)
+static bool is_flight_written(const conn_sender *s)
 {
     return s->written.total == s->in_flight.total;
 }
@@ -143,12 +143,12 @@ static bool write_now(teffi_conn *conn)
     uint64_t since_ns = teffi_conns_now(conn->conns);
     if (!may_write_at(conn, since_ns))
         return false;
-    while (stream->tries && !is_written(s)) {
+    while (stream->tries && !is_flight_written(s)) {
         size_t want = list_pieces(s, pieces, &n);
         size_t bytes = stream->ops->write_now(stream, pieces, n);
         if (!bytes)
             return false;
-        count_written(conn, bytes);
+        record_written_bytes(conn, bytes);
         if (bytes < want)
             return false; /* the socket is full */
     }
@@ -164,23 +164,23 @@ static void write_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
     for (unsigned i = 0; i < WRITES_INLINE && write_now(conn); i++)
-        if (!end_flight(conn, false))
+        if (!end_flight_and_begin_next(conn, false))
             return;
     /* When send returns, its caller may change the bytes that the frame borrows: copy those
      * not written yet. */
     if (teffi_write_buffer_copy_borrowed(&s->in_flight, &s->written))
         write_in_background(conn);
     else
-        (void)end_flight(conn, true);
+        (void)end_flight_and_begin_next(conn, true);
 }
 
 /* Releases conn->lock, then writes the frames that were pending, unless a write is in flight. If
  * conn lingers and everything is written already, kills it.
  * in:   conn->lock is held; a reference to conn, taken over. */
-static void write_and_unlock(teffi_conn *conn)
+static void unlock_and_write_pending(teffi_conn *conn)
 {
     bool mine = begin_flight(conn);
-    bool drained = is_drained(&conn->sender);
+    bool drained = has_finished_lingering(&conn->sender);
     pthread_mutex_unlock(&conn->lock);
     if (mine) {
         write_flight(conn);
@@ -194,17 +194,17 @@ static void write_and_unlock(teffi_conn *conn)
 bool teffi_sender_complete_write(teffi_conn *conn, const teffi_stream_result *result)
 {
     conn_sender *s = &conn->sender;
-    if (!s->writing) /* called by end_flight(), through call_written: no write has ended */
+    if (!s->writing) /* called when a flight ended, through call_written: no write has ended */
         return true;
     if (result->end) {
-        (void)end_flight(conn, true);
+        (void)end_flight_and_begin_next(conn, true);
         return false;
     }
     conn->liveness.wrote_ns = conn->liveness.writing_since_ns;
-    count_written(conn, result->bytes);
-    if (!is_written(s))
+    record_written_bytes(conn, result->bytes);
+    if (!is_flight_written(s))
         write_in_background(conn);
-    else if (end_flight(conn, false))
+    else if (end_flight_and_begin_next(conn, false))
         write_flight(conn);
     return false;
 }
@@ -215,7 +215,7 @@ static void run_scheduled_write(teffi_conn *conn, bool *scheduled)
 {
     pthread_mutex_lock(&conn->lock);
     *scheduled = false;
-    write_and_unlock(conn);
+    unlock_and_write_pending(conn);
 }
 
 static void write_deferred(teffi_deferred *work)
@@ -238,18 +238,18 @@ static void schedule_coalesced_write(teffi_conn *conn)
 {
     (void)teffi_deferred_push(&conn->conns->coalesced, &conn->sender.write_coalesced);
     thread_has_coalesced = true;
-    teffi_conns_ask_delayed_run(conn->conns);
+    teffi_conns_ask_to_run_delayed_work(conn->conns);
 }
 
 void teffi_sender_write_coalesced(teffi_conns *conns)
 {
     thread_has_coalesced = false;
-    /* seq_cst: in run_delayed(), the ticker stores asked_soon before this load */
+    /* seq_cst: in run_delayed_work(), the ticker stores asked_soon before this load */
     if (atomic_load_explicit(&conns->coalesced, memory_order_seq_cst))
         teffi_deferred_run_all(&conns->coalesced);
 }
 
-void teffi_sender_write_own_coalesced(teffi_conns *conns)
+void teffi_sender_write_coalesced_if_any_own(teffi_conns *conns)
 {
     if (thread_has_coalesced)
         teffi_sender_write_coalesced(conns);
@@ -295,10 +295,10 @@ void teffi_sender_send_control(teffi_conn *conn, uint8_t kind, const uint8_t *pa
     append_control(&conn->sender, kind, payload, len);
     update_budget(conn);
     teffi_conn_ref(conn);
-    write_and_unlock(conn);
+    unlock_and_write_pending(conn);
 }
 
-void teffi_sender_finish(teffi_conn *conn, uint8_t kind)
+void teffi_sender_finish_with_goodbye(teffi_conn *conn, uint8_t kind)
 {
     conn_sender *s = &conn->sender;
     pthread_mutex_lock(&conn->lock);
@@ -323,7 +323,7 @@ void teffi_sender_linger(teffi_conn *conn)
     if (conn->sender.closing == SENDER_STAYS)
         conn->sender.closing = SENDER_LINGERS;
     teffi_conn_ref(conn);
-    write_and_unlock(conn);
+    unlock_and_write_pending(conn);
 }
 
 bool teffi_sender_close(teffi_conn *conn)
@@ -356,7 +356,7 @@ static bool has_room(const teffi_conn *conn, size_t more, const teffi_msg *msg)
 {
     const conn_sender *s = &conn->sender;
     size_t share = msg->system ? 4 : msg->item.kind == TEFFI_MSG_RESPONSE ? 2 : 1;
-    if (teffi_msg_for_grain(msg) && teffi_budget_is_exceeded(conn->conns->budget))
+    if (teffi_msg_is_for_grain(msg) && teffi_budget_is_exceeded(conn->conns->budget))
         return false;
     size_t waiting = s->pending.total + s->in_flight.total + s->unopened_bytes;
     size_t max = conn->conns->queue_max_bytes * share;
@@ -366,7 +366,7 @@ static bool has_room(const teffi_conn *conn, size_t more, const teffi_msg *msg)
 /* conn->lock held. out: the present time, for encoding msg's deadline; 0 if msg has no deadline.
  * While a write is deferred or coalesced, further frames use the time in pending_ns: that is
  * precise enough, because the time left is encoded in milliseconds. */
-static uint64_t read_pending_clock(teffi_conn *conn, const teffi_msg *msg)
+static uint64_t read_clock_for_deadline(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
     if (!msg->deadline_ns)
@@ -398,14 +398,14 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t b
     if (!teffi_write_buffer_reserve(to, large ? room - segment.len : room))
         return false;
     uint8_t *at = to->data + to->len;
-    uint64_t now_ns = read_pending_clock(conn, msg);
+    uint64_t now_ns = read_clock_for_deadline(conn, msg);
     if (large) {
         copied = teffi_frame_encode_without_segment(msg, body_len, &segment, now_ns, at, &before);
         *kept = !msg->borrows;
         teffi_write_buffer_add_segment(to, to->len + before, segment.bytes, segment.len,
                                        *kept ? msg : NULL);
         /* borrowed bytes that will be written after send has returned are copied now */
-        if (msg->borrows && !writes_at_once(conn) && !teffi_write_buffer_copy_newest_segment(to))
+        if (msg->borrows && !writes_at_once(conn) && !teffi_write_buffer_copy_or_drop_newest(to))
             return false;
     } else {
         copied = teffi_frame_encode(msg, body_len, now_ns, at);
@@ -419,9 +419,9 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t b
 
 /* conn->lock held. Queues a message until the handshake is over; if the handshake fails, the link's
  * owner gets the message back as unsent. */
-static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t room)
+static teff_err queue_until_open(conn_sender *s, teffi_msg *msg, size_t room)
 {
-    if (!teffi_msg_own(msg))
+    if (!teffi_msg_copy_borrowed(msg))
         return TEFF_E_NOMEM;
     teffi_queue_push(&s->unopened, &msg->link);
     s->unopened_bytes += room;
@@ -430,13 +430,13 @@ static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t room)
 
 /* conn->lock held. Appends msg to the pending frames, or to the unopened messages if the sender is
  * not open yet.
- * in:   room, body_len, from teffi_frame_compute_room(). *kept is false.
+ * in:   room, body_len, from teffi_frame_compute_size_bound(). *kept is false.
  * out:  *kept: set to true if the connection owns msg. */
 static teff_err append_message(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len,
                                bool *kept)
 {
     conn_sender *s = &conn->sender;
-    if (s->finished || (s->peer_left && teffi_msg_for_grain(msg)))
+    if (s->finished || (s->peer_left && teffi_msg_is_for_grain(msg)))
         return TEFF_E_CLOSED;
     if (s->closing == SENDER_CLOSED)
         return TEFF_E_UNREACHABLE;
@@ -444,7 +444,7 @@ static teff_err append_message(teffi_conn *conn, teffi_msg *msg, size_t room, si
         return TEFF_E_OVERLOADED;
     if (s->open)
         return append_frame(conn, msg, room, body_len, kept) ? TEFF_OK : TEFF_E_NOMEM;
-    teff_err err = append_unopened(s, msg, room);
+    teff_err err = queue_until_open(s, msg, room);
     *kept = err == TEFF_OK;
     return err;
 }
@@ -468,12 +468,12 @@ static bool is_in_turn(const teffi_conns *conns)
 
 /* conn->lock held. Is it worth keeping this frame for coalescing? A frame shortly after a write
  * suggests that more follow. May set pending_ns to the present time. in: not on a worker. */
-static bool more_may_follow(teffi_conn *conn, const teffi_msg *msg)
+static bool should_coalesce_frame(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
     if (msg->awaited || is_in_turn(conn->conns))
         return false;
-    if (!msg->deadline_ns) /* otherwise read_pending_clock() has just read the clock */
+    if (!msg->deadline_ns) /* otherwise read_clock_for_deadline() has just read the clock */
         s->pending_ns = teffi_conns_now(conn->conns);
     return s->pending_ns < conn->liveness.wrote_ns + LINK_COALESCE_NS;
 }
@@ -497,7 +497,7 @@ static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
     s->urgent |= msg->awaited;
     if (s->writing || (s->coalesced && !msg->awaited))
         return LEAVE_PENDING; /* written with the next flight */
-    if (more_may_follow(conn, msg)) {
+    if (should_coalesce_frame(conn, msg)) {
         s->coalesced = true;
         return COALESCE;
     }
@@ -538,7 +538,8 @@ teff_err teffi_sender_send_and_unlock(teffi_conn *conn, teffi_msg *msg, size_t r
 teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg)
 {
     size_t room, body_len;
-    teff_err err = teffi_frame_compute_room(msg, conn->conns->frame_max_bytes, &room, &body_len);
+    teff_err err =
+        teffi_frame_compute_size_bound(msg, conn->conns->frame_max_bytes, &room, &body_len);
     if (err)
         return err;
     pthread_mutex_lock(&conn->lock);
@@ -550,14 +551,15 @@ teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg)
 /* conn->lock held. Moves the oldest unopened message to the pending frames. Drops it instead if its
  * deadline has passed (its call has timed out), or if its size is over the limit.
  * out:  false: no memory; the message stays in s->unopened. */
-static bool append_oldest_unopened(teffi_conn *conn)
+static bool append_or_drop_oldest_unopened(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
     bool kept = false;
     size_t room, body_len;
     teffi_msg *msg = teffi_container(s->unopened.head, teffi_msg, link);
     bool late = msg->deadline_ns && teffi_conns_now(conn->conns) >= msg->deadline_ns;
-    teff_err err = teffi_frame_compute_room(msg, conn->conns->frame_max_bytes, &room, &body_len);
+    teff_err err =
+        teffi_frame_compute_size_bound(msg, conn->conns->frame_max_bytes, &room, &body_len);
     if (!late && !err && !append_frame(conn, msg, room, body_len, &kept))
         return false;
     (void)teffi_queue_pop(&s->unopened);
@@ -567,10 +569,10 @@ static bool append_oldest_unopened(teffi_conn *conn)
 }
 
 /* conn->lock held. Appends the unopened messages, and after the last one the goodbyes. */
-static void append_unopened_frames(teffi_conn *conn)
+static void append_unopened_and_goodbyes(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
-    while (s->unopened.count && append_oldest_unopened(conn))
+    while (s->unopened.count && append_or_drop_oldest_unopened(conn))
         ;
     s->unopened_bytes = 0;
     for (uint8_t kind = TEFFI_FRAME_BYE; kind <= TEFFI_FRAME_BYE_ACK && !s->unopened.count; kind++)
@@ -583,14 +585,14 @@ static void append_unopened_frames(teffi_conn *conn)
 void teffi_sender_open(teffi_conn *conn)
 {
     pthread_mutex_lock(&conn->lock);
-    append_unopened_frames(conn);
+    append_unopened_and_goodbyes(conn);
     conn->sender.open = true;
     update_budget(conn);
     teffi_conn_ref(conn);
-    write_and_unlock(conn);
+    unlock_and_write_pending(conn);
 }
 
-teffi_queue teffi_sender_take_unopened(teffi_conn *conn)
+teffi_queue teffi_sender_close_and_take_unopened(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
     pthread_mutex_lock(&conn->lock);
@@ -603,7 +605,7 @@ teffi_queue teffi_sender_take_unopened(teffi_conn *conn)
     return unopened;
 }
 
-void teffi_sender_move_unopened(teffi_conn *from, teffi_conn *to)
+void teffi_sender_close_and_move_unopened(teffi_conn *from, teffi_conn *to)
 {
     conn_sender *f = &from->sender, *t = &to->sender;
     pthread_mutex_lock(&from->lock);

@@ -37,7 +37,7 @@ typedef struct conn_sender {
     teffi_queue unopened;    /* messages accepted before open; no part of them was sent */
     size_t unopened_bytes;
     size_t counted_bytes; /* bytes of both buffers and unopened, as counted in the budget */
-    uint64_t pending_ns;  /* time for the pending frames, see read_pending_clock(); 0: none */
+    uint64_t pending_ns;  /* time for the pending frames, see read_clock_for_deadline(); 0: none */
     bool open;            /* the handshake is over: messages go to pending, not to unopened */
     bool finished;        /* a goodbye was appended, or is in goodbyes, or unopened was moved to
                            * another connection: no message may follow */
@@ -67,7 +67,7 @@ void teffi_sender_fini(teffi_conn *conn);
 teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg);
 
 /* teffi_sender_send_and_unlock - the same, called with conn->lock held, which it always releases.
- * in:   room, body_len, from teffi_frame_compute_room(). */
+ * in:   room, body_len, from teffi_frame_compute_size_bound(). */
 teff_err teffi_sender_send_and_unlock(teffi_conn *conn, teffi_msg *msg, size_t room,
                                       size_t body_len);
 
@@ -80,28 +80,29 @@ void teffi_sender_send_control(teffi_conn *conn, uint8_t kind, const uint8_t *pa
  * memory is not enough for all, the rest stays unopened, and conn lingers. runs: no lock held. */
 void teffi_sender_open(teffi_conn *conn);
 
-/* teffi_sender_finish - append BYE or BYE_ACK after all accepted messages, and accept no more. A
- * coalesced write sends the frames later: the caller calls teffi_sender_write_own_coalesced() once
- * it holds no lock, otherwise the ticker writes them. runs: also with conns->lock held. */
-void teffi_sender_finish(teffi_conn *conn, uint8_t kind);
+/* teffi_sender_finish_with_goodbye - append BYE or BYE_ACK after all accepted messages, and accept
+ * no more. A coalesced write sends the frames later: the caller calls
+ * teffi_sender_write_coalesced_if_any_own() once it holds no lock, otherwise the ticker writes
+ * them. runs: also with conns->lock held. */
+void teffi_sender_finish_with_goodbye(teffi_conn *conn, uint8_t kind);
 
 /* Coalescing: a thread outside the executor cannot defer a write. So its frames that follow shortly
  * after a write are kept until the thread waits, or LINK_FLUSH_BYTES are pending, or the ticker
  * writes them within about LINK_SOON_NS.
  * teffi_sender_write_coalesced - write the kept frames of all threads. runs: no lock held.
- * teffi_sender_write_own_coalesced - the same, if this thread has kept frames since its last such
- * write. */
+ * teffi_sender_write_coalesced_if_any_own - the same, if this thread has kept frames since its last
+ * such write. */
 void teffi_sender_write_coalesced(struct teffi_conns *conns);
-void teffi_sender_write_own_coalesced(struct teffi_conns *conns);
+void teffi_sender_write_coalesced_if_any_own(struct teffi_conns *conns);
 
-/* teffi_sender_move_unopened - move unopened messages and goodbyes to another connection, which is
- * not open yet and has no messages; close the sender of `from`. */
-void teffi_sender_move_unopened(teffi_conn *from, teffi_conn *to);
+/* teffi_sender_close_and_move_unopened - move unopened messages and goodbyes to another connection,
+ * which is not open yet and has no messages; close the sender of `from`. */
+void teffi_sender_close_and_move_unopened(teffi_conn *from, teffi_conn *to);
 
-/* teffi_sender_take_unopened - close the sender, and take the messages of which no part was or will
- * be sent. The handshake may still run on another thread. out: the messages (teffi_msg.link), owned
- * by the caller. */
-teffi_queue teffi_sender_take_unopened(teffi_conn *conn);
+/* teffi_sender_close_and_take_unopened - close the sender, and take the messages of which no part
+ * was or will be sent. The handshake may still run on another thread. out: the messages
+ * (teffi_msg.link), owned by the caller. */
+teffi_queue teffi_sender_close_and_take_unopened(teffi_conn *conn);
 
 /* teffi_sender_linger - write the pending frames, then kill the connection. Does nothing if the
  * sender is closed. runs: no lock held. */

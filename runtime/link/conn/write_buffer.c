@@ -62,7 +62,7 @@ static bool copy_borrowed_segment(write_segment *segment, size_t done)
     if (segment->msg)
         return true;
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
-    uint8_t *bytes = msg ? teffi_arena_take(&msg->arena, segment->len) : NULL;
+    uint8_t *bytes = msg ? teffi_arena_alloc_unzeroed(&msg->arena, segment->len) : NULL;
     if (!bytes) {
         teffi_msg_free(msg);
         return false;
@@ -81,7 +81,7 @@ bool teffi_write_buffer_copy_borrowed(write_buffer *out, const write_position *a
     return true;
 }
 
-bool teffi_write_buffer_copy_newest_segment(write_buffer *out)
+bool teffi_write_buffer_copy_or_drop_newest(write_buffer *out)
 {
     write_segment *newest = &out->segments[out->n_segments - 1];
     if (copy_borrowed_segment(newest, 0))

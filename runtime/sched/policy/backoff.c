@@ -28,7 +28,7 @@ void teffi_backoff_begin_measurement(teffi_backoff *b, struct teffi_processor *v
     b->items_before = items;
 }
 
-uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now)
+uint64_t teffi_backoff_decide_sleep_ns(teffi_backoff *b, uint64_t items, uint64_t now)
 {
     uint64_t ns = now - b->since_ns, n = items - b->items_before;
     if (ns < PERIOD_NS)

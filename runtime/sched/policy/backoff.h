@@ -30,11 +30,12 @@ typedef struct teffi_backoff {
 void teffi_backoff_begin_measurement(teffi_backoff *b, struct teffi_processor *victim,
                                      uint64_t items, uint64_t now);
 
-/* teffi_backoff_judge - when the thief has no work, decide for how long it sleeps before it steals
- * again. This ends the measurement, if it took at least 50 us. Called only if since_ns is not 0.
+/* teffi_backoff_decide_sleep_ns - when the thief has no work, decide for how long it sleeps before
+ * it steals again. This ends the measurement, if it took at least 50 us. Called only if since_ns is
+ * not 0.
  * in:   items, handled by both so far.
  * out:  the sleep in ns; 0: stealing paid, or the measurement goes on. */
-uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now);
+uint64_t teffi_backoff_decide_sleep_ns(teffi_backoff *b, uint64_t items, uint64_t now);
 
 /* teffi_backoff_record_alone_rate - after a sleep: record at which rate the victim handled items
  * alone, unless the sleep was shorter than 50 us.

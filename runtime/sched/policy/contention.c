@@ -34,7 +34,7 @@ static bool is_contended(uint64_t time_ns, uint64_t ran_ns, uint64_t delayed_ns)
 /* Begin a trial of a lower or a higher limit, if one is possible. Half the limit is possible if the
  * cores are contended and the limit is over 1; a higher limit is possible if the limit is below n.
  * If both are possible, successive trials alternate between them. */
-static void begin_trial(teffi_contention *c, bool contended)
+static void begin_trial_if_possible(teffi_contention *c, bool contended)
 {
     bool is_full = c->limit == c->n, may_double = contended && c->limit * 2 < c->n;
     c->went_down = contended && c->limit > 1 && (is_full || !c->went_down);
@@ -48,7 +48,8 @@ static void begin_trial(teffi_contention *c, bool contended)
 
 /* Is the trial's lower limit better than the higher one? Only if the cores were contended with the
  * higher one, and an item cost less processor time with the lower one. */
-static bool lower_is_better(const teffi_contention_sums *high, const teffi_contention_sums *low)
+static bool lower_limit_is_better(const teffi_contention_sums *high,
+                                  const teffi_contention_sums *low)
 {
     if (high->items < ITEMS_MIN || low->items < ITEMS_MIN ||
         !is_contended(WINDOWS / 2 * WINDOW_NS, high->ran_ns, high->delayed_ns))
@@ -64,7 +65,7 @@ static bool lower_is_better(const teffi_contention_sums *high, const teffi_conte
 static void end_trial(teffi_contention *c, uint64_t now_ns)
 {
     uint32_t before = c->went_down ? c->high : c->low;
-    c->limit = lower_is_better(&c->sums[0], &c->sums[1]) ? c->low : c->high;
+    c->limit = lower_limit_is_better(&c->sums[0], &c->sums[1]) ? c->low : c->high;
     c->window = 0;
     if (c->limit != before || !c->pause_ns)
         c->pause_ns = PAUSE_MIN_NS;
@@ -75,7 +76,7 @@ static void end_trial(teffi_contention *c, uint64_t now_ns)
 
 /* Add a sample to the sums of the present window's limit: sums[0] for the high one, sums[1] for the
  * low one. */
-static void add_to_trial(teffi_contention *c, const teffi_contention_sample *sample)
+static void add_sample_to_trial(teffi_contention *c, const teffi_contention_sample *sample)
 {
     teffi_contention_sums *sums = &c->sums[c->window % 2];
     sums->items += sample->items - c->items_seen;
@@ -89,12 +90,12 @@ void teffi_contention_update(teffi_contention *c, const teffi_contention_sample 
     if (sample->now_ns > c->due_ns + LATE_NS) /* the monitor has slept */
         teffi_contention_reset(c, c->n);
     if (c->window) {
-        add_to_trial(c, sample);
+        add_sample_to_trial(c, sample);
         if (++c->window > WINDOWS)
             end_trial(c, sample->now_ns);
     } else if (c->due_ns && sample->now_ns >= c->trial_ns) {
         /* due_ns is 0 at the first sample, which does not cover WATCH_NS */
-        begin_trial(c, is_contended(WATCH_NS, sample->ran_ns, sample->delayed_ns));
+        begin_trial_if_possible(c, is_contended(WATCH_NS, sample->ran_ns, sample->delayed_ns));
     }
     if (c->window)
         c->limit = c->window % 2 ? c->low : c->high; /* the windows alternate */

@@ -14,7 +14,7 @@ static const uint32_t threshold_us[TEFF_SCHED_LEVELS - 1] = {5000, 100000};
 /* ---- decayed run time ---- */
 
 /* out: the run time that `used` holds, in units of UNIT_NS, decayed to `epoch`. */
-static uint32_t decayed_count(uint32_t used, uint32_t epoch)
+static uint32_t decayed_run_time_units(uint32_t used, uint32_t epoch)
 {
     uint32_t halvings = (epoch - (used >> TIME_BITS)) & UINT8_MAX;
     return halvings < TIME_BITS ? (used & TIME_MASK) >> halvings : 0;
@@ -28,21 +28,21 @@ static uint32_t epoch_of(uint64_t now_ns)
 uint32_t teffi_used_time_add(uint32_t used, uint64_t now_ns, uint64_t ns)
 {
     uint32_t epoch = epoch_of(now_ns);
-    uint64_t count = decayed_count(used, epoch) + (ns + UNIT_NS / 2) / UNIT_NS;
+    uint64_t count = decayed_run_time_units(used, epoch) + (ns + UNIT_NS / 2) / UNIT_NS;
     return epoch << TIME_BITS | (uint32_t)(count < TIME_MASK ? count : TIME_MASK);
 }
 
 uint64_t teffi_used_time_between(uint32_t from, uint32_t to)
 {
-    uint32_t before = decayed_count(from, to >> TIME_BITS), now = to & TIME_MASK;
+    uint32_t before = decayed_run_time_units(from, to >> TIME_BITS), now = to & TIME_MASK;
     return now > before ? (uint64_t)(now - before) * UNIT_NS : 0;
 }
 
-unsigned teffi_level_of(const teffi_levels *levels, uint32_t used)
+unsigned teffi_level_of_used_time(const teffi_levels *levels, uint32_t used)
 {
     if ((used & TIME_MASK) < levels->threshold[0])
         return 0; /* decay could only make it less */
-    uint32_t count = decayed_count(used, epoch_of(teffi_now(levels->platform)));
+    uint32_t count = decayed_run_time_units(used, epoch_of(teffi_now(levels->platform)));
     unsigned level = 0;
     while (level < TEFF_SCHED_LEVELS - 1 && count >= levels->threshold[level])
         level++;
@@ -52,13 +52,14 @@ unsigned teffi_level_of(const teffi_levels *levels, uint32_t used)
 unsigned teffi_level_of_group(const teffi_levels *levels, const teffi_group *group)
 {
     if (!group->shares)
-        return teffi_level_of(levels, group->used);
+        return teffi_level_of_used_time(levels, group->used);
     /* group->used is the number of the account that the group shares */
     const _Atomic uint32_t *used = &levels->account[group->used];
-    return teffi_level_of(levels, atomic_load_explicit(used, memory_order_relaxed));
+    return teffi_level_of_used_time(levels, atomic_load_explicit(used, memory_order_relaxed));
 }
 
-void teffi_levels_charge(teffi_levels *levels, teffi_group *group, uint64_t now_ns, uint64_t ns)
+void teffi_levels_charge_group(teffi_levels *levels, teffi_group *group, uint64_t now_ns,
+                               uint64_t ns)
 {
     if (!group->shares) {
         group->used = teffi_used_time_add(group->used, now_ns, ns);
@@ -136,7 +137,7 @@ static uint32_t adjusted_chance(uint32_t chance, uint32_t share, uint32_t target
     return chance;
 }
 
-void teffi_levels_adjust(teffi_levels *levels, uint64_t level0_ns, uint64_t all_ns)
+void teffi_levels_adjust_chance_if_due(teffi_levels *levels, uint64_t level0_ns, uint64_t all_ns)
 {
     /* acquire: before last_level0_ns and last_ns are read; pairs with the release below */
     if (atomic_exchange_explicit(&levels->adjusting, true, memory_order_acquire))

@@ -28,7 +28,7 @@ typedef struct teffi_levels {
     /* atomic; relaxed, except adjusting */
     _Atomic uint32_t chance;    /* that a pick is of level 0; written in adjust */
     _Atomic uint32_t n_above_0; /* queued groups of levels 1, 2; written under the queue's lock */
-    _Atomic bool adjusting;     /* a try-lock for teffi_levels_adjust; acquire, release */
+    _Atomic bool adjusting; /* a try-lock for teffi_levels_adjust_chance_if_due; acquire, release */
     _Atomic uint64_t lost_ns[TEFF_SCHED_LEVELS]; /* run time of runs that lost their processor */
     _Atomic uint32_t account[TEFFI_ACCOUNTS];    /* decayed run time of the groups that share it */
     /* owned by the thread that has set adjusting */
@@ -58,17 +58,20 @@ uint32_t teffi_used_time_add(uint32_t used, uint64_t now_ns, uint64_t ns);
  *       saturated. */
 uint64_t teffi_used_time_between(uint32_t from, uint32_t to);
 
-/* teffi_level_of - the level, 0 to 2, of a run time. in: used, as packed by teffi_used_time_add().
+/* teffi_level_of_used_time - the level, 0 to 2, of a run time. in: used, as packed by
+ * teffi_used_time_add().
  * teffi_level_of_group - the level of a group that the caller owns, or of its account.
- * teffi_levels_charge - add ns to the run time of a group that the caller owns, or of its account;
- * with an account, any thread may charge at the same time. */
-unsigned teffi_level_of(const teffi_levels *levels, uint32_t used);
+ * teffi_levels_charge_group - add ns to the run time of a group that the caller owns, or of its
+ * account; with an account, any thread may charge at the same time. */
+unsigned teffi_level_of_used_time(const teffi_levels *levels, uint32_t used);
 unsigned teffi_level_of_group(const teffi_levels *levels, const teffi_group *group);
-void teffi_levels_charge(teffi_levels *levels, teffi_group *group, uint64_t now_ns, uint64_t ns);
+void teffi_levels_charge_group(teffi_levels *levels, teffi_group *group, uint64_t now_ns,
+                               uint64_t ns);
 
-/* teffi_levels_pop_above_0 - a pop for teffi_runqueue_pop_by: one group, of level 1 or 2. */
+/* teffi_levels_pop_above_0 - a pop for teffi_runqueue_pop_by_function: one group, of level 1 or
+ * 2. */
 unsigned teffi_levels_pop_above_0(teffi_order *order, teffi_group **out, unsigned n);
 
-/* teffi_levels_adjust - adjust the chance if a second of run time has passed since it was last
- * adjusted. Any thread. in: run time so far, of level 0 and of all levels. */
-void teffi_levels_adjust(teffi_levels *levels, uint64_t level0_ns, uint64_t all_ns);
+/* teffi_levels_adjust_chance_if_due - adjust the chance if a second of run time has passed since it
+ * was last adjusted. Any thread. in: run time so far, of level 0 and of all levels. */
+void teffi_levels_adjust_chance_if_due(teffi_levels *levels, uint64_t level0_ns, uint64_t all_ns);

@@ -25,7 +25,7 @@ bool teffi_local_batch_record_push(teffi_local_batch *batch, bool deque_is_open)
 
 /* Set *preemptions to how often the OS has preempted this thread. out: true: the number has
  * risen. */
-static bool update_preemptions(uint64_t *preemptions)
+static bool update_preemption_count(uint64_t *preemptions)
 {
     uint64_t before = *preemptions;
     *preemptions = teffi_thread_count_preemptions();
@@ -36,19 +36,20 @@ static bool update_preemptions(uint64_t *preemptions)
  * may take from it. in: this sample: `turns` turns took ns in all. out: true: SLOW_MAX samples in
  * a row were slow, or this one is over SURE_NS and the OS has not preempted this thread since the
  * last sample over SURE_NS. */
-static bool batch_is_slow(teffi_local_batch *batch, uint32_t turns, uint64_t ns,
-                          uint64_t *preemptions)
+static bool record_sample_and_check_if_slow(teffi_local_batch *batch, uint32_t turns, uint64_t ns,
+                                            uint64_t *preemptions)
 {
     uint64_t slack_ns = batch->sampled + turns > FIRST_PICKS ? SLACK_NS : START_NS;
     if (ns <= slack_ns + (uint64_t)turns * TURN_NS) {
         batch->slow = 0;
         return false;
     }
-    return ++batch->slow >= SLOW_MAX || (ns > SURE_NS && !update_preemptions(preemptions));
+    return ++batch->slow >= SLOW_MAX || (ns > SURE_NS && !update_preemption_count(preemptions));
 }
 
-teffi_batch_verdict teffi_local_batch_check(teffi_local_batch *batch,
-                                            const teffi_platform *platform, uint64_t *preemptions)
+teffi_batch_verdict teffi_local_batch_sample_if_due(teffi_local_batch *batch,
+                                                    const teffi_platform *platform,
+                                                    uint64_t *preemptions)
 {
     uint32_t n = batch->picks++;
     if ((n & (n - 1)) && n % SAMPLE_EVERY) /* samples at picks 0, 1, 2, 4, 8, 12 and so on */
@@ -60,7 +61,7 @@ teffi_batch_verdict teffi_local_batch_check(teffi_local_batch *batch,
         uint32_t turns = n - batch->sampled;
         /* count down the picks for which batches are still shared */
         batch->shared -= batch->shared < turns ? batch->shared : turns;
-        if (batch_is_slow(batch, turns, now - batch->sampled_ns, preemptions) ||
+        if (record_sample_and_check_if_slow(batch, turns, now - batch->sampled_ns, preemptions) ||
             now - batch->since_ns > DRY_NS) {
             batch->shared = SHARED_PICKS;
             batch->since_ns = now;

@@ -33,9 +33,11 @@ typedef enum teffi_batch_verdict {
     TEFFI_BATCH_SHARED
 } teffi_batch_verdict;
 
-/* teffi_local_batch_check - before a pick, while the batch exists: take a sample if one is due.
+/* teffi_local_batch_sample_if_due - before a pick, while the batch exists: take a sample if one is
+ * due.
  * in:   preemptions, how often the OS had preempted this thread when this function last asked. It
  *       asks again, and updates the number, only after a sample of over 200 us.
  * out:  SHARED: the caller lets thieves take from the deque. */
-teffi_batch_verdict teffi_local_batch_check(teffi_local_batch *batch,
-                                            const teffi_platform *platform, uint64_t *preemptions);
+teffi_batch_verdict teffi_local_batch_sample_if_due(teffi_local_batch *batch,
+                                                    const teffi_platform *platform,
+                                                    uint64_t *preemptions);

@@ -14,7 +14,7 @@ static teffi_qnode *xor_links(const teffi_qnode *a, const teffi_qnode *b)
 }
 
 /* out: the most urgent rank with groups; TEFFI_RANKS: there are none. */
-static unsigned first_rank(const teffi_priorities *ranks)
+static unsigned most_urgent_filled_rank(const teffi_priorities *ranks)
 {
     for (unsigned word = 0; word < sizeof ranks->filled / sizeof ranks->filled[0]; word++)
         if (ranks->filled[word])
@@ -23,14 +23,14 @@ static unsigned first_rank(const teffi_priorities *ranks)
 }
 
 /* Update `filled` and `first` after a group was added to or removed from this rank. */
-static void rank_mark(teffi_priorities *ranks, unsigned at)
+static void rank_update_filled_and_first(teffi_priorities *ranks, unsigned at)
 {
     uint64_t bit = (uint64_t)1 << at % 64;
     if (ranks->rank[at].head)
         ranks->filled[at / 64] |= bit;
     else
         ranks->filled[at / 64] &= ~bit;
-    atomic_store_explicit(&ranks->first, first_rank(ranks), memory_order_relaxed);
+    atomic_store_explicit(&ranks->first, most_urgent_filled_rank(ranks), memory_order_relaxed);
 }
 
 /* Append the group to a rank. A node's `next` is the XOR of both neighbours' addresses. */
@@ -44,13 +44,13 @@ static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group
     else
         rank->head = node;
     rank->tail = node;
-    rank_mark(ranks, at);
+    rank_update_filled_and_first(ranks, at);
 }
 
 /* Remove the group at one end of a rank that is not empty. in: end: &rank->head to remove the
  * oldest group, &rank->tail to remove the newest. other: the address of the rank's other end. */
-static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_qnode **end,
-                              teffi_qnode **other)
+static teffi_group *rank_remove_group_at_end(teffi_priorities *ranks, unsigned at,
+                                             teffi_qnode **end, teffi_qnode **other)
 {
     teffi_qnode *node = *end, *next = xor_links(node->next, NULL);
     if (next)
@@ -58,12 +58,12 @@ static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_qnode 
     else
         *other = NULL;
     *end = next;
-    rank_mark(ranks, at);
+    rank_update_filled_and_first(ranks, at);
     return teffi_container(node, teffi_group, link);
 }
 
 /* out: the least urgent rank with groups. The caller knows that there are groups. */
-static unsigned last_rank(const teffi_priorities *ranks)
+static unsigned least_urgent_filled_rank(const teffi_priorities *ranks)
 {
     unsigned word = (TEFFI_RANKS - 1) / 64;
     while (!ranks->filled[word])
@@ -75,9 +75,9 @@ static unsigned last_rank(const teffi_priorities *ranks)
  * are popped first. So the items of the evicted group are refused soon. */
 static void evict_one(teffi_priorities *ranks)
 {
-    unsigned at = last_rank(ranks);
+    unsigned at = least_urgent_filled_rank(ranks);
     teffi_rank *rank = &ranks->rank[at];
-    teffi_group *group = rank_take(ranks, at, &rank->tail, &rank->head);
+    teffi_group *group = rank_remove_group_at_end(ranks, at, &rank->tail, &rank->head);
     group->evicted = true;
     ranks->waiting--;
     rank_append(ranks, 0, group);
@@ -95,7 +95,7 @@ static void priorities_push(teffi_order *order, teffi_group *group)
         return;
     }
     int priority = atomic_load_explicit(&group->priority, memory_order_relaxed);
-    rank_append(ranks, teffi_rank_of(priority), group);
+    rank_append(ranks, teffi_rank_of_priority(priority), group);
     if (++ranks->waiting > ranks->waiting_max && ranks->waiting_max)
         evict_one(ranks);
 }
@@ -105,9 +105,9 @@ static unsigned priorities_pop(teffi_order *order, teffi_group **out, unsigned n
     teffi_priorities *ranks = (teffi_priorities *)order;
     unsigned got = 0;
     unsigned at;
-    for (; got < n && (at = first_rank(ranks)) < TEFFI_RANKS; got++) {
+    for (; got < n && (at = most_urgent_filled_rank(ranks)) < TEFFI_RANKS; got++) {
         teffi_rank *rank = &ranks->rank[at];
-        out[got] = rank_take(ranks, at, &rank->head, &rank->tail);
+        out[got] = rank_remove_group_at_end(ranks, at, &rank->head, &rank->tail);
         ranks->waiting -= at > 0;
     }
     return got;

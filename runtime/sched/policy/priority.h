@@ -29,17 +29,18 @@ typedef struct teffi_priorities {
     _Atomic uint64_t evicted;
 } teffi_priorities;
 
-/* teffi_rank_of - the rank of groups of this priority. */
-static inline unsigned teffi_rank_of(int priority)
+/* teffi_rank_of_priority - the rank of groups of this priority. */
+static inline unsigned teffi_rank_of_priority(int priority)
 {
     return (unsigned)(1 + INT8_MAX - priority);
 }
 
-/* teffi_priorities_has_above - does a group wait that is more urgent than this priority? A hint.
- * Any thread. */
-static inline bool teffi_priorities_has_above(const teffi_priorities *ranks, int priority)
+/* teffi_priorities_has_more_urgent - does a group wait that is more urgent than this priority? A
+ * hint. Any thread. */
+static inline bool teffi_priorities_has_more_urgent(const teffi_priorities *ranks, int priority)
 {
-    return atomic_load_explicit(&ranks->first, memory_order_relaxed) < teffi_rank_of(priority);
+    return atomic_load_explicit(&ranks->first, memory_order_relaxed) <
+           teffi_rank_of_priority(priority);
 }
 
 /* teffi_priorities_init - empty. in: waiting_max, groups that may wait in ranks from 1 on;

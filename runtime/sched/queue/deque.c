@@ -35,13 +35,13 @@ static uint32_t top_index(uint64_t top)
 }
 
 /* out: top with its index raised by `by`, and the same tag. */
-static uint64_t top_moved(uint64_t top, uint32_t by)
+static uint64_t top_with_raised_index(uint64_t top, uint32_t by)
 {
     return (uint64_t)(top_index(top) + by) << 32 | (uint32_t)top;
 }
 
 /* out: top with the same index and the next tag. */
-static uint64_t top_retagged(uint64_t top)
+static uint64_t top_with_next_tag(uint64_t top)
 {
     return (uint64_t)top_index(top) << 32 | (uint32_t)(top + 1);
 }
@@ -106,21 +106,21 @@ bool teffi_deque_push(teffi_deque *deque, void *item)
 }
 
 /* Is item i out of reach for all thieves that have loaded this top? */
-static bool is_beyond_steal(uint64_t top, uint32_t i)
+static bool item_is_out_of_thieves_reach(uint64_t top, uint32_t i)
 {
     return (int32_t)(i - top_index(top)) >= TEFFI_DEQUE_NEAR;
 }
 
 /* Take item i, after bottom was lowered to i. If a thief that has loaded top may claim item i,
  * change top's tag first, so that the thief's claim fails. out: false: a thief has taken item i. */
-static bool claim_bottom(teffi_deque *deque, uint64_t top, uint32_t i)
+static bool claim_bottom_item(teffi_deque *deque, uint64_t top, uint32_t i)
 {
     while ((int32_t)(i - top_index(top)) >= 0) {
-        if (is_beyond_steal(top, i))
+        if (item_is_out_of_thieves_reach(top, i))
             return true;
         /* seq_cst includes release, which publishes the lowered bottom to thieves that load the new
          * tag, and acquire, which pairs with the CAS in teffi_deque_steal. */
-        if (atomic_compare_exchange_strong_explicit(&deque->top, &top, top_retagged(top),
+        if (atomic_compare_exchange_strong_explicit(&deque->top, &top, top_with_next_tag(top),
                                                     memory_order_seq_cst, memory_order_seq_cst))
             return true;
     }
@@ -134,16 +134,16 @@ void *teffi_deque_pop(teffi_deque *deque)
     if ((int32_t)(bottom - top_index(top)) <= 0)
         return NULL; /* the index of top only rises: surely empty */
     uint32_t i = bottom - 1;
-    if (is_beyond_steal(top, i)) {
+    if (item_is_out_of_thieves_reach(top, i)) {
         /* seq_cst on both: this thread lowers bottom, then loads top; teffi_deque_steal loads top,
          * then bottom */
         atomic_store_explicit(&deque->bottom, i, memory_order_seq_cst);
         top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
     } else {
-        /* relaxed: top only rises, so claim_bottom takes i by a CAS, which publishes bottom */
+        /* relaxed: top only rises, so claim_bottom_item takes i by a CAS, which publishes bottom */
         atomic_store_explicit(&deque->bottom, i, memory_order_relaxed);
     }
-    if (claim_bottom(deque, top, i))
+    if (claim_bottom_item(deque, top, i))
         return cell_get(atomic_load_explicit(&deque->ring, memory_order_relaxed), i);
     /* Thieves took the last item: restore bottom, which equals top now. */
     atomic_store_explicit(&deque->bottom, bottom, memory_order_relaxed);
@@ -167,7 +167,7 @@ unsigned teffi_deque_steal(teffi_deque *deque, void **out, unsigned max)
     const teffi_ring *ring = atomic_load_explicit(&deque->ring, memory_order_acquire);
     for (unsigned k = 0; k < n; k++)
         out[k] = cell_get(ring, top_index(top) + k);
-    if (!atomic_compare_exchange_strong_explicit(&deque->top, &top, top_moved(top, n),
+    if (!atomic_compare_exchange_strong_explicit(&deque->top, &top, top_with_raised_index(top, n),
                                                  memory_order_seq_cst, memory_order_relaxed))
         return 0;
     return n;

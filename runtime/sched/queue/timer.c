@@ -1,5 +1,5 @@
 /* timer.c - the timer wheel.
- * Way:     set -> bucket by distance -> (wheel_advance) moved to lower levels -> fire
+ * Way:     set -> bucket by distance -> (wheel_advance_to_due_timer) moved to lower levels -> fire
  * Threads: timer->fire runs without the lock, so that it may set its timer again. The static
  *          functions are called with the lock held. */
 #include "sched/queue/timer.h"
@@ -48,7 +48,7 @@ static uint64_t clamp_tick(uint64_t now, uint64_t tick)
 }
 
 /* The first tick of the bucket that holds tick, or wheel->tick if that bucket has already begun. */
-static uint64_t bucket_begin(const teffi_wheel *wheel, uint64_t tick, unsigned level)
+static uint64_t bucket_begin_tick(const teffi_wheel *wheel, uint64_t tick, unsigned level)
 {
     uint64_t begin = tick >> (BITS * level) << (BITS * level);
     return begin > wheel->tick ? begin : wheel->tick;
@@ -62,7 +62,7 @@ static uint64_t wheel_insert(teffi_wheel *wheel, teffi_timer *timer)
     timer->bucket = level * TEFFI_WHEEL_BUCKETS + b;
     LIST_INSERT_HEAD(&wheel->bucket[timer->bucket], timer, link);
     wheel->filled[level] |= (uint64_t)1 << b;
-    return bucket_begin(wheel, tick, level);
+    return bucket_begin_tick(wheel, tick, level);
 }
 
 static void wheel_remove(teffi_wheel *wheel, teffi_timer *timer)
@@ -81,22 +81,22 @@ static void wheel_count_add(teffi_wheel *wheel, uint32_t change)
 }
 
 /* Rotate right. A shift by 64 would be undefined. */
-static uint64_t rotate_bits(uint64_t bits, unsigned by)
+static uint64_t rotate_bits_right(uint64_t bits, unsigned by)
 {
     return by ? bits >> by | bits << (64 - by) : bits;
 }
 
 /* The first tick of the nearest filled bucket of any level; UINT64_MAX: no timer is set. */
-static uint64_t wheel_next_tick(const teffi_wheel *wheel)
+static uint64_t wheel_next_filled_tick(const teffi_wheel *wheel)
 {
     uint64_t best = UINT64_MAX;
     for (unsigned level = 0; level < TEFFI_WHEEL_LEVELS; level++) {
         if (!wheel->filled[level])
             continue;
         uint64_t at = wheel->tick >> (BITS * level);
-        uint64_t ahead =
-            (uint64_t)__builtin_ctzll(rotate_bits(wheel->filled[level], (unsigned)(at & MASK)));
-        uint64_t tick = bucket_begin(wheel, (at + ahead) << (BITS * level), level);
+        uint64_t ahead = (uint64_t)__builtin_ctzll(
+            rotate_bits_right(wheel->filled[level], (unsigned)(at & MASK)));
+        uint64_t tick = bucket_begin_tick(wheel, (at + ahead) << (BITS * level), level);
         if (tick < best)
             best = tick;
     }
@@ -116,12 +116,12 @@ static bool wheel_lower_next_due(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
     bool earlier = tick < before / TEFFI_TICK_NS;
-    if (earlier) /* rare; the store costs as much as the rest of teffi_wheel_set */
+    if (earlier) /* rare; the store costs as much as the rest of teffi_wheel_set_timer */
         wheel_set_next_due(wheel, tick);
     return earlier;
 }
 
-bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
+bool teffi_wheel_set_timer(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
 {
     teffi_spinlock_lock(&wheel->lock);
     teffi_bug_if(atomic_load_explicit(&timer->where, memory_order_relaxed) != 0);
@@ -164,13 +164,13 @@ bool teffi_wheel_move_timers(teffi_wheel *from, teffi_wheel *to)
     uint32_t moved = atomic_load_explicit(&from->count, memory_order_relaxed);
     wheel_count_add(to, moved);
     wheel_count_add(from, 0 - moved);
-    wheel_set_next_due(from, wheel_next_tick(from));
+    wheel_set_next_due(from, wheel_next_filled_tick(from));
     teffi_spinlock_unlock(&second->lock);
     teffi_spinlock_unlock(&first->lock);
     return earlier;
 }
 
-bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
+bool teffi_wheel_cancel_timer(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
 {
     for (;;) {
         /* acquire: pairs with the releases of set, move and fire */
@@ -212,7 +212,7 @@ static void wheel_cascade(teffi_wheel *wheel)
 }
 
 /* Advance wheel->tick to the first due timer. out: that timer; NULL: none is due at now. */
-static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
+static teffi_timer *wheel_advance_to_due_timer(teffi_wheel *wheel, uint64_t now)
 {
     for (;;) {
         teffi_timer *timer = LIST_FIRST(&wheel->bucket[wheel->tick & MASK]);
@@ -220,7 +220,7 @@ static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
             return timer;
         /* Either that bucket is empty, or `now` is before wheel->tick, because another thread has
          * advanced the wheel to a later time. In the latter case `now` is before `next`, too. */
-        uint64_t next = wheel_next_tick(wheel);
+        uint64_t next = wheel_next_filled_tick(wheel);
         if (next > now)
             return NULL;
         wheel->tick = next;
@@ -228,11 +228,11 @@ static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
     }
 }
 
-void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
+void teffi_wheel_fire_due_timers(teffi_wheel *wheel, uint64_t now_ns)
 {
     for (unsigned fired = 0; fired < FIRE_MAX && now_ns >= teffi_wheel_next_due(wheel); fired++) {
         teffi_spinlock_lock(&wheel->lock);
-        teffi_timer *timer = wheel_advance(wheel, now_ns / TEFFI_TICK_NS);
+        teffi_timer *timer = wheel_advance_to_due_timer(wheel, now_ns / TEFFI_TICK_NS);
         if (timer) {
             wheel_remove(wheel, timer);
             wheel_count_add(wheel, (uint32_t)-1);
@@ -240,7 +240,7 @@ void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
              * another wheel. */
             atomic_store_explicit(&timer->where, 0, memory_order_release);
         }
-        wheel_set_next_due(wheel, wheel_next_tick(wheel));
+        wheel_set_next_due(wheel, wheel_next_filled_tick(wheel));
         teffi_spinlock_unlock(&wheel->lock);
         if (!timer)
             break;

@@ -15,8 +15,9 @@ enum { TEFFI_WHEEL_LEVELS = 6, TEFFI_WHEEL_BUCKETS = 64 };
 typedef LIST_HEAD(teffi_timers, teffi_timer) teffi_timers;
 
 typedef struct teffi_wheel {
-    /* When to call teffi_wheel_fire: not later than the earliest timer, maybe earlier; UINT64_MAX:
-     * no timer is set. seq_cst store under the lock, pairs with a parking worker's load. */
+    /* When to call teffi_wheel_fire_due_timers: not later than the earliest timer, maybe earlier;
+     * UINT64_MAX: no timer is set. seq_cst store under the lock, pairs with a parking worker's
+     * load. */
     _Atomic uint64_t next_due_ns;
     _Atomic uint32_t count;              /* timers set; written under the lock */
     uint32_t id;                         /* immutable: the wheel's index in its array, plus 1 */
@@ -26,22 +27,23 @@ typedef struct teffi_wheel {
     teffi_timers bucket[TEFFI_WHEEL_LEVELS * TEFFI_WHEEL_BUCKETS]; /* level by level */
 } teffi_wheel;
 
-/* teffi_wheel_init - empty. in: id, the index in the array given to teffi_wheel_cancel, plus 1. */
+/* teffi_wheel_init - empty. in: id, the index in the array given to teffi_wheel_cancel_timer, plus
+ * 1. */
 void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns);
 
-/* teffi_wheel_set - insert a timer that is in no wheel.
+/* teffi_wheel_set_timer - insert a timer that is in no wheel.
  * out:  true: it is now the wheel's earliest: a thread that sleeps until next_due_ns must wake. */
-bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns);
+bool teffi_wheel_set_timer(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns);
 
-/* teffi_wheel_cancel - cancel a timer, whichever wheel of the array holds it.
+/* teffi_wheel_cancel_timer - cancel a timer, whichever wheel of the array holds it.
  * in:   wheels: the array; the wheel with id 1 is its first. stride: the bytes from one wheel to
  *       the next.
  * out:  false: it is not set, or fire has run, is running, or is about to run on another thread. */
-bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
+bool teffi_wheel_cancel_timer(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
 
-/* teffi_wheel_fire - fire due timers one by one, at most 1024; fire runs without the lock. Any
- * thread: the wheel's owner, and the monitor when they are overdue. */
-void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
+/* teffi_wheel_fire_due_timers - fire due timers one by one, at most 1024; fire runs without the
+ * lock. Any thread: the wheel's owner, and the monitor when they are overdue. */
+void teffi_wheel_fire_due_timers(teffi_wheel *wheel, uint64_t now_ns);
 
 /* teffi_wheel_move_timers - move all timers of a wheel to another wheel of the same array. It holds
  * both wheels' locks, so that a cancel finds each timer in one of them. Of the two, the lock of the

@@ -22,10 +22,10 @@ static uint64_t hash_of(uint32_t number)
 static bool has(const teffi_index *index, uint32_t number)
 {
     teffi_probe probe;
-    uint32_t found = teffi_index_first(&probe, index, hash_of(number));
+    uint32_t found = teffi_index_find_first(&probe, index, hash_of(number));
     while (found && found != number)
-        found = teffi_index_next(&probe);
-    assert_true(found || teffi_index_is_certain(&probe)); /* nobody writes meanwhile */
+        found = teffi_index_find_next(&probe);
+    assert_true(found || teffi_index_search_was_complete(&probe)); /* nobody writes meanwhile */
     return found == number;
 }
 
@@ -109,8 +109,8 @@ static unsigned count_of_hash(const teffi_index *index, uint64_t hash)
 {
     teffi_probe probe;
     unsigned n = 0;
-    for (uint32_t found = teffi_index_first(&probe, index, hash); found; n++)
-        found = teffi_index_next(&probe);
+    for (uint32_t found = teffi_index_find_first(&probe, index, hash); found; n++)
+        found = teffi_index_find_next(&probe);
     return n;
 }
 
@@ -221,9 +221,10 @@ int madvise(void *at, size_t len, int advice)
 {
     teffi_probe now;
     if (before.index) {
-        (void)teffi_index_first(&now, &rebuilt, 1);
+        (void)teffi_index_find_first(&now, &rebuilt, 1);
         emptied++;
-        certain_meanwhile += teffi_index_is_certain(&now) + teffi_index_is_certain(&before);
+        certain_meanwhile +=
+            teffi_index_search_was_complete(&now) + teffi_index_search_was_complete(&before);
     }
     return (int)syscall(SYS_madvise, at, len, advice);
 }
@@ -231,17 +232,17 @@ int madvise(void *at, size_t len, int advice)
 static void no_search_is_certain_while_an_array_is_emptied(void **state)
 {
     for (uint32_t i = 2; emptied < 3; i++) {
-        (void)teffi_index_first(&before, &rebuilt, hash_of(i));
-        assert_true(teffi_index_is_certain(&before));
+        (void)teffi_index_find_first(&before, &rebuilt, hash_of(i));
+        assert_true(teffi_index_search_was_complete(&before));
         assert_true(teffi_index_add(&rebuilt, hash_of(i), i));
     }
     assert_int_equal(certain_meanwhile, 0);
     unsigned char in_memory; /* the newest of them holds none */
     assert_int_equal(mincore((void *)rebuilt.spares->cell, 4096, &in_memory), 0);
     assert_int_equal(in_memory & 1, 0);
-    assert_false(teffi_index_is_certain(&before));
-    (void)teffi_index_first(&before, &rebuilt, 1);
-    assert_true(teffi_index_is_certain(&before));
+    assert_false(teffi_index_search_was_complete(&before));
+    (void)teffi_index_find_first(&before, &rebuilt, 1);
+    assert_true(teffi_index_search_was_complete(&before));
     before.index = NULL;
     teffi_index_fini(&rebuilt);
 }
@@ -260,10 +261,10 @@ typedef struct world {
 static bool found(world *w, uint32_t number, bool *certain)
 {
     teffi_probe probe;
-    uint32_t at = teffi_index_first(&probe, &w->index, hash_of(number));
+    uint32_t at = teffi_index_find_first(&probe, &w->index, hash_of(number));
     while (at && at != number)
-        at = teffi_index_next(&probe);
-    *certain = at || teffi_index_is_certain(&probe);
+        at = teffi_index_find_next(&probe);
+    *certain = at || teffi_index_search_was_complete(&probe);
     return at != 0;
 }
 

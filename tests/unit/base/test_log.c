@@ -69,9 +69,9 @@ static void lines_of_a_report(void **state)
 {
     page p = {0};
     const teffi_lines to = {note_line, &p};
-    teffi_lines_print(&to, "%s\n%d", "a", 7);
+    teffi_lines_write_line(&to, "%s\n%d", "a", 7);
     assert_string_equal(p.line, "a?7");
-    teffi_lines_print(&to, "%02000d", 7);
+    teffi_lines_write_line(&to, "%02000d", 7);
     assert_int_equal(p.lines, 2);
     assert_int_equal(strlen(p.line), TEFFI_LINE_MAX - 1);
 }

@@ -27,7 +27,7 @@ typedef struct new_options {
 static bool take(options *to, const void *from, char *text)
 {
     *to = (options){1, 2, 3};
-    return teffi_options_copy_checked(to, sizeof *to, from, "options", text);
+    return teffi_options_check_and_copy(to, sizeof *to, from, "options", text);
 }
 
 static void members_that_are_not_there_are_zero(void **state)

@@ -46,7 +46,7 @@ static void empty_tables(void **state)
     teffi_tnode *next = NULL;
     size_t at = 0;
     assert_null(teffi_table_find_first(&t, 5));
-    assert_null(teffi_table_iterate(&t, &at, &next));
+    assert_null(teffi_table_next_node(&t, &at, &next));
     teffi_table_fini(&t);
 }
 
@@ -138,7 +138,7 @@ static void walk(void **state)
     teffi_tnode *next = NULL, *n;
     size_t at = 0, met = 0;
     fill(&t);
-    while ((n = teffi_table_iterate(&t, &at, &next))) {
+    while ((n = teffi_table_next_node(&t, &at, &next))) {
         ((item *)n)->seen++;
         if (met++ % 2 == 0)
             teffi_table_del(&t, n);

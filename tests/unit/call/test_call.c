@@ -164,12 +164,12 @@ static void a_lost_link_ends_what_went_over_it(void **state)
 
 static void calls_may_be_abandoned(void **state)
 {
-    uint64_t before = teffi_calls_pending(&node->home);
+    uint64_t before = teffi_calls_count_pending(&node->home);
     for (int i = 0; i < 1000; i++)
         pending(60000);
-    assert_true(teffi_calls_pending(&node->home) >= 1000);
+    assert_true(teffi_calls_count_pending(&node->home) >= 1000);
     teff_ctx_reset(ctx);
-    lab_until(teffi_calls_pending(&node->home) <= before);
+    lab_until(teffi_calls_count_pending(&node->home) <= before);
 }
 
 static void forgetting_drops_what_came_after_the_mark(void **state)

@@ -171,7 +171,7 @@ static void no_wrong(const party *parties)
 static void each_call_ends_once(void **state)
 {
     party parties[CALLERS + RESPONDERS + 1] = {0};
-    uint64_t before = teffi_calls_pending(&node->home);
+    uint64_t before = teffi_calls_count_pending(&node->home);
     start(parties, 0, CALLERS, calling);
     start(parties, CALLERS, RESPONDERS, responding);
     start(parties, CALLERS + RESPONDERS, 1, losing);
@@ -181,7 +181,7 @@ static void each_call_ends_once(void **state)
     stop = true;
     join(parties, CALLERS, RESPONDERS + 1);
     no_wrong(parties);
-    until(teffi_calls_pending(&node->home) <= before);
+    until(teffi_calls_count_pending(&node->home) <= before);
 }
 
 /* As a node that closes: again and again, until nobody is inside any more. */
@@ -189,9 +189,9 @@ static void closing_ends_what_still_comes(void **state)
 {
     party parties[CALLERS] = {0};
     start(parties, 0, CALLERS, calling);
-    until(!teffi_calls_cancel(&node->home) && seen[CANCELLED] >= AT_LEAST);
+    until(!teffi_calls_cancel_all(&node->home) && seen[CANCELLED] >= AT_LEAST);
     enough = true;
-    until(!teffi_calls_cancel(&node->home) && left == CALLERS);
+    until(!teffi_calls_cancel_all(&node->home) && left == CALLERS);
     join(parties, 0, CALLERS);
     no_wrong(parties);
 }

@@ -30,11 +30,11 @@ static int teardown(void **state)
 
 static teffi_call *watched_call(void)
 {
-    assert_int_equal(teffi_cancel_reserve(cancel), TEFF_OK);
+    assert_int_equal(teffi_cancel_reserve_room(cancel), TEFF_OK);
     uint64_t now_ns = teffi_now(node->platform);
     teffi_call *call = teffi_ctx_call_new(ctx, now_ns + 600 * 1000000000ull);
     assert_non_null(call);
-    teffi_cancel_add(cancel, call);
+    teffi_cancel_add_call(cancel, call);
     return call;
 }
 
@@ -59,16 +59,16 @@ static void all_calls_end(void **state)
 static void a_call_after_it_does_not_begin(void **state)
 {
     teff_cancel_fire(cancel);
-    assert_int_equal(teffi_cancel_reserve(cancel), TEFF_E_CANCELLED);
+    assert_int_equal(teffi_cancel_reserve_room(cancel), TEFF_E_CANCELLED);
     teff_cancel_fire(cancel); /* again: nothing is left */
 }
 
 static void a_call_that_began_meanwhile_ends_at_once(void **state)
 {
-    assert_int_equal(teffi_cancel_reserve(cancel), TEFF_OK);
+    assert_int_equal(teffi_cancel_reserve_room(cancel), TEFF_OK);
     teff_cancel_fire(cancel);
     teffi_call *call = teffi_ctx_call_new(ctx, teffi_now(node->platform) + 600 * 1000000000ull);
-    teffi_cancel_add(cancel, call);
+    teffi_cancel_add_call(cancel, call);
     assert_cancelled(call);
 }
 
@@ -77,15 +77,15 @@ static void without_memory_a_call_is_refused_before_it_begins(void **state)
 {
     for (unsigned i = 0; i < CALLS; i++) {
         atomic_store(&faults_left, 1);
-        teff_err err = teffi_cancel_reserve(cancel);
+        teff_err err = teffi_cancel_reserve_room(cancel);
         atomic_store(&faults_left, 0);
         assert_true(err == TEFF_OK || err == TEFF_E_NOMEM);
         assert_true(i > 0 || err == TEFF_E_NOMEM);
         if (err)
-            assert_int_equal(teffi_cancel_reserve(cancel), TEFF_OK);
+            assert_int_equal(teffi_cancel_reserve_room(cancel), TEFF_OK);
     }
     for (unsigned i = 0; i < CALLS; i++)
-        teffi_cancel_add(cancel, NULL);
+        teffi_cancel_add_call(cancel, NULL);
     teffi_call *call = watched_call();
     teff_cancel_fire(cancel);
     assert_cancelled(call);

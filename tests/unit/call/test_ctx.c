@@ -47,7 +47,7 @@ static void a_call_ends_with_its_caller(void **state)
         teff_ctx_timeout(&ctx, rows[i].of_ctx_ms);
         ctx.due_ms = rows[i].due_ms;
         uint64_t expected_ns = rows[i].left_ms ? (NOW_MS + rows[i].left_ms) * MS : 0;
-        if (teffi_ctx_deadline(&ctx, rows[i].timeout_ms) != expected_ns)
+        if (teffi_ctx_compute_call_deadline(&ctx, rows[i].timeout_ms) != expected_ns)
             fail_msg("row %zu", i);
     }
 }

@@ -152,11 +152,11 @@ static void a_peak_goes_back_and_late_responses_find_nobody(void **state)
     use *before[3];
     for (int round = 0; round < 3; round++) {
         before[round] = peak(PEAK);
-        assert_int_equal(teffi_calls_pending(&home), PEAK);
+        assert_int_equal(teffi_calls_count_pending(&home), PEAK);
         assert_true(held() >= PEAK / TEFFI_SLAB_BLOCK);
         for (int r = 0; r < round; r++)
             nobody_is_found(before[r], PEAK);
-        assert_int_equal(teffi_calls_pending(&home), PEAK);
+        assert_int_equal(teffi_calls_count_pending(&home), PEAK);
         teff_ctx_reset(ctx);
         settle();
         gone_but(STAY);
@@ -182,14 +182,14 @@ static void calls_in_use_keep_their_blocks_and_are_found(void **state)
     }
     teff_ctx_free(passing);
     settle();
-    assert_int_equal(teffi_calls_pending(&home), KEPT);
+    assert_int_equal(teffi_calls_count_pending(&home), KEPT);
     gone_but(STAY + KEPT); /* which is what a lost link looks at */
     for (int i = 0; i < KEPT / 2; i++)
         respond(kept[i]);
-    assert_int_equal(teffi_calls_pending(&home), KEPT - KEPT / 2);
+    assert_int_equal(teffi_calls_count_pending(&home), KEPT - KEPT / 2);
     assert_true(teffi_calls_any_sent_to(&home, peer));
     assert_null(teffi_calls_end_sent_to(&home, peer));
-    assert_int_equal(teffi_calls_pending(&home), 0);
+    assert_int_equal(teffi_calls_count_pending(&home), 0);
     teff_ctx_reset(ctx);
 }
 
@@ -201,7 +201,7 @@ static void calls_come_while_memory_goes(void **state)
     for (int i = 0; i < 10; i++) {
         use here = use_of(call_new());
         pass(TEFFI_SLAB_AGE_MS / 2);
-        assert_int_equal(teffi_calls_pending(&home), 1);
+        assert_int_equal(teffi_calls_count_pending(&home), 1);
         respond(here);
         teff_ctx_reset(ctx);
     }
@@ -293,7 +293,7 @@ static void *coming_late(void *arg)
         respond((use){(uint32_t)(of >> 32), (uint32_t)of});
         teffi_call_set_sent_to(&home, (uint32_t)(of >> 32), (uint32_t)of, peer);
         if (draw(&rng, 256) == 0)
-            (void)teffi_calls_pending(&home);
+            (void)teffi_calls_count_pending(&home);
     }
     return NULL;
 }
@@ -317,7 +317,7 @@ static void threads_call_and_come_late_while_memory_goes(void **state)
     assert_int_equal(wrong, 0);
     assert_true(went && answered >= CALLERS * BATCH * BATCHES);
     settle();
-    assert_int_equal(teffi_calls_pending(&home), 0);
+    assert_int_equal(teffi_calls_count_pending(&home), 0);
 }
 
 int main(void)

@@ -99,16 +99,16 @@ static void it_is_kept_once(void **state)
     for (int i = 0; i < 100; i++)
         come(one_client, origin);
     assert_int_equal(kept(), 1);
-    assert_true(teffi_cancel_take(&node->home, one_client, origin));
+    assert_true(teffi_cancel_remove_kept(&node->home, one_client, origin));
     assert_int_equal(kept(), 0);
 }
 
 static void it_is_no_call_under_way(void **state)
 {
-    uint64_t pending = teffi_calls_pending(&node->home);
+    uint64_t pending = teffi_calls_count_pending(&node->home);
     come(one_client, origin);
     assert_int_equal(teffi_calls_relay_count(&node->home), 0);
-    assert_true(teffi_calls_pending(&node->home) <= pending);
+    assert_true(teffi_calls_count_pending(&node->home) <= pending);
 }
 
 static void it_expires_with_the_call(void **state)
@@ -121,9 +121,9 @@ static void it_goes_with_the_node(void **state)
 {
     come(one_client, origin);
     come(other_client, origin);
-    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
     assert_int_equal(kept(), 1);
-    teffi_calls_forget_relays(&node->home, other_client);
+    teffi_calls_end_relays_of_node(&node->home, other_client);
     assert_int_equal(kept(), 0);
 }
 
@@ -157,7 +157,7 @@ static void each_part_of_an_id_counts(void **state)
             if (teffi_cancel_is_kept(&node->home, one_client, differ(part, i)) != (i % 2 == 0))
                 fail_msg("part %u, id %u", part, i);
         assert_false(teffi_cancel_is_kept(&node->home, other_client, origin));
-        teffi_calls_forget_relays(&node->home, one_client);
+        teffi_calls_end_relays_of_node(&node->home, one_client);
         assert_int_equal(kept(), 0);
     }
 }
@@ -171,7 +171,7 @@ static void a_flood_takes_one_share(void **state)
     teffi_node_id other = next_of_other_share(&node->home, one_client);
     come(other, origin);
     assert_true(teffi_cancel_is_kept(&node->home, other, origin));
-    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
     assert_int_equal(kept(), 1);
     for (uint32_t i = 0; i < TEFFI_CANCELS_MAX; i++) /* the share is free again */
         come(one_client, (teffi_origin){i, 1, i});
@@ -213,7 +213,7 @@ static void a_cancel_that_cannot_be_kept_ends_its_relay(void **state)
     assert_int_equal(teffi_calls_relay_count(&node->home), 1);
     come(one_client, origin);
     assert_int_equal(teffi_calls_relay_count(&node->home), 0);
-    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
     teffi_msg_free(msg);
 }
 
@@ -225,7 +225,7 @@ static void a_request_is_not_relayed_after_its_cancel(void **state)
     assert_int_equal(kept() + teffi_calls_relay_count(&node->home), 0);
     assert_true(teffi_node_equals(msg->src, one_client));
     assert_int_equal(relay(msg), TEFF_OK);
-    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
     teffi_msg_free(msg);
 }
 
@@ -262,7 +262,7 @@ static void relay_and_forget(void *arg)
         assert_int_equal(relay(msg), TEFF_OK);
         r->begun[i] = (teffi_slab_use){msg->call.slot, msg->call.generation};
         teffi_msg_free(msg);
-        teffi_calls_forget_relays(&node->home, r->forgotten);
+        teffi_calls_end_relays_of_node(&node->home, r->forgotten);
     }
 }
 
@@ -285,8 +285,8 @@ static void no_request_gets_the_relay_of_another(void **state)
         if (!compare_uses(&begun[i - 1], &begun[i]))
             fail_msg("two requests with slot %u, generation %u", begun[i].slot,
                      begun[i].generation);
-    teffi_calls_forget_relays(&node->home, one_client);
-    teffi_calls_forget_relays(&node->home, other_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, other_client);
     free(begun);
 }
 
@@ -355,7 +355,7 @@ static void a_call_that_ended_is_not_cancelled(void **state)
     teffi_cancel_call(&node->home, UINT32_MAX, 1);
     assert_int_equal(call->err, TEFF_E_FAILED);
     assert_int_equal(kept(), 0);
-    assert_false(teffi_cancel_take(&node->home, here, origin));
+    assert_false(teffi_cancel_remove_kept(&node->home, here, origin));
     teffi_msg_free(msg);
 }
 

@@ -55,7 +55,7 @@ static void alloc_in_task(teff_ctx *ctx, void *arg)
 static void a_task_tries_again(void **state)
 {
     assert_int_equal(teffi_task_start(&node->home, alloc_in_task, NULL, "test", false), TEFF_OK);
-    until(task_went_on && teffi_tasks_running(&node->home) == 0);
+    until(task_went_on && teffi_tasks_count_running(&node->home) == 0);
 }
 
 static void alloc_without_memory(void)

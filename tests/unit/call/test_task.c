@@ -56,10 +56,10 @@ static void a_task_yields_and_goes_on(void **state)
     start(yield_until, "that yields", false);
     until(yields > 3);
     assert_int_equal(runs, 0);
-    assert_true(teffi_tasks_running(home) >= 1);
+    assert_true(teffi_tasks_count_running(home) >= 1);
     goes_on = true;
     until(runs == 1);
-    until(teffi_tasks_running(home) == 0);
+    until(teffi_tasks_count_running(home) == 0);
 }
 
 /* The memory of a task that ended is the next one's, of its kind. */
@@ -70,7 +70,7 @@ static void tasks_are_used_again(void **state)
         unsigned again = 0;
         for (unsigned i = 0; i < TASKS; i++) {
             unsigned before = runs;
-            until(teffi_tasks_running(home) == 0);
+            until(teffi_tasks_count_running(home) == 0);
             start(run_once, system ? "system" : "user", system);
             until(runs == before + 1);
             again += newest == last;

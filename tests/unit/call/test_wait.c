@@ -38,15 +38,15 @@ static void test_the_token_is_taken_once(void **state)
 static void test_tokens_lie_side_by_side(void **state)
 {
     teffi_parker parker = {0};
-    teffi_parker_leave_token(&parker, TEFFI_TOKEN_GIVEN);
+    teffi_parker_wake_with_token(&parker, TEFFI_TOKEN_GIVEN);
     assert_true(teffi_parker_has_token(&parker, TEFFI_TOKEN_GIVEN));
     assert_false(teffi_parker_has_token(&parker, TEFFI_TOKEN));
-    teffi_parker_leave_token(&parker, TEFFI_TOKEN);
-    teffi_parker_leave_token(&parker, TEFFI_TOKEN);
-    assert_int_equal(teffi_parker_take_tokens(&parker, UINT64_MAX),
+    teffi_parker_wake_with_token(&parker, TEFFI_TOKEN);
+    teffi_parker_wake_with_token(&parker, TEFFI_TOKEN);
+    assert_int_equal(teffi_parker_wait_for_tokens(&parker, UINT64_MAX),
                      TEFFI_TOKEN | TEFFI_TOKEN_GIVEN);
-    assert_int_equal(teffi_parker_take_tokens(&parker, 0), 0);
-    assert_int_equal(teffi_parker_take_tokens(&parker, 1000), 0);
+    assert_int_equal(teffi_parker_wait_for_tokens(&parker, 0), 0);
+    assert_int_equal(teffi_parker_wait_for_tokens(&parker, 1000), 0);
 }
 
 /* ---- signals from threads ---- */
@@ -224,7 +224,7 @@ static void leave_on(void *arg)
         while (l->taken < i)
             teffi_thread_yield();
         dawdle(&l->rng);
-        teffi_parker_leave_token(l->parker, l->token);
+        teffi_parker_wake_with_token(l->parker, l->token);
     }
 }
 
@@ -238,7 +238,7 @@ static void test_a_sleeper_wakes_for_either_token(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(teffi_thread_start(&l[i].thread, "leaver", leave_on, &l[i]), TEFF_OK);
     while (l[0].taken < ROUNDS || l[1].taken < ROUNDS) {
-        uint32_t tokens = teffi_parker_take_tokens(&parker, UINT64_MAX);
+        uint32_t tokens = teffi_parker_wait_for_tokens(&parker, UINT64_MAX);
         assert_int_equal(tokens & ~(uint32_t)(TEFFI_TOKEN | TEFFI_TOKEN_GIVEN), 0);
         l[0].taken += (tokens & TEFFI_TOKEN) != 0;
         l[1].taken += (tokens & TEFFI_TOKEN_GIVEN) != 0;
@@ -246,7 +246,7 @@ static void test_a_sleeper_wakes_for_either_token(void **state)
     }
     for (int i = 0; i < 2; i++)
         teffi_thread_join(&l[i].thread);
-    assert_int_equal(teffi_parker_take_tokens(&parker, 0), 0);
+    assert_int_equal(teffi_parker_wait_for_tokens(&parker, 0), 0);
 }
 
 /* Some are done before, one is there twice. */
@@ -324,8 +324,8 @@ static bool sleep_and_read(teffi_net *net, teffi_poll_parker *parker, uint32_t *
     if (net_saw.refuses)
         return false;
     if (net_saw.answered)
-        teffi_parker_leave_token(&parker->parker, TEFFI_TOKEN_GIVEN);
-    *tokens = teffi_parker_take_tokens(&parker->parker, UINT64_MAX);
+        teffi_parker_wake_with_token(&parker->parker, TEFFI_TOKEN_GIVEN);
+    *tokens = teffi_parker_wait_for_tokens(&parker->parker, UINT64_MAX);
     net_saw.users_behind = home.users;
     net_saw.tokens |= *tokens;
     if (net_saw.answered)

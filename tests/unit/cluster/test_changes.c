@@ -90,7 +90,7 @@ static void a_change_ends_the_wait(void **state)
     waiting w;
     begin(&w, 9);
     assert_false(w.over);
-    teffi_membership_note_change(&membership);
+    teffi_membership_signal_change(&membership);
     pthread_join(w.thread, NULL);
     assert_null(LIST_FIRST(&membership.follow.changes.waiters));
 }
@@ -99,7 +99,7 @@ static void what_changed_before_the_wait_is_not_waited_for(void **state)
 {
     waiting w = {.seen = membership.follow.changes.count};
     timer = NULL;
-    teffi_membership_note_change(&membership);
+    teffi_membership_signal_change(&membership);
     (void)wait_once(&w);
     assert_null(timer);
 }
@@ -110,7 +110,7 @@ static void timer_and_change_end_it_once(void **state)
     waiting w;
     begin(&w, 0);
     fires = true;
-    teffi_membership_note_change(&membership);
+    teffi_membership_signal_change(&membership);
     assert_non_null(LIST_FIRST(&membership.follow.changes.waiters));
     assert_false(w.over);
     teffi_timer *fired = timer;
@@ -126,7 +126,7 @@ static void pauses_grow_to_a_second(void **state)
         uint64_t full = (uint64_t)2000000 << (tries < 9 ? tries : 9);
         begin(&w, tries);
         assert_in_range(pause_ns, full / 2, full);
-        teffi_membership_note_change(&membership);
+        teffi_membership_signal_change(&membership);
         pthread_join(w.thread, NULL);
     }
 }
@@ -156,7 +156,7 @@ static void adopt(uint64_t version, teffi_member_row *list, size_t n)
 {
     teff_ctx *ctx = teffi_ctx_new(&node.home);
     assert_int_equal(
-        teffi_membership_adopt(ctx, &(teffi_rows){.version = version, .rows = list, .n = n}),
+        teffi_membership_adopt_rows(ctx, &(teffi_rows){.version = version, .rows = list, .n = n}),
         TEFF_OK);
     teff_ctx_free(ctx);
 }

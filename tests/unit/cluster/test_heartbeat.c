@@ -118,7 +118,8 @@ static void a_silo_without_a_heartbeat_is_declared_dead(void **state)
 {
     uint64_t figure;
     int silent = silence_one(), live = SILOS - silent;
-    lab_until(teffi_tasks_running(&l->silos[silent]->node.home) == 0); /* its last heartbeat */
+    lab_until(teffi_tasks_count_running(&l->silos[silent]->node.home) ==
+              0); /* its last heartbeat */
     remove_heartbeat(silent);
     assert_int_equal(lab_read_alive(l->ctx[WATCHER], id_of(silent), &figure), TEFF_OK);
     assert_int_equal(figure, 0);

@@ -68,7 +68,7 @@ static void submit(teffi_store *store, teffi_store_op *op)
         teffi_store_submit(((door *)store)->inner, op);
         return;
     }
-    teffi_store_fail(op, TEFF_E_IO, "the store cannot be reached");
+    teffi_store_op_set_error(op, TEFF_E_IO, "the store cannot be reached");
     op->done(op);
 }
 
@@ -147,7 +147,7 @@ static const char *key_there(void)
         teffi_ident ident = teffi_ident_of(&l->silos[CUT]->node.grains->secret, lab_account_info.id,
                                            (const uint8_t *)key, (uint32_t)strlen(key));
         bool certain;
-        if (teffi_shard_find(l->silos[CUT]->node.grains, &ident, &certain))
+        if (teffi_shard_find_activation_without_lock(l->silos[CUT]->node.grains, &ident, &certain))
             return key;
     }
 }
@@ -238,7 +238,7 @@ static void the_store_refuses_what_a_dead_silo_writes(void **state)
     blind = true;
     teffi_membership_stop_timers(l->silos[CUT]->node.membership);
     teffi_lease *lease = &l->silos[CUT]->node.home.lease;
-    teffi_lease_begin(lease, teffi_lease_read(lease) + 600 * 1000000000ull); /* a wrong clock */
+    teffi_lease_begin(lease, teffi_lease_until_ns(lease) + 600 * 1000000000ull); /* a wrong clock */
     let_other_declare_it_dead();
     assert_int_equal(lost[CUT], 0); /* it does not know, and believes in its lease */
     lab_fails(l->ctx[CUT], lab_account_keep(l->ctx[CUT], key), TEFF_E_CONFLICT);
@@ -253,10 +253,10 @@ static void a_dead_silo_cannot_renew(void **state)
 {
     teff_ctx *ctx = l->ctx[CUT];
     teffi_membership_stop_timers(l->silos[CUT]->node.membership);
-    uint64_t until_ns = teffi_lease_read(&ctx->home->lease);
+    uint64_t until_ns = teffi_lease_until_ns(&ctx->home->lease);
     let_other_declare_it_dead();
     lab_fails(ctx, lab_beat(ctx), TEFF_E_CONFLICT);
-    assert_int_equal(teffi_lease_read(&ctx->home->lease), until_ns);
+    assert_int_equal(teffi_lease_until_ns(&ctx->home->lease), until_ns);
 }
 
 static size_t change_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
@@ -306,7 +306,7 @@ static void a_turn_that_waits_ends(void **state)
         lab_until(l->record.went > before);
         ident = teffi_ident_of(&l->silos[CUT]->node.grains->secret, lab_relay_info.id,
                                (const uint8_t *)key, (uint32_t)strlen(key));
-        if (teffi_shard_find(l->silos[CUT]->node.grains, &ident, &certain))
+        if (teffi_shard_find_activation_without_lock(l->silos[CUT]->node.grains, &ident, &certain))
             break;
     }
     int ended = l->record.went_err;
@@ -360,9 +360,9 @@ static void what_is_over_stays_over(void **state)
     teffi_lease_renew(&lease, 7);
     assert_true(teffi_lease_holds(&lease, 5 + LEASE_MS * 1000000ull));
     teffi_lease_renew(&lease, 6); /* an earlier one, confirmed later */
-    assert_int_equal(teffi_lease_read(&lease), 7 + LEASE_MS * 1000000ull);
+    assert_int_equal(teffi_lease_until_ns(&lease), 7 + LEASE_MS * 1000000ull);
     teffi_lease_renew(&lease, 7 + LEASE_MS * 1000000ull); /* sent when it had run out */
-    assert_int_equal(teffi_lease_read(&lease), 7 + LEASE_MS * 1000000ull);
+    assert_int_equal(teffi_lease_until_ns(&lease), 7 + LEASE_MS * 1000000ull);
     assert_true(teffi_lease_end(&lease));
     assert_false(teffi_lease_end(&lease));
     teffi_lease_renew(&lease, 8);
@@ -405,7 +405,7 @@ static void a_look_at_others_delays_no_heartbeat(void **state)
         lab_until(beats > before || is_over(CUT));
     }
     assert_false(is_over(CUT));
-    teffi_store_fail(held_look, TEFF_E_IO, "held");
+    teffi_store_op_set_error(held_look, TEFF_E_IO, "held");
     held_look->done(held_look);
     assert_int_equal(lost[CUT], 0);
 }

@@ -36,7 +36,7 @@ static void adopt(const teffi_member *members, size_t n)
     node.view = teffi_view_new(++version, members, n);
     assert_non_null(node.view);
     teffi_view_unref(old);
-    teffi_outsiders_update(&membership, node.view);
+    teffi_outsiders_apply_view_and_drop_dead(&membership, node.view);
 }
 
 static void adopt_usual(void)
@@ -96,11 +96,11 @@ static void each_start_of_a_silo_has_its_standing(void **state)
 
 static void only_dead_silos_are_refused(void **state)
 {
-    assert_null(teffi_outsiders_check(&membership, first_start(MEMBER)));
-    assert_null(teffi_outsiders_check(&membership, first_start(LEFT)));
-    assert_null(teffi_outsiders_check(&membership, first_start(STRANGER)));
-    assert_non_null(
-        strstr(teffi_outsiders_check(&membership, first_start(DEAD)), "declared this silo dead"));
+    assert_null(teffi_outsiders_check_may_connect(&membership, first_start(MEMBER)));
+    assert_null(teffi_outsiders_check_may_connect(&membership, first_start(LEFT)));
+    assert_null(teffi_outsiders_check_may_connect(&membership, first_start(STRANGER)));
+    assert_non_null(strstr(teffi_outsiders_check_may_connect(&membership, first_start(DEAD)),
+                           "declared this silo dead"));
 }
 
 static void connect_silo(uint32_t silo, teffi_standing expected)
@@ -167,11 +167,12 @@ static void only_so_many_may_be_connected(void **state)
     enum { FIRST = 100, LAST = FIRST + TEFFI_OUTSIDERS_MAX };
     for (uint32_t silo = FIRST; silo < LAST; silo++)
         connect_silo(silo, TEFFI_STANDING_STRANGER);
-    assert_non_null(strstr(teffi_outsiders_check(&membership, first_start(LAST)), "too many"));
+    assert_non_null(
+        strstr(teffi_outsiders_check_may_connect(&membership, first_start(LAST)), "too many"));
     connect_silo(LAST, TEFFI_STANDING_DEAD);
     assert_int_equal(node.strangers, TEFFI_OUTSIDERS_MAX);
-    assert_null(teffi_outsiders_check(&membership, first_start(FIRST)));
-    assert_null(teffi_outsiders_check(&membership, first_start(MEMBER)));
+    assert_null(teffi_outsiders_check_may_connect(&membership, first_start(FIRST)));
+    assert_null(teffi_outsiders_check_may_connect(&membership, first_start(MEMBER)));
     connect_silo(FIRST, TEFFI_STANDING_STRANGER);
     for (int i = 0; i < 2; i++)
         teffi_outsiders_remove_connection(&membership, first_start(FIRST));

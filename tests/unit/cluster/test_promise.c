@@ -52,7 +52,7 @@ static void submit(teffi_store *store, teffi_store_op *op)
         teffi_store_submit(d->inner, op);
         return;
     }
-    teffi_store_fail(op, TEFF_E_IO, "the store cannot be reached");
+    teffi_store_op_set_error(op, TEFF_E_IO, "the store cannot be reached");
     op->done(op);
 }
 
@@ -140,7 +140,7 @@ static teffi_lease *lease_of(int silo)
 
 static int64_t left_ms(int silo)
 {
-    return (int64_t)(teffi_lease_read(lease_of(silo)) - clocks[silo](NULL)) / 1000000;
+    return (int64_t)(teffi_lease_until_ns(lease_of(silo)) - clocks[silo](NULL)) / 1000000;
 }
 
 static bool is_over(int silo)
@@ -382,7 +382,7 @@ static void without_the_view_only_after_the_outage(void **state)
 {
     silence_last();
     teffi_own_beat beat = {.number = 1001, .view = 999, .sent_ns = 1};
-    lab_ok(l->ctx[2], teffi_alive_write(l->ctx[2], &beat));
+    lab_ok(l->ctx[2], teffi_heartbeat_write_and_renew_lease(l->ctx[2], &beat));
     assert_in_range(ms_until_declared_dead(), LEASE_MS + OUTAGE_MS, 2 * LEASE_MS + 2 * OUTAGE_MS);
 }
 

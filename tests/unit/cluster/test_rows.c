@@ -186,7 +186,7 @@ static void a_read_of_the_table_is_a_change(void **state)
 {
     teffi_membership *m = l->silos[0]->node.membership;
     teffi_membership_stop_timers(m);
-    lab_until(teffi_tasks_running(&l->silos[0]->node.home) == 0);
+    lab_until(teffi_tasks_count_running(&l->silos[0]->node.home) == 0);
     uint64_t version = teffi_membership_version(&l->silos[0]->node), seen = m->follow.changes.count;
     lab_fails(ctx, teffi_membership_refresh(ctx, version + 1), TEFF_E_TIMEOUT);
     assert_true(m->follow.changes.count > seen);
@@ -306,7 +306,7 @@ static void read_thrice(void)
 {
     teffi_rows rows;
     for (int i = 0; i < 3; i++)
-        lab_ok(ctx, teffi_membership_read(ctx, &rows));
+        lab_ok(ctx, teffi_membership_read_table(ctx, &rows));
 }
 
 /* The silo reads its table by itself too: the log has one line for all that read. */

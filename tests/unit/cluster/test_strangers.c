@@ -172,16 +172,16 @@ static void a_silo_that_leaves_waits_for_what_it_keeps(void **state)
     assert_int_equal(ask_grain(), TEFF_E_UNAVAILABLE); /* it is connected */
     lab_until(!is_served(m));
     msg->src = stranger->id;
-    assert_int_equal(teffi_outsiders_hold(m, msg, &first), TEFF_OK);
+    assert_int_equal(teffi_outsiders_hold_msg_if_needed(m, msg, &first), TEFF_OK);
     assert_true(first);
     assert_int_equal(
         teffi_silo_leave(l->ctx[0], l->silos[0], teffi_now(platform) + WAIT_MS * UINT64_C(1000000)),
         TEFF_E_TIMEOUT);
     assert_non_null(strstr(teff_error(l->ctx[0]), "calls did not end"));
-    teffi_queue held = teffi_outsiders_take_held(m);
+    teffi_queue held = teffi_outsiders_take_held_messages(m);
     assert_int_equal(held.count, 1);
     teffi_msg_free(msg);
-    teffi_outsiders_note_delivered(m, stranger->id);
+    teffi_outsiders_decrement_held_count(m, stranger->id);
     lab_ok(l->ctx[0],
            teffi_silo_leave(l->ctx[0], l->silos[0], teffi_now(platform) + UINT64_C(60000000000)));
 }

@@ -65,7 +65,7 @@ static void the_connection_to_a_silo_that_left_is_kept_for_a_while(void **state)
     assert_int_equal(lab_remove(l, 1), TEFF_OK);
     lab_until(departed(m) == 1);
     left_at(m, UINT64_MAX);
-    teffi_membership_drop_departed(m);
+    teffi_membership_disconnect_departed(m);
     assert_int_equal(departed(m), 1);
     left_at(m, 0);
     lab_until(departed(m) == 0); /* the next heartbeat */

@@ -114,7 +114,7 @@ static void leaving_members_own_nothing(void **state)
     assert_int_equal(view->n_members, 3);
     assert_int_equal(view->n_active, 2);
     assert_int_equal(owned(view, members[1].node), 0);
-    assert_non_null(teffi_view_find(view, members[1].node));
+    assert_non_null(teffi_view_find_member(view, members[1].node));
     teffi_view_unref(view);
     for (int i = 0; i < 3; i++)
         members[i].status = TEFFI_LEAVING;
@@ -140,27 +140,27 @@ static void members_are_copies(void **state)
     types[0] = 77;
     versions[0] = 5;
     members[0].node.incarnation = 9;
-    const teffi_member *m = teffi_view_find(view, first);
+    const teffi_member *m = teffi_view_find_member(view, first);
     assert_non_null(m);
     assert_int_equal(teffi_member_type_version(m, 3), 2);
     assert_int_equal(teffi_member_type_version(m, 8), 0);
     assert_int_equal(teffi_member_type_version(m, 77), -1);
-    assert_null(teffi_view_find(view, members[0].node));
+    assert_null(teffi_view_find_member(view, members[0].node));
     types[0] = 3;
     versions[0] = 2;
     teffi_node node = {.view = view};
-    const teffi_view *again = teffi_view_get(&node);
+    const teffi_view *again = teffi_view_ref_current(&node);
     teffi_view_unref(view);
-    assert_int_equal(teffi_member_type_version(teffi_view_find(again, first), 8), 0);
+    assert_int_equal(teffi_member_type_version(teffi_view_find_member(again, first), 8), 0);
     teffi_view_unref(again);
 }
 
 static void hashes_spread_over_partitions(void **state)
 {
-    assert_int_equal(teffi_partition(0), 0);
-    assert_int_equal(teffi_partition(UINT64_MAX), TEFFI_PARTITIONS - 1);
-    assert_int_equal(teffi_partition((uint64_t)1 << 56), 1);
-    assert_int_equal(teffi_partition(((uint64_t)1 << 56) - 1), 0);
+    assert_int_equal(teffi_partition_of_hash(0), 0);
+    assert_int_equal(teffi_partition_of_hash(UINT64_MAX), TEFFI_PARTITIONS - 1);
+    assert_int_equal(teffi_partition_of_hash((uint64_t)1 << 56), 1);
+    assert_int_equal(teffi_partition_of_hash(((uint64_t)1 << 56) - 1), 0);
 }
 
 int main(void)

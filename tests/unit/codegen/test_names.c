@@ -58,15 +58,15 @@ static void reserved_names(void **state)
     for (size_t i = 0; i < sizeof free_names / sizeof *free_names; i++) {
         assert_false(teffi_is_keyword_or_macro(free_names[i]));
     }
-    assert_true(teffi_is_taken_at_file_scope("DIR"));
-    assert_true(teffi_is_taken_at_file_scope("malloc"));
-    assert_true(teffi_is_taken_at_file_scope("yn"));
+    assert_true(teffi_is_reserved_at_file_scope("DIR"));
+    assert_true(teffi_is_reserved_at_file_scope("malloc"));
+    assert_true(teffi_is_reserved_at_file_scope("yn"));
     assert_true(
-        teffi_is_taken_at_file_scope("response")); /* generated functions have such variables */
-    assert_true(teffi_is_taken_at_file_scope("n_names"));
-    assert_true(teffi_is_taken_at_file_scope("teff_silo"));
-    assert_true(teffi_is_taken_at_file_scope("_x"));
-    assert_false(teffi_is_taken_at_file_scope("words_word"));
+        teffi_is_reserved_at_file_scope("response")); /* generated functions have such variables */
+    assert_true(teffi_is_reserved_at_file_scope("n_names"));
+    assert_true(teffi_is_reserved_at_file_scope("teff_silo"));
+    assert_true(teffi_is_reserved_at_file_scope("_x"));
+    assert_false(teffi_is_reserved_at_file_scope("words_word"));
     assert_false(teffi_is_identifier(""));
     assert_false(teffi_is_identifier("9a"));
     assert_false(teffi_is_identifier("a-b"));

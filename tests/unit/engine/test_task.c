@@ -40,7 +40,7 @@ static void end(bench b)
 {
     (void)teff_engine_stop(b.engine, 0, NULL);
     b.exec->ops->free(b.exec);
-    teffi_engine_drop(b.engine);
+    teffi_engine_free_stopped(b.engine);
 }
 
 static uint64_t parks(teffi_exec *exec)

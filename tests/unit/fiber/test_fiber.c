@@ -15,13 +15,13 @@
 static int setup(void **state)
 {
     *state = teffi_fiber_pool_new(0, 0);
-    (void)teffi_fiber_thread_enter(*state);
+    (void)teffi_fiber_thread_enter_pool(*state);
     return *state ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-    teffi_fiber_thread_leave();
+    teffi_fiber_thread_leave_pool();
     teffi_fiber_pool_free(*state);
     return 0;
 }
@@ -112,12 +112,12 @@ static void enter_and_leave(void *arg)
     uintptr_t a = 0, b = 0;
     teffi_fiber_pool *pool = arg;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(teffi_fiber_thread_enter(pool), i == 0);
+        assert_int_equal(teffi_fiber_thread_enter_pool(pool), i == 0);
         assert_true(teffi_fiber_resume(teffi_fiber_new(pool, note_address, &a)));
         assert_true(address_elsewhere(pool) != a);
         assert_true(teffi_fiber_resume(teffi_fiber_new(pool, note_address, &b)));
         assert_true(b == a);
-        teffi_fiber_thread_leave();
+        teffi_fiber_thread_leave_pool();
         assert_true(address_elsewhere(pool) == a);
     }
 }
@@ -138,9 +138,9 @@ static char used[3];
 static void use_fields(void *arg)
 {
     teffi_fiber *fiber = teffi_fiber_current();
-    bool new = !*teffi_fiber_joins() && !*teffi_fiber_local(fiber);
+    bool new = !*teffi_fiber_newest_join_pointer() && !*teffi_fiber_local(fiber);
     *(bool *)arg = new &&strcmp(teffi_fiber_get_label(fiber), "a turn") == 0;
-    *teffi_fiber_joins() = &used[0];
+    *teffi_fiber_newest_join_pointer() = &used[0];
     *teffi_fiber_local(fiber) = &used[1];
     teffi_fiber_set_label(fiber, "used");
     assert_string_equal(teffi_fiber_get_label(fiber), "used");
@@ -177,14 +177,14 @@ static void look_at_region(void *arg)
     static char elsewhere;
     char here;
     bool *in = arg;
-    in[0] = teffi_fiber_may_preempt(fiber, &here);
+    in[0] = teffi_fiber_may_be_preempted(fiber, &here);
     teffi_fiber_set_preemptible(fiber, true);
-    in[1] = teffi_fiber_may_preempt(fiber, &here);
-    in[2] = teffi_fiber_may_preempt(fiber, &elsewhere);
-    in[3] = teffi_fiber_may_preempt(fiber, (void *)UINTPTR_MAX);
-    in[4] = teffi_fiber_may_preempt(fiber, NULL);
+    in[1] = teffi_fiber_may_be_preempted(fiber, &here);
+    in[2] = teffi_fiber_may_be_preempted(fiber, &elsewhere);
+    in[3] = teffi_fiber_may_be_preempted(fiber, (void *)UINTPTR_MAX);
+    in[4] = teffi_fiber_may_be_preempted(fiber, NULL);
     teffi_fiber_set_preemptible(fiber, false);
-    in[5] = teffi_fiber_may_preempt(fiber, &here);
+    in[5] = teffi_fiber_may_be_preempted(fiber, &here);
 }
 
 static void test_a_region_is_on_the_fibers_own_stack(void **state)
@@ -304,18 +304,18 @@ static void test_a_thread_keeps_64_stacks_at_most(void **state)
     unsigned n = 0;
     teffi_fiber_pool *pool = teffi_fiber_pool_new(16384, OWN);
     void *a[2] = {pool, &n};
-    teffi_fiber_thread_leave();
-    (void)teffi_fiber_thread_enter(pool);
+    teffi_fiber_thread_leave_pool();
+    (void)teffi_fiber_thread_enter_pool(pool);
     for (int round = 0; round < 2; round++) {
         assert_int_equal(count_stacks(pool), OWN);
         assert_int_equal(teffi_thread_start(&thread, "elsewhere", count_elsewhere, a), TEFF_OK);
         teffi_thread_join(&thread);
         assert_int_equal(n, 64);
     }
-    teffi_fiber_thread_leave();
+    teffi_fiber_thread_leave_pool();
     assert_int_equal(count_stacks(pool), OWN);
     teffi_fiber_pool_free(pool);
-    (void)teffi_fiber_thread_enter(*state);
+    (void)teffi_fiber_thread_enter_pool(*state);
 }
 
 /* ---- after a peak ---- */
@@ -582,7 +582,7 @@ static bool all_done(crew *c)
 static void work(void *arg)
 {
     crew *c = arg;
-    (void)teffi_fiber_thread_enter(c->pool);
+    (void)teffi_fiber_thread_enter_pool(c->pool);
     while (!all_done(c)) {
         mover *m = take(c);
         if (m)
@@ -590,7 +590,7 @@ static void work(void *arg)
         else
             teffi_thread_yield();
     }
-    teffi_fiber_thread_leave();
+    teffi_fiber_thread_leave_pool();
 }
 
 static void test_fibers_move_between_threads(void **state)
@@ -658,7 +658,7 @@ static int fault(const char *how)
     else if (strcmp(how, "ignored") == 0)
         (void)signal(SIGSEGV, SIG_IGN);
     teffi_fiber_pool *pool = teffi_fiber_pool_new(0, 0);
-    (void)teffi_fiber_thread_enter(pool);
+    (void)teffi_fiber_thread_enter_pool(pool);
     alarm(60);
     if (strcmp(how, "overflow") == 0)
         (void)teffi_fiber_resume(teffi_fiber_new(pool, overflow, label));

@@ -50,8 +50,8 @@ static void *use_all(void *arg)
     assert_int_equal(teffi_thread_index(), TEFFI_THREAD_INDEXES);
     l->index = lost();
     keep();
-    assert_true(teffi_fiber_thread_enter(pool));
-    teffi_fiber_thread_leave();
+    assert_true(teffi_fiber_thread_enter_pool(pool));
+    teffi_fiber_thread_leave_pool();
     l->fiber = lost();
     teffi_fiber_pool_free(pool);
     return NULL;

@@ -98,7 +98,7 @@ static void test_a_reserved_pool_has_guards_of_its_own(void **state)
     enum { SOME = 10 };
     teffi_fiber_pool *pool = teffi_fiber_pool_new(STACK, 0);
     teffi_fiber_pool *system = teffi_fiber_pool_new(STACK, 0);
-    teffi_fiber_pool_use_reserved_guards(system);
+    teffi_fiber_pool_allow_reserved_guards(system);
     assert_int_equal(run_many(pool, GUARDS + SOME), GUARDS);
     assert_int_equal(run_many(system, SOME), SOME);
     teffi_fiber_pool_free(pool);
@@ -208,7 +208,7 @@ static int overflow_here(void)
     alarm(60);
     teffi_guards_simulated = GUARDS;
     teffi_fiber_pool *pool = teffi_fiber_pool_new(0, 0);
-    (void)teffi_fiber_thread_enter(pool);
+    (void)teffi_fiber_thread_enter_pool(pool);
     (void)teffi_fiber_resume(teffi_fiber_new(pool, overflow, label));
     return 0;
 }

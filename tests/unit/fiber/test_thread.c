@@ -23,9 +23,9 @@ static void *enter_with_own_signal_stack(void *pool)
     static char own[65536];
     stack_t now, first, before = {.ss_sp = own, .ss_size = sizeof own};
     sigaltstack(&before, &first);
-    (void)teffi_fiber_thread_enter(pool);
+    (void)teffi_fiber_thread_enter_pool(pool);
     sigaltstack(&first, &now); /* a sanitizer frees its own when the thread ends */
-    teffi_fiber_thread_leave();
+    teffi_fiber_thread_leave_pool();
     return now.ss_sp == own ? own : NULL;
 }
 
@@ -33,9 +33,9 @@ static void *enter_without_signal_stack(void *pool)
 {
     stack_t now, none = {.ss_flags = SS_DISABLE};
     sigaltstack(&none, NULL); /* of a sanitizer */
-    (void)teffi_fiber_thread_enter(pool);
+    (void)teffi_fiber_thread_enter_pool(pool);
     sigaltstack(NULL, &now);
-    teffi_fiber_thread_leave();
+    teffi_fiber_thread_leave_pool();
     return now.ss_flags & SS_DISABLE ? NULL : pool;
 }
 

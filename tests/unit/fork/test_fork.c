@@ -215,7 +215,7 @@ static void fork_long_parts(job *j)
     for (int i = 0; i < 3; i++)
         teff_fork(&join, TEFF_STEAL_CHILD, compute_40_ms, NULL);
     teff_join_wait(&join);
-    level_after = teffi_level_of(sched->levels, j->group.used);
+    level_after = teffi_level_of_used_time(sched->levels, j->group.used);
     teff_fork(&join, TEFF_STEAL_CHILD, f_of, NULL);
     queued_of_level_2 = (unsigned)teffi_runqueue_count(&sched->queue);
     teff_join_wait(&join);
@@ -344,7 +344,7 @@ static void close_in_disorder(job *j)
     teff_join_wait(&joins[1]);
     teff_join_wait(&joins[2]);
     teff_join_wait(&joins[0]);
-    all_closed = *teffi_fiber_joins() == NULL;
+    all_closed = *teffi_fiber_newest_join_pointer() == NULL;
 }
 
 static void test_joins_close_in_any_order(void **state)
@@ -373,7 +373,7 @@ static void leave_joins_open(job *j)
     if (closed_first < OPEN)
         teff_join_wait(&joins[closed_first]);
     teffi_joins_wait();
-    all_closed = *teffi_fiber_joins() == NULL;
+    all_closed = *teffi_fiber_newest_join_pointer() == NULL;
     for (int i = 0; i < OPEN; i++)
         all_closed &= memcmp(&joins[i], &none, sizeof none) == 0;
 }

@@ -163,8 +163,8 @@ void acts_open(teff_silo_options opt)
     memset(&world, 0, sizeof world);
     l = calloc(1, sizeof *l);
     assert_non_null(l);
-    if (teffi_silo_new_on(&platform, &opt, &l->silos[0], text))
-        fail_msg("teffi_silo_new_on: %s", text);
+    if (teffi_silo_new_on_platform(&platform, &opt, &l->silos[0], text))
+        fail_msg("teffi_silo_new_on_platform: %s", text);
     assert_int_equal(teff_silo_host(l->silos[0], direct_actor_type(&acts_actor, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_host(l->silos[0], direct_loose_type(&loose, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_host(l->silos[0], direct_keeper_type(&keeper, NULL)), TEFF_OK);

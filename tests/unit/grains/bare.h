@@ -169,7 +169,7 @@ static int bare_open(void **state)
                             .location_cache = &locations,
                             .coarse_ms = BARE_COARSE_MS,
                             .accepting = true};
-    teffi_node_set_target(&node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle);
+    teffi_node_set_target(&node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle_request);
     return !teffi_shards_init(&shards, &grains);
 }
 
@@ -177,7 +177,7 @@ static int bare_close(void **state)
 {
     teffi_lookups_fini(&grains);
     teffi_partitions_fini(grains.shards);
-    teffi_tasks_drop(&node.home);
+    teffi_tasks_free_all(&node.home);
     teffi_shards_fini(grains.shards);
     bool all_freed = bytes_used(node.budget) == 0; /* messages */
     teffi_membership_free(node.membership);

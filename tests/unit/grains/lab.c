@@ -207,14 +207,14 @@ teff_client *lab_client(lab *l, const int *gateways)
 teff_err lab_beat(teff_ctx *ctx)
 {
     teffi_own_beat beat;
-    teffi_promise_begin_beat(ctx->node->membership, &beat);
-    return teffi_alive_write(ctx, &beat);
+    teffi_promise_prepare_next_beat(ctx->node->membership, &beat);
+    return teffi_heartbeat_write_and_renew_lease(ctx, &beat);
 }
 
 teff_err lab_read_alive(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag)
 {
     teffi_alive alive;
-    teff_err err = teffi_alive_read(ctx, silo, &alive);
+    teff_err err = teffi_heartbeat_read(ctx, silo, &alive);
     *etag = alive.etag;
     return err;
 }

@@ -15,14 +15,14 @@ static void what_is_owned_is_the_same(void **state)
     lab_path path = *lab_path(.n_keys = 3, .keys = keys, .timeout_ms = 77);
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
     assert_non_null(msg);
-    assert_true(teffi_msg_own(msg)); /* it borrows nothing */
+    assert_true(teffi_msg_copy_borrowed(msg)); /* it borrows nothing */
     assert_null(msg->raw);
     msg->borrows = true;
     msg->body = &path.base;
     msg->key = (const uint8_t *)key;
     msg->key_len = sizeof key - 1;
     size_t len = teffi_msg_packed_len(msg);
-    assert_true(teffi_msg_own(msg));
+    assert_true(teffi_msg_copy_borrowed(msg));
     assert_false(msg->borrows);
     assert_null(msg->body);
     assert_int_equal(teffi_msg_packed_len(msg), len);
@@ -50,8 +50,8 @@ static teffi_ident leaf(teffi_node *node, char key[48], const char *prefix, int 
 
 static bool kept_by(teffi_node *node, const teffi_ident *ident)
 {
-    const teffi_view *view = teffi_view_get(node);
-    teffi_node_id owner = teffi_view_owner(view, teffi_partition(ident->hash));
+    const teffi_view *view = teffi_view_ref_current(node);
+    teffi_node_id owner = teffi_view_owner(view, teffi_partition_of_hash(ident->hash));
     teffi_view_unref(view);
     return teffi_node_equals(owner, node->id);
 }
@@ -70,7 +70,7 @@ static int fits(lab *l, const char *prefix)
     for (int i = 0; i < LEAVES; i++) {
         teffi_ident ident = leaf(&l->silos[1]->node, key, prefix, i);
         lab_ok(l->ctx[0], lab_account_add(l->ctx[0], key, lab_number(), &out));
-        away += teffi_shard_has(l->silos[1]->node.grains, &ident, NULL);
+        away += teffi_shard_has_activation(l->silos[1]->node.grains, &ident, NULL);
     }
     return away;
 }
@@ -87,7 +87,7 @@ static void find_relay(lab *l, int silo, char key[32])
         ident =
             teffi_ident_of(&grains->secret, lab_relay_info.id, (const uint8_t *)key, (uint32_t)len);
         lab_ok(l->ctx[0], lab_relay_go(l->ctx[0], key, lab_path(), &out));
-    } while (!teffi_shard_has(grains, &ident, NULL));
+    } while (!teffi_shard_has_activation(grains, &ident, NULL));
 }
 
 /* The goodbye is over, and with it all that could end a call. */

@@ -136,7 +136,7 @@ static int queued_at(teffi_node *node)
 {
     uint64_t cursor = 0;
     int n = 0;
-    (void)teffi_shards_walk(node->grains, NULL, &cursor, add_queued, &n);
+    (void)teffi_shards_walk_activations(node->grains, NULL, &cursor, add_queued, &n);
     return n;
 }
 
@@ -419,7 +419,7 @@ static void a_request_that_is_being_located_does_not_run(void **state)
         uint64_t dropped = node->dropped;
         if (!i)
             teffi_cancel_apply(&node->home, msg->src, (teffi_origin){5, 6, 7}, UINT64_MAX);
-        teffi_route_unsent(node->grains, msg, (teffi_node_id){0});
+        teffi_reroute_unsent_request(node->grains, msg, (teffi_node_id){0});
         lab_until(!teffi_lookups_are_pending(node->grains) && node->home.calls.cancels == 0);
         lab_until(node->dropped == dropped + (unsigned)i); /* the response to a client not there */
     }

@@ -181,10 +181,10 @@ static void no_activation_is_made_where_none_may_be(void **state)
 static void silos_are_told_where_a_grain_is_not(void **state)
 {
     const teffi_node_id client = {TEFFI_CLIENT_BIT | 5, 1};
-    teffi_directory_tell_moved(&grains, &ident, bare_self);
-    teffi_directory_tell_moved(&grains, &ident, client);
+    teffi_directory_send_moved_message(&grains, &ident, bare_self);
+    teffi_directory_send_moved_message(&grains, &ident, client);
     assert_int_equal(sent.n, 0);
-    teffi_directory_tell_moved(&grains, &ident, bare_other);
+    teffi_directory_send_moved_message(&grains, &ident, bare_other);
     assert_int_equal(sent.n, 1);
     assert_int_equal(sent.kind, TEFFI_MSG_ONEWAY);
     assert_int_equal(sent.slot, TEFFI_SLOT_DIRECTORY);

@@ -63,7 +63,7 @@ static void a_turn_that_is_held_until_late(lab *l, teff_ctx *ctx)
 static bool is_past(lab *l, uint32_t due_ms)
 {
     uint64_t now_ns = teffi_now(l->silos[0]->node.platform);
-    return teffi_due_left(due_ms, (uint32_t)(now_ns / 1000000)) <= 0;
+    return teffi_ms_until_due(due_ms, (uint32_t)(now_ns / 1000000)) <= 0;
 }
 
 static void a_late_turn_is_told_at_its_next_call(int silos)
@@ -121,7 +121,7 @@ static void a_request_located_late_does_not_run(void **state)
         msg->deadline_ns = late ? 1 : teffi_now(node->platform) + 60000000000ull;
         uint64_t answered = node->dropped;
         msg->hops = 1;
-        teffi_route_unsent(node->grains, msg, (teffi_node_id){0});
+        teffi_reroute_unsent_request(node->grains, msg, (teffi_node_id){0});
         lab_until(node->dropped == answered + 1);
         assert_int_equal(l->record.started, late ? 0 : 1);
         assert_int_equal(node->grains->shards->activations, late ? 0 : 1);

@@ -75,7 +75,7 @@ static void end_activation(teffi_activation *act)
 {
     teffi_shard_remove_activation(act);
     teffi_activation_clear(act);
-    teffi_group_init_complete(&act->group);
+    teffi_group_set_initially_complete(&act->group);
     teffi_shard_reclaim_activation(act);
 }
 
@@ -85,7 +85,7 @@ static teff_err make_activation(void)
     teffi_ident ident = teffi_ident_of(&grains.secret, lab_turns_info.id, long_key, LONG_KEY);
     teff_err err = teffi_shard_create_activation(&grains, &ident, true, NULL, &act);
     assert_int_equal(grains.shards->activations, !err);
-    assert_int_equal(teffi_shard_has(&grains, &ident, NULL), !err);
+    assert_int_equal(teffi_shard_has_activation(&grains, &ident, NULL), !err);
     if (!err)
         end_activation(act);
     return err;
@@ -139,7 +139,7 @@ static teff_err locate(void)
         return TEFF_E_NOMEM;
     msg->hops = 1;
     bare_busy = NULL;
-    teffi_route_unsent(&grains, msg, bare_other);
+    teffi_reroute_unsent_request(&grains, msg, bare_other);
     assert_int_equal(teffi_lookups_are_pending(&grains), bare_busy != NULL);
     if (!bare_busy && sent.n > n)
         assert_string_equal(sent.text, "out of memory to locate the grain");
@@ -147,7 +147,7 @@ static teff_err locate(void)
         return outcome(n, dropped);
     grains.closed = true;
     (void)teffi_group_run(bare_busy, 10, 0); /* it pauses first */
-    teffi_membership_note_change(node.membership);
+    teffi_membership_signal_change(node.membership);
     (void)teffi_group_run(bare_busy, 10, 0);
     grains.closed = false;
     teff_err err = outcome(n, dropped);
@@ -165,7 +165,7 @@ static void a_request_that_cannot_be_located_is_refused(void **state)
 
 static void refuse_op(teffi_store *store, teffi_store_op *op)
 {
-    teffi_store_fail(op, TEFF_E_CLOSED, "closed");
+    teffi_store_op_set_error(op, TEFF_E_CLOSED, "closed");
     op->done(op);
 }
 
@@ -176,7 +176,7 @@ static teffi_store refusing = {.ops = &refusing_ops};
 static teff_err run_task(void)
 {
     long left = atomic_exchange(&faults_left, 0);
-    while (bare_busy && teffi_tasks_running(&node.home))
+    while (bare_busy && teffi_tasks_count_running(&node.home))
         (void)teffi_group_run(bare_busy, 10, 0);
     atomic_store(&faults_left, left);
     return bare_busy ? TEFF_OK : TEFF_E_NOMEM;
@@ -192,7 +192,7 @@ static teff_err look(void)
     teff_err err = run_task();
     assert_false(m->follow.looking);
     assert_int_equal(m->follow.looked_ns, err ? 0 : bare_now_ns);
-    teffi_tasks_drop(&node.home);
+    teffi_tasks_free_all(&node.home);
     return err;
 }
 
@@ -210,10 +210,10 @@ static void a_view_whose_silos_cannot_all_be_added_is_not_adopted(void **state)
     strcpy(list[0].member.address, "h:1");
     teffi_ctx_init(&ctx, &node.home, NULL);
     bare_peer_err = TEFF_E_NOMEM;
-    assert_int_equal(teffi_membership_adopt(&ctx, &rows), TEFF_E_NOMEM);
+    assert_int_equal(teffi_membership_adopt_rows(&ctx, &rows), TEFF_E_NOMEM);
     assert_int_equal(teffi_membership_version(&node), 0);
     bare_peer_err = TEFF_E_INVALID; /* a row with an address that is none */
-    assert_int_equal(teffi_membership_adopt(&ctx, &rows), TEFF_OK);
+    assert_int_equal(teffi_membership_adopt_rows(&ctx, &rows), TEFF_OK);
     assert_int_equal(teffi_membership_version(&node), 2);
     teffi_ctx_fini(&ctx);
 }
@@ -226,7 +226,7 @@ static teff_err recover(void)
     if (err) /* it begins later, if partitions are LOCKED then; here none is */
         bare_timer->fire(bare_timer);
     assert_false(grains.shards->recovering);
-    teffi_tasks_drop(&node.home);
+    teffi_tasks_free_all(&node.home);
     return err;
 }
 
@@ -305,7 +305,7 @@ static teff_err beat(void)
     timer->fire(timer);
     teff_err err = run_task();
     assert_int_equal(bare_due_ns, bare_now_ns + RETRY_MS * 1000000ull);
-    teffi_tasks_drop(&node.home);
+    teffi_tasks_free_all(&node.home);
     return err;
 }
 
@@ -336,7 +336,7 @@ static teff_err ask(uint32_t method, const ProtobufCMessage *body)
         return TEFF_E_NOMEM;
     }
     bare_busy = NULL;
-    teffi_directory_handle(&node, msg);
+    teffi_directory_handle_request(&node, msg);
     if (bare_busy) /* a task responds */
         (void)teffi_group_run(bare_busy, 10, 0);
     return outcome(n, dropped);
@@ -346,7 +346,7 @@ static teff_err end_loser(void)
 {
     Teff__Cluster__DirectoryAsk body = TEFF__CLUSTER__DIRECTORY_ASK__INIT;
     teff_err err = ask(TEFFI_METHOD_DEACTIVATE, &body.base);
-    teffi_tasks_drop(&node.home); /* the next one makes its task anew */
+    teffi_tasks_free_all(&node.home); /* the next one makes its task anew */
     return err;
 }
 

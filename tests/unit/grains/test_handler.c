@@ -94,11 +94,11 @@ static void an_activation_ends_when_it_is_told_to_or_idle(void **state)
 
 static atomic_bool is_duplicate;
 
-/* As teffi_shard_end_duplicate(), without its other accesses to the same eight bytes: TSan
+/* As teffi_shard_ask_duplicate_to_end(), without its other accesses to the same eight bytes: TSan
  * remembers only four. */
 static void *unregister(void *arg)
 {
-    assert_true(teffi_partition_set_registered(arg, false));
+    assert_true(teffi_activation_set_registered(arg, false));
     atomic_store_explicit(&is_duplicate, true, memory_order_relaxed);
     return NULL;
 }

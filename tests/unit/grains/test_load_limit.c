@@ -157,7 +157,7 @@ void *__wrap_teff_alloc(teff_ctx *ctx, size_t n)
     if (!ctx->owner || !atomic_exchange(&no_memory, false))
         return __real_teff_alloc(ctx, n);
     (void)teff_fail(ctx, TEFF_E_NOMEM, "as the test says");
-    teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+    teffi_ctx_exit_turn(ctx, TEFF_E_NOMEM);
 }
 
 static void a_load_without_memory_holds_no_place(void **state)

@@ -59,7 +59,7 @@ static teff_err send_one(teffi_net *net, teffi_node_id to, teffi_msg *msg)
     sends++;
     if (!ghost_leaves || !teffi_node_equals(to, ghost))
         return real_net->send(net, to, msg);
-    teffi_node_pass_relay_outcomes(node, teffi_calls_end_sent_to(&node->home, ghost));
+    teffi_node_send_outcomes_and_free_relays(node, teffi_calls_end_sent_to(&node->home, ghost));
     return TEFF_E_CLOSED;
 }
 
@@ -106,7 +106,7 @@ static teff_silo *counted_silo(lab_record *record)
     platform.exec_new = exec_new;
     platform.net_new = net_new;
     platform.store_open = store_open;
-    assert_int_equal(teffi_silo_new_on(&platform, &opt, &silo, text), TEFF_OK);
+    assert_int_equal(teffi_silo_new_on_platform(&platform, &opt, &silo, text), TEFF_OK);
     lab_host_all(silo, record);
     assert_int_equal(teff_silo_start(silo, text), TEFF_OK);
     return silo;
@@ -158,8 +158,8 @@ static teffi_ident ident_of(const int64_t *key)
 
 static bool owned_by_ghost(int64_t key)
 {
-    const teffi_view *view = teffi_view_get(node);
-    unsigned partition = teffi_partition(ident_of(&key).hash);
+    const teffi_view *view = teffi_view_ref_current(node);
+    unsigned partition = teffi_partition_of_hash(ident_of(&key).hash);
     bool is = teffi_node_equals(teffi_view_owner(view, partition), ghost);
     teffi_view_unref(view);
     return is;
@@ -190,8 +190,8 @@ static void hold_by_ghost(void)
         teffi_pid holder, pid = {ghost, 20, 1};
         key = next_key(key, false);
         teffi_ident ident = ident_of(&key);
-        assert_int_equal(teffi_partition_execute_method(node->grains, TEFFI_METHOD_REGISTER, &ident,
-                                                        pid, &holder, NULL),
+        assert_int_equal(teffi_partition_execute_directory_method(
+                             node->grains, TEFFI_METHOD_REGISTER, &ident, pid, &holder, NULL),
                          TEFF_OK);
     }
 }
@@ -273,8 +273,8 @@ static void a_silo_that_leaves_waits_for_the_last_active_one(void **state)
 
 static bool in_view(teffi_node_id id)
 {
-    const teffi_view *view = teffi_view_get(node);
-    bool in = teffi_view_find(view, id) != NULL;
+    const teffi_view *view = teffi_view_ref_current(node);
+    bool in = teffi_view_find_member(view, id) != NULL;
     teffi_view_unref(view);
     return in;
 }
@@ -302,7 +302,7 @@ static void readings_are_shared(void **state)
     holding = true;
     for (int i = 0; i < ASKERS; i++)
         calls[i] =
-            teffi_ctx_rpc_start(ctx, node->id, TEFFI_SLOT_MEMBERSHIP, TEFFI_METHOD_VIEW_AT_LEAST,
+            teffi_ctx_start_rpc(ctx, node->id, TEFFI_SLOT_MEMBERSHIP, TEFFI_METHOD_VIEW_AT_LEAST,
                                 &ask.base, 20000, &teff__cluster__view_is__descriptor);
     lab_until(held && timers >= ASKERS - 1); /* all but one wait for the one that reads */
     real_store->submit(node->store, held);

@@ -276,14 +276,15 @@ static void add_silo(void)
 static int64_t key_elsewhere(unsigned *partition)
 {
     teffi_node *node = &l->silos[0]->node;
-    const teffi_view *view = teffi_view_get(node);
+    const teffi_view *view = teffi_view_ref_current(node);
     int64_t key = 0;
     teffi_node_id owner;
     do {
         key++;
-        *partition = teffi_partition(teffi_ident_of(&node->grains->secret, direct_keeper_info.id,
-                                                    (const uint8_t *)&key, sizeof key)
-                                         .hash);
+        *partition =
+            teffi_partition_of_hash(teffi_ident_of(&node->grains->secret, direct_keeper_info.id,
+                                                   (const uint8_t *)&key, sizeof key)
+                                        .hash);
         owner = teffi_view_owner(view, *partition);
     } while (teffi_node_equals(owner, node->id));
     teffi_view_unref(view);

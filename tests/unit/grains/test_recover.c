@@ -29,8 +29,8 @@ static int owner_of(int64_t key)
 {
     for (int i = 0; i < l->n; i++) {
         teffi_node *node = l->silos[i] ? &l->silos[i]->node : NULL;
-        const teffi_view *view = node ? teffi_view_get(node) : NULL;
-        unsigned partition = node ? teffi_partition(ident_of(i, &key).hash) : 0;
+        const teffi_view *view = node ? teffi_view_ref_current(node) : NULL;
+        unsigned partition = node ? teffi_partition_of_hash(ident_of(i, &key).hash) : 0;
         bool is = view && teffi_node_equals(teffi_view_owner(view, partition), node->id);
         teffi_view_unref(view);
         if (is)
@@ -44,9 +44,9 @@ static bool held_by(int silo, int64_t key, teffi_pid *pid)
 {
     teffi_grains *grains = l->silos[silo]->node.grains;
     teffi_ident ident = ident_of(silo, &key);
-    pthread_mutex_t *lock = &grains->shards->at[teffi_partition(ident.hash)].lock;
+    pthread_mutex_t *lock = &grains->shards->at[teffi_partition_of_hash(ident.hash)].lock;
     pthread_mutex_lock(lock);
-    teffi_activation *act = teffi_shard_find_locked(grains, &ident);
+    teffi_activation *act = teffi_shard_find_activation_locked(grains, &ident);
     if (act)
         *pid = teffi_activation_pid(act);
     pthread_mutex_unlock(lock);
@@ -158,9 +158,9 @@ static size_t listed(int from, int to, uint64_t view, uint64_t *answered)
     memset(all, 0xff, sizeof all);
     ask.view = view;
     ask.partitions = (ProtobufCBinaryData){sizeof all, all};
-    lab_ok(l->ctx[from], teffi_ctx_rpc(l->ctx[from], l->silos[to]->node.id, TEFFI_SLOT_DIRECTORY,
-                                       TEFFI_METHOD_RECOVER, &ask.base, 5000,
-                                       &teff__cluster__recovered__descriptor, &reply));
+    lab_ok(l->ctx[from], teffi_ctx_run_rpc(l->ctx[from], l->silos[to]->node.id,
+                                           TEFFI_SLOT_DIRECTORY, TEFFI_METHOD_RECOVER, &ask.base,
+                                           5000, &teff__cluster__recovered__descriptor, &reply));
     *answered = ((Teff__Cluster__Recovered *)reply)->view;
     return ((Teff__Cluster__Recovered *)reply)->n_entries;
 }
@@ -188,8 +188,8 @@ static void follow_view(teffi_node *node, uint64_t version, teffi_node_id member
 
 static teff_err peek(const teffi_ident *ident, teffi_pid *holder)
 {
-    return teffi_partition_execute_method(l->silos[0]->node.grains, TEFFI_METHOD_LOOKUP, ident,
-                                          (teffi_pid){0}, holder, NULL);
+    return teffi_partition_execute_directory_method(l->silos[0]->node.grains, TEFFI_METHOD_LOOKUP,
+                                                    ident, (teffi_pid){0}, holder, NULL);
 }
 
 /* It is asked for in one view; in the next the partition is another silo's, then ours again. */
@@ -209,19 +209,22 @@ static void what_was_asked_before_a_partition_was_lost_is_not_taken(void **state
     grains->shards->recovering = true; /* the test does what its task would do */
     follow_view(node, v + 1, other.node);
     follow_view(node, v + 2, node->id);
-    assert_int_equal(teffi_partition_merge(grains, &ident, other, v, &pid), TEFF_E_CLOSED);
+    assert_int_equal(teffi_partition_merge_activation(grains, &ident, other, v, &pid),
+                     TEFF_E_CLOSED);
     teffi_partitions_start_serving(grains, all, v);
     assert_int_equal(peek(&ident, &pid), TEFF_E_UNAVAILABLE);
     /* A round for a later view takes what is listed for it, and nothing of the one before. */
-    assert_int_equal(teffi_partition_merge(grains, &ident, other, v + 2, &pid), TEFF_OK);
-    assert_true(teffi_partitions_list_and_clear_locked(grains, set)); /* a new round */
-    assert_int_equal(teffi_partition_merge(grains, &ident, third, v + 3, &pid), TEFF_OK);
+    assert_int_equal(teffi_partition_merge_activation(grains, &ident, other, v + 2, &pid), TEFF_OK);
+    assert_true(teffi_partitions_list_and_empty_locked(grains, set)); /* a new round */
+    assert_int_equal(teffi_partition_merge_activation(grains, &ident, third, v + 3, &pid), TEFF_OK);
     /* Two of them: the same one wins whichever comes first. */
-    assert_int_equal(teffi_partition_merge(grains, &ident, other, v + 3, &pid), TEFF_E_EXISTS);
+    assert_int_equal(teffi_partition_merge_activation(grains, &ident, other, v + 3, &pid),
+                     TEFF_E_EXISTS);
     assert_true(teffi_pid_equals(pid, third));
-    assert_int_equal(teffi_partition_merge(grains, &ident, third, v + 3, &pid), TEFF_E_EXISTS);
+    assert_int_equal(teffi_partition_merge_activation(grains, &ident, third, v + 3, &pid),
+                     TEFF_E_EXISTS);
     assert_true(teffi_pid_equals(pid, third));
-    assert_true(teffi_partitions_list_and_clear_locked(grains, set)); /* a new round */
+    assert_true(teffi_partitions_list_and_empty_locked(grains, set)); /* a new round */
     teffi_partitions_start_serving(grains, all, v + 3);
     assert_int_equal(peek(&ident, &pid), TEFF_E_NOT_FOUND);
     grains->shards->recovering = false;
@@ -273,7 +276,7 @@ static void requests_that_wait_are_limited(void **state)
     ask.key = (ProtobufCBinaryData){sizeof key, (uint8_t *)(uintptr_t)&key};
     for (int i = 0; i < ASKS; i++)
         calls[i] =
-            teffi_ctx_rpc_start(l->ctx[1], node->id, TEFFI_SLOT_DIRECTORY, TEFFI_METHOD_LOOKUP,
+            teffi_ctx_start_rpc(l->ctx[1], node->id, TEFFI_SLOT_DIRECTORY, TEFFI_METHOD_LOOKUP,
                                 &ask.base, 30000, &teff__cluster__directory_response__descriptor);
     for (int i = TEFFI_PARKED_MAX; i < ASKS; i++)
         refused += teffi_ctx_await_call(l->ctx[1], calls[i], NULL) == TEFF_E_OVERLOADED;

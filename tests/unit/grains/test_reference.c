@@ -53,7 +53,7 @@ static teff_err take(teffi_net *net, teffi_node_id to, teffi_msg *msg)
     }
     teffi_call_set_sent_to(&node.home, msg->call.slot, msg->call.generation, to);
     teffi_msg_free(msg);
-    teffi_node_pass_relay_outcomes(&node, teffi_calls_end_sent_to(&node.home, to));
+    teffi_node_send_outcomes_and_free_relays(&node, teffi_calls_end_sent_to(&node.home, to));
     return TEFF_OK;
 }
 

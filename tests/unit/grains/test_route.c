@@ -57,7 +57,7 @@ static void a_request_is_not_handed_back_for_ever(void **state)
 static void a_silo_that_closes_takes_nothing_back(void **state)
 {
     grains.closed = true;
-    teffi_route_unsent(&grains, bare_message(TEFFI_MSG_REQUEST), bare_other);
+    teffi_reroute_unsent_request(&grains, bare_message(TEFFI_MSG_REQUEST), bare_other);
     responded_and_gone(TEFF_E_UNAVAILABLE, "the silo is closing; the call did not run");
 }
 
@@ -103,7 +103,7 @@ static void a_request_that_lost_a_race_follows_the_winner(void **state)
 {
     teffi_ident ident = bare_ident();
     bare_view(1, (teffi_node_id[]){bare_self, bare_other}, 2);
-    teffi_route_to_winner(&grains, bare_message(TEFFI_MSG_REQUEST), bare_other);
+    teffi_route_to_current_holder(&grains, bare_message(TEFFI_MSG_REQUEST), bare_other);
     was_sent_to_other(1, 1);
     assert_true(
         teffi_node_equals(teffi_location_get(grains.location_cache, ident.hash), bare_other));

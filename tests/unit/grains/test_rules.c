@@ -143,7 +143,7 @@ static bool lives_at(int silo, const teff_type_info *info, const char *key)
 {
     teffi_ident ident = teffi_ident_of(&l->silos[silo]->node.grains->secret, info->id,
                                        (const uint8_t *)key, (uint32_t)strlen(key));
-    return teffi_shard_has(l->silos[silo]->node.grains, &ident, NULL);
+    return teffi_shard_has_activation(l->silos[silo]->node.grains, &ident, NULL);
 }
 
 /* A grain that lives on silo 0, and one on silo 1. */

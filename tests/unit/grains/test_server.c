@@ -44,7 +44,7 @@ static void response_is(int result, uint64_t view, teffi_pid holder)
 static void holder_after(uint32_t method, teffi_pid pid, int result, teffi_pid holder)
 {
     unsigned n = sent.n;
-    teffi_directory_handle(&node, about_grain(method, 1, pid));
+    teffi_directory_handle_request(&node, about_grain(method, 1, pid));
     bare_responded(n + 1, TEFF_OK, "none");
     response_is(result, 1, holder);
 }
@@ -105,7 +105,7 @@ static void run_directory(void)
 static void a_request_of_a_later_view_waits_for_that(void **state)
 {
     serve_all(1);
-    teffi_directory_handle(&node, about_grain(TEFFI_METHOD_LOOKUP, 2, (teffi_pid){0}));
+    teffi_directory_handle_request(&node, about_grain(TEFFI_METHOD_LOOKUP, 2, (teffi_pid){0}));
     assert_int_equal(sent.n, 0);
     assert_int_equal(grains.shards->parked.count, 1);
     assert_true(grains.shards->catching_up);
@@ -132,7 +132,7 @@ static void the_silo_looks_for_the_later_view(void **state)
     reads = 0;
     serve_all(1);
     for (int i = 0; i < 3; i++)
-        teffi_directory_handle(&node, about_grain(TEFFI_METHOD_LOOKUP, 2, (teffi_pid){0}));
+        teffi_directory_handle_request(&node, about_grain(TEFFI_METHOD_LOOKUP, 2, (teffi_pid){0}));
     assert_int_equal(reads, 0);
     (void)teffi_group_run(bare_busy, 10, 0);
     assert_int_equal(reads, 1);
@@ -144,7 +144,7 @@ static void a_request_waits_for_a_partition_that_is_recovered(void **state)
     uint8_t all[TEFFI_PARTITION_SET_BYTES];
     memset(all, 0xff, sizeof all);
     bare_view(1, (teffi_node_id[]){bare_self}, 1);
-    teffi_directory_handle(&node, about_grain(TEFFI_METHOD_LOOKUP, 1, (teffi_pid){0}));
+    teffi_directory_handle_request(&node, about_grain(TEFFI_METHOD_LOOKUP, 1, (teffi_pid){0}));
     assert_int_equal(sent.n, 0);
     teffi_partitions_start_serving(&grains, all, 1);
     run_directory();
@@ -156,14 +156,14 @@ static void a_request_waits_for_a_partition_that_is_recovered(void **state)
 static void other_requests_are_refused(void **state)
 {
     static const uint8_t junk[] = {0xff};
-    teffi_directory_handle(&node, about_grain(99, 0, (teffi_pid){0}));
+    teffi_directory_handle_request(&node, about_grain(99, 0, (teffi_pid){0}));
     bare_responded(1, TEFF_E_NOT_FOUND, "directory: no such request");
-    teffi_directory_handle(&node, about_grain(0, 0, (teffi_pid){0}));
+    teffi_directory_handle_request(&node, about_grain(0, 0, (teffi_pid){0}));
     bare_responded(2, TEFF_E_NOT_FOUND, "directory: no such request");
     teffi_msg *msg = about_grain(TEFFI_METHOD_LOOKUP, 0, (teffi_pid){0});
     msg->raw = junk;
     msg->raw_len = sizeof junk;
-    teffi_directory_handle(&node, msg);
+    teffi_directory_handle_request(&node, msg);
     bare_responded(3, TEFF_E_MALFORMED, "directory: the request does not decode");
 }
 
@@ -193,7 +193,7 @@ static Teff__Cluster__Recovered *listed(uint64_t view, size_t set_len)
     memset(all, 0xff, sizeof all);
     ask.view = view;
     ask.partitions = (ProtobufCBinaryData){set_len, all};
-    teffi_directory_handle(&node, ask_message(TEFFI_METHOD_RECOVER, &ask.base));
+    teffi_directory_handle_request(&node, ask_message(TEFFI_METHOD_RECOVER, &ask.base));
     Teff__Cluster__Recovered *r = teff__cluster__recovered__unpack(NULL, sent.raw_len, sent.raw);
     assert_non_null(r);
     return r;
@@ -213,7 +213,7 @@ static void what_is_registered_is_listed_in_one_response(void **state)
         teffi_ident ident =
             teffi_ident_of(&grains.secret, e->type, e->key.data, (uint32_t)e->key.len);
         const teffi_pid pid = {bare_self, e->slot, e->generation};
-        assert_true(teffi_shard_has(&grains, &ident, &pid));
+        assert_true(teffi_shard_has_activation(&grains, &ident, &pid));
     }
     teff__cluster__recovered__free_unpacked(r, NULL);
 }
@@ -255,7 +255,7 @@ static void a_place_that_is_out_of_date_is_dropped(void **state)
         moved.type = lab_turns_info.id;
         moved.key = (ProtobufCBinaryData){1, (uint8_t *)(uintptr_t) "a"};
         moved.pid = &packed.pid;
-        teffi_directory_handle(&node, ask_message(TEFFI_METHOD_MOVED, &moved.base));
+        teffi_directory_handle_request(&node, ask_message(TEFFI_METHOD_MOVED, &moved.base));
     }
     assert_true(teffi_node_is_none(teffi_location_get(grains.location_cache, ident.hash)));
     assert_int_equal(sent.n, 0);

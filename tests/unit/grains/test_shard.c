@@ -165,10 +165,10 @@ static void with_a_collision_only_the_lock_can_tell(void **state)
     const teffi_ident ident = teffi_ident_of(&grains->secret, lab_turns_info.id,
                                              (const uint8_t *)"nobody", sizeof "nobody" - 1);
     bool certain = false;
-    assert_null(teffi_shard_find(grains, &ident, &certain));
+    assert_null(teffi_shard_find_activation_without_lock(grains, &ident, &certain));
     assert_true(certain);
-    teffi_shard_note_collision(grains, ident.hash);
-    assert_null(teffi_shard_find(grains, &ident, &certain));
+    teffi_shard_set_hash_collision(grains, ident.hash);
+    assert_null(teffi_shard_find_activation_without_lock(grains, &ident, &certain));
     assert_false(certain);
 }
 
@@ -186,7 +186,8 @@ static void what_is_made_when_needed_goes_when_idle(void **state)
             lab_ok(l->ctx[0], lab_turns_write_async(l->ctx[0], "busy", lab_step(.hold = true), NULL,
                                                     &calls[i]));
         lab_until(l->record.held == 1);
-        teffi_activation *act = teffi_shard_find(l->silos[0]->node.grains, &ident, &certain);
+        teffi_activation *act =
+            teffi_shard_find_activation_without_lock(l->silos[0]->node.grains, &ident, &certain);
         assert_non_null(act);
         /* acquire, both: the group is at rest, and what it did before is seen */
         lab_until(teffi_group_state_of(&act->group) == TEFFI_GROUP_IDLE && act->queued == 2);
@@ -238,7 +239,7 @@ static void a_walk_meets_each_activation_once(void **state)
         walk w = {.left = step};
         uint64_t cursor = 0;
         unsigned stops = 0;
-        while (!teffi_shards_walk(grains, NULL, &cursor, meet, &w)) {
+        while (!teffi_shards_walk_activations(grains, NULL, &cursor, meet, &w)) {
             assert_int_equal(w.seen, ++stops * step);
             assert_true(cursor != 0);
             w.left = step;
@@ -257,13 +258,14 @@ static void a_walk_keeps_to_the_partitions_that_are_asked_for(void **state)
     walk w = {.left = GRAINS + 1};
     uint64_t cursor = 0;
     begin_grains();
-    assert_true(teffi_shards_walk(grains, set, &cursor, meet, &w));
+    assert_true(teffi_shards_walk_activations(grains, set, &cursor, meet, &w));
     assert_int_equal(w.seen, 0);
     memset(set, 0xff, sizeof set / 2);
-    assert_true(teffi_shards_walk(grains, set, &cursor, meet, &w));
+    assert_true(teffi_shards_walk_activations(grains, set, &cursor, meet, &w));
     assert_in_range(w.seen, 1, GRAINS - 1);
     for (unsigned i = 0; i < w.seen; i++)
-        assert_true(teffi_partition(teffi_activation_ident(w.met[i]).hash) < TEFFI_PARTITIONS / 2);
+        assert_true(teffi_partition_of_hash(teffi_activation_ident(w.met[i]).hash) <
+                    TEFFI_PARTITIONS / 2);
 }
 
 int main(void)

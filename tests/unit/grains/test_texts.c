@@ -88,7 +88,7 @@ static void cancelled(const caller *c)
 {
     lab_number *out;
     teff_call call = hold(c);
-    assert_null(teffi_calls_cancel(&c->node->home));
+    assert_null(teffi_calls_cancel_all(&c->node->home));
     names(c, "lab.Turns.Write", lab_turns_write_await(c->ctx, call, &out), TEFF_E_CANCELLED);
     let_go();
 }

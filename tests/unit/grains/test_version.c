@@ -187,7 +187,7 @@ static const char *name_key(char *key, int i)
 
 static bool sees_newest(teff_ctx *ctx, int64_t version)
 {
-    return teffi_newest_version(ctx->node->grains, version_tally_info.id) == version;
+    return teffi_find_newest_type_version(ctx->node->grains, version_tally_info.id) == version;
 }
 
 /* One more silo, with this build; every silo knows. */
@@ -444,13 +444,13 @@ static void test_flags(void **state)
     uint16_t flags = teffi_placement_flags(&info);
     assert_int_equal(flags, 0xfe00);
     assert_int_equal(teffi_placement_of(flags), TEFF_PLACE_HASH);
-    assert_int_equal(teffi_version_of(flags), 63);
+    assert_int_equal(teffi_flags_type_version(flags), 63);
     info.version = 1;
     flags = teffi_placement_flags(&info) | TEFFI_MSG_PLACED;
     assert_int_equal(flags, 0x0601);
-    assert_int_equal(teffi_version_raise(flags, 0), flags);
-    assert_int_equal(teffi_version_raise(flags, 33), 0x8601);
-    assert_int_equal(teffi_version_of(teffi_version_raise(flags, 33)), 33);
+    assert_int_equal(teffi_flags_raise_type_version(flags, 0), flags);
+    assert_int_equal(teffi_flags_raise_type_version(flags, 33), 0x8601);
+    assert_int_equal(teffi_flags_type_version(teffi_flags_raise_type_version(flags, 33)), 33);
 }
 
 static int setup(void **state)

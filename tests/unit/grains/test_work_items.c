@@ -38,7 +38,7 @@ static void on_target(teffi_node *n, teffi_msg *msg)
 static teff_err ask_target(teff_ctx *ctx)
 {
     Lab__Number body = LAB__NUMBER__INIT;
-    return teffi_ctx_rpc(ctx, node->id, TARGET_SLOT, 1, &body.base, 60000, NULL, NULL);
+    return teffi_ctx_run_rpc(ctx, node->id, TARGET_SLOT, 1, &body.base, 60000, NULL, NULL);
 }
 
 /* ---- grains ---- */
@@ -86,7 +86,7 @@ static int setup(void **state)
     platform.log = (teffi_log){.write = lines_log, .arg = &logged, .level = TEFF_LOG_WARN};
     wrong = seen = asked = 0;
     gate = false;
-    assert_int_equal(teffi_silo_new_on(&platform, &opt, &silo, text), TEFF_OK);
+    assert_int_equal(teffi_silo_new_on_platform(&platform, &opt, &silo, text), TEFF_OK);
     assert_int_equal(teff_silo_host(silo, lab_turns_type(&turns, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_start(silo, text), TEFF_OK);
     node = &silo->node;

@@ -58,7 +58,7 @@ static void a_completed_group_refuses(void **state)
     actor_init(&a, exec);
     assert_true(teffi_group_claim(&a.group));
     teffi_group_complete(&a.group);
-    teffi_group_release(&a.group);
+    teffi_group_release_claim(&a.group);
     assert_int_equal(teffi_closure_push(&a.group, on_closure, &a), TEFF_E_CLOSED);
     exec->ops->free(exec);
     assert_false(atomic_load(&a.done));

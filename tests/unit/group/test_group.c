@@ -92,7 +92,7 @@ static void test_a_new_group_is_idle_and_empty(void **state)
 
 static void test_a_group_may_begin_ready(void **state)
 {
-    teffi_group_init_ready(*state, &item[3]);
+    teffi_group_set_ready_with_item(*state, &item[3]);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
     push(*state, 0, 2);
     assert_int_equal(seen.ready, 0); /* the caller queues it */
@@ -103,7 +103,7 @@ static void test_a_group_may_begin_ready(void **state)
 
 static void test_a_complete_group_is_used_again(void **state)
 {
-    teffi_group_init_complete(*state);
+    teffi_group_set_initially_complete(*state);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_COMPLETE);
     for (unsigned life = 1; life < 4; life++) {
         assert_false(teffi_group_push(*state, &item[0]));
@@ -112,9 +112,9 @@ static void test_a_complete_group_is_used_again(void **state)
         push(*state, 0, 1);
         assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
         seen.complete_at = life;
-        assert_int_equal(teffi_group_run_counted(*state, 100, 0), 1 << 1);
+        assert_int_equal(teffi_group_run_and_count(*state, 100, 0), 1 << 1);
         assert_int_equal(seen.ended, life);
-        assert_int_equal(teffi_group_run_counted(*state, 100, 0), 0);
+        assert_int_equal(teffi_group_run_and_count(*state, 100, 0), 0);
     }
 }
 
@@ -130,18 +130,18 @@ static void test_states_of_a_run(void **state)
 {
     push(*state, 0, 3);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
-    assert_int_equal(teffi_group_run_counted(*state, 2, 0), 2 << 1 | 1);
+    assert_int_equal(teffi_group_run_and_count(*state, 2, 0), 2 << 1 | 1);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
-    assert_int_equal(teffi_group_run_counted(*state, 2, 0), 1 << 1);
+    assert_int_equal(teffi_group_run_and_count(*state, 2, 0), 1 << 1);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_IDLE);
-    assert_int_equal(teffi_group_run_counted(*state, 2, 0), 0);
+    assert_int_equal(teffi_group_run_and_count(*state, 2, 0), 0);
     push(*state, 3, 1);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
-    assert_int_equal(teffi_group_run_counted(*state, 2, 0), 1 << 1);
+    assert_int_equal(teffi_group_run_and_count(*state, 2, 0), 1 << 1);
     assert_true(teffi_group_claim(*state));
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_RUNNING);
     push(*state, 4, 1);
-    teffi_group_release(*state);
+    teffi_group_release_claim(*state);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
 }
 
@@ -246,12 +246,12 @@ static void test_claim_idle_only(void **state)
 {
     assert_true(teffi_group_claim(*state));
     assert_false(teffi_group_claim(*state));
-    teffi_group_release(*state);
+    teffi_group_release_claim(*state);
     push(*state, 0, 1);
     assert_false(teffi_group_claim(*state)); /* READY: an item came first */
     assert_false(teffi_group_run(*state, 100, 0));
     assert_true(teffi_group_claim(*state));
-    teffi_group_release(*state);
+    teffi_group_release_claim(*state);
     assert_int_equal(seen.ready, 1);
 }
 
@@ -260,7 +260,7 @@ static void test_release_runs_what_came(void **state)
     assert_true(teffi_group_claim(*state));
     push(*state, 0, 2);
     assert_int_equal(seen.ready, 0);
-    teffi_group_release(*state);
+    teffi_group_release_claim(*state);
     assert_int_equal(seen.ready, 1);
     assert_false(teffi_group_run(*state, 100, 0));
     assert_int_equal(seen.n_handled, 2);
@@ -298,7 +298,7 @@ static void test_complete_in_a_claim(void **state)
     assert_true(teffi_group_claim(*state));
     push(*state, 0, 1);
     teffi_group_complete(*state);
-    teffi_group_release(*state);
+    teffi_group_release_claim(*state);
     assert_int_equal(seen.ready, 1);
     assert_false(teffi_group_run(*state, 100, 0));
     assert_int_equal(seen.n_handled, 1);
@@ -310,7 +310,7 @@ static void test_complete_empty_claim_ends_at_release(void **state)
     assert_true(teffi_group_claim(*state));
     teffi_group_complete(*state);
     assert_int_equal(seen.ended, 0);
-    teffi_group_release(*state);
+    teffi_group_release_claim(*state);
     assert_int_equal(seen.ended, 1);
     assert_int_equal(seen.ready, 0);
 }
@@ -334,7 +334,7 @@ static void yield_once(teffi_group *group, teffi_item *it)
 {
     on_item(group, it);
     if (seen.n_handled == yield_at)
-        teffi_group_yield(group, &turn);
+        teffi_group_prepend_yielded_turn(group, &turn);
 }
 
 static void on_resume(teffi_group *group, struct teffi_fiber *fiber)
@@ -358,11 +358,11 @@ static void yields_begin(teffi_group *group, bool stays)
 static void test_a_turn_that_yields_is_resumed_before_other_items(void **state)
 {
     yields_begin(*state, false);
-    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 1 << 1 | 1);
+    assert_int_equal(teffi_group_run_and_count(*state, 100, 0), 1 << 1 | 1);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
     push(*state, 2, 1);
     assert_int_equal(resumed, 0);
-    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 2 << 1);
+    assert_int_equal(teffi_group_run_and_count(*state, 100, 0), 2 << 1);
     assert_int_equal(resumed, 1);
     assert_int_equal(seen.n_handled, 3);
 }
@@ -372,8 +372,8 @@ static void test_what_a_yielding_turn_has_behind_it_stays(void **state)
     yields_begin(*state, false);
     yield_at = 2;
     push(*state, 2, 3);
-    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 2 << 1 | 1);
-    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 3 << 1);
+    assert_int_equal(teffi_group_run_and_count(*state, 100, 0), 2 << 1 | 1);
+    assert_int_equal(teffi_group_run_and_count(*state, 100, 0), 3 << 1);
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(seen.handled[i], i);
 }
@@ -381,13 +381,13 @@ static void test_what_a_yielding_turn_has_behind_it_stays(void **state)
 static void test_a_turn_that_stays_is_resumed_after_go_on(void **state)
 {
     yields_begin(*state, true);
-    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 1 << 1);
+    assert_int_equal(teffi_group_run_and_count(*state, 100, 0), 1 << 1);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_RUNNING);
     assert_int_equal(seen.ready, 1);
     teffi_group_make_ready(*state);
     assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
     assert_int_equal(seen.ready, 2);
-    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 1 << 1);
+    assert_int_equal(teffi_group_run_and_count(*state, 100, 0), 1 << 1);
     assert_int_equal(resumed, 1);
     assert_int_equal(seen.n_handled, 2);
 }
@@ -398,8 +398,8 @@ static void test_a_claim_whose_turn_yields_is_left(void **state)
         yields_begin(*state, stays);
         teffi_group_init(*state, &exec, &yield_ops);
         assert_true(teffi_group_claim(*state));
-        teffi_group_yield(*state, &turn);
-        assert_int_equal(teffi_group_release_yielded(*state), !stays);
+        teffi_group_prepend_yielded_turn(*state, &turn);
+        assert_int_equal(teffi_group_release_yielded_claim(*state), !stays);
         assert_int_equal(teffi_group_state_of(*state),
                          stays ? TEFFI_GROUP_RUNNING : TEFFI_GROUP_READY);
     }

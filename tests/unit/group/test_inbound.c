@@ -267,14 +267,14 @@ static void stop_runs_what_is_queued_and_nothing_is_queued_after(void **state)
     put(&queued[1]);
     put(&back);
     assert_true(teffi_inbound_take_back(&back.batch, now_ns));
-    teffi_inbound_queue_stop(&queue);
+    teffi_inbound_queue_drain_and_stop(&queue);
     done(&queued[0], 1, 1);
     done(&queued[1], 1, 1);
     done(&back, 0, 1);
     refused(&late);
     assert_false(teffi_inbound_take_back(&late.batch, now_ns)); /* its caller runs it */
     refused(&queued[0]);
-    teffi_inbound_queue_stop(&queue);
+    teffi_inbound_queue_drain_and_stop(&queue);
     done(&late, 0, 0);
 }
 

@@ -143,12 +143,12 @@ static void test_descriptions(void **state)
     teffi_group_init(&part, &exec, &part_ops);
     teffi_group_describe(&group, text);
     assert_string_equal(text, "words.Word");
-    teffi_running_describe(teffi_running_pack(&group), text);
+    teffi_running_group_describe(teffi_running_group_pack(&group), text);
     assert_string_equal(text, "words.Word");
     teffi_group_describe(&part, text);
     assert_string_equal(text, "a forked part");
     text[0] = 0;
-    teffi_running_describe(teffi_running_pack(&part), text);
+    teffi_running_group_describe(teffi_running_group_pack(&part), text);
     assert_string_equal(text, "a forked part");
 }
 

@@ -186,6 +186,6 @@ bool raw_refused(const raw_peer *peer, const char *text)
     char said[TEFF_TEXT_MAX];
     const uint8_t *payload = payload_of(peer, &n);
     return peer->frame[0] == TEFFI_FRAME_REFUSE &&
-           teffi_refuse_unpack(payload, n, said) == TEFF_OK && payload[1] == TEFF_E_REFUSED &&
+           teffi_refusal_unpack(payload, n, said) == TEFF_OK && payload[1] == TEFF_E_REFUSED &&
            strstr(said, text);
 }

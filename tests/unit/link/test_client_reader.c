@@ -43,12 +43,12 @@ static void tell(test_node *node, const teffi_msg *msg)
     waiter *w = &waiters[msg->call.slot >> 24];
     w->told_here = pthread_equal(pthread_self(), w->id);
     if (msg->item.kind == TEFFI_MSG_RESPONSE && --w->awaited == 0)
-        teffi_parker_leave_token(&w->parker.parker, TEFFI_TOKEN);
+        teffi_parker_wake_with_token(&w->parker.parker, TEFFI_TOKEN);
 }
 
 static void tell_end(test_node *node)
 {
-    teffi_parker_leave_token(&waiters[0].parker.parker, TEFFI_TOKEN);
+    teffi_parker_wake_with_token(&waiters[0].parker.parker, TEFFI_TOKEN);
 }
 
 static void await(waiter *w)
@@ -60,7 +60,7 @@ static void await(waiter *w)
             refused++;
             return;
         }
-        tokens |= teffi_parker_take_tokens(&w->parker.parker, 0);
+        tokens |= teffi_parker_wait_for_tokens(&w->parker.parker, 0);
     }
     reading += teffi_client_reader_is_this_thread(); /* only while it waits */
 }
@@ -203,7 +203,7 @@ static void a_busy_thread_holds_no_responses_back(void **state)
         unsigned before = client->messages;
         ask(&waiters[0], 1000 + i, i % 2 ? LONG : 4);
         test_wait(client, client->messages == before + 1);
-        assert_int_equal(teffi_parker_take_tokens(&waiters[0].parker.parker, 0), TEFFI_TOKEN);
+        assert_int_equal(teffi_parker_wait_for_tokens(&waiters[0].parker.parker, 0), TEFFI_TOKEN);
     }
     disconnect(client, silo);
 }
@@ -211,9 +211,9 @@ static void a_busy_thread_holds_no_responses_back(void **state)
 /* As teffi_driver_wait() after the sleep. */
 static void end_wait(teffi_link *link, client_reader *reader, uint32_t tokens)
 {
-    teffi_conn *given = teffi_client_reader_take(&link->conns, reader, &tokens);
+    teffi_conn *given = teffi_client_reader_withdraw_or_take_conn(&link->conns, reader, &tokens);
     if (given)
-        teffi_driver_read(given);
+        teffi_driver_handle_frames_and_read(given);
     teffi_client_reader_end(&link->conns);
 }
 
@@ -234,7 +234,7 @@ static void no_thread_sleeps_beside_deferred_reads(void **state)
         test_wait(silo, test_counters(silo->net).bytes_out > before + LONG);
         assert_true(teffi_client_reader_begin(&link->conns, &reader));
         assert_null(link->conns.readers.reads);
-        end_wait(link, &reader, teffi_parker_take_tokens(&waiters[0].parker.parker, 0));
+        end_wait(link, &reader, teffi_parker_wait_for_tokens(&waiters[0].parker.parker, 0));
     }
     disconnect(client, silo);
 }
@@ -258,7 +258,7 @@ static void *ask_and_await(void *arg)
         if (--w->awaited)
             await(w);
         else
-            beside += teffi_parker_take_tokens(&w->parker.parker, 0) != 0;
+            beside += teffi_parker_wait_for_tokens(&w->parker.parker, 0) != 0;
         beside += w->awaited != 0;
         compute(w);
     }

@@ -12,15 +12,15 @@ static _Atomic unsigned sleeps;
 static _Atomic unsigned soon; /* sleeps of LINK_SOON_NS */
 static _Atomic uint64_t jitter_ns;
 
-bool __real_teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns);
-bool __wrap_teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns);
+bool __real_teffi_polling_sleep_or_poll(struct teffi_conns *conns, uint64_t timeout_ns);
+bool __wrap_teffi_polling_sleep_or_poll(struct teffi_conns *conns, uint64_t timeout_ns);
 
-bool __wrap_teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns)
+bool __wrap_teffi_polling_sleep_or_poll(struct teffi_conns *conns, uint64_t timeout_ns)
 {
     slept_ns = timeout_ns;
     sleeps++;
     soon += timeout_ns == LINK_SOON_NS;
-    return __real_teffi_polling_sleep(conns, timeout_ns < MS ? timeout_ns : MS);
+    return __real_teffi_polling_sleep_or_poll(conns, timeout_ns < MS ? timeout_ns : MS);
 }
 
 static uint64_t chosen_random(void *arg)
@@ -63,7 +63,7 @@ static void a_request_for_soon_counts_once(void **state)
     test_node *node = start(60000);
     test_wait(node, slept_ns == LOOK_MAX_MS * (uint64_t)MS);
     unsigned before = soon;
-    teffi_conns_ask_delayed_run(&link_of(node)->conns);
+    teffi_conns_ask_to_run_delayed_work(&link_of(node)->conns);
     test_wait(node, soon > before);
     test_wait(node, slept_ns == LOOK_MAX_MS * (uint64_t)MS);
     stop(node);

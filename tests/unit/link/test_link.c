@@ -205,7 +205,7 @@ static void a_refused_ack_says_why(void **state)
     a->net->ops->dial(a->net, address, on_done, a);
     raw_peer *acceptor = raw_accept(listener, &g);
     assert_non_null(acceptor);
-    size_t n = teffi_refuse_pack(reason, payload);
+    size_t n = teffi_refusal_pack(reason, payload);
     assert_true(raw_send_frame(acceptor, TEFFI_FRAME_REFUSE, payload, n));
     assert_true(raw_ended(acceptor));
     test_wait(a, a->downs == 1);

@@ -209,7 +209,7 @@ static uint8_t *frames(uint32_t *slot, const size_t *bodies, size_t n, size_t *l
         size_t size, body_len;
         teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, ++*slot, bodies[i]);
         msg->src = (teffi_node_id){77, 1};
-        assert_int_equal(teffi_frame_compute_room(msg, 2 * MIB, &size, &body_len), TEFF_OK);
+        assert_int_equal(teffi_frame_compute_size_bound(msg, 2 * MIB, &size, &body_len), TEFF_OK);
         bytes = realloc(bytes, *len + size);
         assert_non_null(bytes);
         *len += teffi_frame_encode(msg, body_len, 0, bytes + *len);

@@ -144,7 +144,7 @@ static bool ack_and_ask(raw_peer *raw, const uint8_t *ack, size_t len, uint32_t 
     teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, slot, 20);
     teffi_frame_encode_control(TEFFI_FRAME_ACK, ack, len, bytes);
     size_t at = TEFFI_FRAME_HEAD + len;
-    assert_int_equal(teffi_frame_compute_room(msg, sizeof bytes - at, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, sizeof bytes - at, &size, &body), TEFF_OK);
     size = teffi_frame_encode(msg, body, 0, bytes + at);
     teffi_msg_free(msg);
     return raw_send(raw, bytes, at + size);

@@ -44,7 +44,7 @@ static bool run_response(teffi_poller *p)
 {
     teffi_parker *to = atomic_exchange(&poller.response, NULL);
     if (to)
-        teffi_parker_leave_token(to, TEFFI_TOKEN);
+        teffi_parker_wake_with_token(to, TEFFI_TOKEN);
     return to;
 }
 
@@ -157,10 +157,10 @@ static void the_thread_that_leaves_hands_on(void **state)
 static void a_token_of_another_thread_ends_the_poll(void **state)
 {
     start_two();
-    teffi_parker_leave_token(&first.parker.parker, TEFFI_TOKEN);
+    teffi_parker_wake_with_token(&first.parker.parker, TEFFI_TOKEN);
     end_wait(&first);
     await(is_polling(&second));
-    teffi_parker_leave_token(&second.parker.parker, TEFFI_TOKEN);
+    teffi_parker_wake_with_token(&second.parker.parker, TEFFI_TOKEN);
     end_wait(&second);
 }
 
@@ -178,7 +178,7 @@ static void a_response_to_a_sleeper_leaves_the_poller(void **state)
 
 static void a_token_before_the_wait_ends_it(void **state)
 {
-    teffi_parker_leave_token(&first.parker.parker, TEFFI_TOKEN);
+    teffi_parker_wake_with_token(&first.parker.parker, TEFFI_TOKEN);
     wake_fake(&poller.poller); /* the poll without time takes it */
     assert_int_equal(teffi_polling_wait(&conns, &first.parker), TEFFI_TOKEN);
     assert_false(poller.poller.claimed);
@@ -207,7 +207,7 @@ static void threads_that_come_and_go_leave_a_poller(void **state)
         if (n % 6 < 4)
             respond(w);
         else
-            teffi_parker_leave_token(&w->parker.parker, TEFFI_TOKEN);
+            teffi_parker_wake_with_token(&w->parker.parker, TEFFI_TOKEN);
         await(w->left == n / 2 + 1);
     }
     pthread_join(first.id, NULL);
@@ -219,7 +219,7 @@ static void threads_that_come_and_go_leave_a_poller(void **state)
 
 static void *sleep_as_ticker(void *arg)
 {
-    *(bool *)arg = teffi_polling_sleep(&conns, UINT64_MAX);
+    *(bool *)arg = teffi_polling_sleep_or_poll(&conns, UINT64_MAX);
     return NULL;
 }
 
@@ -273,7 +273,7 @@ static void a_look_of_the_ticker_leaves_no_sleeper_alone(void **state)
 {
     poller.look = begin_while_the_ticker_looks;
     poller.poller.neglected(&poller.poller);
-    assert_true(teffi_polling_sleep(&conns, UINT64_MAX));
+    assert_true(teffi_polling_sleep_or_poll(&conns, UINT64_MAX));
     await(is_polling(&first));
     respond(&first);
     end_wait(&first);
@@ -291,7 +291,7 @@ static void a_client_without_waiting_threads_gets_its_responses(void **state)
     for (uint32_t i = 1; i <= 50; i++) {
         teffi_poll_parker parker = {0};
         uint32_t tokens;
-        teffi_parker_leave_token(&parker.parker, TEFFI_TOKEN);
+        teffi_parker_wake_with_token(&parker.parker, TEFFI_TOKEN);
         assert_true(client->net->ops->wait(client->net, &parker, &tokens)); /* comes and goes */
         test_send(client, silo, i, i % 5 ? 20 : 100000);
         test_flush(client);

@@ -20,7 +20,7 @@ static size_t put(uint8_t *to, uint32_t slot, size_t n)
     msg->call.slot = slot;
     msg->raw = body;
     msg->raw_len = n;
-    assert_int_equal(teffi_frame_compute_room(msg, MAX, &size, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, MAX, &size, &body_len), TEFF_OK);
     size = teffi_frame_encode(msg, body_len, 0, to);
     assert_int_equal(size, HEAD + n);
     teffi_msg_free(msg);
@@ -49,7 +49,7 @@ static unsigned take_all(read_buffer *in, size_t n, teffi_msg **last)
         if (!whole)
             return taken;
         teffi_msg_free(*last);
-        assert_int_equal(teffi_read_buffer_take(in, &frame, 1, last), TEFF_OK);
+        assert_int_equal(teffi_read_buffer_decode_and_remove(in, &frame, 1, last), TEFF_OK);
         assert_int_equal((*last)->raw_len, n);
         for (size_t i = 0; i < n; i++)
             if ((*last)->raw[i] != (uint8_t)(*last)->call.slot)
@@ -184,7 +184,7 @@ static void a_bad_frame_changes_nothing(void **state)
             assert_true(teffi_read_buffer_fit(&in, 1, true));
     }
     assert_true(whole);
-    assert_int_equal(teffi_read_buffer_take(&in, &frame, 1, &msg), TEFF_E_MALFORMED);
+    assert_int_equal(teffi_read_buffer_decode_and_remove(&in, &frame, 1, &msg), TEFF_E_MALFORMED);
     assert_int_equal(teffi_read_buffer_left(&in), len);
     assert_int_equal(teffi_read_buffer_peek(&in, len - 1, &whole, &frame), TEFF_E_TOO_LARGE);
     assert_false(whole);

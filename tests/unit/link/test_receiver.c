@@ -87,7 +87,7 @@ static void a_worker_defers_the_read_after_a_large_one(void **state)
         teffi_conn conn = {.conns = &conns, .stream = &stream, .receiver.got = reads[i].got};
         conn.state = reads[i].conn_state;
         deferred = received = 0;
-        assert_true(teffi_receiver_receive_or_defer(&conn));
+        assert_true(teffi_receiver_begin_or_defer_receive(&conn));
         assert_int_equal(deferred, reads[i].defers);
         assert_int_equal(received, !reads[i].defers);
         teffi_read_buffer_fini(&conn.receiver.buffer);
@@ -114,7 +114,7 @@ static void read_request(teffi_conn *conn, size_t n)
     size_t room, body_len;
     teffi_msg *msg = request_of(n);
     conn->receiver.offered = teffi_read_buffer_room(&conn->receiver.buffer, &at);
-    assert_int_equal(teffi_frame_compute_room(msg, n, &room, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, n, &room, &body_len), TEFF_OK);
     size_t size = teffi_frame_encode(msg, body_len, 0, at);
     conn->receiver.offered = size; /* it fills its room */
     teffi_receiver_add_bytes(conn, size);
@@ -134,9 +134,9 @@ static void a_read_doubles_the_buffer_once(void **state)
     for (size_t cap = LINK_READ_BUFFER_MIN; cap < 4 * LINK_READ_BUFFER_MIN; cap *= 2) {
         assert_in_range(in->cap, cap, cap + cap / 2);
         read_request(&conn, LINK_READ_BUFFER_MIN);
-        assert_int_equal(teffi_receiver_take_frames(&conn, &frame), RECEIVE_MORE);
+        assert_int_equal(teffi_receiver_fill_batch(&conn, &frame), RECEIVE_MORE);
         teffi_msg_free(teffi_container(teffi_queue_pop(&conn.receiver.batch), teffi_msg, link));
-        assert_int_equal(teffi_receiver_take_frames(&conn, &frame), RECEIVE_MORE);
+        assert_int_equal(teffi_receiver_fill_batch(&conn, &frame), RECEIVE_MORE);
     }
     teffi_read_buffer_fini(in);
 }

@@ -42,7 +42,7 @@ static void make_frame(port *p)
 {
     size_t body;
     teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, BODY);
-    assert_int_equal(teffi_frame_compute_room(msg, 2 * BODY, &p->size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, 2 * BODY, &p->size, &body), TEFF_OK);
     p->frame = malloc(p->size);
     assert_non_null(p->frame);
     p->size = teffi_frame_encode(msg, body, 0, p->frame);

@@ -353,7 +353,7 @@ static void a_diallers_reason_is_logged(void **state)
     teffi_greeting hello = hello_of(940, 1), answer;
     test_node *silo = start_node(TEFFI_ROLE_SILO, SILOS, NONE);
     raw_peer *raw = greet(silo, &hello, &answer);
-    size_t n = teffi_refuse_pack("no\nlink: forged", payload);
+    size_t n = teffi_refusal_pack("no\nlink: forged", payload);
     assert_true(raw_send_frame(raw, TEFFI_FRAME_REFUSE, payload, n));
     assert_true(raw_ended(raw));
     test_wait(silo, test_logged(silo, "it refuses this silo: no?link: forged", ""));

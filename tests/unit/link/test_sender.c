@@ -96,7 +96,7 @@ static void a_stolen_sender_is_closed(void **state)
     assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_OK);
     conn.sender.goodbyes = bye;
     other.sender.goodbyes = bye_ack;
-    teffi_sender_move_unopened(&conn, &other);
+    teffi_sender_close_and_move_unopened(&conn, &other);
     assert_int_equal(other.sender.unopened.count, 2);
     assert_int_equal(other.sender.unopened_bytes, 2 * SIZE);
     assert_int_equal(other.sender.goodbyes, bye | bye_ack);
@@ -107,7 +107,7 @@ static void a_stolen_sender_is_closed(void **state)
     assert_int_equal(conn.sender.unopened_bytes, 0);
     assert_false(teffi_sender_has_unsent(&conn));
     assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_E_CLOSED);
-    teffi_sender_move_unopened(&other, &conn);
+    teffi_sender_close_and_move_unopened(&other, &conn);
     assert_false(conn.sender.finished); /* as the other was */
 }
 
@@ -116,12 +116,12 @@ static void unopened_messages_are_taken_once(void **state)
 {
     assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_OK);
     assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_OK);
-    teffi_queue taken = teffi_sender_take_unopened(&conn);
+    teffi_queue taken = teffi_sender_close_and_take_unopened(&conn);
     assert_int_equal(taken.count, 2);
     assert_int_equal(bytes_used(&budget), 0);
     assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_E_UNREACHABLE);
     assert_false(teffi_sender_has_unsent(&conn));
-    assert_int_equal(teffi_sender_take_unopened(&conn).count, 0);
+    assert_int_equal(teffi_sender_close_and_take_unopened(&conn).count, 0);
     other.sender.unopened = taken;
 }
 

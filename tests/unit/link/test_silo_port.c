@@ -159,7 +159,7 @@ static void a_recording_is_refused(void **state)
     uint8_t frame[128];
     size_t size, body;
     teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 5);
-    assert_int_equal(teffi_frame_compute_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, sizeof frame, &size, &body), TEFF_OK);
     size = teffi_frame_encode(msg, body, 0, frame);
     teffi_msg_free(msg);
     unsigned before = p->silo->messages;
@@ -291,7 +291,7 @@ static void a_row_has_a_limit_and_a_target(void **state)
     size_t size, body_len;
     uint8_t bytes[1000];
     msg->flags = TEFFI_MSG_ROW;
-    assert_int_equal(teffi_frame_compute_room(msg, sizeof bytes, &size, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, sizeof bytes, &size, &body_len), TEFF_OK);
     size = teffi_frame_encode(msg, body_len, 0, bytes);
     teffi_msg_free(msg);
     raw = joined(p, 915);
@@ -308,7 +308,7 @@ static void a_truncated_frame_is_no_message(void **state)
     size_t size, body;
     unsigned before = p->silo->messages;
     teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 1, 20);
-    assert_int_equal(teffi_frame_compute_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, sizeof frame, &size, &body), TEFF_OK);
     size = teffi_frame_encode(msg, body, 0, frame);
     teffi_msg_free(msg);
     raw_peer *raw = joined(p, 920);
@@ -332,7 +332,7 @@ static teff_err send_body(port *p, uint32_t silo, const uint8_t *bytes, size_t n
     teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 0);
     msg->raw = bytes;
     msg->raw_len = n;
-    assert_int_equal(teffi_frame_compute_room(msg, FRAME_MAX, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, FRAME_MAX, &size, &body), TEFF_OK);
     uint8_t *frame = malloc(size);
     size = teffi_frame_encode(msg, body, 0, frame);
     teffi_msg_free(msg);
@@ -383,7 +383,7 @@ static void a_message_before_the_hello_is_closed(void **state)
     size_t size, body;
     unsigned before = p->silo->messages;
     teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 5);
-    assert_int_equal(teffi_frame_compute_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, sizeof frame, &size, &body), TEFF_OK);
     size = teffi_frame_encode(msg, body, 0, frame);
     teffi_msg_free(msg);
     raw_peer *raw = raw_connect(p->silo->address);
@@ -410,7 +410,7 @@ static bool send_msg(raw_peer *raw, const teffi_msg *msg)
 {
     size_t size, body;
     uint8_t frame[256];
-    assert_int_equal(teffi_frame_compute_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, sizeof frame, &size, &body), TEFF_OK);
     size = teffi_frame_encode(msg, body, 0, frame);
     return raw_send(raw, frame, size);
 }
@@ -661,7 +661,7 @@ static void a_large_frame_may_come_slowly(void **state)
     unsigned before = p->silo->messages;
     size_t size, body;
     teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, BODY);
-    assert_int_equal(teffi_frame_compute_room(msg, FRAME_MAX, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, FRAME_MAX, &size, &body), TEFF_OK);
     uint8_t *frame = malloc(size);
     size = teffi_frame_encode(msg, body, 0, frame);
     teffi_msg_free(msg);

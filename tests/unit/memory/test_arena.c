@@ -178,7 +178,7 @@ static void a_chunk_is_adopted_and_counted(void **state)
     teffi_arena_init(&arena, NULL, 0, 50000);
     assert_int_equal(teffi_arena_held_bytes(&arena), 0);
     for (int i = 1; i < 5; i++) {
-        teffi_arena_adopt(&arena, teffi_chunk_new(20000, &room));
+        teffi_arena_adopt_chunk(&arena, teffi_chunk_new(20000, &room));
         assert_true(teffi_chunks_held_bytes(arena.chunks) >= (size_t)i * 20000);
         assert_in_range(arena.used_bytes, i < 3 ? i * 20000 : 50000, 50000); /* not over it */
     }

@@ -128,7 +128,7 @@ static void an_arena_that_goes_back_keeps_nothing_newer(void **state)
     teffi_arena_init(&arena, NULL, 0, 0);
     char *first = teff_arena_copy(&arena, "first", 5);
     for (int round = 0; round < 3; round++) {
-        teffi_arena_mark here = teffi_arena_here(&arena);
+        teffi_arena_mark here = teffi_arena_get_mark(&arena);
         size_t before = kept();
         for (int i = 0; i < PIECES; i++) {
             assert_non_null(teff_arena_alloc(&arena, SIZE));

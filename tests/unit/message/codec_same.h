@@ -63,7 +63,7 @@ static inline bool checks_as(const ProtobufCMessage *m, size_t n)
     static const teffi_limits unlimited = {SIZE_MAX, SIZE_MAX, SIZE_MAX};
     char text[TEFF_TEXT_MAX];
     size_t size;
-    return teffi_check(m->descriptor, m, &unlimited, "it", &size, text) || size == n;
+    return teffi_check_message(m->descriptor, m, &unlimited, "it", &size, text) || size == n;
 }
 
 /* All ways of packing m give the n bytes of expected. */
@@ -128,7 +128,7 @@ static inline bool has_wide_varint(const uint8_t *data, size_t n)
 }
 
 /* We refused what protobuf-c took. Packed again, without what only its bytes had, we take it if
- * teffi_check does. */
+ * teffi_check_message does. */
 static inline const char *refused_for_a_reason(const ProtobufCMessage *theirs,
                                                const uint8_t *packed, size_t n)
 {
@@ -141,7 +141,8 @@ static inline const char *refused_for_a_reason(const ProtobufCMessage *theirs,
     bool good = teffi_unpack(theirs->descriptor, packed, n, &arena, &ours) == TEFF_OK;
     teffi_arena_fini(&arena);
     return is_special(theirs->descriptor, packed, packed + n) ||
-                   good == !teffi_check(theirs->descriptor, theirs, &limits, "it", &size, text)
+                   good ==
+                       !teffi_check_message(theirs->descriptor, theirs, &limits, "it", &size, text)
                ? NULL
                : "decoder and check disagree";
 }

@@ -60,7 +60,7 @@ static const struct {
 
 static teff_err check(const tree *t, const teffi_limits *limits, size_t *packed, char *text)
 {
-    return teffi_check(&teff__test__tree__descriptor, &t->base, limits, "it", packed, text);
+    return teffi_check_message(&teff__test__tree__descriptor, &t->base, limits, "it", packed, text);
 }
 
 /* At most value of what *limit limits is accepted, one less is not. */
@@ -155,7 +155,8 @@ static void assert_refused(const ProtobufCMessage *msg, teff_err err, const char
 {
     char text[TEFF_TEXT_MAX] = "";
     size_t packed;
-    assert_int_equal(teffi_check(msg->descriptor, msg, &unlimited, "it", &packed, text), err);
+    assert_int_equal(teffi_check_message(msg->descriptor, msg, &unlimited, "it", &packed, text),
+                     err);
     assert_string_equal(text, expected);
 }
 

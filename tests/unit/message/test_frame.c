@@ -11,7 +11,7 @@ static const uint64_t now = 5000000000u;
 static uint8_t *encode(const teffi_msg *msg, size_t *size)
 {
     size_t room, body_len;
-    assert_int_equal(teffi_frame_compute_room(msg, 1 << 20, &room, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, 1 << 20, &room, &body_len), TEFF_OK);
     uint8_t *bytes = malloc(room); /* not more: a sanitizer sees any step beyond */
     assert_non_null(bytes);
     *size = teffi_frame_encode(msg, body_len, now, bytes);
@@ -354,19 +354,22 @@ static void too_large_is_said_before_anything_is_written(void **state)
     teffi_msg *m = teffi_msg_new(TEFFI_MSG_ONEWAY);
     m->raw = (const uint8_t *)"0123456789";
     m->raw_len = BODY;
-    assert_int_equal(teffi_frame_compute_room(m, LEAST, &room, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(m, LEAST, &room, &body_len), TEFF_OK);
     assert_int_equal(room, LEAST);
     assert_int_equal(body_len, BODY);
-    assert_int_equal(teffi_frame_compute_room(m, LEAST - 1, &room, &body_len), TEFF_E_TOO_LARGE);
+    assert_int_equal(teffi_frame_compute_size_bound(m, LEAST - 1, &room, &body_len),
+                     TEFF_E_TOO_LARGE);
     m->flags = TEFFI_MSG_ROW;
-    assert_int_equal(teffi_frame_compute_room(m, LEAST - 1, &room, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(m, LEAST - 1, &room, &body_len), TEFF_OK);
     m->raw_len = TEFFI_FRAME_ROW_MAX - TEFFI_FRAME_FIXED_MAX;
-    assert_int_equal(teffi_frame_compute_room(m, LEAST - 1, &room, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(m, LEAST - 1, &room, &body_len), TEFF_OK);
     m->raw_len++;
-    assert_int_equal(teffi_frame_compute_room(m, LEAST - 1, &room, &body_len), TEFF_E_TOO_LARGE);
+    assert_int_equal(teffi_frame_compute_size_bound(m, LEAST - 1, &room, &body_len),
+                     TEFF_E_TOO_LARGE);
     m->raw_len = 0;
     m->key_len = TEFFI_KEY_WIRE_MAX + 1;
-    assert_int_equal(teffi_frame_compute_room(m, 1 << 20, &room, &body_len), TEFF_E_TOO_LARGE);
+    assert_int_equal(teffi_frame_compute_size_bound(m, 1 << 20, &room, &body_len),
+                     TEFF_E_TOO_LARGE);
     teffi_msg_free(m);
 }
 
@@ -444,7 +447,7 @@ static void a_frame_around_its_segment_is_the_same(void **state)
     pid.slot = 1;
     m->body = &moved.base;
     m->type_id = 9;
-    assert_int_equal(teffi_frame_compute_room(m, sizeof whole, &room, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(m, sizeof whole, &room, &body_len), TEFF_OK);
     size_t size = teffi_frame_encode(m, body_len, now, whole);
     assert_false(teffi_msg_find_segment(m, sizeof key + 1, &segment));
     assert_true(teffi_msg_find_segment(m, sizeof key, &segment));
@@ -487,13 +490,13 @@ static void control_frames_have_a_payload_only(void **state)
     teffi_frame_encode_control(TEFFI_FRAME_ACK, (const uint8_t *)"abc", 3, bytes);
     assert_int_equal(teffi_frame_peek(bytes, sizeof bytes, 4096, &size, &frame), TEFF_OK);
     assert_int_equal(frame.kind, TEFFI_FRAME_ACK);
-    assert_true(teffi_frame_get_payload(&frame, &payload, &len));
+    assert_true(teffi_frame_get_control_payload(&frame, &payload, &len));
     assert_int_equal(len, 3);
     assert_memory_equal(payload, "abc", 3);
     assert_int_equal(teffi_frame_decode(&frame, NULL, now, &msg), TEFF_E_MALFORMED);
     for (unsigned at = TEFFI_FRAME_PREFIX + 1; at < TEFFI_FRAME_HEAD; at++) {
         bytes[at] = 1; /* hops, flags, has */
-        assert_false(teffi_frame_get_payload(&frame, &payload, &len));
+        assert_false(teffi_frame_get_control_payload(&frame, &payload, &len));
         bytes[at] = 0;
     }
 }

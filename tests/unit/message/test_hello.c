@@ -99,7 +99,7 @@ static teff_err refusal_verdict(size_t len)
     bytes[3] = (uint8_t)(len | 0x80);
     bytes[4] = (uint8_t)(len >> 7);
     memset(bytes + 5, 'x', len);
-    return teffi_refuse_unpack(bytes, 5 + len, text);
+    return teffi_refusal_unpack(bytes, 5 + len, text);
 }
 
 static void refusals_and_acks_come_back(void **state)
@@ -110,20 +110,20 @@ static void refusals_and_acks_come_back(void **state)
     teffi_ack ack = {{1, 2, 3}, {0}}, back;
     char text[TEFF_TEXT_MAX], longer[2 * TEFF_TEXT_MAX];
     memset(text, 'z', sizeof text);
-    size_t n = teffi_refuse_pack("because", bytes);
+    size_t n = teffi_refusal_pack("because", bytes);
     assert_int_equal(bytes[0], 1 << 3); /* field 1, a varint: the code */
     assert_int_equal(bytes[1], TEFF_E_REFUSED);
-    assert_int_equal(teffi_refuse_unpack(bytes, n, text), TEFF_OK);
+    assert_int_equal(teffi_refusal_unpack(bytes, n, text), TEFF_OK);
     assert_string_equal(text, "because");
     memset(longer, 'x', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
-    n = teffi_refuse_pack(longer, bytes);
-    assert_int_equal(teffi_refuse_unpack(bytes, n, text), TEFF_OK);
+    n = teffi_refusal_pack(longer, bytes);
+    assert_int_equal(teffi_refusal_unpack(bytes, n, text), TEFF_OK);
     assert_int_equal(strlen(text), TEFF_TEXT_MAX - 1);
-    assert_int_equal(teffi_refuse_unpack(bytes, 0, text), TEFF_E_MALFORMED);
-    assert_int_equal(teffi_refuse_unpack(no_code, sizeof no_code, text), TEFF_E_MALFORMED);
-    assert_int_equal(teffi_refuse_unpack(max_code, sizeof max_code, text), TEFF_OK);
-    assert_int_equal(teffi_refuse_unpack(large_code, sizeof large_code, text), TEFF_E_MALFORMED);
+    assert_int_equal(teffi_refusal_unpack(bytes, 0, text), TEFF_E_MALFORMED);
+    assert_int_equal(teffi_refusal_unpack(no_code, sizeof no_code, text), TEFF_E_MALFORMED);
+    assert_int_equal(teffi_refusal_unpack(max_code, sizeof max_code, text), TEFF_OK);
+    assert_int_equal(teffi_refusal_unpack(large_code, sizeof large_code, text), TEFF_E_MALFORMED);
     assert_int_equal(refusal_verdict(TEFF_TEXT_MAX - 1), TEFF_OK);
     assert_int_equal(refusal_verdict(TEFF_TEXT_MAX), TEFF_E_MALFORMED);
     for (uint8_t proof = 0; proof < 2; proof++) {

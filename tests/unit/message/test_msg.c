@@ -24,7 +24,7 @@ static teffi_msg *numbers(void)
     member.n_types = N;
     msg->body = &member.base;
     msg->borrows = true;
-    assert_true(teffi_msg_own(msg));
+    assert_true(teffi_msg_copy_borrowed(msg));
     return msg;
 }
 
@@ -39,7 +39,7 @@ static void what_it_borrows_is_copied_once(void **state)
     msg->transaction = (const uint8_t *)text;
     msg->transaction_len = 4;
     msg->borrows = true;
-    assert_true(teffi_msg_own(msg));
+    assert_true(teffi_msg_copy_borrowed(msg));
     assert_false(msg->borrows);
     assert_ptr_not_equal(msg->transaction, text);
     assert_memory_equal(msg->transaction, "text", 4);
@@ -48,7 +48,7 @@ static void what_it_borrows_is_copied_once(void **state)
     assert_ptr_not_equal(msg->text, text);
     assert_string_equal(own, "key");
     assert_string_equal(msg->text, "text");
-    assert_true(teffi_msg_own(msg));
+    assert_true(teffi_msg_copy_borrowed(msg));
     assert_ptr_equal(msg->key, own);
     teffi_msg_free(msg);
 }
@@ -68,7 +68,7 @@ static void a_borrowed_body_is_packed(void **state)
     msg->text = text;
     msg->borrows = true;
     memset(msg->arena.at, 0xff, 64); /* it is not zeroed */
-    assert_true(teffi_msg_own(msg));
+    assert_true(teffi_msg_copy_borrowed(msg));
     assert_null(msg->body);
     assert_int_equal(msg->raw_len, 13);
     assert_memory_equal(msg->raw, "\x12\x0b\0\0\0\0\0\0\0\0\0\0\0", 13);
@@ -93,7 +93,7 @@ static void without_memory_nothing_changes(void **state)
         msg->text = "sixteen letters.";
         msg->borrows = true;
         msg->arena.budget_bytes = budget_bytes;
-        assert_false(teffi_msg_own(msg));
+        assert_false(teffi_msg_copy_borrowed(msg));
         assert_true(msg->borrows);
         assert_ptr_equal(msg->body, &moved.base);
         assert_ptr_equal(msg->key, key);

@@ -138,7 +138,7 @@ static int teardown(void **state)
 static teffi_call *start(unsigned slot)
 {
     const Teff__Cluster__StoreAsk ask = TEFF__CLUSTER__STORE_ASK__INIT;
-    teffi_call *call = teffi_ctx_rpc_start(ctx, peer, slot, METHOD, &ask.base, TIMEOUT_MS,
+    teffi_call *call = teffi_ctx_start_rpc(ctx, peer, slot, METHOD, &ask.base, TIMEOUT_MS,
                                            &teff__cluster__store_response__descriptor);
     assert_non_null(call);
     return call;
@@ -147,8 +147,8 @@ static teffi_call *start(unsigned slot)
 static teff_err ask(ProtobufCMessage **reply)
 {
     const Teff__Cluster__StoreAsk body = TEFF__CLUSTER__STORE_ASK__INIT;
-    return teffi_ctx_rpc(ctx, peer, TEFFI_SLOT_DIRECTORY, METHOD, &body.base, TIMEOUT_MS,
-                         &teff__cluster__store_response__descriptor, reply);
+    return teffi_ctx_run_rpc(ctx, peer, TEFFI_SLOT_DIRECTORY, METHOD, &body.base, TIMEOUT_MS,
+                             &teff__cluster__store_response__descriptor, reply);
 }
 
 static uint32_t number_of(const ProtobufCMessage *reply)
@@ -164,7 +164,7 @@ static void a_request_names_its_target_its_call_and_its_deadline(void **state)
     teffi_msg expected = {0};
     body.kind = 3;
     teffi_call *call =
-        teffi_ctx_rpc_start(ctx, peer, TEFFI_SLOT_DIRECTORY, METHOD, &body.base, TIMEOUT_MS, NULL);
+        teffi_ctx_start_rpc(ctx, peer, TEFFI_SLOT_DIRECTORY, METHOD, &body.base, TIMEOUT_MS, NULL);
     const teffi_msg *msg = sent.request[0];
     assert_non_null(msg);
     assert_int_equal(msg->item.kind, TEFFI_MSG_REQUEST);
@@ -177,7 +177,7 @@ static void a_request_names_its_target_its_call_and_its_deadline(void **state)
     assert_int_equal(msg->call.generation, call->generation);
     expected.call.slot = call->slot;
     expected.call.generation = call->generation;
-    teffi_call_sign(&node.home, &expected);
+    teffi_call_sign_request(&node.home, &expected);
     assert_int_equal(msg->call.cookie, expected.call.cookie);
     assert_int_equal(msg->raw_len, protobuf_c_message_get_packed_size(&body.base));
 }

@@ -324,8 +324,8 @@ static void the_text_of_a_process_is_cut(void **state)
 
 static void a_text_that_names_the_call_is_marked_as_such(void **state)
 {
-    teffi_node_respond_named(&node, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN), TEFF_E_FAILED,
-                             NULL);
+    teffi_node_respond_with_full_text(&node, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN),
+                                      TEFF_E_FAILED, NULL);
     responded(TEFF_E_FAILED, "none");
     assert_int_equal(sent.flags, 0);
 }
@@ -334,10 +334,10 @@ static void a_body_is_packed_into_the_response(void **state)
 {
     Teff__Cluster__StoreResponse body = TEFF__CLUSTER__STORE_RESPONSE__INIT;
     body.err = 7;
-    teffi_node_respond_with(&node, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_STORE), &body.base);
+    teffi_node_respond_with_body(&node, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_STORE), &body.base);
     responded(TEFF_OK, "none");
     assert_int_equal(sent.raw_len, protobuf_c_message_get_packed_size(&body.base));
-    teffi_node_respond_with(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_STORE), &body.base);
+    teffi_node_respond_with_body(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_STORE), &body.base);
     assert_int_equal(sent.n, 1);
 }
 
@@ -348,7 +348,7 @@ static void a_oneway_gets_no_response_and_its_error_counts_as_dropped(void **sta
     dropped(0);
     teffi_node_respond(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN), TEFF_E_CLOSED, "x");
     dropped(1);
-    teffi_node_drop(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN));
+    teffi_node_drop_message(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN));
     dropped(2);
     assert_int_equal(sent.tries, 0);
 }
@@ -376,7 +376,7 @@ static teffi_msg *large_response(teff_err err)
 static void a_response_larger_than_a_frame_becomes_an_error(void **state)
 {
     sent.next[0] = TEFF_E_TOO_LARGE;
-    teffi_node_respond_to(&node, peer, large_response(TEFF_OK));
+    teffi_node_send_response(&node, peer, large_response(TEFF_OK));
     assert_int_equal(sent.tries, 2);
     responded(TEFF_E_TOO_LARGE, "the response is larger than a frame may be; the call ran");
     assert_int_equal(sent.raw_len, 0);
@@ -392,7 +392,7 @@ static void an_error_larger_than_a_frame_is_sent_without_its_list(void **state)
     response->text = "why";
     response->transaction = (const uint8_t *)"list";
     response->transaction_len = 4;
-    teffi_node_respond_to(&node, peer, response);
+    teffi_node_send_response(&node, peer, response);
     assert_int_equal(sent.tries, 2);
     responded(TEFF_E_ABORTED, "why");
     assert_int_equal(sent.raw_len + sent.transaction_len, 0);
@@ -403,7 +403,7 @@ static void an_error_larger_than_a_frame_is_sent_without_its_list(void **state)
 static void an_error_that_is_still_too_large_is_dropped(void **state)
 {
     sent.next[0] = sent.next[1] = TEFF_E_TOO_LARGE;
-    teffi_node_respond_to(&node, peer, large_response(TEFF_OK));
+    teffi_node_send_response(&node, peer, large_response(TEFF_OK));
     assert_int_equal(sent.tries, 2);
     dropped(2); /* the body, then the error */
 }
@@ -425,7 +425,7 @@ static void a_request_can_become_its_own_response(void **state)
     msg->key = msg->raw = (const uint8_t *)"x";
     msg->key_len = msg->packed_len = 1;
     msg->raw_len = 1;
-    assert_true(teffi_node_equals(teffi_node_convert_to_response(&node, msg), peer));
+    assert_true(teffi_node_equals(teffi_node_convert_request_to_response(&node, msg), peer));
     assert_int_equal(msg->item.kind, TEFFI_MSG_RESPONSE);
     assert_true(teffi_node_equals(msg->to.node, peer) && teffi_node_equals(msg->src, self));
     assert_int_equal(msg->to.slot + msg->flags + msg->hops + msg->type_id + msg->method_id, 0);

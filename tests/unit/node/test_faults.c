@@ -184,7 +184,7 @@ static teff_err respond_with_body(void)
     char copy[LONG + 1] = "";
     memcpy(copy, text, LONG);
     body.text = copy;
-    teffi_node_respond_with(&node, request, &body.base);
+    teffi_node_respond_with_body(&node, request, &body.base);
     return sent.n == before ? TEFF_E_UNREACHABLE : (teff_err)sent.err;
 }
 
@@ -263,7 +263,7 @@ static teff_err relay_error(void)
     teff_err err = teffi_relay_begin(&node, request);
     assert_true(err || teffi_node_equals(request->src, self));
     if (!err)
-        teffi_node_pass_relay_outcomes(&node, teffi_calls_cancel(&node.home));
+        teffi_node_send_outcomes_and_free_relays(&node, teffi_calls_cancel_all(&node.home));
     teffi_msg_free(request);
     assert_int_equal(teffi_calls_relay_count(&node.home), 0);
     return err ? err : sent.n == before ? TEFF_E_UNREACHABLE : TEFF_OK;

@@ -54,7 +54,7 @@ static void ask(void)
     assert_int_equal(
         t.node->home.net->ops->peer_add(t.node->home.net, t.asked->id, t.asked->address), 0);
     assert_int_equal(t.asked->net->ops->peer_add(t.asked->net, t.node->id, t.node->address), 0);
-    t.call = teffi_ctx_rpc_start(t.ctx, t.asked->id, TEFFI_SLOT_STORE, 1, &body.base, 60000, NULL);
+    t.call = teffi_ctx_start_rpc(t.ctx, t.asked->id, TEFFI_SLOT_STORE, 1, &body.base, 60000, NULL);
     assert_non_null(t.call);
     test_wait(t.asked, t.asked->messages == 1);
     assert_true(lab_pending(t.call));
@@ -77,7 +77,7 @@ static void say(raw_peer *raw, teffi_msg *msg)
 {
     uint8_t frame[256];
     size_t size, body;
-    assert_int_equal(teffi_frame_compute_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, sizeof frame, &size, &body), TEFF_OK);
     size = teffi_frame_encode(msg, body, 0, frame);
     assert_true(raw_send(raw, frame, size));
     teffi_msg_free(msg);
@@ -247,7 +247,7 @@ static teffi_msg *response_of_grain(teff_ctx *ctx, teffi_node_id to, teffi_call 
     request->src = node->id;
     request->call.slot = (*call)->slot;
     request->call.generation = (*call)->generation;
-    teffi_call_sign(&node->home, request);
+    teffi_call_sign_request(&node->home, request);
     teffi_call_set_sent_to(&node->home, request->call.slot, request->call.generation, to);
     teffi_msg *response = response_to(request);
     teffi_msg_free(request);

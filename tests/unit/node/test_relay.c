@@ -58,9 +58,10 @@ static void a_lost_link_ends_it(void **state)
     uint64_t dropped = node->dropped; /* the client is not there: its response is counted so */
     teffi_msg *msg = begin(one_client, 0);
     teffi_call_set_sent_to(&node->home, msg->call.slot, msg->call.generation, peer);
-    teffi_node_pass_relay_outcomes(node, teffi_calls_end_sent_to(&node->home, one_client));
+    teffi_node_send_outcomes_and_free_relays(node,
+                                             teffi_calls_end_sent_to(&node->home, one_client));
     assert_int_equal(relays(), 1);
-    teffi_node_pass_relay_outcomes(node, teffi_calls_end_sent_to(&node->home, peer));
+    teffi_node_send_outcomes_and_free_relays(node, teffi_calls_end_sent_to(&node->home, peer));
     assert_int_equal(relays(), 0);
     assert_int_equal(node->dropped, dropped + 1);
     teffi_msg_free(msg);
@@ -74,7 +75,7 @@ static void it_counts_until_its_outcome_was_sent_on(void **state)
     teffi_call *ended = teffi_calls_end_sent_to(&node->home, peer);
     assert_non_null(ended);
     assert_int_equal(teffi_calls_relay_count(&node->home), 1);
-    teffi_node_pass_relay_outcomes(node, ended);
+    teffi_node_send_outcomes_and_free_relays(node, ended);
     assert_int_equal(teffi_calls_relay_count(&node->home), 0);
     teffi_msg_free(msg);
 }
@@ -108,9 +109,9 @@ static void a_client_that_goes_takes_its_own_along(void **state)
         teffi_msg_free(begin(one_client, 0));
         teffi_msg_free(begin(other_client, 0));
     }
-    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
     assert_int_equal(relays(), N);
-    teffi_calls_forget_relays(&node->home, other_client);
+    teffi_calls_end_relays_of_node(&node->home, other_client);
     assert_int_equal(relays(), 0);
 }
 
@@ -122,23 +123,24 @@ static void a_silo_that_goes_leaves_its_cancels(void **state)
     for (int is_silo = 0; is_silo < 2; is_silo++) {
         teffi_msg_free(begin(nodes[is_silo], 0));
         teffi_cancel_apply(&node->home, nodes[is_silo], origin, UINT64_MAX);
-        teffi_calls_forget_relays(&node->home, nodes[is_silo]);
+        teffi_calls_end_relays_of_node(&node->home, nodes[is_silo]);
         assert_int_equal(relays(), 0);
-        assert_int_equal(teffi_cancel_take(&node->home, nodes[is_silo], origin), is_silo);
+        assert_int_equal(teffi_cancel_remove_kept(&node->home, nodes[is_silo], origin), is_silo);
     }
 }
 
 /* The table is not walked for a client that the count says has none under way. */
 static void a_client_that_has_none_costs_nothing(void **state)
 {
-    _Atomic uint32_t *share = teffi_relay_count_of(&node->home, teffi_node_word(one_client));
+    _Atomic uint32_t *share =
+        teffi_relay_entry_count_of_node(&node->home, teffi_node_word(one_client));
     teffi_msg_free(begin(one_client, 0));
     assert_int_equal(*share, 1);
     *share = 0; /* a walk would find it all the same */
-    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
     assert_int_equal(relays(), 1);
     *share = 1;
-    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
     assert_int_equal(relays(), 0);
 }
 
@@ -163,12 +165,12 @@ static void each_has_a_share(void **state)
 {
     assert_int_equal(fill(node, one_client), TEFFI_RELAYS_MAX / 2);
     assert_int_equal(fill(node, other_client), TEFFI_RELAYS_MAX / 4);
-    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
     assert_int_equal(relays(), TEFFI_RELAYS_MAX / 4);
-    teffi_calls_forget_relays(&node->home, other_client);
+    teffi_calls_end_relays_of_node(&node->home, other_client);
     assert_int_equal(relays(), 0);
     assert_int_equal(fill(node, one_client), TEFFI_RELAYS_MAX / 2);
-    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
     assert_int_equal(relays(), 0);
 }
 
@@ -181,8 +183,8 @@ static void clients_with_one_hash_have_one_share(void **state)
     assert_int_equal(fill(node, one_client), TEFFI_RELAYS_MAX / 2);
     assert_int_equal(fill(node, same), 0);
     assert_int_equal(fill(node, other_client), TEFFI_RELAYS_MAX / 4);
-    teffi_calls_forget_relays(&node->home, one_client);
-    teffi_calls_forget_relays(&node->home, other_client);
+    teffi_calls_end_relays_of_node(&node->home, one_client);
+    teffi_calls_end_relays_of_node(&node->home, other_client);
     assert_int_equal(relays(), 0);
 }
 
@@ -223,7 +225,7 @@ static void one_client_holds_up_no_other(void **state)
     lab_ok(modest_ctx, lab_turns_write(modest_ctx, key, lab_step(), &out));
     lab_fails(greedy_ctx, lab_turns_write(greedy_ctx, key, lab_step(), &out), TEFF_E_OVERLOADED);
     assert_non_null(strstr(teff_error(greedy_ctx), "under way through this silo"));
-    teffi_calls_forget_relays(&gateway->home, greedy->node.id);
+    teffi_calls_end_relays_of_node(&gateway->home, greedy->node.id);
     lab_ok(greedy_ctx, lab_turns_write(greedy_ctx, key, lab_step(), &out));
     teff_ctx_free(greedy_ctx);
     teff_ctx_free(modest_ctx);

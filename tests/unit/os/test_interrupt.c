@@ -47,7 +47,7 @@ static void resume(void *arg)
     sigdelset(&open, s->blocked);
     pthread_sigmask(SIG_UNBLOCK, &open, NULL);
     teffi_interrupt_allow();
-    (void)teffi_fiber_thread_enter(pool);
+    (void)teffi_fiber_thread_enter_pool(pool);
     sigaltstack(NULL, &before);
     pthread_sigmask(SIG_SETMASK, NULL, &s->before);
     s->ended = teffi_fiber_resume(fiber);
@@ -57,7 +57,7 @@ static void resume(void *arg)
     atomic_store(&suspended, true);
     while (!s->ended && !atomic_load(&over))
         teffi_thread_yield();
-    teffi_fiber_thread_leave();
+    teffi_fiber_thread_leave_pool();
 }
 
 static void same(const sigset_t *a, const sigset_t *b)

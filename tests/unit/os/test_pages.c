@@ -154,7 +154,7 @@ static void a_guard_faults(void **state)
     assert_true(faults(at + PAGE) && faults(at + 2 * PAGE - 1));
     assert_false(faults(at + 2 * PAGE));
     assert_int_equal(mapped, !light);
-    teffi_guards_subtract_unmapped(mapped);
+    teffi_guards_lower_count(mapped);
     teffi_pages_release(at, 3 * PAGE);
 }
 
@@ -182,7 +182,7 @@ static void guards_are_limited_and_some_are_reserved(void **state)
         assert_int_equal(mapped, MAX);
         assert_int_equal(install_guards(at, TEFFI_GUARDS_RESERVED + 1, true, &more),
                          TEFFI_GUARDS_RESERVED);
-        teffi_guards_subtract_unmapped(mapped + more);
+        teffi_guards_lower_count(mapped + more);
     }
     teffi_pages_release(at, ALL);
     mapped = 0; /* there is nothing to protect any more, and such a guard does not count */
@@ -190,7 +190,7 @@ static void guards_are_limited_and_some_are_reserved(void **state)
         assert_false(teffi_guard_install(at, PAGE, false, &mapped));
     at = teffi_pages_reserve(&zeros, ALL);
     assert_int_equal(install_guards(at, MAX + 1, false, &mapped), MAX);
-    teffi_guards_subtract_unmapped(mapped);
+    teffi_guards_lower_count(mapped);
     teffi_pages_release(at, ALL);
     teffi_guards_simulated = 0;
 }

@@ -140,18 +140,19 @@ static void usage_of_a_thread_is_what_the_system_says(void **state)
 {
     teffi_thread thread = {0};
     uint64_t ran_ns = 1, delayed_ns = 1, before_ns = 0;
-    assert_false(teffi_thread_usage(&thread, &ran_ns, &delayed_ns));
+    assert_false(teffi_thread_read_run_times(&thread, &ran_ns, &delayed_ns));
     atomic_store(&usage_read, false);
-    uint64_t cpu_ns = teffi_process_cpu_ns();
+    uint64_t cpu_ns = teffi_os_process_cpu_ns();
     assert_int_equal(teffi_thread_start(&thread, "runs", run_until_read, NULL), TEFF_OK);
-    while (teffi_process_cpu_ns() - cpu_ns < 5000000) /* a tick of the kernel, and more */
-        if (teffi_thread_usage(&thread, &ran_ns, &delayed_ns)) {
+    while (teffi_os_process_cpu_ns() - cpu_ns < 5000000) /* a tick of the kernel, and more */
+        if (teffi_thread_read_run_times(&thread, &ran_ns, &delayed_ns)) {
             assert_true(ran_ns >= before_ns);
             before_ns = ran_ns;
         }
     atomic_store(&usage_read, true);
     teffi_thread_join(&thread);
-    while (teffi_thread_usage(&thread, &ran_ns, &delayed_ns)) /* it leaves after the join */
+    while (
+        teffi_thread_read_run_times(&thread, &ran_ns, &delayed_ns)) /* it leaves after the join */
         sched_yield();
 }
 
@@ -175,7 +176,7 @@ static void a_barrier_of_all_threads_is_there_if_the_system_has_it(void **state)
     assert_int_equal(teffi_barrier_register(), expected);
     barriers = 0;
     if (expected)
-        teffi_barrier_all();
+        teffi_barrier_run_on_all_threads();
     assert_int_equal(barriers, expected);
 }
 
@@ -192,11 +193,11 @@ static void a_token_waits_for_its_thread(void **state)
     assert_false(teffi_parker_has_token(&parker, TEFFI_TOKEN));
     assert_false(teffi_parker_wait(&parker, 0));
     assert_false(teffi_parker_wait(&parker, 1000)); /* the time is over */
-    teffi_parker_leave_token(&parker, TEFFI_TOKEN_GIVEN);
+    teffi_parker_wake_with_token(&parker, TEFFI_TOKEN_GIVEN);
     assert_true(teffi_parker_wait(&parker, UINT64_MAX));
-    teffi_parker_leave_token(&parker, TEFFI_TOKEN_GIVEN);
-    teffi_parker_leave_token(&parker, TEFFI_TOKEN);
-    assert_int_equal(teffi_parker_take_tokens(&parker, UINT64_MAX),
+    teffi_parker_wake_with_token(&parker, TEFFI_TOKEN_GIVEN);
+    teffi_parker_wake_with_token(&parker, TEFFI_TOKEN);
+    assert_int_equal(teffi_parker_wait_for_tokens(&parker, UINT64_MAX),
                      TEFFI_TOKEN | TEFFI_TOKEN_GIVEN);
     assert_int_equal(parker.word, 0);
 }
@@ -207,7 +208,7 @@ static uint32_t taken;
 static void sleep_there(void *arg)
 {
     errno = 0;
-    taken = teffi_parker_take_tokens(&bed, UINT64_MAX);
+    taken = teffi_parker_wait_for_tokens(&bed, UINT64_MAX);
 }
 
 static void a_sleeper_is_woken(void **state)
@@ -219,7 +220,7 @@ static void a_sleeper_is_woken(void **state)
         while (atomic_load(&bed.word) != TEFFI_PARKER_ASLEEP)
             teffi_thread_yield();
         errno = 0;
-        teffi_parker_leave_token(&bed, tokens[i]);
+        teffi_parker_wake_with_token(&bed, tokens[i]);
         teffi_thread_join(&thread);
         assert_int_equal(taken, tokens[i]);
     }
@@ -242,7 +243,7 @@ static void wait_in_poller(teffi_poller *poller, uint64_t timeout_ns)
     polled.timeout_ns = timeout_ns;
     for (uint32_t bit = 1; bit <= polled.leaves; bit *= 2)
         if (polled.leaves & bit)
-            teffi_parker_leave_token(&polled.parker->parker, bit);
+            teffi_parker_wake_with_token(&polled.parker->parker, bit);
 }
 
 static void wake_in_poller(teffi_poller *poller)
@@ -261,8 +262,8 @@ static uint32_t poll_with(uint32_t before, uint32_t meanwhile)
     polled.parker = &parker;
     polled.leaves = meanwhile;
     if (before)
-        teffi_parker_leave_token(&parker.parker, before);
-    return teffi_parker_poll(&parker, &polled.poller, 1234);
+        teffi_parker_wake_with_token(&parker.parker, before);
+    return teffi_parker_wait_in_poller(&parker, &polled.poller, 1234);
 }
 
 static void a_thread_that_polls_is_woken_in_its_poller(void **state)
@@ -287,9 +288,9 @@ static void a_thread_that_polls_is_woken_in_its_poller(void **state)
 static void without_a_poller_a_thread_sleeps(void **state)
 {
     teffi_poll_parker parker = {0};
-    assert_int_equal(teffi_parker_poll(&parker, NULL, 1000), 0);
+    assert_int_equal(teffi_parker_wait_in_poller(&parker, NULL, 1000), 0);
     teffi_parker_wake(&parker.parker);
-    assert_int_equal(teffi_parker_poll(&parker, NULL, UINT64_MAX), TEFFI_TOKEN);
+    assert_int_equal(teffi_parker_wait_in_poller(&parker, NULL, UINT64_MAX), TEFFI_TOKEN);
 }
 
 int main(void)

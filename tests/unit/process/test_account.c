@@ -89,7 +89,7 @@ static int teardown(void **state)
     (void)teff_process_system_stop(processes, 0, NULL);
     monitor_release();
     exec->ops->free(exec);
-    teffi_process_system_drop(processes);
+    teffi_process_system_free_memory(processes);
     return 0;
 }
 

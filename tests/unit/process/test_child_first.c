@@ -49,7 +49,7 @@ static void order_is(teff_sched_policy policy, bool with_yield, const char *orde
     (void)teff_process_system_stop(processes, 0, NULL);
     monitor_release();
     exec->ops->free(exec);
-    teffi_process_system_drop(processes);
+    teffi_process_system_free_memory(processes);
 }
 
 static void the_spawner_goes_on(void **state)

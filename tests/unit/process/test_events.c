@@ -92,14 +92,14 @@ static int setup(void **state)
     assert_int_equal(teff_process_set_handler(system_here, 1, on_command, NULL), TEFF_OK);
     pid = spawn(system_here, &ops, NULL);
     p = teffi_process_at(system_here, pid.slot);
-    assert_true(teffi_process_take_items(p)); /* the item that starts it */
+    assert_true(teffi_process_dispatch_items(p)); /* the item that starts it */
     return 0;
 }
 
 static int teardown(void **state)
 {
-    teffi_start_free(p->held);
-    teffi_process_system_drop(system_here);
+    teffi_start_args_free(p->held);
+    teffi_process_system_free_memory(system_here);
     return 0;
 }
 
@@ -144,7 +144,7 @@ static void urgent_is(teff_event_kind kind, uint64_t tag)
 
 static void take(void)
 {
-    (void)teffi_process_take_items(p);
+    (void)teffi_process_dispatch_items(p);
 }
 
 /* A command in flight; complete() ends it. */
@@ -180,10 +180,10 @@ static void a_list_is_first_in_first_out(void **state)
 
 static void messages_are_mail_in_the_order_sent(void **state)
 {
-    assert_false(teffi_process_take_items(p));
+    assert_false(teffi_process_dispatch_items(p));
     send(1);
     send(2);
-    assert_true(teffi_process_take_items(p));
+    assert_true(teffi_process_dispatch_items(p));
     send(3);
     for (uint64_t tag = 1; tag <= 3; tag++)
         mail_is(tag);

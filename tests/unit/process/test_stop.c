@@ -261,11 +261,11 @@ static void test_many_spawns_before(void **state)
         atomic_store(&system->cells[0].ended, befores[i]);
         for (unsigned k = 0; k < 3; k++)
             (void)spawn(system, &until_told, NULL);
-        assert_int_equal(teffi_processes_alive(system), 3);
+        assert_int_equal(teffi_processes_count_alive(system), 3);
         teff_stop_report report;
         assert_int_equal(teff_process_system_stop(system, 60000, &report), TEFF_OK);
         assert_int_equal(report.cancelled, 3);
-        assert_int_equal(teffi_processes_alive(system), 0);
+        assert_int_equal(teffi_processes_count_alive(system), 0);
         teff_process_system_free(system);
     }
 }

@@ -25,7 +25,7 @@ static uint64_t judge_after(uint64_t items, uint64_t ns)
     teffi_backoff_begin_measurement(&b, NULL, handled, now_ns);
     handled += items;
     now_ns += ns;
-    return teffi_backoff_judge(&b, handled, now_ns);
+    return teffi_backoff_decide_sleep_ns(&b, handled, now_ns);
 }
 
 static void sleep_while(uint64_t items, uint64_t ns)
@@ -38,7 +38,7 @@ static void a_measurement_takes_50_us(void **state)
 {
     assert_int_equal(judge_after(1000, 50 * US - 1), 0);
     assert_int_equal(b.since_ns, START);
-    assert_int_equal(teffi_backoff_judge(&b, handled, START + 50 * US), 100 * US);
+    assert_int_equal(teffi_backoff_decide_sleep_ns(&b, handled, START + 50 * US), 100 * US);
     assert_int_equal(b.since_ns, 0);
 }
 

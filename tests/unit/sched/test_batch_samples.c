@@ -20,7 +20,7 @@ static teffi_batch_verdict check_after(teffi_local_batch *batch, uint64_t ns)
 {
     uint64_t preemptions = UINT64_MAX; /* not what the OS says: this thread was preempted */
     now_ns += ns;
-    return teffi_local_batch_check(batch, &by_hand, &preemptions);
+    return teffi_local_batch_sample_if_due(batch, &by_hand, &preemptions);
 }
 
 static void begin_batch(teffi_local_batch *batch)
@@ -81,7 +81,7 @@ static bool check_unpreempted(uint64_t ns, teffi_batch_verdict verdict)
     (void)check_after(&batch, 0);
     uint64_t before = teffi_thread_count_preemptions(), preemptions = before;
     now_ns += ns;
-    teffi_batch_verdict found = teffi_local_batch_check(&batch, &by_hand, &preemptions);
+    teffi_batch_verdict found = teffi_local_batch_sample_if_due(&batch, &by_hand, &preemptions);
     if (teffi_thread_count_preemptions() != before)
         return false;
     assert_int_equal(found, verdict);

@@ -284,7 +284,7 @@ static void test_spare_threads_end(void **state)
 static teffi_worker *first_in(teffi_sched *real, teffi_worker_state state)
 {
     pthread_mutex_lock(&real->idle_lock);
-    teffi_worker *w = teffi_worker_latest_in(real, state);
+    teffi_worker *w = teffi_worker_latest_in_state(real, state);
     pthread_mutex_unlock(&real->idle_lock);
     return w;
 }

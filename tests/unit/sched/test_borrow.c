@@ -31,7 +31,7 @@ static void push_it(void *arg)
 
 static bool borrow(teffi_exec *exec, job *j)
 {
-    return teffi_borrow_run(exec, push_it, j);
+    return teffi_borrow_processor_and_run(exec, push_it, j);
 }
 
 /* Once a worker sleeps. */

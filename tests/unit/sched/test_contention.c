@@ -285,7 +285,7 @@ static void a_second_worker_is_woken_when_the_run_is_long(void **state)
     push(&holding); /* none runs: one is woken */
     WAIT_FOR(atomic_load(&inside) && parked(exec) == 1);
     assert_false(teffi_none_idle_or_searching(sched));
-    assert_true(teffi_enough_are_running(sched));
+    assert_true(teffi_enough_workers_are_running(sched));
     push(&other);
     assert_int_equal(parked(exec), 1);
     monitor_tick();
@@ -347,7 +347,7 @@ static void a_limit_that_is_lifted_wakes_a_worker(void **state)
     monitor_tick();
     WAIT_FOR(atomic_load(&other.runs) == 1);
     assert_int_equal(atomic_load(&sched->wake_below), UINT32_MAX);
-    assert_false(teffi_enough_are_running(sched));
+    assert_false(teffi_enough_workers_are_running(sched));
     end(exec);
 }
 
@@ -371,7 +371,7 @@ static void a_tick_samples_what_was_done(void **state)
 {
     teffi_exec *exec;
     teffi_sched *sched = limited_sched(&exec);
-    uint64_t ran_ns, delayed_ns, cpu_ns = teffi_process_cpu_ns();
+    uint64_t ran_ns, delayed_ns, cpu_ns = teffi_os_process_cpu_ns();
     sched->monitor.contention.due_ns = 1;
     push(&holding);
     WAIT_FOR(atomic_load(&inside) && parked(exec) == 1);
@@ -379,12 +379,12 @@ static void a_tick_samples_what_was_done(void **state)
     const teffi_contention *seen = &sched->monitor.contention;
     uint64_t items = 0;
     for (unsigned i = 0; i < 2; i++)
-        items += teffi_processor_items_handled(&sched->processors[i]);
+        items += teffi_processor_count_handled_items(&sched->processors[i]);
     assert_int_equal(seen->items_seen, items);
-    assert_in_range(seen->cpu_seen_ns, cpu_ns, teffi_process_cpu_ns());
+    assert_in_range(seen->cpu_seen_ns, cpu_ns, teffi_os_process_cpu_ns());
     assert_in_range(seen->due_ns, 50 * MS, UINT64_MAX - 1);
     for (unsigned i = 0; i < 2; i++)
-        if (teffi_thread_usage(&sched->workers[i]->thread, &ran_ns, &delayed_ns))
+        if (teffi_thread_read_run_times(&sched->workers[i]->thread, &ran_ns, &delayed_ns))
             assert_in_range(sched->workers[i]->ran_ns, 1, ran_ns);
     end(exec);
 }

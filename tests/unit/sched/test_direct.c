@@ -42,7 +42,7 @@ static void queue_parts(job *j)
 /* As a caller does that does not wait for the end of the turn in place. */
 static void run_callee_in_place(job *j)
 {
-    if (!teffi_direct_may(j->exec, false) || !teffi_group_claim(&callee.job.group))
+    if (!teffi_direct_may_run_in_place(j->exec, false) || !teffi_group_claim(&callee.job.group))
         return;
     teffi_group *own = teffi_direct_enter(j->exec, &callee.job.group);
     fjob_handle(&callee.job.group, NULL);
@@ -102,7 +102,7 @@ static void run_many_in_place(job *j)
     while (!atomic_load(&all_queued))
         teffi_thread_yield();
     for (int i = 0; i < IN_PLACE; i++) {
-        if (!teffi_direct_may(j->exec, false) || !teffi_group_claim(&inner.group))
+        if (!teffi_direct_may_run_in_place(j->exec, false) || !teffi_group_claim(&inner.group))
             return;
         teffi_group *own = teffi_direct_enter(j->exec, &inner.group);
         teffi_direct_leave(j->exec, own);

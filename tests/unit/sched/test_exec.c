@@ -439,7 +439,7 @@ static void note_wait(job *j)
 
 static void do_in_place(teffi_exec *exec, job *callee)
 {
-    if (!teffi_direct_may(exec, false) || !teffi_group_claim(&callee->group))
+    if (!teffi_direct_may_run_in_place(exec, false) || !teffi_group_claim(&callee->group))
         return;
     teffi_group *outer = teffi_direct_enter(exec, &callee->group);
     game.in_place++;
@@ -707,7 +707,7 @@ static void check_push_ends_back_off(teff_sched_policy policy, uint32_t used)
     push(&turn);
     while (!atomic_load(&busy.runs))
         teffi_thread_yield();
-    (void)teffi_parker_take_tokens(&w->parker.parker, 0);
+    (void)teffi_parker_wait_for_tokens(&w->parker.parker, 0);
     atomic_store(&w->backing_off, true);
     atomic_store(&w->sched->n_backing_off, 1);
     push(&small);

@@ -50,21 +50,22 @@ static void test_levels_by_run_time(void **state)
     uint32_t used = 0;
     atomic_store(&worked_ns, 0);
     teffi_levels_init(&levels, &platform, &multilevel);
-    assert_int_equal(teffi_level_of(&levels, used), 0);
+    assert_int_equal(teffi_level_of_used_time(&levels, used), 0);
     for (unsigned ms = 1; ms <= 200; ms++) {
         used = teffi_used_time_add(used, work_clock(NULL), MS);
-        assert_int_equal(teffi_level_of(&levels, used), ms < 5 ? 0 : ms < 100 ? 1 : 2);
+        assert_int_equal(teffi_level_of_used_time(&levels, used), ms < 5 ? 0 : ms < 100 ? 1 : 2);
     }
     for (unsigned i = 0; i < 10; i++)
         used = teffi_used_time_add(used, work_clock(NULL), S); /* as much as can be counted */
-    assert_int_equal(teffi_level_of(&levels, used), 2);
+    assert_int_equal(teffi_level_of_used_time(&levels, used), 2);
     /* 1.07 s, halved: below 100 ms after four times 10 s, below 5 ms after eight */
     static const unsigned level[] = {2, 2, 2, 2, 1, 1, 1, 1, 0};
     for (unsigned i = 0; i < 9; i++, atomic_fetch_add(&worked_ns, 10 * S))
-        assert_int_equal(teffi_level_of(&levels, used), level[i]);
+        assert_int_equal(teffi_level_of_used_time(&levels, used), level[i]);
     used = teffi_used_time_add(used, work_clock(NULL), MS);
-    assert_int_equal(teffi_level_of(&levels, used), 0);
-    assert_int_equal(teffi_level_of(&levels, teffi_used_time_add(0, work_clock(NULL), 5 * MS)), 1);
+    assert_int_equal(teffi_level_of_used_time(&levels, used), 0);
+    assert_int_equal(
+        teffi_level_of_used_time(&levels, teffi_used_time_add(0, work_clock(NULL), 5 * MS)), 1);
 }
 
 static void test_run_time_since_another(void **state)
@@ -85,9 +86,9 @@ static void test_levels_as_configured(void **state)
     assert_null(teffi_sched_options_check(&opt, 1));
     teffi_levels_init(&levels, &platform, &opt);
     uint64_t now = work_clock(NULL);
-    assert_int_equal(teffi_level_of(&levels, teffi_used_time_add(0, now, MS - 1000)), 0);
-    assert_int_equal(teffi_level_of(&levels, teffi_used_time_add(0, now, MS)), 1);
-    assert_int_equal(teffi_level_of(&levels, teffi_used_time_add(0, now, 2 * MS)), 2);
+    assert_int_equal(teffi_level_of_used_time(&levels, teffi_used_time_add(0, now, MS - 1000)), 0);
+    assert_int_equal(teffi_level_of_used_time(&levels, teffi_used_time_add(0, now, MS)), 1);
+    assert_int_equal(teffi_level_of_used_time(&levels, teffi_used_time_add(0, now, 2 * MS)), 2);
     assert_int_equal(levels.target, 600);
 }
 
@@ -118,7 +119,8 @@ static void test_queue(void **state)
     }
     unsigned of_one = 0, of_two = 0; /* then the others one by one, four to one */
     for (unsigned i = 0; i < EACH; i++) {
-        assert_int_equal(teffi_runqueue_pop_by(&queue, out, 4, teffi_levels_pop_above_0), 1);
+        assert_int_equal(teffi_runqueue_pop_by_function(&queue, out, 4, teffi_levels_pop_above_0),
+                         1);
         if (*out == &group[1][of_one])
             of_one++;
         else
@@ -140,7 +142,7 @@ static uint32_t after(teffi_levels *levels, uint64_t level0, uint64_t all)
 {
     level0_ns += level0;
     all_ns += all;
-    teffi_levels_adjust(levels, level0_ns, all_ns);
+    teffi_levels_adjust_chance_if_due(levels, level0_ns, all_ns);
     return atomic_load(&levels->chance);
 }
 

@@ -306,7 +306,7 @@ static void test_events_of_a_worker_that_lent_its_processor(void **state)
     bool borrowed = false;
     teffi_exec *exec = polling_exec(1);
     net_jobs(exec, JOBS, NULL);
-    WAIT_FOR(borrowed || (borrowed = teffi_borrow_run(exec, handle_one_event, NULL)));
+    WAIT_FOR(borrowed || (borrowed = teffi_borrow_processor_and_run(exec, handle_one_event, NULL)));
     for (unsigned i = 0; i < JOBS; i++)
         WAIT_FOR(atomic_load(&net.jobs[i].runs) == 1);
     WAIT_FOR(one_polls(exec, 1));

@@ -214,7 +214,7 @@ static void loop_until_stopped(job *j)
 #ifdef TEFFI_TSAN
 enum {
     ENDLESS = 2
-}; /* there they lose their processor instead, and few may: too_many_are_lost() of monitor.c */
+}; /* there they lose their processor instead, and few may: see sched/monitor.c */
 #else
 enum { ENDLESS = LOOPS };
 #endif

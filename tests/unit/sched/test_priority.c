@@ -204,7 +204,7 @@ static _Atomic int in_place[2]; /* may a turn run in place: while a more urgent 
 static void asks_twice(job *j)
 {
     push(j->peer[0]);
-    atomic_store(&in_place[0], teffi_direct_may(j->exec, false));
+    atomic_store(&in_place[0], teffi_direct_may_run_in_place(j->exec, false));
     j->run = NULL;
     push(j);
 }
@@ -212,7 +212,7 @@ static void asks_twice(job *j)
 static void asks_once(job *j)
 {
     push(j->peer[0]);
-    atomic_store(&in_place[1], teffi_direct_may(j->exec, false));
+    atomic_store(&in_place[1], teffi_direct_may_run_in_place(j->exec, false));
 }
 
 /* A call is where a more urgent group goes first; less urgent ones wait for the caller. */

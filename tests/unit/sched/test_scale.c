@@ -94,7 +94,7 @@ static bool spare_thread_will_end(teffi_exec *exec)
 {
     teffi_sched *real = teffi_sched_of(exec);
     pthread_mutex_lock(&real->idle_lock);
-    const teffi_worker *w = teffi_worker_latest_in(real, TEFFI_WORKER_SPARE);
+    const teffi_worker *w = teffi_worker_latest_in_state(real, TEFFI_WORKER_SPARE);
     bool will = w && w->sleeps_until_ns <= teffi_now(&platform) + 10000000000u;
     pthread_mutex_unlock(&real->idle_lock);
     return will;

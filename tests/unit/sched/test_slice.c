@@ -123,7 +123,7 @@ static bool one_sleeps(teffi_exec *exec)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     pthread_mutex_lock(&sched->idle_lock);
-    bool sleeps = teffi_worker_latest_in(sched, TEFFI_WORKER_PARKED);
+    bool sleeps = teffi_worker_latest_in_state(sched, TEFFI_WORKER_PARKED);
     pthread_mutex_unlock(&sched->idle_lock);
     return sleeps;
 }

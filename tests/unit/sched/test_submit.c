@@ -81,7 +81,7 @@ static void defer_and_end_the_pass(job *j)
     teffi_worker *w = teffi_worker_self();
     defer_it(j);
     uint32_t was = teffi_processor_use_begin(w);
-    teffi_submit_run_deferred(w);
+    teffi_run_deferred_and_refuse_new(w);
     teffi_processor_use_end(w, was);
     atomic_store(&ran_before, atomic_load(&ran));
 }

@@ -23,7 +23,7 @@ static void on_fire(teffi_timer *timer)
     p->fired++;
     p->at_ns = now_ns;
     if (p->again_ns)
-        (void)teffi_wheel_set(&wheel, timer, now_ns + p->again_ns);
+        (void)teffi_wheel_set_timer(&wheel, timer, now_ns + p->again_ns);
 }
 
 static int setup(void **state)
@@ -36,12 +36,12 @@ static int setup(void **state)
 static void set(probe *p, uint64_t in_ns)
 {
     *p = (probe){.timer.fire = on_fire};
-    (void)teffi_wheel_set(&wheel, &p->timer, now_ns + in_ns);
+    (void)teffi_wheel_set_timer(&wheel, &p->timer, now_ns + in_ns);
 }
 
 static bool cancel(probe *p)
 {
-    return teffi_wheel_cancel(&wheel, sizeof wheel, &p->timer);
+    return teffi_wheel_cancel_timer(&wheel, sizeof wheel, &p->timer);
 }
 
 static void test_never_early(void **state)
@@ -49,11 +49,11 @@ static void test_never_early(void **state)
     probe p;
     set(&p, 5 * MS + 1);
     now_ns += 5 * MS;
-    teffi_wheel_fire(&wheel, now_ns);
+    teffi_wheel_fire_due_timers(&wheel, now_ns);
     assert_int_equal(p.fired, 0);
     assert_int_equal(teffi_wheel_count(&wheel), 1);
     now_ns += 2 * MS;
-    teffi_wheel_fire(&wheel, now_ns);
+    teffi_wheel_fire_due_timers(&wheel, now_ns);
     assert_int_equal(p.fired, 1);
     assert_true(teffi_wheel_next_due(&wheel) == UINT64_MAX);
     assert_int_equal(teffi_wheel_count(&wheel), 0);
@@ -65,7 +65,7 @@ static void test_due_now_or_before(void **state)
     set(&p, 0);
     p.timer.due_ns = 0;
     now_ns += MS;
-    teffi_wheel_fire(&wheel, now_ns);
+    teffi_wheel_fire_due_timers(&wheel, now_ns);
     assert_int_equal(p.fired, 1);
 }
 
@@ -76,11 +76,11 @@ static void test_cancel(void **state)
     assert_true(cancel(&p));
     assert_false(cancel(&p));
     now_ns += 10 * MS;
-    teffi_wheel_fire(&wheel, now_ns);
+    teffi_wheel_fire_due_timers(&wheel, now_ns);
     assert_int_equal(p.fired, 0);
     set(&p, MS);
     now_ns += 2 * MS;
-    teffi_wheel_fire(&wheel, now_ns);
+    teffi_wheel_fire_due_timers(&wheel, now_ns);
     assert_int_equal(p.fired, 1);
     assert_false(cancel(&p));
 }
@@ -92,7 +92,7 @@ static void test_set_again_from_fire(void **state)
     p.again_ns = 10 * MS;
     for (unsigned i = 0; i < 100; i++) {
         now_ns += MS;
-        teffi_wheel_fire(&wheel, now_ns);
+        teffi_wheel_fire_due_timers(&wheel, now_ns);
     }
     assert_in_range(p.fired, 9, 10);
     assert_true(cancel(&p));
@@ -104,7 +104,7 @@ static void test_set_in_the_past_from_fire_ends(void **state)
     set(&p, 0);
     now_ns += 2 * MS;
     p.again_ns = 0 - 5 * (uint64_t)MS; /* five ticks ago, always due */
-    teffi_wheel_fire(&wheel, now_ns);
+    teffi_wheel_fire_due_timers(&wheel, now_ns);
     assert_in_range(p.fired, 1, 5000);
     assert_true(cancel(&p));
 }
@@ -115,9 +115,9 @@ static void test_earliest_is_told(void **state)
     now_ns = 128 * (uint64_t)MS; /* the start of a turn of level 0: what it says is exact */
     teffi_wheel_init(&wheel, 1, now_ns);
     a = b = c = (probe){.timer.fire = on_fire};
-    assert_true(teffi_wheel_set(&wheel, &a.timer, now_ns + 50 * MS));
-    assert_false(teffi_wheel_set(&wheel, &b.timer, now_ns + 5000 * (uint64_t)MS));
-    assert_true(teffi_wheel_set(&wheel, &c.timer, now_ns + 5 * MS));
+    assert_true(teffi_wheel_set_timer(&wheel, &a.timer, now_ns + 50 * MS));
+    assert_false(teffi_wheel_set_timer(&wheel, &b.timer, now_ns + 5000 * (uint64_t)MS));
+    assert_true(teffi_wheel_set_timer(&wheel, &c.timer, now_ns + 5 * MS));
     assert_true(cancel(&a) && cancel(&b) && cancel(&c));
 }
 
@@ -133,7 +133,7 @@ static void test_moved_to_another_wheel(void **state)
         teffi_wheel_init(&wheels[i], i + 1, now_ns);
     for (unsigned i = 0; i < N; i++) {
         p[i] = (probe){.timer.fire = on_fire};
-        (void)teffi_wheel_set(&wheels[0], &p[i].timer, now_ns + in_ns[i]);
+        (void)teffi_wheel_set_timer(&wheels[0], &p[i].timer, now_ns + in_ns[i]);
     }
     uint64_t next_ns = teffi_wheel_next_due(&wheels[0]);
     assert_true(teffi_wheel_move_timers(&wheels[0], &wheels[1]));
@@ -143,7 +143,7 @@ static void test_moved_to_another_wheel(void **state)
     assert_true(teffi_wheel_next_due(&wheels[1]) == next_ns);
     assert_false(teffi_wheel_move_timers(&wheels[0], &wheels[1]));
     for (unsigned i = 0; i < N; i++)
-        assert_true(teffi_wheel_cancel(wheels, sizeof *wheels, &p[i].timer));
+        assert_true(teffi_wheel_cancel_timer(wheels, sizeof *wheels, &p[i].timer));
     assert_int_equal(teffi_wheel_count(&wheels[1]), 0);
 }
 
@@ -159,7 +159,7 @@ static void test_far_future(void **state)
         while (!p.fired && steps++ < 20) {
             if (teffi_wheel_next_due(&wheel) > now_ns)
                 now_ns = teffi_wheel_next_due(&wheel);
-            teffi_wheel_fire(&wheel, now_ns);
+            teffi_wheel_fire_due_timers(&wheel, now_ns);
         }
         assert_int_equal(p.fired, 1);
         assert_true(p.at_ns >= due && p.at_ns < due + MS);
@@ -184,7 +184,7 @@ static void one_step(probe *all, uint64_t draw)
         set(p, teffi_mix64(draw) & (((uint64_t)1 << bits) - 1));
     }
     now_ns += (draw >> 20) % (3 * MS);
-    teffi_wheel_fire(&wheel, now_ns);
+    teffi_wheel_fire_due_timers(&wheel, now_ns);
 }
 
 /* After each advance: exactly those whose tick has come are not set any more. */
@@ -210,7 +210,7 @@ static void test_against_a_list(void **state)
         check_all(all);
     }
     now_ns += (uint64_t)1 << 37;
-    teffi_wheel_fire(&wheel, now_ns);
+    teffi_wheel_fire_due_timers(&wheel, now_ns);
     assert_true(teffi_wheel_next_due(&wheel) == UINT64_MAX);
 }
 

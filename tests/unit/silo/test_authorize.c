@@ -325,7 +325,7 @@ static void send_key(raw_peer *raw, uint32_t len)
     msg->method_id = lab_near_info.methods[0].id;
     msg->key = key;
     msg->key_len = len;
-    assert_int_equal(teffi_frame_compute_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_compute_size_bound(msg, sizeof frame, &size, &body), TEFF_OK);
     size = teffi_frame_encode(msg, body, 0, frame);
     assert_true(raw_send(raw, frame, size));
     teffi_msg_free(msg);

@@ -33,7 +33,7 @@ static void an_id_is_a_clients(void **state)
         char text[TEFF_TEXT_MAX];
         teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
         platform.random = rows[i].random;
-        assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
+        assert_int_equal(teffi_client_new_unconnected(&platform, &opt, &client, text), TEFF_OK);
         assert_true(teffi_node_equals(client->node.id, rows[i].id));
         teff_client_free(client);
     }
@@ -50,7 +50,7 @@ static void ends_unsent(uint64_t left_ns, const teffi_net_ops *ops, teff_err err
     teff_client *client;
     char text[TEFF_TEXT_MAX];
     teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
-    assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
+    assert_int_equal(teffi_client_new_unconnected(&platform, &opt, &client, text), TEFF_OK);
     teffi_net *net = client->node.home.net;
     const teffi_net_ops *own = net->ops;
     teff_ctx *ctx = teff_client_ctx(client);

@@ -93,7 +93,7 @@ static teff_err serve(void)
 static void a_request_is_served_or_refused(void **state)
 {
     static const teffi_store_kind kinds[] = {TEFFI_STORE_READ, TEFFI_STORE_WRITE, TEFFI_STORE_SCAN};
-    teffi_remote_store_serve(&node);
+    teffi_remote_store_set_handler(&node);
     node.store = &store;
     for (unsigned i = 0; i < 3; i++) {
         kind = kinds[i];
@@ -103,7 +103,7 @@ static void a_request_is_served_or_refused(void **state)
 
 static void a_request_that_is_none_is_refused(void **state)
 {
-    teffi_remote_store_serve(&node);
+    teffi_remote_store_set_handler(&node);
     teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
     msg->raw = (const uint8_t *)"\xff";
     msg->raw_len = 1;
@@ -144,11 +144,11 @@ static teff_err ask_seed(teffi_store_op *op)
     bare_busy = NULL;
     remote->ops->submit(remote, op);
     long left = atomic_exchange(&faults_left, 0);
-    while (bare_busy && teffi_tasks_running(&node.home))
+    while (bare_busy && teffi_tasks_count_running(&node.home))
         (void)teffi_group_run(bare_busy, 10, 0);
     atomic_store(&faults_left, left);
     assert_int_equal(done, before + 1);
-    teffi_tasks_drop(&node.home);
+    teffi_tasks_free_all(&node.home);
     return op->err;
 }
 

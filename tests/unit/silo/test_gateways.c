@@ -25,12 +25,12 @@ static void a_dial_leaves_no_memory(void **state)
     teff_client *client;
     char text[TEFF_TEXT_MAX];
     teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
-    assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
+    assert_int_equal(teffi_client_new_unconnected(&platform, &opt, &client, text), TEFF_OK);
     teff_ctx *ctx = teff_client_ctx(client);
-    size_t before = teffi_arena_here(&ctx->arena).used_bytes;
+    size_t before = teffi_arena_get_mark(&ctx->arena).used_bytes;
     for (int i = 0; i < 10; i++)
-        assert_int_equal(teffi_gateways_join(ctx, client), TEFF_E_UNREACHABLE);
-    assert_int_equal(teffi_arena_here(&ctx->arena).used_bytes, before);
+        assert_int_equal(teffi_gateways_connect(ctx, client), TEFF_E_UNREACHABLE);
+    assert_int_equal(teffi_arena_get_mark(&ctx->arena).used_bytes, before);
     teff_ctx_free(ctx);
     teff_client_free(client);
 }
@@ -63,9 +63,9 @@ static void the_next_gateway_that_is_there_is_taken_first(void **state)
         char text[TEFF_TEXT_MAX];
         teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
         platform.random = choose;
-        assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
+        assert_int_equal(teffi_client_new_unconnected(&platform, &opt, &client, text), TEFF_OK);
         teff_ctx *ctx = teff_client_ctx(client);
-        lab_ok(ctx, teffi_gateways_join(ctx, client));
+        lab_ok(ctx, teffi_gateways_connect(ctx, client));
         assert_true(has_in_place(client, taken[chosen], there[taken[chosen]]));
         lab_until(has_in_place(client, 1 - taken[chosen], there[1 - taken[chosen]]));
         assert_true(teffi_node_is_none(teffi_gateways_get(&client->node.gateways, 2)));
@@ -119,9 +119,9 @@ static void a_gateway_is_left_by_one_task(void **state)
     for (int i = 0; i < MANY; i++)
         tell_go_away(gateway, client);
     lab_until(frames_in(client) >= before + MANY);
-    lab_ok(ctx, teffi_ctx_rpc(ctx, node->id, TEFFI_SLOT_MEMBERSHIP, 0, &ask.base, 60000, NULL,
-                              NULL)); /* behind them in the target's queue */
-    assert_in_range(teffi_tasks_running(&node->home), 1,
+    lab_ok(ctx, teffi_ctx_run_rpc(ctx, node->id, TEFFI_SLOT_MEMBERSHIP, 0, &ask.base, 60000, NULL,
+                                  NULL)); /* behind them in the target's queue */
+    assert_in_range(teffi_tasks_count_running(&node->home), 1,
                     2); /* one more looks for another gateway */
     assert_true(teffi_call_fail(call, TEFF_E_CANCELLED, NULL));
     assert_int_equal(teffi_ctx_await_call(ctx, call, NULL), TEFF_E_CANCELLED);
@@ -347,9 +347,9 @@ static void a_gateway_that_breaks_at_once_is_dialled_again(void **state)
     teff_client *client;
     char text[TEFF_TEXT_MAX];
     teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
-    assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
+    assert_int_equal(teffi_client_new_unconnected(&platform, &opt, &client, text), TEFF_OK);
     teff_ctx *ctx = teff_client_ctx(client);
-    for (breaks = BREAKS; teffi_gateways_join(ctx, client) && tries < TRIES_MAX; tries++)
+    for (breaks = BREAKS; teffi_gateways_connect(ctx, client) && tries < TRIES_MAX; tries++)
         assert_false(has_any(client, gateway->id));
     assert_in_range(tries, BREAKS + 1, TRIES_MAX - 1); /* the real events may cost more */
     assert_true(goes_to(client, gateway->id));

@@ -192,7 +192,7 @@ static void flood_messages(attacker *a, raw_peer *peer)
         size_t room, body_len, n = 8 + sim_draw_below(&a->draw, BODY_MAX - 8);
         fill_random(a, body, n);
         teffi_msg *msg = draw_message(a, body, n);
-        if (!teffi_frame_compute_room(msg, sizeof frame, &room, &body_len)) {
+        if (!teffi_frame_compute_size_bound(msg, sizeof frame, &room, &body_len)) {
             size_t len = teffi_frame_encode(msg, body_len, 0, frame);
             if (sim_draw_chance(&a->draw, 30))
                 frame[sim_draw_below(&a->draw, len)] ^= 1;

@@ -31,7 +31,7 @@ static bool is_heartbeat(const teffi_store_op *op)
 
 static void end_with_error(teffi_store_op *op)
 {
-    teffi_store_fail(op, TEFF_E_IO, "the disk is gone");
+    teffi_store_op_set_error(op, TEFF_E_IO, "the disk is gone");
     op->done(op);
 }
 
@@ -87,7 +87,7 @@ static teff_silo *new_silo(void)
     teff_silo *silo;
     teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
     platform.store_open = open_door;
-    assert_int_equal(teffi_silo_new_on(&platform, &opt, &silo, NULL), TEFF_OK);
+    assert_int_equal(teffi_silo_new_on_platform(&platform, &opt, &silo, NULL), TEFF_OK);
     lab_host_all(silo, &record);
     return silo;
 }

@@ -10,8 +10,8 @@ enum { LEAVE_MS = 30000 };
 
 static bool sees(teff_silo *silo, teffi_node_id other)
 {
-    const teffi_view *view = teffi_view_get(&silo->node);
-    bool found = teffi_view_find(view, other) != NULL;
+    const teffi_view *view = teffi_view_ref_current(&silo->node);
+    bool found = teffi_view_find_member(view, other) != NULL;
     teffi_view_unref(view);
     return found;
 }
@@ -40,8 +40,8 @@ static void one_that_left_learns_that_a_later_one_leaves(void **state)
     int later = lab_add(l);
     teffi_node_id id = l->silos[later]->node.id;
     lab_ok(ctx, teffi_membership_refresh(ctx, 0));
-    lab_ok(ctx, teffi_ctx_rpc(ctx, id, TEFFI_SLOT_MEMBERSHIP, TEFFI_METHOD_VIEW_AT_LEAST, &ask.base,
-                              LEAVE_MS, NULL, NULL));
+    lab_ok(ctx, teffi_ctx_run_rpc(ctx, id, TEFFI_SLOT_MEMBERSHIP, TEFFI_METHOD_VIEW_AT_LEAST,
+                                  &ask.base, LEAVE_MS, NULL, NULL));
     assert_true(sees(l->silos[0], id));
     assert_int_equal(lab_remove(l, later), TEFF_OK);
     assert_false(sees(l->silos[0], id));

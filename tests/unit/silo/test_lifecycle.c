@@ -51,7 +51,7 @@ static void who_connects_early_waits_for_all_parts(void **state)
     memset(&t, 0, sizeof t);
     teffi_silo_init_platform(&platform, TEFF_LOG_WARN);
     platform.store_open = open_store;
-    assert_int_equal(teffi_silo_new_on(&platform, &opt, &t.silo, t.text), TEFF_OK);
+    assert_int_equal(teffi_silo_new_on_platform(&platform, &opt, &t.silo, t.text), TEFF_OK);
     lab_host_all(t.silo, &t.record);
     assert_int_equal(teff_silo_start(t.silo, t.text), TEFF_OK);
     assert_false(t.heard);
@@ -96,7 +96,7 @@ static void cannot_ask(const char *address)
         unsigned before = t.seed->messages;
         msg->src = t.seed->id;
         msg->to.slot = slot;
-        assert_int_equal(teffi_frame_compute_room(msg, sizeof frame, &size, &body), TEFF_OK);
+        assert_int_equal(teffi_frame_compute_size_bound(msg, sizeof frame, &size, &body), TEFF_OK);
         size = teffi_frame_encode(msg, body, 0, frame);
         teffi_msg_free(msg);
         assert_true(raw_send(raw, frame, size));

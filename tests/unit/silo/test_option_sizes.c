@@ -31,7 +31,7 @@ static teff_err make_client(void *opt)
     teff_client *client = opt;
     ((teff_client_options *)opt)->gateways[0] = "127.0.0.1:1";
     teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
-    teff_err err = teffi_client_open(&platform, opt, &client, said);
+    teff_err err = teffi_client_new_unconnected(&platform, opt, &client, said);
     teff_client_free(client);
     return err;
 }

@@ -148,7 +148,7 @@ static void defaults_are_enough(void **state)
 static void not_hosted(teff_silo *silo, teff_grain_type *type, teff_err expected, const char *says)
 {
     char text[TEFF_TEXT_MAX] = "";
-    teff_err err = teffi_silo_host(silo, type, text);
+    teff_err err = teffi_silo_host_type(silo, type, text);
     if (err != expected || !strstr(text, says))
         fail_msg("%s: '%s'; expected %s and '%s'", teff_err_name(err), text,
                  teff_err_name(expected), says);

@@ -223,7 +223,7 @@ static teff_silo *silo_of(const teffi_platform *platform, teff_silo_options opt)
     opt.silent = 1;
     opt.workers = 1;
     opt.transport = TEFF_TRANSPORT_NNG; /* who else reads while the only worker is held? */
-    if (teffi_silo_new_on(platform, &opt, &silo, text))
+    if (teffi_silo_new_on_platform(platform, &opt, &silo, text))
         fail_msg("%s", text);
     assert_int_equal(teff_silo_host(silo, direct_actor_type(&actor, NULL)), TEFF_OK);
     if (teff_silo_start(silo, text))

@@ -31,7 +31,7 @@ static void submit(teffi_store *store, teffi_store_op *op)
     bool held = false;
     if (d->full && op->kind == TEFFI_STORE_READ && strcmp(op->rows[0].table, "words") == 0) {
         d->n_refused++;
-        teffi_store_fail(op, TEFF_E_OVERLOADED, "too many operations wait");
+        teffi_store_op_set_error(op, TEFF_E_OVERLOADED, "too many operations wait");
         op->done(op);
         return;
     }
@@ -90,7 +90,7 @@ static teff_silo *start_silo(const char *seed)
     teff_silo *silo;
     teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
     platform.store_open = open_door;
-    assert_int_equal(teffi_silo_new_on(&platform, &opt, &silo, NULL), TEFF_OK);
+    assert_int_equal(teffi_silo_new_on_platform(&platform, &opt, &silo, NULL), TEFF_OK);
     lab_host_all(silo, &record);
     assert_int_equal(teff_silo_start(silo, NULL), TEFF_OK);
     return silo;

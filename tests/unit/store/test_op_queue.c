@@ -58,12 +58,12 @@ static void groups_keep_the_order(void **state)
         make_op(&ops[i], &rows[i], 1);
         teffi_op_queue_submit(&f.queue, &ops[i]);
     }
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), TEFFI_OP_QUEUE_GROUP_MAX);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), TEFFI_OP_QUEUE_GROUP_MAX);
     for (size_t i = 0; i < TEFFI_OP_QUEUE_GROUP_MAX; i++)
         assert_ptr_equal(f.group[i], &ops[i]);
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 5);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), 5);
     assert_ptr_equal(f.group[4], &ops[N - 1]);
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 0);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), 0);
     assert_int_equal(n_done, 0);
     for (size_t i = 0; i < N; i++)
         teffi_op_queue_finish_op(&f.queue, &ops[i]);
@@ -81,10 +81,11 @@ static void a_group_has_a_limit_of_reads(void **state)
         ops[i].kind = i == N - 3 ? TEFFI_STORE_SCAN : ops[i].kind;
         teffi_op_queue_submit(&f.queue, &ops[i]);
     }
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), TEFFI_OP_QUEUE_GROUP_READS_MAX + 1);
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 3); /* the scan is the last */
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0),
+                     TEFFI_OP_QUEUE_GROUP_READS_MAX + 1);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), 3); /* the scan is the last */
     assert_ptr_equal(f.group[2], &ops[N - 3]);
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 2);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), 2);
 }
 
 static void a_group_has_a_limit_of_bytes(void **state)
@@ -98,9 +99,9 @@ static void a_group_has_a_limit_of_bytes(void **state)
         make_op(&ops[i], &rows[i], mib[i] * MIB);
         teffi_op_queue_submit(&f.queue, &ops[i]);
     }
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 1);
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 2);
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 1);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), 1);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), 2);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), 1);
     assert_ptr_equal(f.group[0], &ops[3]);
 }
 
@@ -124,13 +125,13 @@ static void bytes_over_the_limit_are_refused(void **state)
     teffi_op_queue_submit(&f.queue, &read);
     teffi_op_queue_submit(&f.queue, &system);
     assert_int_equal(n_done, 1);
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 1);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), 1);
     teffi_op_queue_finish_op(&f.queue, &first);
     make_op(&second, &rows[1], TEFFI_OP_QUEUE_BYTES_MAX - 1); /* and the 1 of system */
     teffi_op_queue_submit(&f.queue, &second);
     assert_int_equal(n_done, 2);
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 2);
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, 0), 1);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), 2);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, 0), 1);
 }
 
 static void operations_over_the_limit_are_refused(void **state)
@@ -162,14 +163,14 @@ static void what_was_submitted_is_taken_after_close(void **state)
     teffi_op_queue_submit(&f.queue, &late);
     assert_int_equal(late.err, TEFF_E_CLOSED);
     assert_string_equal(late.text, "test: the store is closed");
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, UINT64_MAX), 1);
-    assert_int_equal(teffi_op_queue_take(&f.queue, f.group, UINT64_MAX), 0);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, UINT64_MAX), 1);
+    assert_int_equal(teffi_op_queue_take_ops(&f.queue, f.group, UINT64_MAX), 0);
 }
 
 static void *take_until_closed(void *arg)
 {
     size_t *taken = arg, n;
-    while ((n = teffi_op_queue_take(&f.queue, f.group, UINT64_MAX)) > 0) {
+    while ((n = teffi_op_queue_take_ops(&f.queue, f.group, UINT64_MAX)) > 0) {
         *taken += n;
         for (size_t i = 0; i < n; i++)
             teffi_op_queue_finish_op(&f.queue, f.group[i]);

@@ -82,7 +82,7 @@ static void write_once(writer *w, uint64_t *etag, unsigned long *value)
         snprintf(w->problem, sizeof w->problem, "%s has %lu after %s, expected %lu%s", w->key,
                  found, unknown ? "UNKNOWN" : "an error", *value, unknown ? " or one more" : "");
     *value = found;
-    teffi_arena_drop(&arena);
+    teffi_arena_free_memory(&arena);
 }
 
 static void *write_on(void *arg)
@@ -246,7 +246,7 @@ static void a_stopped_session(void **state)
     assert_int_equal(err, TEFF_OK);
     assert_int_equal(pg_server_run(e->address, "SELECT count(*) FROM teff.rows WHERE key = 'a'"),
                      seen != 0);
-    teffi_arena_drop(&arena);
+    teffi_arena_free_memory(&arena);
 }
 
 /* Without a server nobody can end the old session: close does not wait for that. */

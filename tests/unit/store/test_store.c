@@ -134,7 +134,7 @@ static void a_scan_without_memory(void **state)
         teff_arena arena;
         teffi_arena_init(&arena, NULL, 0, bytes);
         teffi_store_op op = {.rows = &from, .n_rows = 1, .arena = &arena};
-        for (n = 0; n < ROWS && teffi_store_add_found(&op, &from, &found); n++)
+        for (n = 0; n < ROWS && teffi_store_add_found_row(&op, &from, &found); n++)
             ;
         assert_int_equal(op.err, n < ROWS ? TEFF_E_NOMEM : TEFF_OK);
         assert_int_equal(op.n_found, n < ROWS ? 0 : ROWS);
@@ -151,7 +151,7 @@ static void a_long_scan_takes_memory_for_its_rows(void **state)
     teffi_arena_init(&arena, NULL, 0, ROWS * PER_ROW);
     teffi_store_op op = {.rows = &from, .n_rows = 1, .arena = &arena};
     for (size_t n = 0; n < ROWS; n++)
-        assert_true(teffi_store_add_found(&op, &from, &found));
+        assert_true(teffi_store_add_found_row(&op, &from, &found));
     assert_int_equal(op.n_found, ROWS);
     teffi_arena_fini(&arena);
 }
