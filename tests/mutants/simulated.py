@@ -167,7 +167,7 @@ SIMULATED = {
     "a save without the fence": (
         "grains/activation/state.c", ".n_rows = rows[1].etag ? 2 : 1,", ".n_rows = 1,"),
     "the end of a transaction counts for each of its attempts": (
-        "grains/activation/lock.c", " || lock->owner.attempt != end->attempt)", ")"),
+        "grains/activation/lock.c", " ||\n        lock->owner.attempt != end->attempt)", ")"),
     "a participant forgets a silent transaction, and the row stays": (
         "grains/activation/lock.c", "    lock->must_abort |= !lock->writes;",
         "    lock->must_abort = true;"),
