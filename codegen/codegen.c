@@ -106,7 +106,7 @@ static uint32_t parse_method_line(char *line)
 }
 
 /* Checks a line of the lock file if it has the form "words.Word version 2": adds a problem to the
- * model unless this grain type exists and has at least this version. in: where is the line's place,
+ * model unless this grain type exists and has at least this version. in: where: the line's place,
  * as "FILE:number". out: false if the line has another form; in that case, nothing was checked. */
 static bool try_check_version_line(teffi_model *model, const teffi_file *file, const char *line,
                                    const char *where)
@@ -135,7 +135,7 @@ static bool try_check_version_line(teffi_model *model, const teffi_file *file, c
 /* Compares one line of the lock file with the file to generate. Adds a problem to the model if the
  * line is malformed, if its method no longer exists with the same id, or if its grain type no
  * longer exists with at least the same version. May change the line's text.
- * in: list has the methods of all grains in the file to generate, sorted by full name; where is the
+ * in: list: the methods of all grains in the file to generate, sorted by full name. where: the
  * line's place, as "FILE:number". */
 static void check_against_lock_line(teffi_model *model, const teffi_file *file,
                                     const method_list *list, char *line, const char *where)

@@ -62,8 +62,8 @@ static char *read_file(teffi_pool *pool, const char *path)
     return ok ? (char *)(uintptr_t)bytes.data : NULL; /* read_stream() has added a zero byte */
 }
 
-/* Starts protoc-gen-c with these files as its stdin and stdout. out: 0: *pid is set; otherwise an
- * errno value. */
+/* Starts protoc-gen-c with these files as its stdin and stdout. out: 0 if *pid is set; otherwise
+ * an errno value. */
 static int spawn_generator(FILE *to_stdin, FILE *to_stdout, pid_t *pid)
 {
     char name[] = "protoc-gen-c";

@@ -15,8 +15,9 @@ static bool field_is_defaulted_if_absent(const teffi_message *m, const Protoc__F
             f->label == PROTOC__FIELD__LABEL__OPTIONAL);
 }
 
-/* Is f a string field that always has a value, so neither repeated, nor in a oneof, nor optional in
- * proto2? The copy of such a string is inline: it is stored after the struct, in the same block. */
+/* Is f a string field that always has a value? Such a field is neither repeated, nor in a oneof,
+ * nor optional in proto2. The copy of its string is inline: the string is stored after the struct,
+ * in the same block. */
 static bool text_is_inline(const teffi_message *m, const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING && !teffi_is_repeated(f) && !f->has_oneof_index &&
@@ -68,8 +69,8 @@ static const char clear_case[] = " else {\n"
                                  "        }\n";
 
 /* Makes the values for a template that copies field f: those of teffi_values_add_field() and two
- * more. $n is the indentation. $k is the end of the name of the runtime function that copies such a
- * field, teff_copy_$k; it is empty if there is no such function. */
+ * more. $n is the indentation. $k completes teff_copy_$k, the name of the runtime function that
+ * copies a field like f; $k is empty if there is no such function. */
 static teffi_values make_copy_template_values(const teffi_model *model, const Protoc__Field *f)
 {
     teffi_values v = {{NULL}};
@@ -81,8 +82,8 @@ static teffi_values make_copy_template_values(const teffi_model *model, const Pr
     return v;
 }
 
-/* Does the field contain a pointer, so that a bitwise copy does not suffice? Strings, bytes and
- * messages do. in: f must not be repeated. */
+/* Does the field contain a pointer? Strings, bytes and messages contain one; for these, a bitwise
+ * copy does not suffice. in: f must not be repeated. */
 static bool field_has_pointer(const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING || f->type == PROTOC__FIELD__TYPE__BYTES ||
@@ -90,9 +91,9 @@ static bool field_has_pointer(const Protoc__Field *f)
 }
 
 /* Writes the statement that copies a field that is not repeated. Writes nothing for a number or an
- * enum, because the bitwise copy of the struct suffices. If f is a message in a oneof, adds the
- * template clear_case: if the oneof's message is NULL at run time, the generated code then unsets
- * the copy's oneof, because encoding and decoding would do the same. */
+ * enum, because the bitwise copy of the struct suffices. If f is a message in a oneof, also
+ * writes the template clear_case: this generated code unsets the copy's oneof if the source's
+ * message is NULL. Encoding and decoding the source would unset the oneof as well. */
 static void emit_singular_field_copy(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;

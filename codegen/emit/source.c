@@ -194,11 +194,12 @@ static const char cast_response[] = "\n"
                                     "    }\n"
                                     "    return err;\n";
 
-/* Sets the values of those letters in the templates `ask` and `await` that depend on whether m has
- * a response.
- * - If m has a response: $u and $p declare a variable for the response, $g stores the call's error,
- *   $l is the call's argument for the response, $q casts the response and returns the error.
- * - If m has no response: $g returns the call's error, $l is NULL, $p is an empty line, $u and $q
+/* In the templates `ask` and `await`, the values of $u, $p, $g, $l and $q depend on whether m has a
+ * response. Sets these values:
+ * - If m has a response: $p (in `ask`) and $u (in `await`) declare a variable for the response; $g
+ *   stores the call's error; $l is the call's argument for the response; $q casts the response and
+ *   returns the error.
+ * - If m has no response: $g returns the call's error; $l is NULL; $p is an empty line; $u and $q
  *   are empty.
  * in: the other letters in v must already be set. */
 static void set_response_template_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)

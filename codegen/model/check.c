@@ -147,7 +147,7 @@ static bool check_field_type(teffi_model *model, const teffi_file *file, const P
 }
 
 /* Checks the types of extensions. in: up: the path of the message or file that contains the list.
- * field: the field number of the list. */
+ * field: the number of the descriptor field that contains the list, such as MESSAGE_EXTENSIONS. */
 static void check_extensions(teffi_model *model, const teffi_file *file, Protoc__Field *const *list,
                              size_t n, const teffi_path *up, int32_t field)
 {
@@ -214,7 +214,7 @@ static void check_field_and_claim_names(teffi_model *model, const teffi_message 
 }
 
 /* protobuf-c generates an enum whose value tells which member of a oneof is set. Claims the names
- * of its constants: one for each member of the oneof, and one for "not set".
+ * of the enum's constants: one for each member of the oneof, and one for "not set".
  * in: index: the oneof's index in m. oneof.owner: the oneof's full name. */
 static void claim_oneof_constant_names(teffi_model *model, const teffi_message *m, int32_t index,
                                        symbol oneof)
@@ -235,7 +235,8 @@ static void claim_oneof_constant_names(teffi_model *model, const teffi_message *
 }
 
 /* Claims the names that protobuf-c generates for a oneof: the name of the struct member that tells
- * which field is set, the name of that member's enum type, and the names of its constants. */
+ * which field is set, the name of that member's enum type, and the names of that enum's
+ * constants. */
 static void claim_oneof_names(teffi_model *model, const teffi_message *m, int32_t index,
                               const teffi_path *path)
 {
@@ -253,9 +254,10 @@ static void claim_oneof_names(teffi_model *model, const teffi_message *m, int32_
     claim_oneof_constant_names(model, m, index, owner);
 }
 
-/* Checks a message's fields and oneofs, and claims the names of its C struct's members. Claims the
- * name of the message's C++ builder in the same scope: the builder is a struct that has a function
- * for each field, named like the field, and C++ allows no function named like its struct. */
+/* Checks a message's fields and oneofs, and claims the names of its C struct's members. Also claims
+ * the name of the message's C++ builder in the same scope, so that no field can have this name: the
+ * builder is a struct with a function for each field. The function has the field's name, and C++
+ * does not allow it to have the struct's name. */
 static void check_members_and_claim_names(teffi_model *model, const teffi_message *m)
 {
     teffi_pool *pool = model->pool;

@@ -44,7 +44,7 @@ void teffi_text_expand_template(teffi_text *text, const char *template, const te
 void teffi_text_wrap(teffi_text *text)
 {
     teffi_text out = {.pool = text->pool};
-    size_t indent = 0; /* spaces that out already has in front of line */
+    size_t indent = 0; /* number of spaces that `out` already has in front of `line` */
     for (const char *line = text->data; *line;) {
         size_t n = strcspn(line, "\n") + 1;
         bool is_long = indent + n > COLUMNS + 1 && !strchr("/*#(", line[strspn(line, " ")]);
@@ -71,9 +71,9 @@ static bool starts_invalid_utf8_sequence(const unsigned char *s)
 }
 
 /* in:  s: begins with a byte of 0x80 or more.
- * out: the length of the UTF-8 sequence at s. 0: s does not begin with a UTF-8 sequence, or
- *      compilers warn about its character: a line separator, or a mark that changes the direction
- *      of text. */
+ * out: the length of the UTF-8 sequence at s. 0: the bytes at s are not a UTF-8 sequence, or they
+ *      encode a character that compilers warn about: a line separator, or a mark that changes the
+ *      direction of text. */
 static size_t get_allowed_utf8_length(const unsigned char *s)
 {
     size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : 2;

@@ -231,7 +231,7 @@ static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
     return act->more ? act->more->lock : NULL;
 }
 
-/* Called on the group, or by the thread that has claimed the group:
+/* These four functions are called on act's group, or by the thread that has claimed the group:
  * teffi_activation_is_valid_for - is act VALID, and is ident its identity?
  * teffi_activation_admits - may a request of the class start now, beside the running turns?
  * teffi_activation_has_pending - is a request of the class in act->more->pending?

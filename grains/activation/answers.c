@@ -83,8 +83,8 @@ static size_t get_packed_answer_offset(const uint8_t *field)
     return n + 1;
 }
 
-/* Adds a new answer at the end of the list. The caller must write its field, of len bytes.
- * out: NULL if out of memory. */
+/* Adds a new answer at the end of the list. Leaves the answer's member `field` uninitialized: the
+ * caller must write all len bytes of this member. out: NULL if out of memory. */
 static teffi_answer *push_answer(teffi_answers *answers, const uint8_t *once, uint64_t hash,
                                  size_t len)
 {
@@ -122,7 +122,8 @@ static bool pack_and_add_answer(teffi_activation *act, const Teff__Answer__Answe
     return true;
 }
 
-/* Packs the response into m. If it is too large to be kept, only sets m->too_large. */
+/* Packs the response into m. If the response is too large to be kept, only sets
+ * m->too_large. */
 static void pack_response(teff_ctx *ctx, Teff__Answer__Answer *m, const ProtobufCMessage *response)
 {
     size_t len = teffi_packed_size(response);

@@ -113,8 +113,9 @@ ProtobufCMessage *teff_state_copy(teff_ctx *ctx, const teff_message_ops *ops,
 
 /* ---- lists ---- */
 
-/* out: the entry with list's capacity, or the empty entry where it can be added. The search ends,
- * because at least half of the entries are empty. */
+/* out: the entry that holds the capacity of `list`. If there is none, the empty entry in which this
+ * capacity can be stored. The search always ends, because at least half of the entries are
+ * empty. */
 static teffi_room *find_room_entry(teffi_rooms *rooms, const void *list)
 {
     size_t at = (size_t)(((uintptr_t)list >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
@@ -130,8 +131,8 @@ static size_t find_capacity(const teffi_stored *stored, const void *list)
     return stored->rooms ? find_room_entry(stored->rooms, list)->n_max : 0;
 }
 
-/* Makes a table that has twice the size of old and holds old's entries. in: old: NULL if there is
- * no table yet. */
+/* Makes a table with room for twice as many entries as `old`, and copies the entries of `old` to
+ * it. in: old: NULL if there is no table yet. */
 static teffi_rooms *make_larger_room_table(teff_ctx *ctx, const teffi_rooms *old)
 {
     size_t max = old ? 2 * old->max : ROOMS_MIN;
@@ -168,9 +169,9 @@ static size_t compute_grown_capacity(const teff_arena *arena, size_t n, size_t s
 }
 
 /* Copies the list to a larger array and stores that array's capacity. If a list with elements grows
- * for the first time since a compaction, adds its spare room to grown_bytes, because this spare
- * room does not count as garbage. in: list: NULL if the list is empty. size: the size of one
- * element. out: the new array. */
+ * for the first time since a compaction, adds the spare room of the new array to grown_bytes,
+ * because this spare room does not count as garbage. in: list: NULL if the list is empty.
+ * size: the size of one element. out: the new array. */
 static void *grow_list(teff_ctx *ctx, teffi_activation *act, const void *list, size_t n,
                        size_t size)
 {

@@ -59,7 +59,8 @@ static bool transaction_is_older(const teffi_transaction *a, const teffi_transac
 
 /* ---- release ---- */
 
-/* Frees the lock. If the timer has fired already, on_watch_timer() frees it instead. */
+/* Releases act's lock and frees it. If the lock's timer has fired already, on_watch_timer() frees
+ * the lock later. */
 void teffi_lock_release(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
@@ -211,8 +212,9 @@ static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
            !teffi_view_current_has_member(node, lock->owner.root);
 }
 
-/* Called if the life turn of teffi_lock_resolve() could not start or ended in its middle. Clears
- * must_resolve, so that another one starts only after the next check of the lock's watch. */
+/* Called if the life turn that should run teffi_lock_resolve() could not start or did not finish.
+ * Clears must_resolve, so that the next such life turn starts only after the watch has checked the
+ * lock again. */
 void teffi_lock_retry_resolve_later(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
@@ -341,7 +343,7 @@ void teffi_lock_apply_transaction_end(teffi_activation *act, const teffi_transac
     } else if (end->step == TEFFI_STEP_RESOLVE) {
         lock->until_ns = 0;
         set_must_abort_or_resolve(lock);
-    } else { /* also a COMMIT while a turn runs: the batch lacks that turn's changes */
+    } else { /* ABORT, RELOAD, or a COMMIT whose batch lacks the changes of a running turn */
         lock->must_abort = true;
         lock->reloads = end->step != TEFFI_STEP_ABORT;
     }

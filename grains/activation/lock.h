@@ -146,7 +146,7 @@ bool teffi_lock_end_if_due(teffi_activation *act);
  * abort. After another error of the store, the watch starts this again. The function of a life
  * turn.
  * teffi_lock_retry_resolve_later - let the watch start it again, after its life turn could not
- *       start or ended in its middle. */
+ *       start or did not finish. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act);
 void teffi_lock_retry_resolve_later(teffi_activation *act);
 

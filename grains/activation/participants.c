@@ -21,9 +21,9 @@ static ProtobufCBinaryData wire_bytes(const void *data, size_t len)
     return (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)data};
 }
 
-/* Sets those members of *own that describe act's row: among others its key, its etag, and whether
- * to write, remove or only check the row. If act has answers (answers.h) to keep, the row is not
- * removed but written with them and an empty state. */
+/* Sets those members of *own that describe act's row: among others the row's key and etag, and
+ * whether to write, remove or only check the row. If the state was cleared, but act has answers
+ * (answers.h) to keep, the row is not removed: an empty state and the answers are written to it. */
 static teff_err set_row_members(teff_ctx *ctx, teffi_activation *act, participant *own)
 {
     const teffi_lock *lock = teffi_lock_of(act);
@@ -188,8 +188,8 @@ teff_err teffi_participants_unpack_and_merge(teff_ctx *ctx, const teffi_lock *lo
  * another transaction for its own. Loading a row drops the mark. */
 enum { MARK_HEAD = 4, MARK_BYTES = MARK_HEAD + 20 };
 
-/* out: a copy of value in ctx's memory, with a mark at its end: a field that identifies transaction
- * and its attempt. */
+/* out: a copy of value in ctx's memory, with a mark at its end: a field that identifies the
+ * transaction and its attempt. */
 static ProtobufCBinaryData copy_value_with_mark(teff_ctx *ctx, ProtobufCBinaryData value,
                                                 const teffi_transaction *transaction)
 {
@@ -256,8 +256,9 @@ static void add_fence_check(teff_ctx *ctx, batch *b, size_t n_states, uint32_t s
         add_row(b, NULL, row);
 }
 
-/* Adds the rows of *own, the root's entry, and of all->list. Then adds checks of the fence rows of
- * this silo and of the silos of those entries in all->list that have a row. */
+/* Adds to the batch the root's row (*own) and the rows of the entries in all->list. After these
+ * rows, adds a check of this silo's fence row, and checks of the fence rows of all silos that have
+ * an entry with a row in all->list. */
 static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transaction,
                        participant *own, participants *all)
 {
@@ -363,8 +364,8 @@ teff_err teffi_participants_write_rows(teff_ctx *ctx, const teffi_transaction *t
 
 /* ---- the outcome ---- */
 
-/* Sends transaction, whose step is the outcome, to one participant. Ignores errors: if the message
- * is not sent, the watch of the participant's lock resolves that lock. */
+/* Sends one participant a message that carries *transaction, whose step is the outcome. Ignores
+ * errors: if the message is not sent, the watch of the participant's lock resolves that lock. */
 static void send_outcome(teffi_grains *grains, const participant *one,
                          const teffi_transaction *transaction)
 {

@@ -43,7 +43,8 @@ teffi_bytes teffi_state_make_row_key(teff_ctx *ctx, const teffi_activation *act)
     return (teffi_bytes){key, c + t + ident.key_len};
 }
 
-/* out: *row, its value in ctx's arena; row->etag is 0 if there is no such row. */
+/* Reads the row that has this key to *row. The row's value lies in ctx's arena. If the store has no
+ * such row, row->etag is 0. */
 static teff_err read_row_of_key(teff_ctx *ctx, teffi_bytes key, teffi_row *row)
 {
     teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = row, .n_rows = 1, .arena = &ctx->arena};
@@ -72,10 +73,11 @@ static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activatio
     return err;
 }
 
-/* Writes row in one batch with a check of this silo's fence row, if it has one. So the store
- * refuses the writes of a silo that was declared dead: other silos may hold its grains. After
- * TEFF_E_CONFLICT the membership view is refreshed, to learn whether this silo was declared dead.
- * out: row->etag, the new one. errs: the store's; TEFF_E_CLOSED: this silo's lease is over. */
+/* Writes row. If this silo has a fence row, the same batch checks the fence row, so that the store
+ * refuses the writes of a silo that was declared dead: other silos may hold that silo's grains.
+ * After TEFF_E_CONFLICT the membership view is refreshed, to learn whether this silo was declared
+ * dead. out: the new etag in row->etag. errs: the store's; TEFF_E_CLOSED: this silo's lease is
+ * over. */
 static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
     teffi_row rows[] = {*row, teffi_rows_make_own_fence_check(ctx)};
@@ -117,9 +119,9 @@ static void set_pause_bytes(teffi_stored *stored)
     stored->pause_bytes = used + (half > PAUSE_STEP_BYTES ? half : PAUSE_STEP_BYTES);
 }
 
-/* Replaces the activation's state: frees the old arena, and stores arena and the message `state`,
- * which lies in arena. Takes ownership of arena. errs: TEFF_E_NOMEM if state is NULL: arena is
- * freed, and nothing is replaced. */
+/* Replaces the activation's state with the message `state`, which lies in `arena`, and frees the
+ * old arena. Takes ownership of `arena`. If state is NULL, replaces nothing, frees `arena`, and
+ * returns TEFF_E_NOMEM. */
 static teff_err replace_state(teffi_activation *act, teff_arena *arena, ProtobufCMessage *state)
 {
     if (!state) {
@@ -251,7 +253,8 @@ static uint64_t hash_value(const teffi_activation *act, const teffi_row *row)
     return teffi_siphash(&act->grains->secret, row->value.data, row->value.len);
 }
 
-/* Is row, as read, what the write with an unknown outcome would have left? */
+/* Is row, which was just read from the store, as the write with the unknown outcome would have left
+ * it? If that write was a removal, it would have left no row: row->etag would be 0. */
 static bool row_matches_tried_write(const teffi_activation *act, const teffi_row *row)
 {
     const teffi_stored *stored = act->stored;
@@ -315,25 +318,26 @@ static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 const teffi_limits teffi_state_limits = {
     .bytes = TEFF_STATE_MAX, .fields = FIELDS_MAX, .memory = TEFF_STATE_UNPACKED_MAX};
 
-/* Packs state with act's answers. During the packing, the ProtobufCMessage head of state is
- * replaced by a head that lists the answers as unknown fields. Checks the limits that
- * decode_state() has, so that every saved state can be loaded. in: state: act's own
- * state, or an empty state. */
+/* Packs the message `state`, if with_answers is set together with act's answers. During the packing,
+ * the ProtobufCMessage at the start of `state` is then replaced by one that lists the answers as
+ * unknown fields. Checks the same limits as decode_state(), so that every saved state can be
+ * loaded. in: state: act's own state, or an empty state. */
 static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, ProtobufCMessage *state,
-                           teffi_bytes *value)
+                           bool with_answers, teffi_bytes *value)
 {
     char text[TEFF_TEXT_MAX];
     size_t len;
-    ProtobufCMessage own = *state,
-                     with_answers = teffi_answers_make_head_with_answers(ctx, act, state);
-    *state = with_answers;
+    ProtobufCMessage own = *state;
+    ProtobufCMessage packed =
+        with_answers ? teffi_answers_make_head_with_answers(ctx, act, state) : own;
+    *state = packed;
     teff_err err = teffi_check_message(act->type->info->state->desc, state, &teffi_state_limits,
                                        "the state", &len, text);
     *state = own; /* before teff_alloc(), which may end the turn */
     if (err)
         return teff_fail(ctx, err, "%s", text);
     uint8_t *data = teff_alloc(ctx, len + 1);
-    *state = with_answers;
+    *state = packed;
     teffi_pack(state, len, data);
     *state = own;
     *value = (teffi_bytes){data, len};
@@ -342,16 +346,16 @@ static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, ProtobufC
 
 teff_err teffi_state_pack(teff_ctx *ctx, const teffi_activation *act, teffi_bytes *value)
 {
-    return pack_state(ctx, act, act->stored->message, value);
+    return pack_state(ctx, act, act->stored->message, true, value);
 }
 
-/* Packs an empty state, with the answers. */
-static teff_err pack_empty_state(teff_ctx *ctx, const teffi_activation *act, teffi_bytes *value)
+static teff_err pack_empty_state(teff_ctx *ctx, const teffi_activation *act, bool with_answers,
+                                 teffi_bytes *value)
 {
     const ProtobufCMessageDescriptor *desc = act->type->info->state->desc;
     ProtobufCMessage *empty = teff_alloc(ctx, desc->sizeof_message);
     protobuf_c_message_init(desc, empty);
-    return pack_state(ctx, act, empty, value);
+    return pack_state(ctx, act, empty, with_answers, value);
 }
 
 teffi_activation *teffi_state_owner(teff_ctx *ctx)
@@ -373,9 +377,9 @@ static teff_err write_or_remove_state_row(teff_ctx *ctx, teffi_activation *act, 
     teffi_row row = {.remove = clears && !teffi_activation_has_answers(act)};
     teff_err err = TEFF_OK;
     if (!clears)
-        err = pack_state(ctx, act, act->stored->message, &row.value);
+        err = pack_state(ctx, act, act->stored->message, true, &row.value);
     else if (!row.remove)
-        err = pack_empty_state(ctx, act, &row.value);
+        err = pack_empty_state(ctx, act, true, &row.value);
     if (!err)
         err = write_row(ctx, act, &row);
     teffi_arena_rewind(&ctx->arena, here);
@@ -391,7 +395,7 @@ static teff_err prepare_deferred_state_write(teff_ctx *ctx, teffi_activation *ac
     teffi_bytes unused;
     if (clears)
         reset_state_message(act);
-    teff_err err = pack_state(ctx, act, act->stored->message, &unused);
+    teff_err err = pack_state(ctx, act, act->stored->message, true, &unused);
     teffi_arena_rewind(&ctx->arena, here);
     return err;
 }
@@ -465,7 +469,7 @@ void teffi_state_set_etag_after_commit(teffi_activation *act, uint64_t etag)
 }
 
 /* Writes the row as it is, so that its etag changes. If the row does not exist, creates it with an
- * empty state. */
+ * empty state and no answers: those in memory may be of the transaction that was not written. */
 teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_row row;
@@ -473,7 +477,7 @@ teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act)
     if (!err && row.etag != act->stored->etag)
         return TEFF_E_CONFLICT;
     if (!err && !row.etag)
-        err = pack_empty_state(ctx, act, &row.value);
+        err = pack_empty_state(ctx, act, false, &row.value);
     if (!err)
         err = submit_row(ctx, act, &row);
     if (!err)
@@ -499,8 +503,8 @@ bool teffi_state_must_compact(const teffi_activation *act)
     size_t used = stored && stored->arena ? stored->arena->used_bytes : 0;
     if (used < COMPACT_MIN_BYTES)
         return false;
-    /* The spare room of lists is not garbage, so it is added to the compacted size, which it may at
-     * most double. */
+    /* The spare room of lists (grown_bytes) is not garbage, so it is added to the compacted size.
+     * No more than compact_bytes of it is added. */
     size_t compact = stored->compact_bytes, grown = stored->grown_bytes;
     return used >= 2 * (compact + (grown < compact ? grown : compact)) ||
            used >= stored->pause_bytes;

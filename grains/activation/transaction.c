@@ -54,7 +54,7 @@ static void record_first_call_error(teffi_lock *lock, teff_err err, const char *
         return;
     lock->failed = err;
     lock->may_retry = error_is_transient(err);
-    lock->failed_text = strdup(text ? text : ""); /* NULL, so no text, if out of memory */
+    lock->failed_text = strdup(text ? text : ""); /* if out of memory: NULL, which means no text */
 }
 
 void teffi_transaction_record_call_begin_error(teff_ctx *ctx, const teff_method *method,
@@ -97,9 +97,9 @@ static void await_and_collect_calls(teff_ctx *ctx)
     }
 }
 
-/* The result is TEFF_E_ABORTED if a call failed with a transient error, or if the lock must abort
- * although no call failed, even if the method returned another error. After TEFF_E_ABORTED the root
- * begins the transaction again, and in the next attempt the method may succeed. */
+/* Whatever the method returned, the result is TEFF_E_ABORTED in two cases: a call failed with a
+ * transient error; or no call failed, but the lock must abort. After TEFF_E_ABORTED the root begins
+ * the transaction again, and in the next attempt the method may succeed. */
 teff_err teffi_transaction_await_turn_calls(teff_ctx *ctx, teff_err err)
 {
     const teffi_lock *lock = get_lock(ctx);
@@ -143,8 +143,8 @@ teff_err teffi_transaction_end_participant_turn(teff_ctx *ctx, teffi_activation 
 
 /* ---- the root's end ---- */
 
-/* out: the participants to which ABORT must be sent. If their list cannot be read, an empty list:
- * each participant's watch ends the participant's lock later. If
+/* Returns the participants to which ABORT must be sent. If their list cannot be read, returns an
+ * empty list, and the watch of each participant's lock ends that lock later. If
  * teffi_participants_unpack_and_merge() returns TEFF_E_ABORTED, the transaction must not be
  * committed, but the list is complete. */
 static Teff__Transaction__Participants *read_participants_for_abort(teff_ctx *ctx)
@@ -157,7 +157,7 @@ static Teff__Transaction__Participants *read_participants_for_abort(teff_ctx *ct
 
 /* Applies step to the lock of the root's own activation, as teffi_lock_apply_transaction_end() does
  * for a participant's lock. COMMIT: releases the lock. ABORT, RELOAD: the lock ends after the turn.
- * RESOLVE: its watch ends it. */
+ * RESOLVE: the lock's watch ends the lock. */
 static void apply_step_to_own_lock(teffi_activation *act, teffi_lock *lock, teffi_step step,
                                    uint64_t etag)
 {
@@ -173,8 +173,8 @@ static void apply_step_to_own_lock(teffi_activation *act, teffi_lock *lock, teff
     }
 }
 
-/* out: the step for all participants. in: err, the batch's result; TEFF_E_ABORTED: an etag did not
- * match, so any participant's row may have changed. */
+/* Chooses the step for all participants. in: err: the result of writing their rows in one batch;
+ * TEFF_E_ABORTED means that another writer may have changed any of the rows. */
 static teffi_step step_for_result(teff_err err)
 {
     return err == TEFF_OK          ? TEFFI_STEP_COMMIT

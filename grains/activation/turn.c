@@ -16,7 +16,7 @@ static void set_doing(teffi_activation *act, const char *name)
     atomic_store_explicit(&act->doing, name, memory_order_relaxed);
 }
 
-/* Does nothing if the wait's context was freed: then the item resumes no turn. */
+/* If the wait's context was freed, the item resumes no turn, so act->doing is left unchanged. */
 void teffi_turn_set_doing_on_resume(teffi_activation *act, teffi_item *item)
 {
     const teffi_wait *wait = teffi_container(item, teffi_wait, item);
@@ -56,9 +56,9 @@ static inline void turn_fini(teffi_turn *turn)
         teffi_msg_free(turn->request);
 }
 
-/* Frees an item that no turn will handle. arrive() frees an orphan wait; but if the wait is part of
- * a lock that is not released yet, teffi_lock_release() frees both later. Any other wait is part of
- * its turn's memory, and is freed with the turn. */
+/* Frees an item that no turn will handle. arrive() frees an orphan wait, unless the wait is part of
+ * a lock that is not released yet: teffi_lock_release() frees that lock later. A wait that is not
+ * an orphan is part of its turn's memory, and is freed with the turn. */
 static void discard_item(teffi_item *item)
 {
     teffi_wait *wait = teffi_container(item, teffi_wait, item);
@@ -109,8 +109,8 @@ teff_err teffi_turn_make_valid_error(teff_ctx *ctx, const teffi_activation *act,
 }
 
 /* Converts the turn's request message to an empty response. Makes a new message instead if the
- * request lies on this stack; or if it is large and the caller is on this silo (stays), because the
- * caller would keep the request's memory as long as the response.
+ * request lies on this stack, or if the request is large and `stays` is true: the caller is on this
+ * silo, and would keep the request's memory as long as the response.
  * out: the response; NULL if there is no memory. *to: the node to send the response to. */
 static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
 {
@@ -187,9 +187,9 @@ static bool request_joins_transaction(const teffi_msg *request)
            transaction.step == TEFFI_STEP_JOIN;
 }
 
-/* Responds by a message; a one-way gets no response. For a caller on this silo, `out` is copied,
- * because it may point into the grain's state. For another silo, the message only points to `out`,
- * which teffi_node_send_response() packs before it returns. */
+/* Responds by a message; a one-way request gets no response. For a caller on this silo, `out` is
+ * copied, because it may point into the grain's state. For another silo, the message only points to
+ * `out`, which teffi_node_send_response() packs before it returns. */
 __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff_method *method,
                                                     teff_err err, ProtobufCMessage *out)
 {
@@ -235,8 +235,8 @@ static inline void respond_in_place(teffi_turn *turn, const teff_method *method,
         (void)teff_fail(place->caller, err, "%s", teff_error(&turn->ctx));
 }
 
-/* Responds with err, which is a valid error, or with `out` if err is TEFF_OK. Afterwards frees the
- * turn and no longer counts it as running. */
+/* If err is TEFF_OK, responds with `out`; otherwise responds with err, which must be a valid error.
+ * Afterwards frees the turn and subtracts it from the counts of running turns. */
 static inline __attribute__((always_inline)) void
 respond_and_end_turn(teffi_turn *turn, const teff_method *method, teffi_class class, teff_err err,
                      ProtobufCMessage *out)
@@ -251,8 +251,8 @@ respond_and_end_turn(teffi_turn *turn, const teff_method *method, teffi_class cl
     act->running_of[class]--;
 }
 
-/* Responds with err, or with `out` if err is TEFF_OK, and ends the turn. If err is not TEFF_OK, it
- * may be any number: it is first made a valid error with a text. */
+/* If err is TEFF_OK, responds with `out`; otherwise converts err, which may be any number, to a
+ * valid error with a text, and responds with that error. Afterwards ends the turn. */
 static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
                                                               const teff_method *method,
                                                               teffi_class class, teff_err err,
@@ -322,7 +322,7 @@ static teff_err invoke_and_copy_response(teffi_turn *turn, ProtobufCMessage **ou
     teff_ctx *ctx = &turn->ctx;
     const teff_method *method = turn->method;
     ProtobufCMessage *body = new_response_body(turn->request, method);
-    if (!body && method->out) /* the method does not run: its error would count as the answer */
+    if (!body && method->out) /* exit: a returned error would be stored as the answer */
         teffi_ctx_exit_turn(ctx, make_no_memory_error(turn));
     teff_err err = invoke_method(turn, method, body);
     if (err)
@@ -332,8 +332,8 @@ static teff_err invoke_and_copy_response(teffi_turn *turn, ProtobufCMessage **ou
     return err;
 }
 
-/* Adds err, or `out` if err is TEFF_OK, to the grain's answers. If there is no memory for it, ends
- * the turn and does not return, so that the state is not written without the answer. */
+/* If err is TEFF_OK, adds `out` to the grain's answers; otherwise adds err. If there is no memory
+ * for the answer, ends the turn and does not return: the state must not be written without it. */
 static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
                           const ProtobufCMessage *out)
 {
@@ -528,8 +528,8 @@ static void run_in_transaction(teffi_turn *turn)
     respond_and_end_turn(turn, turn->method, TEFFI_EXCLUSIVE, err, err ? NULL : out);
 }
 
-/* Marks the state as broken, unless it is marked already. All other turns of the activation are
- * suspended now. When they resume, they end with TEFF_E_NOMEM (doomed) and this turn's text. */
+/* If the state is not marked as broken yet, marks it, and dooms all other turns of the activation.
+ * They are suspended now; when they resume, they end with TEFF_E_NOMEM and this turn's text. */
 static void break_state_and_doom_turns(const teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
@@ -585,7 +585,7 @@ static void request_main(void *arg)
 }
 
 /* Unpacks a request from another node. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED, TEFF_E_NOMEM;
- * TEFF_E_OVERLOADED if message_bytes_max is exceeded: sets s->full. */
+ * TEFF_E_OVERLOADED if message_bytes_max is exceeded: only this error sets s->full to true. */
 __attribute__((noinline)) static teff_err unpack_request(start *s)
 {
     if (s->request->raw_len > teffi_message_max(s->act->type->info))
@@ -599,8 +599,8 @@ __attribute__((noinline)) static teff_err unpack_request(start *s)
     return s->full ? TEFF_E_OVERLOADED : TEFF_OK;
 }
 
-/* Unpacks the request if it is packed, and takes a fiber. errs: those of unpack_request();
- * TEFF_E_OVERLOADED also if there is no free stack: s->full remains false. */
+/* Unpacks the request if it is packed, and takes a fiber. errs: those of unpack_request(). Also
+ * returns TEFF_E_OVERLOADED if there is no free stack, but leaves s->full false in that case. */
 static teff_err prepare_request(start *s)
 {
     teff_err err = s->request->body ? TEFF_OK : unpack_request(s);
@@ -766,7 +766,7 @@ void teffi_turn_end_life_turn(teffi_turn *turn)
 /* The main function of a fiber that runs a life turn. */
 static void life_main(void *arg)
 {
-    life l = *(life *)arg; /* arg is on the starter's stack, gone at the first suspend */
+    life l = *(life *)arg; /* a copy: the starter's stack frame may end before this function does */
     teffi_turn turn __attribute__((uninitialized));
     turn_init(&turn, l.act, l.fiber, NULL, 0);
     l.fn(&turn.ctx, l.act);

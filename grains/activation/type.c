@@ -45,7 +45,7 @@ const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id)
 bool teffi_type_has_hook(const teff_grain_type *type, size_t at)
 {
     void (*hook)(void);
-    if (!at) /* generated code does not know the slot: the hook may be set */
+    if (!at) /* the hook's slot is not known, so the hook may be set */
         return true;
     memcpy(&hook, (const char *)type->methods + at, sizeof hook);
     return hook != NULL;

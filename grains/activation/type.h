@@ -33,7 +33,7 @@ void teffi_types_sort(teff_grain_type **types, size_t n);
 const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id);
 
 /* teffi_type_has_hook - did the program set the hook whose slot is at byte offset `at` of
- * type->methods? Offset 0 means that generated code does not know the slot: then true. */
+ * type->methods? If `at` is 0, the generated code does not know the slot; the result is true. */
 bool teffi_type_has_hook(const teff_grain_type *type, size_t at);
 
 /* teffi_type_activates_at_once - has type neither state nor on_activate? Then its activations are

@@ -48,7 +48,7 @@ typedef struct teffi_packed_pid {
 } teffi_packed_pid;
 
 /* teffi_pid_pack - convert pid to the message packed->pid. That message points to packed->node, so
- * do not copy or move packed. */
+ * do not copy or move *packed. */
 static inline void teffi_pid_pack(teffi_packed_pid *packed, teffi_pid pid)
 {
     teff__cluster__node__init(&packed->node);

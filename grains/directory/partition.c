@@ -79,10 +79,12 @@ static teffi_activation *find_registered_activation(teffi_grains *grains, const 
     return act && act->registered ? act : NULL;
 }
 
-/* Executes a REGISTER, LOOKUP or UNREGISTER of the activation pid. The shard's lock is held.
- * If pid is of this silo: sets or clears act->registered, but not if the grain has an entry, since
- * an entry overrides the activation. If pid is of another silo: REGISTER adds an entry if no
- * activation holds the grain; UNREGISTER removes the entry, by find_or_drop_entry().
+/* Executes one of three methods: REGISTER or UNREGISTER of the activation whose PID is pid, or
+ * LOOKUP of the grain. The shard's lock is held.
+ * If the activation is of this silo: REGISTER sets act->registered and UNREGISTER clears it, unless
+ * the grain has an entry, because an entry overrides the activation. If the activation is of
+ * another silo: REGISTER adds an entry if no activation holds the grain; UNREGISTER removes the
+ * entry, by find_or_drop_entry().
  * out: as teffi_partition_execute_directory_method(). */
 static teff_err execute_directory_method_locked(teffi_grains *grains, teffi_shard *shard,
                                                 uint32_t method, const teffi_ident *ident,
@@ -160,7 +162,7 @@ teff_err teffi_partition_execute_directory_method(teffi_grains *grains, uint32_t
     pthread_mutex_lock(&shard->lock);
     if (shard->phase == TEFFI_SERVING)
         err = execute_directory_method_locked(grains, shard, method, ident, pid, holder);
-    else if (shard->phase == TEFFI_LOCKED && msg) /* parked under the lock: see parked_lock */
+    else if (shard->phase == TEFFI_LOCKED && msg) /* parked under shard->lock: see parked_lock */
         err =
             teffi_partitions_park_request(grains->shards, msg) ? TEFF_E_CLOSED : TEFF_E_OVERLOADED;
     pthread_mutex_unlock(&shard->lock);
@@ -250,8 +252,9 @@ teffi_activation *teffi_partition_create_claimed_activation(teffi_grains *grains
         teffi_shard_create_activation(grains, ident, true, &claimed, &act) != TEFF_OK)
         act = NULL;
     pthread_mutex_unlock(lock);
-    /* The claim fails if a late push for the grain that used this memory before has come first. In
-     * that case the activation exists, but the caller must queue its request. */
+    /* act's memory may have held the activation of another grain. If a late push for that grain
+     * comes before the claim, the claim fails: the new activation exists, but the caller must queue
+     * the request. */
     return claimed ? act : NULL;
 }
 
@@ -260,7 +263,8 @@ teffi_activation *teffi_partition_create_claimed_activation(teffi_grains *grains
 /* Changes a partition's phase when a view is adopted. in: mine: this silo is the owner in the new
  * view. version: of the new view. out: true: the partition is LOCKED.
  * If another silo was the owner in a view that this silo missed, this silo's entries stay valid:
- * the other silo cannot have served, because it needed this silo's response for that view. */
+ * the other silo cannot have served the partition, because its recovery needed a response of this
+ * silo for that view. */
 static bool change_phase(teffi_shard *shard, bool mine, uint64_t version)
 {
     pthread_mutex_lock(&shard->lock);

@@ -159,8 +159,8 @@ static void recover_round(teff_ctx *ctx, recovery *r)
 }
 
 /* Finds the LOCKED partitions by teffi_partitions_list_and_empty_locked(grains, set). out: true:
- * there are some. false: there are none, or this silo is closing or its lease is over: then it will
- * not serve them, so it does not recover them. */
+ * there are some, and this silo must recover them. false: there are none, or this silo will not
+ * serve them because it is closing or its lease is over. */
 static bool find_partitions_to_recover(teffi_grains *grains, uint8_t *set)
 {
     return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&

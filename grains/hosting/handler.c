@@ -39,8 +39,8 @@ static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Ends msg if its deadline has passed or its caller has cancelled it; never ends a one-way. out:
- * true: msg was ended. */
+/* Ends msg if its deadline has passed or its caller has cancelled it; never ends a one-way
+ * message. out: true: msg was ended. */
 static bool end_if_late_or_cancelled(teffi_activation *act, teffi_msg *msg)
 {
     const teffi_node *node = act->grains->node;
@@ -112,12 +112,13 @@ static bool request_needs_newer_version(const teffi_activation *act, const teffi
 }
 
 /* Ends or routes again a request that the ended activation did not start:
- * 1. If act has received requests of newer callers, msg from now on asks for the newest of their
- *    versions. Otherwise msg could activate the grain on a silo too old for those callers.
- * 2. If act has failed, msg ends with the error in act->failed, unless msg asks for a newer version
+ * 1. If callers that have a newer version of the type have sent requests to act, makes msg ask for
+ *    the newest of these versions. This keeps msg from activating the grain on a silo that has an
+ *    older version.
+ * 2. If act has failed, ends msg with the error in act->failed, unless msg asks for a newer version
  *    than this silo has.
- * 3. Else msg is routed to the silo of the winner (the activation that holds the grain), or as a
- *    new request if no winner is known. */
+ * 3. If msg was not ended, routes it to the silo of the winner (the activation that holds the
+ *    grain), or as a new request if no winner is known. */
 static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
@@ -228,8 +229,9 @@ static void apply_transaction_end(teffi_activation *act, teffi_msg *msg)
 }
 
 /* Called if msg carries a transaction or its method is transactional. A transactional method is
- * started in msg's transaction or in a new one, set aside, or refused. A call of another method is
- * refused if msg's transaction has locked the grain. Not inlined, because such requests are rare.
+ * started in msg's transaction or in a new one, set aside, or refused. A call of a method that is
+ * not transactional is refused if msg's transaction has locked the grain. Not inlined, because such
+ * requests are rare.
  * out: false: nothing was done; the caller must admit msg as a request without a transaction. */
 __attribute__((noinline)) static bool admit_if_transactional(teffi_activation *act, teffi_msg *msg,
                                                              const teff_method *method)
@@ -288,9 +290,9 @@ static void admit_or_redirect_request(teffi_activation *act, teffi_msg *msg)
 
 /* ---- requests set aside ---- */
 
-/* May msg, a request set aside, start or end now? If not, it stays set aside. Requests of newer
- * callers stay until the activation ends. in: method: msg's method; NULL if this silo does not have
- * that method, which happens only if msg is of a newer caller. */
+/* May msg, a request set aside, start or end now? If not, it stays set aside. If msg's caller has a
+ * newer version of the type than this silo, msg stays until act ends. in: method: msg's method;
+ * NULL: this silo does not have it, which happens only if msg's caller has a newer version. */
 static bool pending_request_may_start_or_end(teffi_activation *act, const teffi_msg *msg,
                                              const teff_method *method)
 {
@@ -310,8 +312,8 @@ static bool pending_request_may_start_or_end(teffi_activation *act, const teffi_
 static void start_set_aside_requests(teffi_activation *act)
 {
     teffi_more *more = act->more; /* turns do not free it: they only add to pending */
-    teffi_qnode *n, *kept = NULL; /* of those that must wait, the last one before n */
-    unsigned starts = 0; /* those kept do not count: the next nudge would only keep them again */
+    teffi_qnode *n, *kept = NULL; /* the last request before n that stays; NULL: none */
+    unsigned starts = 0; /* requests that stay do not count: each nudge begins with them again */
     if (!more)
         return;
     bool judge_all = more->judge_all;
@@ -440,9 +442,9 @@ static bool activation_is_idle(teffi_activation *act)
            (uint32_t)now - used >= teffi_idle_ms(act->type->info);
 }
 
-/* Clears act->nudged, then moves the reason to end that another thread stored, if there is one, to
- * act->reason, unless act has a reason already. Drops TEFF_REASON_IDLE if act is no longer idle or
- * not VALID. */
+/* Clears act->nudged. Then moves act->end_reason, which another thread may have stored, to
+ * act->reason, unless act->reason is set already. Drops TEFF_REASON_IDLE if act is no longer idle
+ * or not VALID. */
 static void clear_nudge_and_adopt_end_reason(teffi_activation *act)
 {
     /* acq_rel: pairs with teffi_activation_nudge(): sees what was stored before the nudge. From

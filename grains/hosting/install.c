@@ -134,9 +134,9 @@ typedef struct slice {
     unsigned looks, ends;
 } slice;
 
-/* Asks act to end if it was not used for its type's idle time. Reads act without owning its group,
- * so the check may be outdated; clear_nudge_and_adopt_end_reason() checks again. out: false: the
- * slice is over. */
+/* Asks act to end if its last use is at least its type's idle time ago. Reads act without owning
+ * its group, so the check may be outdated; clear_nudge_and_adopt_end_reason() checks again. out:
+ * false: the slice is over. */
 static bool ask_to_end_if_idle(void *arg, teffi_activation *act)
 {
     slice *s = arg;

@@ -11,11 +11,11 @@
 #include "directory/client.h"
 #include "directory/partition.h"
 
-/* Stores the error and the text that the requests of a failed activation get. If a second
- * failure follows, in unregister_activation(), its error and text replace the first ones. If there
+/* Stores the error and the text that the requests of a failed activation get. If the turn fails
+ * again, in unregister_activation(), the second error and text replace the first ones. If there
  * is no memory for a copy of the text, the requests get only the error.
  * in: text: "" if there is none. named: true if the text comes from the application or already
- * names the grain; then nobody puts the grain's name before it. */
+ * names the grain; if true, the grain's name is not put before the text. */
 static void record_activation_failure(teffi_activation *act, teff_err err, const char *text,
                                       bool named)
 {

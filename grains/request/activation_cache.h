@@ -35,7 +35,7 @@ static inline uint64_t teffi_activation_cache_hash(const teffi_ident *ident)
     number = (number ^ (uint64_t)ident->type << 32) * 0x94d049bb133111ebu;
     /* The top bits, which are mixed best, become the index. The multiplier is one of splitmix64's.
      * Measured with 2^16 keys that are 2^k apart, for k up to 25: at most a quarter of the keys
-     * share a slot. With the multiplier of the golden ratio, 88 % of them share one at k = 16. */
+     * share a slot. With the multiplier of the golden ratio and k = 16, 88 % of the keys do. */
     return number << TEFFI_ACTIVATION_CACHE_BITS | number >> (64 - TEFFI_ACTIVATION_CACHE_BITS);
 }
 

@@ -77,8 +77,9 @@ __attribute__((noinline)) static bool start_exact_stopwatch(stopwatch *watch, co
     return watch->due_ns != 0;
 }
 
-/* Starts watch with the call's timeout or, if it is shorter, the time left until the caller's
- * deadline. out: *due_ms: the call's deadline. false: the caller's deadline has passed. */
+/* Starts watch. The time that the call may take is its timeout or the time left until the caller's
+ * deadline, whichever is shorter. out: *due_ms: the call's deadline. false: the caller's deadline
+ * has passed. */
 static inline bool start_stopwatch(stopwatch *watch, const teffi_ask *ask, uint32_t *due_ms)
 {
     uint32_t now_ms = teffi_coarse_ms(ask->ctx->node->home.exec);
@@ -195,9 +196,10 @@ static const teff_method *find_nontransactional_method(const teff_type_info *inf
     return method && !(method->flags & TEFF_METHOD_TRANSACTIONAL) ? method : NULL;
 }
 
-/* Finds the callee's own definition of the caller's method. Both are the same object, unless caller
- * and callee have different versions of the generated type: then finds the callee's by its id.
- * out: NULL: the callee has no such method that may run in place, or its version is too old. */
+/* Finds the callee's definition of the method. It is the same object as the caller's definition,
+ * unless caller and callee have different versions of the generated type. In that case, finds it by
+ * the method's id. out: NULL: the callee's version is older than the caller's, or it has no method
+ * of this id that may run in place. */
 static const teff_method *find_callee_method(const teff_type_info *info, const teffi_ask *ask)
 {
     const teff_method *method = ask->method;
@@ -246,7 +248,7 @@ static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *as
 
 /* Makes a pending call for a method that waits or has yielded. Must precede
  * nudge_and_release_callee(), which releases the group: otherwise a response could arrive before
- * the call exists. out: NULL: as teffi_call_new(). */
+ * the call exists. out: NULL if no call can be made (see teffi_call_new()). */
 static teffi_call *make_pending_call(in_place_call *v)
 {
     const teffi_ask *ask = v->ask;
@@ -376,7 +378,8 @@ bool teffi_direct_ask_async(teffi_ask *ask, teffi_call **call)
     teff_err err = TEFF_OK;
     if (!call_in_place_if_possible(ask, TEFFI_MSG_REQUEST, true, &body, call, &err))
         return false;
-    if (!*call) /* after nudge_and_release_callee(): if the allocation fails, this turn ends */
+    /* The call is made only after the callee's release: if its allocation fails, this turn ends. */
+    if (!*call)
         *call = make_ended_call(ask->ctx, err, body);
     return true;
 }

@@ -115,8 +115,8 @@ static teff_err send_to_gateway(teff_ctx *ctx, teffi_msg *msg)
     }
 }
 
-/* Passes msg to the gateway (client) or to route.c (silo). Owns msg on TEFF_OK, which is the only
- * result on a silo. */
+/* On a client, sends msg to a gateway; on a silo, passes msg to route.c. Owns msg on TEFF_OK. On a
+ * silo, the result is always TEFF_OK. */
 static teff_err dispatch_request(const teffi_ask *ask, teffi_msg *msg)
 {
     teff_ctx *ctx = ask->ctx;
@@ -391,9 +391,9 @@ static teff_err fail_on_closed_context(teff_ctx *ctx, const teff_key *key,
     return fail_transaction_on_start_error(ctx, method, err);
 }
 
-/* Starts a call that must not run in place: a call with a teff_cancel, which must be pending from
- * the start so that it can be cancelled; or a call with an idempotency key or of a transactional
- * method, because the callee's turn waits for the store.
+/* Starts a call that must not run in place. A call with a teff_cancel must be pending from
+ * the start, so that it can be cancelled. If a call has an idempotency key, or its method is
+ * transactional, the callee's turn waits for the store.
  * in: cancel: may be NULL; `once`: an idempotency key or NULL. */
 static teff_err start_call_not_in_place(const teffi_ask *ask, teff_cancel *cancel,
                                         const teff_uuid *once, teff_call *call)
@@ -442,8 +442,8 @@ send_to_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
     return send_one_way(&this);
 }
 
-/* As start_grain_call(), with options. Passes the call's timeout in ctx->timeout_ms, which it then
- * restores. */
+/* As start_grain_call(), with options. Passes the call's timeout in ctx->timeout_ms, and restores
+ * ctx->timeout_ms afterwards. */
 static teff_err start_call_with_options(teff_ctx *ctx, const teff_type_info *type,
                                         const teff_key *key, const teff_method *method,
                                         const ProtobufCMessage *in,

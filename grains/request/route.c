@@ -126,8 +126,8 @@ static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_
     }
 }
 
-/* Chooses a silo for the grain and stores it in *placed, unless *placed names one already. Then
- * passes msg to that silo, which activates the grain. If no silo can be chosen, ends msg. */
+/* Passes msg to silo *placed, which activates the grain. If *placed is zero, first chooses a silo
+ * for the grain and stores it in *placed. If no silo can be chosen, ends msg with an error. */
 static void place_grain_and_send(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                                  teffi_node_id *placed)
 {
@@ -213,10 +213,11 @@ bool teffi_lookups_are_pending(const teffi_grains *grains)
     return false;
 }
 
-/* If no request waits, removes the look-up from the table. Otherwise, if the look-up's outcome is
- * valid for all waiting requests, moves them to *waiting: the outcome is valid if the directory was
- * asked and no request that had failed to reach its grain has joined since (entry->tries is 0).
- * If it is not valid, they wait until the directory is asked again. Sets entry->tries to 0.
+/* If no request waits, removes the look-up from the table. If requests wait and the look-up's
+ * outcome is valid, moves all of them to *waiting. The outcome is valid if the directory was asked
+ * and no request that had failed to reach its grain has joined since, so that entry->tries is 0. If
+ * the outcome is not valid, the requests wait until the directory is asked again. Sets entry->tries
+ * to 0.
  * in:  asked: the directory was asked. out: *tries: the previous entry->tries. false: the look-up
  *      was removed. */
 static bool move_waiting_or_remove_lookup(lookup *entry, bool asked, teffi_queue *waiting,
@@ -357,8 +358,9 @@ static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const tef
     return err;
 }
 
-/* Adds msg to the grain's look-up; if there is none, begins one if begin is set. An error ends msg.
- * out: false: there was no look-up, and begin is false; the caller owns msg. */
+/* Adds msg to the grain's look-up. If the grain has no look-up and `begin` is true, begins one. If
+ * msg cannot be added, ends msg with an error. out: false: there was no look-up, and `begin` is
+ * false; the caller still owns msg. */
 static bool join_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg, bool begin)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
@@ -378,8 +380,9 @@ static bool join_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_ms
 }
 
 /* Looks up the grain of msg again, after a change of the cluster or after a pause that grows with
- * each try (teffi_membership_await_change), whichever is first. An error ends msg. If this silo's
- * lease is over, msg is ended, too: without a lease, the silo learns of no change. */
+ * each try (teffi_membership_await_change), whichever is first. Ends msg with an error if msg
+ * cannot join the look-up, or if this silo's lease is over: without a lease, the silo learns of no
+ * change. */
 static void locate_grain_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     if (teffi_lease_is_over(&grains->node->home.lease)) {

@@ -19,9 +19,9 @@ enum { WORKERS = 1, UNSENT_MAX = 10000, RESEND_MS = 20 };
 
 /* ---- requests that were not sent ---- */
 
-/* out: the first unsent request, or NULL if there is none. In the latter case client->resending is
- * set to false under the same lock: resend_all() must end, and the next unsent request starts it
- * again. */
+/* Removes the first unsent request from the queue. out: the request. NULL: there is none, and
+ * resend_all() must end: client->resending was set to false before the queue's lock was released,
+ * so the next unsent request starts resend_all() again. */
 static teffi_msg *take_unsent(teff_client *client)
 {
     pthread_mutex_lock(&client->node.lock);

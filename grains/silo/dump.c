@@ -70,8 +70,8 @@ static void fill_top_entry(top_entry *e, teffi_activation *act, uint32_t queued,
 }
 
 /* Inserts act into s->top, which lists the TOP activations with the longest queues, longest first.
- * If the list is full, drops its last entry; but if no listed queue is shorter than act's, act is
- * not inserted. */
+ * If the list is full, inserts act only if its queue is longer than that of the last entry, and
+ * drops the last entry. */
 static void insert_by_queue_length(survey *s, teffi_activation *act, uint32_t queued,
                                    teffi_group_state state)
 {

@@ -31,7 +31,7 @@ static void set_gateway(gateway_place *place, teffi_node_id id)
     teffi_gateways_set(&place->client->node.gateways, index_of(place), id);
 }
 
-/* Empties the places of gateway id. out: false: no place had it. */
+/* Empties each place that holds the gateway `id`. out: false: no place held it. */
 static bool remove_gateway(teff_client *client, teffi_node_id id)
 {
     bool found = false;
@@ -43,7 +43,7 @@ static bool remove_gateway(teff_client *client, teffi_node_id id)
     return found;
 }
 
-/* Has gateway id sent GO_AWAY? */
+/* Has the gateway `id` sent GO_AWAY? */
 static bool gateway_is_leaving(const teff_client *client, teffi_node_id id)
 {
     bool found = false;
@@ -54,8 +54,8 @@ static bool gateway_is_leaving(const teff_client *client, teffi_node_id id)
 
 /* ---- connecting ---- */
 
-/* Puts gateway id, which was dialled just now, into its place, unless the gateway is leaving or its
- * connection may have broken already. out: true: the gateway is in its place. */
+/* Puts the gateway `id`, which was dialled just now, into `place`, unless the gateway is leaving or
+ * its connection may have broken already. out: true: the gateway is in the place. */
 static bool set_gateway_if_usable(gateway_place *place, teffi_node_id id)
 {
     teff_client *client = place->client;
@@ -148,7 +148,8 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
 {
     teff_client *client = teffi_container(node, teff_client, node);
     (void)clean;
-    /* The address may now belong to another incarnation: the next dial adds that one as a peer. */
+    /* Remove this incarnation of the gateway from the peers. Its address may now belong to another
+     * incarnation, which becomes a peer at the next dial. */
     node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     pthread_mutex_lock(&node->lock);
     bool known = remove_gateway(client, peer->node);

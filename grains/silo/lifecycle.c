@@ -63,7 +63,7 @@ static void add_client(teff_silo *silo, const teffi_hello *peer)
     }
     if (silo->n_clients < silo->clients_max)
         silo->clients[silo->n_clients++] = peer->node;
-    if (silo->node.leaving) /* it connected after set_leaving_and_send_go_away() */
+    if (silo->node.leaving) /* the client connected after set_leaving_and_send_go_away() */
         send_go_away(&silo->node, peer->node);
     pthread_mutex_unlock(&silo->lock);
 }
@@ -77,11 +77,11 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
     pthread_mutex_unlock(&silo->lock);
 }
 
-/* Reports a new connection to another silo to the membership. If the view does not list that silo,
- * adds it as a peer, so that it gets responses: a silo that joins through this silo requests rows
+/* Tells the membership that another silo, `peer`, has connected. If the view declares the peer dead
+ * (perhaps only since its hello was accepted), disconnects it. If the view does not list the peer,
+ * adds it to the net, so that it gets responses: a silo that joins through this silo requests rows
  * of the table before any view lists it, and a silo that left before this silo joined may forward
- * requests. If the view declares that silo dead (perhaps only since its hello was accepted),
- * disconnects it instead. */
+ * requests. */
 static void on_silo_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     const teffi_net_ops *net = node->home.net->ops;
@@ -432,7 +432,7 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 void teffi_node_wait_for_tasks_and_retries(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);
-    /* The loads of both counts acquire: they pair with the release in finish_task() and in
+    /* Both counts are loaded with acquire. The loads pair with the release in finish_task() and in
      * deliver_retry_after_pause(). */
     while (ctx && (teffi_tasks_count_running(&node->home) > 0 ||
                    (node->grains && teffi_transaction_retries_pending(node->grains))))

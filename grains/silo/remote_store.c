@@ -35,9 +35,9 @@ typedef struct served {
     teffi_msg *msg;
 } served;
 
-/* Makes the rows of a protobuf message from n rows of a store operation. Their tables, keys and
- * values point into `rows`. in: values: false: leave the values out. out: NULL if memory is
- * exhausted. */
+/* Makes the rows of a protobuf message from n rows of a store operation. The message's rows point
+ * to the same tables, keys and values as `rows`, but have no values if the parameter `values` is
+ * false. out: NULL if memory is exhausted. */
 static Teff__Cluster__StoreRow **make_message_rows(teff_arena *arena, const teffi_row *rows,
                                                    size_t n, bool values)
 {
@@ -73,7 +73,8 @@ static teffi_row row_from_message(const Teff__Cluster__StoreRow *row)
                        .check = row->check};
 }
 
-/* `done` of a served operation: responds with its result, and frees it. */
+/* The callback `done` of a served operation: responds with the operation's result, and frees the
+ * operation. */
 static void respond_with_result_and_free(teffi_store_op *op)
 {
     served *s = teffi_container(op, served, op);
@@ -137,8 +138,8 @@ static bool copy_bytes(teff_arena *arena, const void *data, size_t len, teffi_by
     return to->data != NULL;
 }
 
-/* Copies into *to what the response to op returns in a row: the etag, the value unless op writes,
- * and for a scan also the table and the key. out: false if memory is exhausted. */
+/* Copies one row of the response to op into *to: the etag, the value unless op writes, and for a
+ * scan also the table and the key. out: false if memory is exhausted. */
 static bool copy_response_row(const teffi_store_op *op, const Teff__Cluster__StoreRow *from,
                               teffi_row *to)
 {
@@ -157,7 +158,7 @@ static bool copy_response_row(const teffi_store_op *op, const Teff__Cluster__Sto
 }
 
 /* Copies the result from a response into op: for a scan, the rows that were found; for a read, the
- * etag and the value; for a write, the etags of its rows. After an error op is as it was submitted.
+ * etag and the value; for a write, the etags of its rows. After an error, op is unchanged.
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
 static teff_err copy_response_to_op(teffi_store_op *op,
                                     const Teff__Cluster__StoreResponse *response)
@@ -175,8 +176,8 @@ static teff_err copy_response_to_op(teffi_store_op *op,
     return rows ? TEFF_OK : TEFF_E_NOMEM;
 }
 
-/* Fills in ask, the request for op. Its tables, keys and values point into op. out: ask->rows is
- * NULL if memory is exhausted. */
+/* Fills in `ask`, the request for op. The request's tables, keys and values point into op.
+ * out: ask->rows is NULL if memory is exhausted. */
 static void fill_store_request(teff_ctx *ctx, const teffi_store_op *op,
                                Teff__Cluster__StoreAsk *ask)
 {

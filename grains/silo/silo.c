@@ -23,7 +23,7 @@ static teff_err check_scheduler_options(const teff_silo_options *opt, char *text
 }
 
 /* Refuses an address that other machines can reach, unless TLS protects the traffic or the option
- * insecure is set. */
+ * `insecure` is set. */
 static teff_err check_address_is_protected(const teff_silo_options *opt, const char *option,
                                            const char *address, char *text)
 {

@@ -17,7 +17,8 @@ static inline uint64_t teffi_mix64(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* teffi_random_next - a pseudo-random number (xorshift64). in: *state, not 0, is advanced. */
+/* teffi_random_next - a pseudo-random number (xorshift64). in: *state must not be 0; it is
+ * advanced. */
 static inline uint64_t teffi_random_next(uint64_t *state)
 {
     *state ^= *state << 13;

@@ -174,9 +174,9 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number)
     return true;
 }
 
-/* Marks a cell as TAKEN_OUT, so that searches go on to the next cells. If the next cell is EMPTY,
- * searches end there anyway; then this cell, and the TAKEN_OUT cells right before it, become
- * EMPTY. */
+/* Marks a cell as TAKEN_OUT, so that searches go on to the next cells. But if searches end
+ * at the next cell anyway, because it is EMPTY, this cell and the TAKEN_OUT cells right before it
+ * become EMPTY, too. */
 static void clear_cell(teffi_index *index, const teffi_cells *cells, uint32_t at)
 {
     store_cell(cells, at, TAKEN_OUT);

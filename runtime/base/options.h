@@ -17,7 +17,7 @@
 bool teffi_options_check_and_copy(void *to, size_t size, const void *from, const char *name,
                                   char *text);
 
-/* teffi_or_default - out: `given`; `otherwise` if `given` is 0. */
+/* teffi_or_default - out: the value `given` if it is not 0, else the value `otherwise`. */
 static inline uint32_t teffi_or_default(uint32_t given, uint32_t otherwise)
 {
     return given ? given : otherwise;

@@ -43,7 +43,8 @@ static inline teffi_qnode *teffi_queue_after(const teffi_queue *q, const teffi_q
     return prev ? prev->next : q->head;
 }
 
-/* teffi_queue_remove_after - remove the node that teffi_queue_after() returns. in: there is one. */
+/* teffi_queue_remove_after - remove the node that teffi_queue_after() returns for prev.
+ * in: there must be such a node. */
 static inline void teffi_queue_remove_after(teffi_queue *q, teffi_qnode *prev)
 {
     teffi_qnode **link = prev ? &prev->next : &q->head, *node = *link;
@@ -54,7 +55,7 @@ static inline void teffi_queue_remove_after(teffi_queue *q, teffi_qnode *prev)
     q->count--;
 }
 
-/* teffi_queue_move - append all of src to dst; src is empty after. */
+/* teffi_queue_move - append all of src to dst; src is empty afterwards. */
 static inline void teffi_queue_move(teffi_queue *dst, teffi_queue *src)
 {
     if (!src->head)

@@ -14,8 +14,8 @@ static bool word_is_pending(uint64_t word)
     return word & TEFFI_CALL_PENDING;
 }
 
-/* out: a hash of the node that a request was sent to, for the TEFFI_CALL_SENT bits of its call's
- * word. Never 0, which stands for "not sent". */
+/* in: to: the node that a call's request was sent to. out: a hash of this node, for the
+ * TEFFI_CALL_SENT bits of the call's word. Never 0, which stands for "not sent". */
 static uint32_t hash_node_to_sent_bits(teffi_node_id to)
 {
     uint64_t mixed = teffi_mix64((uint64_t)to.silo << 32 | to.incarnation);
@@ -146,7 +146,7 @@ void teffi_call_remove_and_free_relay(teffi_call *call)
     teffi_call_free_relay(call);
 }
 
-/* Adds a relay that has ended to *relays: the caller sends its outcome to its origin. Nothing is
+/* Adds an ended relay to *relays, so that the caller sends its outcome to the origin. Nothing is
  * sent for a kept cancel, or for a relay that this node itself ended with TEFF_E_TIMEOUT (the
  * origin has the same deadline, has cancelled the call, or is gone): these are released here. */
 static void list_or_release_ended_relay(teffi_call *call, teffi_call **relays)
@@ -168,8 +168,8 @@ static bool is_relay(const teffi_call *call)
 }
 
 /* Ends a call that this thread has taken: sets its outcome, then signals its context. A relay has
- * no context and goes to list_or_release_ended_relay. in: response, owned, or NULL. relays, for
- * list_or_release_ended_relay. */
+ * no context and goes to list_or_release_ended_relay. in: response: owned, or NULL; relays: passed
+ * to list_or_release_ended_relay. */
 static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg *response,
                      teffi_call **relays)
 {
@@ -228,8 +228,8 @@ bool teffi_call_end_if_matching(teffi_call *call, const teffi_call_match *match,
 
 /* ---- responses ---- */
 
-/* out: the call's cookie, a keyed hash that other nodes cannot guess: of the responses from another
- * node, only one that carries the cookie of the request is valid. */
+/* out: the call's cookie, a keyed hash that other nodes cannot guess. A response from another node
+ * is valid only if it carries the cookie of the request. */
 uint64_t teffi_call_cookie(const teffi_home *home, uint32_t slot, uint32_t generation)
 {
     return teffi_siphash_word(&home->calls.key, (uint64_t)slot << 32 | generation);

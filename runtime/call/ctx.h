@@ -73,8 +73,8 @@ static inline uint32_t teffi_due_ms_of(uint64_t deadline_ns)
     return deadline_ns == UINT64_MAX ? 0 : (uint32_t)((deadline_ns + 999999) / 1000000);
 }
 
-/* teffi_is_late - has a deadline passed? in: deadline_ns, 0 or UINT64_MAX: none. Reads the exact
- * clock only if the coarse clock is stopped or at most TEFFI_EXACT_BELOW_MS are left. */
+/* teffi_is_late - has a deadline passed? Reads the exact clock only if the coarse clock is stopped
+ * or at most TEFFI_EXACT_BELOW_MS are left. in: deadline_ns; if 0 or UINT64_MAX: no deadline. */
 static inline bool teffi_is_late(teffi_exec *exec, uint64_t deadline_ns)
 {
     uint32_t due_ms = teffi_due_ms_of(deadline_ns), now_ms = teffi_coarse_ms(exec);

@@ -135,8 +135,8 @@ static bool must_keep_call(const teff_ctx *ctx, const teffi_call *call)
            (!call->wait.done || (call->response && call->response->transaction));
 }
 
-/* Drops the calls that were begun since mark was taken, except those that must stay, and frees what
- * was allocated since then. */
+/* Drops the calls that were begun since the mark was taken, except those that must stay, and frees
+ * what was allocated since then. */
 void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
 {
     teffi_call *next, *call = LIST_FIRST(&ctx->calls);

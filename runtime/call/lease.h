@@ -49,7 +49,8 @@ static inline void teffi_lease_begin(teffi_lease *lease, uint64_t since_ns)
 static inline bool teffi_lease_extend(teffi_lease *lease, uint64_t since_ns, uint64_t until_ns)
 {
     uint64_t before = teffi_lease_until_ns(lease);
-    /* before: 0 if there is no lease, 1 if it is over, at most since_ns if it had run out */
+    /* `before` is 0 if there is no lease, 1 if the lease is over, and at most since_ns if the lease
+     * had run out at since_ns */
     while (before > 1 && before > since_ns && before < until_ns)
         if (atomic_compare_exchange_weak_explicit(&lease->until_ns, &before, until_ns,
                                                   memory_order_relaxed, memory_order_relaxed))

@@ -74,9 +74,10 @@ bool teffi_origins_find_entry(teffi_home *home, uint64_t node, teffi_origin orig
     return there;
 }
 
-/* Finds the entry that prevents the addition of call: for a cancel, any entry of its origin (its
- * relay or an earlier cancel); for a relay, a pending cancel. The bucket's lock is held. A cancel
- * is counted before it is added (relay.c), so if the count is 0, there is no cancel to find. */
+/* Finds an entry of the origin k because of which `call` must not be added. If `call` is a cancel:
+ * any entry (a relay or an earlier cancel); if it is a relay: only a pending cancel. The bucket's
+ * lock is held. A cancel is counted before it is added (relay.c), so if the count is 0, there is no
+ * cancel to find. */
 static bool find_conflicting_entry(const teffi_call *call, const key *k, teffi_slab_use *found)
 {
     if (call->is_cancel)

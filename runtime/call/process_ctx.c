@@ -12,8 +12,8 @@ typedef struct process_ctx {
     teff_process *process;
 } process_ctx;
 
-/* teffi_waiting.ready of a process that awaits calls: have all the signals that the process waits
- * for arrived? In teffi_await_any(), the process waits for only one signal. */
+/* teffi_waiting.ready of a process that awaits calls: has the process received all the signals that
+ * it waits for? In teffi_await_any(), it waits for only one signal. */
 static bool is_done_waiting(teff_process *p, teffi_waiting *w)
 {
     const teff_ctx *ctx = w->arg;

@@ -77,7 +77,7 @@ static bool add_entry_or_free(teffi_call *call, uint64_t deadline_ns, teffi_slab
     return added;
 }
 
-/* Ends a relay or kept cancel without an outcome. out: false: it had ended before. */
+/* Ends a relay or kept cancel; no outcome is sent on. out: false: it had ended before. */
 static bool end_entry(teffi_home *home, const teffi_slab_use *use)
 {
     teffi_call *call = teffi_slab_at(&home->calls.slab, use->slot);

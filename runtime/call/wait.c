@@ -191,8 +191,8 @@ static size_t count_done(teffi_wait *const *waits, size_t n)
     return done;
 }
 
-/* Changes the wait's word, if it is `from`. out: false: unchanged: the word is WAIT_DONE; or it is
- * WAIT_AWAITED already, if the wait is listed twice. */
+/* If the wait's word is `from`, sets it to `to`. out: false: the word was not `from`, so it was not
+ * changed: it is WAIT_DONE or, if the wait is listed twice, already WAIT_AWAITED. */
 static bool change_word_if_equal(teffi_wait *wait, uint32_t from, uint32_t to)
 {
     /* acquire: pairs with signal_wait_of_thread, if the word is WAIT_DONE; release: publishes
@@ -217,11 +217,12 @@ static void sleep_until_all_waits_done(teff_ctx *ctx, teffi_wait *const *waits, 
         sleep_until_signalled(ctx);
 }
 
-/* Sleeps until the first signal, which brings asleep_for from 1 to 0. Then sets the words back to
- * WAIT_NEW. A word that cannot be set back was signalled: `signals` counts these. Each such signal
- * uses the context and subtracts 1 from asleep_for. So this function adds signals - 1 and, if some
- * have not subtracted yet, sleeps until the last one brings the count to 0 and sends a token.
- * `awaited` is set once a wait was seen: a wait that is listed twice is skipped the second time.
+/* Sleeps until the first signal, which brings asleep_for from 1 to 0. Afterwards sets the waits'
+ * words back to WAIT_NEW. If a word cannot be set back, its wait was signalled: `signals` counts
+ * these waits. Each of their signals uses the context and subtracts 1 from asleep_for, so this
+ * function adds signals - 1. If asleep_for is not 0 after that, some signals have not subtracted
+ * yet: sleeps until the last of them brings asleep_for to 0 and sends a token.
+ * `awaited` marks the waits already seen: a wait that is listed twice is skipped the second time.
  * Model: tests/model/wait_any.pml */
 static void sleep_until_first_wait_done(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
@@ -239,7 +240,9 @@ static void sleep_until_first_wait_done(teff_ctx *ctx, teffi_wait *const *waits,
         signals += waits[i]->awaited && !change_word_if_equal(waits[i], WAIT_AWAITED, WAIT_NEW);
         waits[i]->awaited = false;
     }
-    if (marked < n && signals > 0) /* a wait was done already, but the first signal sends a token */
+    /* If a wait was done already, this thread has not slept. If another one was signalled
+     * meanwhile, the first such signal sends a token, which is taken here. */
+    if (marked < n && signals > 0)
         sleep_until_signalled(ctx);
     /* acquire: pairs with signal_wait_of_thread */
     if (signals > 1 && atomic_fetch_add_explicit(&ctx->asleep_for, signals - 1,

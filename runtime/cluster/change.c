@@ -57,8 +57,9 @@ static int compare_by_end(const void *a, const void *b)
     return (i > j) - (i < j);
 }
 
-/* Copies all tombstones, except that of silo `but`, to `changed`, and sorts them by age. Marks the
- * oldest ones beyond TEFFI_TOMBSTONES_MAX to be removed, FORGET_MAX at most. */
+/* Copies all tombstones, except that of silo `but`, to `changed`. If there are more than
+ * TEFFI_TOMBSTONES_MAX, sorts them by age and marks the oldest ones to be removed: those in
+ * excess of that number, but at most FORGET_MAX of them. */
 size_t teffi_rows_mark_old_tombstones(const teffi_rows *rows, uint32_t but,
                                       teffi_member_row *changed)
 {

@@ -12,8 +12,8 @@ enum {
 
 /* follow.lock held. Allows sends to the members of `now` that `old` lacks, except to this silo.
  * Skips a member whose address is invalid, and every member if the net is shut down.
- * out: false: no memory; the caller must not adopt `now`, because the next view would add only
- * members that `now` lacks. */
+ * out: false: no memory; the caller must not adopt `now`: members that were not added here would
+ * never be added, because the next view adds only the members that `now` lacks. */
 static bool add_peers(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
     bool added = true;
@@ -60,9 +60,9 @@ static void add_departed_silo(teffi_membership *m, teffi_node_id silo)
 }
 
 /* follow.lock held. Stops sending requests for grains to the members of `old` that `now` lacks.
- * Disconnects those that are dead, which also ends the calls sent to them. Keeps the connections of
- * those that have left for DROP_MS: such a silo forwards the requests that arrive before the other
- * silos have adopted this view, and says goodbye itself afterwards. */
+ * Disconnects those that are dead, which also ends the calls sent to them. If a silo has left, its
+ * connections are kept for another DROP_MS: the silo forwards the requests that arrive before the
+ * other silos have adopted this view, and says goodbye itself afterwards. */
 static void drop_old_members(teffi_membership *m, const teffi_view *old, const teffi_view *now)
 {
     teffi_net *net = m->node->home.net;
@@ -116,8 +116,8 @@ const teffi_view *teffi_membership_find_view(teffi_membership *m, uint64_t versi
     return found;
 }
 
-/* Adopts a view, unless it is no newer than the adopted one. in: view, owned. out: false: no
- * memory. */
+/* Adopts a view if it is newer than the adopted one; otherwise releases it. in: view, owned.
+ * out: false: no memory. */
 static bool adopt_view(teffi_membership *m, teffi_view *view)
 {
     teffi_node *node = m->node;
@@ -192,8 +192,9 @@ static teff_err read_and_adopt(teff_ctx *ctx)
     return err;
 }
 
-/* The task that reads the table for a user's turn. The turn does not read it itself: it may be
- * ended while it waits for the store, and `reading` would stay set. The error is in read_err. */
+/* The task that reads the table for a user's turn. A turn must not read the table itself, because a
+ * turn that is ended while it waits for the store would leave `reading` set. The task's error is in
+ * read_err. */
 static void read_and_adopt_as_task(teff_ctx *ctx, void *arg)
 {
     (void)arg;

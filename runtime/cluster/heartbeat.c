@@ -113,8 +113,8 @@ static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead
     return ahead <= NEXT || teffi_membership_is_connection_broken(m, view->members[at].node);
 }
 
-/* Adds a silo to the list. If the list is full, a silo that needs no consent replaces a listed silo
- * that needs consent; if it cannot, the new silo is left out. */
+/* Adds a silo to the list. If the list is full, the new silo is left out, unless it needs no
+ * consent and a listed silo needs consent: in this case it replaces that listed silo. */
 static void add_or_replace_silent_silo(silent_silos *silent, const teffi_silent *one)
 {
     if (silent->n < TEFFI_SILENT_MAX) {
@@ -211,8 +211,8 @@ static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
  * apart from the heartbeat: however long it takes, the lease is renewed. */
 static void start_look_task(teffi_timer *timer);
 
-/* Sets the timer of the next look, which is due after_ns from now, or at once if a connection has
- * broken during the look that ends. */
+/* Sets the timer of the next look. in: after_ns: the time from now to the next look. It is ignored,
+ * and the next look is due at once, if a connection broke during the look that ends now. */
 static void set_look_timer(teffi_membership *m, uint64_t after_ns)
 {
     uint64_t due_ns = teffi_now(m->node->platform) + after_ns;
@@ -238,8 +238,9 @@ static void log_error(const teff_ctx *ctx, teff_err err)
         teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN, "membership: %s", teff_error(ctx));
 }
 
-/* The task of one look: declares silent silos dead and refreshes the view, unless this silo could
- * not write its own last heartbeat. Then disconnects departed silos and sets the next timer. */
+/* The task of one look: declares silent silos dead and refreshes the view. Skips both if this silo
+ * could not write its own last heartbeat. In either case, disconnects departed silos and sets the
+ * timer of the next look. */
 static void run_look(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;

@@ -33,8 +33,9 @@ teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, ch
     return why ? teffi_fail(text, TEFF_E_REFUSED, "%s", why) : err;
 }
 
-/* May this silo replace `before`, the row with its id? Yes, if `before` is NULL, a dead silo's, or
- * has this silo's address. errs: TEFF_E_REFUSED, with text. */
+/* May this silo replace `before`, the row with its silo id? Yes if there is no such row (NULL), if
+ * the row is that of a dead silo, or if it has this silo's address.
+ * errs: TEFF_E_REFUSED, with text. */
 static teff_err check_may_replace_row(teff_ctx *ctx, const teffi_member_row *before)
 {
     char text[TEFF_TEXT_MAX];
@@ -45,9 +46,10 @@ static teff_err check_may_replace_row(teff_ctx *ctx, const teffi_member_row *bef
     return teff_fail(ctx, TEFF_E_REFUSED, "%s", text);
 }
 
-/* Sets the node's address, its silo id (a hash of the address) and its incarnation: the seconds
- * since 2022; unchanged if the clock is before that. The caller raises the incarnation if the table
- * has had one that is not lower. in: address, of at most TEFFI_ADDRESS_MAX bytes. */
+/* Sets the node's address, its silo id (a hash of the address) and its incarnation (the seconds
+ * since 2022). If the clock shows a time before 2022, the incarnation stays unchanged. Afterwards
+ * the caller raises the incarnation, if needed, above those that the table has recorded.
+ * in: address, of at most TEFFI_ADDRESS_MAX bytes. */
 static void set_address_and_id(teff_ctx *ctx, const char *address)
 {
     teffi_node *node = ctx->node;

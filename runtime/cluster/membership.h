@@ -173,8 +173,8 @@ uint64_t teffi_membership_version(teffi_node *node);
  * teffi_outsiders_apply_view_and_drop_dead - apply an adopted view: remove members, unless messages
  *       of them are kept, and disconnect dead outsiders. in: follow.lock held.
  * teffi_outsiders_list - list them. in: to, with room for TEFFI_OUTSIDERS_MAX. out: how many.
- * teffi_outsiders_have_stranger - is this silo an outsider, and a stranger? zero: is any outsider
- *       a stranger?
+ * teffi_outsiders_have_stranger - is there an outsider that is a stranger? in: silo: only this one
+ *       is checked; zero: all are.
  * teffi_outsiders_have_undelivered - are messages kept that are not delivered yet?
  * teffi_outsiders_hold_msg_if_needed - keep the message of a stranger, or of a silo of which
  *       messages are kept. in: msg, owned by the callee on TEFF_OK only. out: *first, set on

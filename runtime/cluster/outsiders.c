@@ -17,9 +17,9 @@ static bool is_outsider_standing(teffi_standing standing)
     return standing == TEFFI_STANDING_STRANGER || standing == TEFFI_STANDING_LEFT;
 }
 
-/* outsiders.lock held. Must messages of this silo be kept, and not delivered at once? Yes if the
- * silo is a stranger, or if earlier messages of it are not delivered yet: later messages must not
- * overtake them. */
+/* outsiders.lock held. Must messages from this outsider be kept, and not delivered at once? Yes if
+ * the outsider is a stranger, or if earlier messages from it are not delivered yet: later messages
+ * must not overtake them. */
 static bool must_hold_messages(const teffi_outsider *outsider)
 {
     return outsider->standing == TEFFI_STANDING_STRANGER || outsider->held;
@@ -140,7 +140,7 @@ size_t teffi_outsiders_list(teffi_membership *m, teffi_node_id *to)
     return n;
 }
 
-/* Is this silo an outsider, and a stranger? If silo is zero: is any outsider a stranger? */
+/* Is there an outsider that is a stranger? in: silo: only this one is checked; zero: all are. */
 bool teffi_outsiders_have_stranger(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;

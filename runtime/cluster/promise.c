@@ -117,8 +117,8 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
 }
 
 /* promises.lock held. Consents to the death of a silo whose heartbeat `beat` stands still, and
- * records the consent. out: false: it does not consent: it has promised not to, the silo is not in
- * the view, or there is no room for its entry. */
+ * records the consent. out: false: no consent was given: the other silo still has a promise of this
+ * silo, or is not in the view, or all entries are in use. */
 static bool give_consent(teffi_membership *m, const teffi_view *view, teffi_node_id silo,
                          uint64_t beat)
 {
@@ -202,8 +202,8 @@ static void ask_promises_and_extend_lease(teff_ctx *ctx, const teffi_own_beat *c
                    given, view->n_members - 1, lease->outage_ms);
 }
 
-/* Do all members extend their leases? A member that does not may run an older build, which declares
- * silos dead without asking for consents. */
+/* Do all members extend their leases? A member that never extends its lease may run an older build,
+ * which declares silos dead without asking for consents. */
 static bool all_members_extend_leases(const teffi_view *view)
 {
     for (size_t i = 0; i < view->n_members; i++)
@@ -268,9 +268,9 @@ typedef struct consents {
     size_t given;
 } consents;
 
-/* Adds one member's consents to *of. in: from, the member; given, the bits of its response: bit i
- * is set if it consents to the death of silent[i]. A silo's own consent does not count, nor that of
- * a member that the silo's view lacks. */
+/* Adds one member's consents to of[0..n-1]. in: from: the member. given: its response; bit i is set
+ * if the member consents to the death of silent[i]. The consent does not count if the member is
+ * silent[i] itself, or is not in the view that silent[i] had. */
 static void add_consents_of_member(const teffi_silent *silent, size_t n, teffi_node_id from,
                                    uint32_t given, consents *of)
 {

@@ -283,8 +283,8 @@ static teffi_row make_member_row(teff_ctx *ctx, const teffi_member_row *changed,
 }
 
 /* Makes the row of a silo's heartbeat or fence, without a value: readers compare its etag. When it
- * is written, it replaces any row of the silo in this table, also one that an earlier start of the
- * silo has left. */
+ * is written, it replaces any row of the silo in this table, also the row of an earlier incarnation
+ * of the silo. */
 static teffi_row make_marker_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
     return (teffi_row){.table = table, .key = make_silo_key(ctx, silo), .any = true};
@@ -417,7 +417,7 @@ teff_err teffi_heartbeat_read(teff_ctx *ctx, teffi_node_id silo, teffi_alive *al
     teffi_row row = {.table = alive_table, .key = make_silo_key(ctx, silo.silo)};
     *alive = (teffi_alive){0};
     teff_err err = run_store_op(ctx, TEFFI_STORE_READ, &row, 1);
-    if (err == TEFF_E_MALFORMED) { /* a damaged row; a live silo writes it again */
+    if (err == TEFF_E_MALFORMED) { /* remove the damaged row; a live silo writes it again */
         row = make_removal_row(ctx, alive_table, silo.silo);
         return run_store_op(ctx, TEFFI_STORE_WRITE, &row, 1);
     }

@@ -159,8 +159,8 @@ const teffi_member *teffi_view_find_member(const teffi_view *view, teffi_node_id
     return NULL;
 }
 
-/* Each start of a silo has a higher incarnation than the start before. If the view has a higher
- * incarnation of the silo than `node` has, `node` is dead. */
+/* A silo gets a higher incarnation each time it starts. `node` also counts as dead if the view
+ * lists the same silo with a higher incarnation. */
 teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node)
 {
     for (size_t i = 0; view && i < view->n_members; i++) {

@@ -69,7 +69,7 @@ bool teffi_view_current_has_member(struct teffi_node *node, teffi_node_id silo);
 /* teffi_view_find_member - find a member. out: valid as long as the view; NULL: not in the view. */
 const teffi_member *teffi_view_find_member(const teffi_view *view, teffi_node_id node);
 
-/* teffi_view_standing - what does the view say about this start of a silo? in: view, NULL: none. */
+/* teffi_view_standing - what does the view say about this node? in: view, NULL: none. */
 teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node);
 
 /* teffi_view_owner - the silo that keeps the directory entries of a partition; zero: none. */

@@ -42,9 +42,9 @@ void teffi_sleepers_remove(teff_component *component)
 
 void teff_engine_notify(teff_engine *engine)
 {
-    /* teffi_sleepers_add runs under this lock, too, and a component calls it before it checks its
-     * condition. Either this call finds the component in the list and pokes it, or the component
-     * checks its condition after the caller's change. */
+    /* A waiting component first adds itself to engine->sleepers, also under this lock, and checks
+     * its condition afterwards. Either this call finds the component in the list and pokes it, or
+     * the component checks its condition after the caller's change. */
     pthread_mutex_lock(&engine->lock);
     teffi_sleepers_poke(engine);
     pthread_mutex_unlock(&engine->lock);

@@ -20,11 +20,11 @@ static void plan_redial(link_peer *peer, bool failed)
     teffi_conns_ask_scan(conns);
 }
 
-/* conns.lock held. Removes the connection from its peer. If it was the outgoing one of a known
- * peer, plans a redial, unless a goodbye was said or heard, or the link is leaving. If it was the
- * outgoing one, and the peer has said BYE and has an incoming one, appends BYE_ACK to that one,
- * unless it was appended before.
- * out:  true: the incoming one has BYE_ACK. */
+/* conns.lock held. Removes conn from its peer. If conn was the peer's outgoing connection:
+ * - Plans a redial, if the peer is known, neither side has said BYE, and the link is not leaving.
+ * - Appends BYE_ACK to the peer's incoming connection, if the peer has said BYE and there is an
+ *   incoming connection without BYE_ACK.
+ * out:  true: conn was the outgoing connection, and the incoming connection has BYE_ACK. */
 static bool detach_conn(teffi_conn *conn, link_peer *peer)
 {
     bool was_up = conn->ending.was_up;

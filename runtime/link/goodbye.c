@@ -115,8 +115,8 @@ void teffi_goodbye_mark_peer_left(teffi_net *net, teffi_node_id id)
 
 /* ---- shutdown of the link ---- */
 
-/* Says goodbye to all peers that have a connection, and kills the dials to an address. Such a dial
- * has no peer yet, and cannot come up: establish_conn() makes no peer while `leaving` is set. */
+/* Says goodbye to all peers that have a connection. Kills the dials that have no peer yet: they
+ * cannot succeed any more, because establish_conn() makes no peer while `leaving` is set. */
 static void begin_leaving(teffi_link *link)
 {
     pthread_mutex_lock(&link->conns.lock);

@@ -102,9 +102,9 @@ static bool may_reconnect_for_goodbye(const link_peer *peer)
     return peer && (peer->in || peer->out) && peer->goodbye != GOODBYE_ACKNOWLEDGED;
 }
 
-/* conns.lock held. Finds a reason to refuse a new connection of the node: a newer start of the node
- * was connected before, the node has a newer connection, this node is leaving, or too many nodes
- * are connected. The number of nodes is not checked if the new connection replaces an older one.
+/* conns.lock held. Finds a reason to refuse a new connection from a peer: a later incarnation of
+ * the peer is known, the peer has a newer connection, this node is leaving, or too many nodes are
+ * connected. The number of nodes is not checked if the new connection replaces an older one.
  * out:  the reason; *which is its counter. NULL: there is none; *which is LINK_CROWDED, which the
  *       caller counts if it runs out of memory later. */
 static const char *find_refusal_reason(teffi_link *link, const teffi_hello *hello,
@@ -199,9 +199,9 @@ static bool check_dialler_hello_and_respond(teffi_conn *conn, const teffi_greeti
     return true;
 }
 
-/* conns.lock held. Makes conn the peer's incoming connection. Kills the older incoming connection,
- * if there is one, and the outgoing one. If the peer sent BYE before it connected again, resets its
- * goodbye. */
+/* conns.lock held. Makes conn the peer's incoming connection. If there is an older incoming
+ * connection, kills it, and also the outgoing connection if that is UP. If the peer sent BYE before
+ * it connected again, clears bye_heard and kills the outgoing connection. */
 static void replace_incoming_conn(link_peer *peer, teffi_conn *conn)
 {
     teffi_conn *old = peer->in;

@@ -13,7 +13,7 @@ enum {
     SCAN_MAX_MS = 250,
 };
 
-/* Is since_ns more than limit_ns before now_ns? No if since_ns is 0: no time is set. */
+/* Is since_ns more than limit_ns before now_ns? If since_ns is 0, no time is set: false. */
 static bool is_older(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
 {
     return since_ns && now_ns > since_ns && now_ns - since_ns > limit_ns;
@@ -96,9 +96,9 @@ static bool record_scan_and_check_may_kill(teffi_link *link, uint64_t now_ns)
     return now_ns >= link->judge_from_ns;
 }
 
-/* Does what each connection needs, without conns.lock, because do_needed_action() may end a
- * connection. Its need may have changed since it was listed, so find_needed_action() is called
- * again. */
+/* Lists the connections that need an action, and releases conns.lock before it does the actions,
+ * because do_needed_action() may end a connection. What a listed connection needs may have changed
+ * by then, so find_needed_action() is called again. */
 static void do_due_conn_actions(teffi_link *link, uint64_t now_ns)
 {
     teffi_conn *due = NULL;

@@ -71,9 +71,10 @@ static void wait_and_free_conns(teffi_link *link)
     teffi_driver_free_dead_conns(link);
 }
 
-/* Frees the link. A killed connection ends in the callback of its operation in flight. A connection
- * with a deferred read has none, so the read is begun before kill_all(). A connection that waits
- * for memory has none, either: teffi_driver_resume_waiting_conns() ends it after kill_all(). */
+/* Frees the link. A killed connection ends in the callback of its operation in flight. Two kinds of
+ * connections have no operation in flight: if the read is deferred, it is begun before kill_all();
+ * if the connection waits for memory, teffi_driver_resume_waiting_conns() ends it after kill_all().
+ */
 static void free_link(teffi_net *net)
 {
     teffi_link *link = (teffi_link *)net;
@@ -84,8 +85,8 @@ static void free_link(teffi_net *net)
     pthread_mutex_unlock(&link->conns.lock);
     link->conns.transport->ops->stop_listeners(link->conns.transport);
     teffi_link_heartbeat_stop(link);
-    teffi_sender_write_coalesced(
-        &link->conns); /* drain_events_and_write_coalesced() writes later frames */
+    /* drain_events_and_write_coalesced() writes the frames that are kept after this call */
+    teffi_sender_write_coalesced(&link->conns);
     (void)teffi_client_reader_run_overdue_reads(&link->conns, true);
     kill_all(&link->conns);
     teffi_driver_resume_waiting_conns(link);

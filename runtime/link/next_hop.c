@@ -27,8 +27,8 @@ static void cache_route_if_up(teffi_link *link, uint64_t node, teffi_conn *conn)
 }
 
 /* conns.lock held. Finds or creates the connection that carries messages to a node.
- * out:  *conn, without a reference for the caller. *dial: true if *conn is new; the caller then
- *       calls teffi_dial_start().
+ * out:  *conn, without a reference for the caller. *dial: true if *conn is new: in that case
+ *       the caller must call teffi_dial_start().
  * errs: TEFF_E_CLOSED, TEFF_E_UNREACHABLE, TEFF_E_NOMEM. */
 static teff_err find_or_create_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn,
                                     bool *dial)
@@ -102,7 +102,8 @@ teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
     teff_err err;
     if (!try_send_on_cached_route(link, to, msg, &err))
         err = send_uncached(link, to, msg);
-    /* The response is lost. Breaking the connection that brought the request fails the call. */
+    /* The response cannot be sent. So that the caller's call fails at once, kill the connection on
+     * which the request came. */
     if ((err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED) && msg->item.kind == TEFFI_MSG_RESPONSE)
         teffi_ending_kill_incoming_conn(link, to);
     return err;

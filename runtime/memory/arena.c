@@ -51,7 +51,8 @@ static teffi_chunk *chunk_of_data(uint8_t *bytes)
     return (teffi_chunk *)(void *)(bytes - round_up(sizeof(teffi_chunk)));
 }
 
-/* Does the arena allocate from its newest chunk, not from an older one or its first block? */
+/* Does the arena allocate from its newest chunk? If not, it allocates from an older chunk, or from
+ * the block that the caller of teffi_arena_init() gave. */
 static bool uses_newest_chunk(const teff_arena *arena)
 {
     return arena->chunks && arena->end == (uint8_t *)arena->chunks + arena->chunks->size;
@@ -126,7 +127,8 @@ static void *alloc_in_own_chunk(teff_arena *arena, size_t n)
     return bytes;
 }
 
-/* Slow path of teffi_arena_alloc_unzeroed(). Not inlined, because most allocations fit. */
+/* Slow path of teffi_arena_alloc_unzeroed(). Not inlined, because it is rarely called: most
+ * allocations fit in the current block. */
 __attribute__((noinline)) void *teffi_arena_alloc_unzeroed_slow(teff_arena *arena, size_t n)
 {
     if (n > SIZE_MAX / 2 || n > arena->budget_bytes - arena->used_bytes)

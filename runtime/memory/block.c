@@ -45,7 +45,8 @@ static size_t shelf_block_bytes(unsigned no)
     return (size_t)(QUARTERS + no % QUARTERS) << (MIN_SHIFT - 2 + no / QUARTERS);
 }
 
-/* Is there a shelf for n bytes? Other blocks come from malloc() and are freed at once. */
+/* Is there a shelf for blocks of n bytes? If not, teffi_block_get() always allocates such a block
+ * with malloc(), and teffi_block_put() always frees it. */
 static bool has_shelf(size_t n)
 {
     return n >= TEFFI_BLOCK_MIN && n <= TEFFI_BLOCK_MAX;

@@ -131,8 +131,8 @@ static void put_batch_in_depot(unsigned class, node *batch)
 
 /* ---- aging ---- */
 
-/* Ends a period of age_ns: the batches that stayed in the depot during the whole period become
- * spare, except AGE_KEEPS of them. */
+/* Called at the end of each period (age_ns). The batches that stayed in the depot during the whole period
+ * become spare, except AGE_KEEPS of them. */
 static void update_spare_batch_count(depot *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -208,8 +208,9 @@ static void set_thread_destructor(void)
         (void)pthread_setspecific(key, caches);
 }
 
-/* Called when c->free is empty. Gets a whole batch, takes one object of it, and makes the rest
- * c->free. If there is no batch, allocates an object from the heap. out: NULL: no memory. */
+/* Called when c->free is empty. Gets a whole batch, takes one object from it, and stores the
+ * rest in c->free. If there is no batch, allocates an object from the heap.
+ * out: NULL: no memory. */
 static __attribute__((noinline)) void *refill_and_take(cache *c, unsigned class)
 {
     node *batch = c->full ? c->full : get_batch_from_depot(class);
@@ -253,8 +254,9 @@ static void push_to_cache(cache *c, void *memory, unsigned class)
     c->room--;
 }
 
-/* Called when c->free is a complete batch, or at the thread's first use of the cache. Moves c->free
- * to c->full, and an older c->full to the depot; then begins a new c->free with the object. */
+/* Called when c->free is a complete batch, or at the thread's first use of the cache. First
+ * moves the batch in c->full, if there is one, to the depot. Next moves the list in c->free to
+ * c->full. Last starts a new list in c->free with the object. */
 static __attribute__((noinline)) void flush_and_push(cache *c, void *memory, unsigned class)
 {
     if (!destructor_is_set)

@@ -194,9 +194,9 @@ static void *take_entries_from_block(teffi_slab *slab, teffi_slab_block *block, 
 }
 
 /* lock held. Initializes and takes all entries of a decommitted block; at least one such block must
- * exist. The block's state is set before its entries are returned, because
- * teffi_slab_next_committed() reads the state without the lock: a thread that has one of the
- * entries must not skip their block.
+ * exist. Sets the block's state before it returns the entries: a thread that has one of these
+ * entries may call teffi_slab_next_committed(), which reads the state without the lock, and which
+ * must not skip the block.
  * out: the entries, as a list. */
 static void *take_decommitted_block(teffi_slab *slab)
 {
@@ -363,7 +363,7 @@ static bool decommit_spare_block(teffi_slab *slab)
     return gone;
 }
 
-/* If the period of age_ns is over, sets slab->spare to the lowest number of FREE blocks during the
+/* If the period (age_ns) is over, sets slab->spare to the lowest number of FREE blocks during the
  * period, and begins the next period. */
 static void update_spare_count_if_period_over(teffi_slab *slab, uint64_t now_ns)
 {

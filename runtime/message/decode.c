@@ -294,7 +294,8 @@ static teffi_field_desc *find_field(teffi_message_desc *desc, uint32_t id, unsig
     return field;
 }
 
-/* out: the lowest index >= from of a required field; n_fields if there is none. */
+/* Finds the first required field whose index is at least `from`. out: its index; n_fields if there
+ * is none. */
 static unsigned find_next_required_field(teffi_message_desc *desc, unsigned from)
 {
     while (from < desc->n_fields && desc->fields[from].label != PROTOBUF_C_LABEL_REQUIRED)
@@ -302,7 +303,7 @@ static unsigned find_next_required_field(teffi_message_desc *desc, unsigned from
     return from;
 }
 
-/* Decodes fields until end. in: seen, one byte per field of the descriptor, set to 1 when the field
+/* Decodes fields until `end`. in: seen, one byte per field of the descriptor, set to 1 when the field
  * occurs; NULL: the message has no required fields, so nothing is recorded. */
 static teff_err decode_fields(decoder *d, const uint8_t *end, ProtobufCMessage *msg, uint8_t *seen,
                               unsigned depth)

@@ -7,8 +7,8 @@
 
 /* ---- numbers ---- */
 
-/* Writes v in the bytes before end. All put functions of this file write backwards: they take the
- * end and return the first byte written. */
+/* Writes v in the bytes before `end`. All put functions of this file write backwards: they take the
+ * address after the last byte to write, and return the address of the first byte written. */
 static inline uint8_t *put_varint(uint8_t *end, uint64_t v)
 {
     if (v < 0x80) {
@@ -49,8 +49,8 @@ static size_t value_size(teffi_field_desc *field, const void *slot)
     return teffi_varint_size(n) + n;
 }
 
-/* out: the packed size of a list with its tags; 0 if the list is empty, because it is not
- * written. */
+/* out: the packed size of a list with its tags; 0 if the list is empty, because an empty
+ * list is not written. */
 static size_t list_size(teffi_field_desc *field, const uint8_t *m)
 {
     size_t n = teffi_list_len(field, m);

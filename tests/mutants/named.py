@@ -182,6 +182,9 @@ NAMED = {
         "grains/activation/turn.c",
         "return counts ? roll_back_and_record_error(turn, hash, err) : err;",
         "return counts && !err ? roll_back_and_record_error(turn, hash, err) : err;"),
+    "the row of a transaction that was not written has its answer": (
+        "grains/activation/state.c", "err = pack_empty_state(ctx, act, false, &row.value);",
+        "err = pack_empty_state(ctx, act, true, &row.value);"),
     "a younger request waits for the next owner of a lock": (
         "grains/activation/lock.c", "    more->judge_all = more->pending.count > 0;\n", ""),
     "the oldest entry of a participant counts": (

@@ -9,8 +9,8 @@ enum { WRITES_INLINE = 4 }; /* most flights in a row on one thread */
 /* This thread has scheduled a coalesced write, and has written no coalesced frames since. */
 static _Thread_local bool thread_has_coalesced;
 
-/* conn->lock held. Corrects the budget by the change, since the last call, in the number of bytes
- * that wait in conn: pending, in flight, and unopened. */
+/* conn->lock held. Counts the bytes that wait in conn (pending, in flight, and unopened), and adds
+ * to the budget how much this number has grown since the last call; negative if it has shrunk. */
 static void update_budget(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -21,8 +21,8 @@ static void update_budget(teffi_conn *conn)
 
 /* conn->lock held. Begins a flight: swaps all pending frames into in_flight, to be written. Does
  * nothing if a write is in flight, nothing is pending, there is no stream, or the sender is closed.
- * out:  true: the caller owns in_flight and writes it. Until end_flight_and_begin_next() it keeps a
- *       reference to conn, the flight's reference. */
+ * out:  true: the caller owns in_flight and writes it. The caller keeps a reference to conn, called
+ *       the flight's reference, until end_flight_and_begin_next(). */
 static bool begin_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -104,8 +104,8 @@ static void record_written_bytes(teffi_conn *conn, size_t n)
     teffi_counters_add(&conn->conns->counters, LINK_BYTES_OUT, n);
 }
 
-/* May this node write at now_ns? A silo may not after its lease has ended, because its messages may
- * be wrong. */
+/* May this node write at now_ns? After its lease has ended, a silo must not write, because its
+ * messages may be wrong. */
 static bool may_write_at(const teffi_conn *conn, uint64_t now_ns)
 {
     const _Atomic uint64_t *until_ns = conn->conns->until_ns;
@@ -194,7 +194,7 @@ static void unlock_and_write_pending(teffi_conn *conn)
 bool teffi_sender_complete_write(teffi_conn *conn, const teffi_stream_result *result)
 {
     conn_sender *s = &conn->sender;
-    if (!s->writing) /* called when a flight ended, through call_written: no write has ended */
+    if (!s->writing) /* the stream's op call_written caused this callback; no write was under way */
         return true;
     if (result->end) {
         (void)end_flight_and_begin_next(conn, true);

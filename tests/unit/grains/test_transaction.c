@@ -422,6 +422,28 @@ static void test_a_key_counts_once(void **state)
     lab_fails(ctx, bank_teller_obey_await(ctx, one, &out), TEFF_E_INVALID);
 }
 
+/* The root's grain has no row yet. Its transaction is not written, and the answer to its key was
+ * only in memory. */
+static void test_what_was_not_written_has_no_answer(void **state)
+{
+    teff_uuid id = {{7}};
+    teff_call_options opt = {.size = sizeof opt, .once = &id};
+    teff_call one;
+    bank_number *out;
+    begin_with(10, 5);
+    assert_int_equal(balance("new"), 0);
+    bank.next_batch = UNKNOWN_BEFORE;
+    bank.reads_fail = true;
+    lab_ok(ctx, bank_vault_obey_async(ctx, "new", ACT(pays, .n = -3, .to = "b"), &opt, &one));
+    lab_fails(ctx, bank_vault_obey_await(ctx, one, &out), TEFF_E_UNKNOWN);
+    bank.reads_fail = false;
+    lab_ok(ctx, bank_vault_plain(ctx, "new", RUN(quits), &out)); /* the next one reads the row */
+    lab_ok(ctx, bank_vault_obey_async(ctx, "new", ACT(pays, .n = -3, .to = "b"), &opt, &one));
+    lab_ok(ctx, bank_vault_obey_await(ctx, one, &out));
+    assert_int_equal(balance("new"), 3);
+    assert_int_equal(balance("b"), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,6 +461,7 @@ int main(void)
         EACH(test_a_row_that_has_changed_is_read_again),
         EACH(test_a_grain_that_is_read_again_ends_without_the_changes),
         EACH(test_a_key_counts_once),
+        EACH(test_what_was_not_written_has_no_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
