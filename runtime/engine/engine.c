@@ -42,8 +42,8 @@ static teff_err finish_unrun_copy(void *arg, const teff_event *copy, teff_err er
     return TEFF_OK;
 }
 
-/* Send a copy of the task to each component that lists its type. Counts each copy as given or
- * refused, or the task as dropped if no component lists its type. */
+/* Send a copy of the task to each component that lists the task's type, and count the copy as given
+ * or refused. If no component lists the type, count the task as dropped. */
 static void send_to_components(teffi_scheduler *s, const teff_event *event)
 {
     const teffi_task_msg *task = event->data;
@@ -195,7 +195,7 @@ void teffi_engine_free_stopped(teff_engine *engine)
     }
     for (teffi_instance *i; (i = TAILQ_FIRST(&engine->instances));) {
         TAILQ_REMOVE(&engine->instances, i, link);
-        free(i); /* its component was stuck when the engine stopped, and has not dropped it */
+        free(i); /* left by a component that was stuck when the engine stopped */
     }
     while (engine->ops) {
         teffi_component_ops *next = engine->ops->next;
@@ -278,7 +278,7 @@ static bool holds_its_thread(const teff_component_type *type)
     return type->run && !(type->flags & TEFF_COMPONENT_FIBER);
 }
 
-/* scheduler.lock held. A component that holds its thread is the only one of its scheduler. */
+/* scheduler.lock held. A component that holds its thread must be its scheduler's only component. */
 static bool may_join_scheduler(const teffi_scheduler *s, const teff_component_type *type)
 {
     const teff_component *first = LIST_FIRST(&s->components);

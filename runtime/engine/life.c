@@ -73,7 +73,7 @@ static bool bind_all(teff_component *component, teff_data_kind kind)
  * component->ending and do not call fn. out: false: the claim waits; call again after a poke. */
 static bool claim_and_call_hook(teff_component *component, hook *fn, teffi_instance *instance)
 {
-    if (!component->claim.component) /* not started before */
+    if (!component->claim.component) /* no earlier call has started the claim */
         teffi_claim_add_instance(&component->claim, instance, TEFF_WRITE);
     teffi_claim_state state = teffi_claim_start(&component->claim, component);
     if (state == TEFFI_CLAIM_WAITING)
@@ -152,9 +152,9 @@ static void release_all_but_owned(teff_component *component)
     call_hooks_and_drop_data(component, TEFF_DATA_LOCAL);
 }
 
-/* Call fini of owned data, retire and drop it. The data is claimed for writing, so that no task
- * uses it, and retired before the claim ends, so that no task gets it afterwards. out: false: a
- * claim waits; call again after a poke. */
+/* For all owned data: call the hook fini, then retire the data and drop it. The data is claimed for
+ * writing, so that no task uses it, and retired before the claim ends, so that no task gets it
+ * afterwards. out: false: a claim waits; call again after a poke. */
 static bool fini_owned(teff_component *component)
 {
     for (size_t i = component->type->n_data; i-- > 0;) {

@@ -96,7 +96,7 @@ bool teffi_task_claim_data_and_run(teff_component *component, teffi_task_msg *ta
     bool granted = state == TEFFI_CLAIM_GRANTED;
     if (granted)
         run_task(component, task->type, task->bytes);
-    component->ending |= state == TEFFI_CLAIM_CLOSED; /* an owner of its data has ended */
+    component->ending |= state == TEFFI_CLAIM_CLOSED; /* an owner of the task's data has ended */
     teffi_claim_end(claim);
     teffi_task_finish_and_notify(component->engine, task, granted);
     return true;
@@ -122,8 +122,8 @@ bool teffi_component_wait_for_poke(teff_component *component, bool or_end)
     return !err && !(or_end && take_items_and_update_ending(component));
 }
 
-/* Is all data that the task needs local, held by the component already, or covered by one of the n
- * needs in `lock`? */
+/* out: true: each of the task's needs is for local data, or for data that the component already
+ * holds, or is covered by one of the n needs in `lock`. */
 static bool needs_are_covered(teff_component *component, const teff_task_type *type,
                               const teff_need *lock, size_t n)
 {

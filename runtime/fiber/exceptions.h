@@ -35,7 +35,7 @@ static inline teffi_exceptions *teffi_exceptions_swap_in(const teffi_exceptions 
 
 /* teffi_exceptions_swap_out - after the switch back: save the thread's state in *stack, and
  * restore the old state from *before.
- * in:   own, before: what teffi_exceptions_swap_in returned and stored. */
+ * in:   own: what teffi_exceptions_swap_in returned. before: the state that it saved. */
 static inline void teffi_exceptions_swap_out(teffi_exceptions *own, const teffi_exceptions *before,
                                              teffi_exceptions *stack)
 {

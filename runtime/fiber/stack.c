@@ -280,9 +280,10 @@ void teffi_stacks_end_cache(void)
 
 /* ---- reclaiming after a peak ---- */
 
-/* lock held. Removes free stacks that the pool has not used during the last age_ns. For this,
- * pool->spare is set once every age_ns: to the lowest number of free stacks in that time, minus
- * KEPT_FREE. out: a list of at most RECLAIM_SLICE stacks; later calls remove the rest. */
+/* lock held. Removes free stacks that the pool did not need in the last period of age_ns
+ * nanoseconds. At the end of each period, pool->spare is set to the lowest number of free stacks in
+ * the period, minus KEPT_FREE. out: a list of at most RECLAIM_SLICE stacks; later calls remove the
+ * rest. */
 static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns)
 {
     teffi_fiber *taken = NULL;

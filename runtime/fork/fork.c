@@ -77,10 +77,10 @@ static void start_part(teffi_group *group, teffi_item *item)
     teffi_group_complete(group);
 }
 
-/* ops->ended of parts: add the part's run time to the join's, free the part, and count down. After
- * that the join may be gone, unless this thread brought the count to zero. group.c has already
- * charged the part's last run to group->used. relaxed: count_down makes the added run time visible
- * to the turn. */
+/* ops->ended of parts: add the part's run time to j->ran_ns, free the part, and count down. If the
+ * count is not zero after that, the turn may already have ended the join, so j must not be used. If
+ * the count is zero, the turn still waits. group.c has already charged the part's last run to
+ * group->used. relaxed: count_down makes the added run time visible to the turn. */
 static void finish_part(teffi_group *group)
 {
     part *p = teffi_container(group, part, group);
@@ -145,7 +145,8 @@ static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg
     p->doing = teffi_fiber_get_label(teffi_fiber_current());
     teffi_group_init(&p->group, &w->sched->exec, &part_ops);
     p->group.used = turn->used;
-    /* if shares is set, used is the number of an account, to which the part's runs are charged */
+    /* If group.shares is set, group.used is the number of an account, and the part's runs are
+     * charged to that account. */
     p->group.shares = turn->shares;
     atomic_init(&p->group.priority, atomic_load_explicit(&turn->priority, memory_order_relaxed));
     if (!j->forked)
@@ -173,8 +174,8 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
 }
 
 /* worker.after_yield of a turn that waits for a join; called when the turn's fiber is suspended.
- * Subtract from the join's count the one that stands for the turn. If all parts have ended, make
- * the turn's group READY. */
+ * The turn counts as one in the join's count: subtract that one. If all parts have ended, make the
+ * turn's group READY. */
 static void count_down_waiting_turn(void *arg)
 {
     join *j = arg;

@@ -21,8 +21,8 @@ static inline bool teffi_deferred_push(teffi_deferred *_Atomic *list, teffi_defe
     teffi_deferred *head = atomic_load_explicit(list, memory_order_relaxed);
     do
         work->next = head;
-    /* release: work->next; pairs with teffi_deferred_run_all. seq_cst: the caller's next load comes
-     * after this store. */
+    /* seq_cst: the caller's next load comes after this store. seq_cst includes release, which makes
+     * work->next visible to teffi_deferred_run_all. */
     while (!atomic_compare_exchange_weak_explicit(list, &head, work, memory_order_seq_cst,
                                                   memory_order_relaxed));
     return !head;

@@ -46,8 +46,8 @@ typedef struct teffi_direct_ops {
 /* teffi_direct_may_run_in_place - may the turn that runs on this thread run another turn in place?
  * This call may make the turn yield, and resume on another thread.
  * in:   async: true: the turn does not await the other turn's result at once.
- * out:  false also if async is true and TEFFI_DIRECT_ASYNC_MS have passed since the first call in
- *       this run of the group, so that long work is spread over the workers. */
+ * out:  false also if async is true and TEFFI_DIRECT_ASYNC_MS have passed since this function was
+ *       first called in this run of the group, so that long work is spread over the workers. */
 static inline bool teffi_direct_may_run_in_place(teffi_exec *exec, bool async)
 {
     return exec->ops->direct && exec->ops->direct->may(exec, async);
@@ -67,11 +67,13 @@ static inline void teffi_direct_leave(teffi_exec *exec, teffi_group *outer)
     exec->ops->direct->leave(exec, outer);
 }
 
-/* teffi_direct_end_claim - end the claim. If items were pushed meanwhile, the group is queued. If
- * its turn has yielded, the group is queued as well: in the deque if the turn has forked, else
- * behind all other groups. But if the turn waits for a join, the group stays RUNNING until
- * teffi_group_make_ready. When this function returns, another worker may own the group, or, if the
- * group was COMPLETE, its memory may be freed. */
+/* teffi_direct_end_claim - end the claim. What happens to the group depends on its turn:
+ *  - If the turn has not yielded, the group is queued if items were pushed meanwhile.
+ *  - If the turn yielded in teff_join_wait, the group stays RUNNING until teffi_group_make_ready.
+ *  - If the turn yielded in teff_fork, the group is queued in this worker's deque.
+ *  - If the turn yielded elsewhere, the group is queued behind all other groups.
+ * When this function returns, another worker may own the group, or, if the group was COMPLETE, its
+ * memory may be freed. */
 static inline void teffi_direct_end_claim(teffi_exec *exec, teffi_group *group)
 {
     if (teffi_group_has_yielded_turn(group))

@@ -51,11 +51,12 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
 }
 
 /* Try once to change the group's word from *word to want; for teffi_group_push. out: false: *word
- * is now the present word, and the caller tries again. release: the item's content; pairs with
- * group_take_all_and_set_state. acquire: a pusher that makes the group READY owns head; pairs with
- * group_try_rest. seq_cst: after the push, the pusher may load a flag that says that the handler
- * sleeps. The handler sets this flag before teffi_group_take_item loads the word. So either the
- * handler finds the item, or the pusher finds the flag set. */
+ * is now the present word, and the caller tries again.
+ * The CAS is a release, because it publishes the item; pairs with group_take_all_and_set_state. It
+ * is an acquire, because a pusher that makes the group READY owns head; pairs with group_try_rest.
+ * It is seq_cst, because the pusher may afterwards load a flag that says that the handler sleeps.
+ * The handler sets this flag before teffi_group_take_item loads the word. So either the handler
+ * finds the item, or the pusher finds the flag set. */
 static inline bool try_replace_word(teffi_group *group, uintptr_t *word, uintptr_t want)
 {
     return atomic_compare_exchange_weak_explicit(&group->word, word, want, memory_order_seq_cst,
@@ -131,10 +132,11 @@ static __attribute__((noinline)) void take_first_batch(teffi_group *group)
     group->head = group_take_all_and_set_state(group, READY);
 }
 
-/* Begin a run, by the group's only owner. out: false: there is nothing to handle. A COMPLETE group
- * may still have items. acquire: the effects of earlier runs; pairs with group_try_rest. */
+/* Begin a run of the group, which the caller owns. A COMPLETE group is run too, if it has items
+ * left. out: false: there is nothing to handle. */
 static inline bool group_begin_run(teffi_group *group)
 {
+    /* acquire: this run sees the effects of earlier runs; pairs with group_try_rest */
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_acquire);
     if (word_state(word) != READY)
         return word_state(word) == COMPLETE && group->head;

@@ -23,9 +23,9 @@ static bool kill_oldest_pending_if_too_many(teffi_link *link)
     return oldest;
 }
 
-/* Creates a connection for an accepted stream, and begins to read from it. If too many others are
- * in their handshake, kills the oldest of them. Frees the stream instead if there is no memory, or
- * the link is being freed. in: stream, taken over. */
+/* Creates a connection for an accepted stream, and begins to read from it. If too many other
+ * connections are in their handshake, kills the oldest of them. If there is no memory, or the link
+ * is being freed, creates no connection and frees the stream. in: stream, taken over. */
 static void create_conn_and_begin_read(const link_door *door, teffi_stream *stream)
 {
     teffi_link *link = door->link;

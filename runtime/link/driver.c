@@ -196,9 +196,9 @@ static void submit_read_or_run_here(teffi_conn *conn)
 }
 
 /* Runs a deferred read. A worker or a waiting client thread reads at once, and may run the turns
- * for the messages that it reads. Other threads must not run turns, so they only begin an
- * asynchronous receive; for example the ticker, or the monitor, which calls this function if the
- * worker is in a long turn. A thread that finds no bytes to read also begins such a receive. */
+ * for the messages that it reads. Other threads (for example the ticker or the monitor) must
+ * not run turns: they only begin an asynchronous receive. A thread that finds no bytes to read does
+ * the same. */
 static void run_deferred_read(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);

@@ -24,7 +24,7 @@ typedef struct teffi_net_events {
      * and gone may run concurrently with other events of the same peer.
      * Returns TEFF_OK, or TEFF_E_REFUSED with text (TEFF_TEXT_MAX bytes). */
     teff_err (*hello)(void *arg, const teffi_hello *peer, char *text);
-    /* A connection whose hello was accepted ended before it came up. */
+    /* This node accepted a connection's hello, but the connection ended before it came up. */
     void (*gone)(void *arg, const teffi_hello *peer);
     /* A connection in either direction came up after its hello; once for each connection. */
     void (*up)(void *arg, const teffi_hello *peer);

@@ -131,8 +131,8 @@ static void put_batch_in_depot(unsigned class, node *batch)
 
 /* ---- aging ---- */
 
-/* Called at the end of each period (age_ns). The batches that stayed in the depot during the whole period
- * become spare, except AGE_KEEPS of them. */
+/* Called at the end of each period (age_ns). The batches that stayed in the depot during the whole
+ * period become spare, except AGE_KEEPS of them. */
 static void update_spare_batch_count(depot *d)
 {
     pthread_mutex_lock(&d->lock);

@@ -303,8 +303,8 @@ static unsigned find_next_required_field(teffi_message_desc *desc, unsigned from
     return from;
 }
 
-/* Decodes fields until `end`. in: seen, one byte per field of the descriptor, set to 1 when the field
- * occurs; NULL: the message has no required fields, so nothing is recorded. */
+/* Decodes fields until `end`. in: seen, one byte per field of the descriptor, set to 1 when the
+ * field occurs; NULL: the message has no required fields, so nothing is recorded. */
 static teff_err decode_fields(decoder *d, const uint8_t *end, ProtobufCMessage *msg, uint8_t *seen,
                               unsigned depth)
 {

@@ -258,7 +258,8 @@ bool teffi_frame_get_control_payload(const teffi_frame *frame, const uint8_t **p
     const uint8_t *d = frame->data;
     *payload = d + TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX;
     *len = frame->len - (TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX);
-    return d[1] == 0 && load_u16(d + 2) == 0 && load_u16(d + 4) == 0; /* hops, flags, has */
+    /* a control frame has hops 0, flags 0 and no fields (`has` is 0) */
+    return d[1] == 0 && load_u16(d + 2) == 0 && load_u16(d + 4) == 0;
 }
 
 /* The bytes that are left to read. A failed read sets bad, which is checked after several reads. */
@@ -298,8 +299,8 @@ static void read_pair(reader *r, uint32_t *a, uint32_t *b)
     *b = (uint32_t)(v >> 32);
 }
 
-/* Reads m->call. Sets r->bad if its slot, generation and cookie are all 0. One or two of them may
- * be 0. */
+/* Reads m->call. Sets r->bad if the slot, generation and cookie of the call are all 0. One or two
+ * of them may be 0. */
 static void read_call(reader *r, teffi_msg *m)
 {
     const uint8_t *p = read_bytes(r, sizeof m->call);

@@ -51,8 +51,8 @@ typedef struct teffi_frame {
 /* Longest frame with TEFFI_MSG_ROW: between silos, with a row of a store of up to 16 MiB. */
 enum { TEFFI_FRAME_ROW_MAX = 16 * 1024 * 1024 + 64 * 1024 };
 
-/* teffi_frame_max_bytes_for_msg - out: how many bytes msg's frame may have. in: max_bytes, the
- * limit for a message without TEFFI_MSG_ROW; with it, the limit is at least TEFFI_FRAME_ROW_MAX. */
+/* teffi_frame_max_bytes_for_msg - out: how many bytes msg's frame may have: max_bytes; or, if msg
+ * has the flag TEFFI_MSG_ROW, the larger of max_bytes and TEFFI_FRAME_ROW_MAX. */
 static inline size_t teffi_frame_max_bytes_for_msg(const teffi_msg *msg, size_t max_bytes)
 {
     bool row = (msg->flags & TEFFI_MSG_ROW) && max_bytes < TEFFI_FRAME_ROW_MAX;

@@ -64,7 +64,8 @@ static bool copy_optional_field(uint8_t *to, size_t n, const ProtobufCBinaryData
     return bytes->len == 0 || copy_field(to, n, bytes);
 }
 
-/* Copies an unpacked hello to a greeting. out: false: wrong magic or lengths. */
+/* Copies an unpacked hello to a greeting. out: false: the magic is wrong, a text is too long, or a
+ * field has a wrong length. */
 static bool copy_hello(const void *from, void *to)
 {
     const Teff__Wire__Hello *m = from;

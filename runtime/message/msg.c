@@ -52,7 +52,8 @@ bool teffi_msg_copy_borrowed(teffi_msg *msg)
         return true;
     size_t len = teffi_msg_packed_len(msg);
     bool has_text = msg->item.kind == TEFFI_MSG_RESPONSE && msg->text;
-    bool has_part = msg->item.kind == TEFFI_MSG_RESPONSE && msg->transaction; /* in a transaction */
+    /* part: the data about a transaction that a response may carry */
+    bool has_part = msg->item.kind == TEFFI_MSG_RESPONSE && msg->transaction;
     uint8_t *raw = teff_arena_alloc(&msg->arena, len + msg->key_len + 1);
     char *text =
         raw && has_text ? teff_arena_copy(&msg->arena, msg->text, strlen(msg->text)) : NULL;

@@ -35,7 +35,8 @@ static bool is_system_request(const teff_ctx *ctx, unsigned slot)
     return slot != TEFFI_SLOT_STORE || (ctx->group && ctx->group->system);
 }
 
-/* Makes a request that carries body; the caller sets its call. out: NULL: out of memory. */
+/* Makes a request that carries body. The caller sets msg->call and the deadline. out: NULL: out of
+ * memory. */
 static teffi_msg *new_rpc_msg(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
                               const ProtobufCMessage *body)
 {

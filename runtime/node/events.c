@@ -86,7 +86,8 @@ static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
                       early ? still_starting : "this silo is leaving the cluster");
 }
 
-/* The net's event `gone`: a connection whose hello was accepted ended before it came up. */
+/* The net's event `gone`: this node accepted a connection's hello, but the connection ended before
+ * it came up. */
 static void on_gone(void *arg, const teffi_hello *peer)
 {
     decrement_greeting_if_client(arg, peer);

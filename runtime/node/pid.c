@@ -204,8 +204,8 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
                : fail_because_node_is_closed(ctx);
 }
 
-/* Sets the error text of a request that failed: names the process before a text of the runtime, and
- * leaves a process's own text as it is. out: err. */
+/* If the runtime wrote the error text of a failed request, adds the process's PID at the start of
+ * the text. A text that the process itself wrote stays as it is. out: err. */
 static teff_err add_pid_to_error_text(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
                                       teff_err err)
 {

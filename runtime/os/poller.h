@@ -29,8 +29,8 @@ typedef struct teffi_poller {
 /* teffi_poller_claim - become the thread that polls. out: false: another thread polls. */
 static inline bool teffi_poller_claim(teffi_poller *poller)
 {
-    /* acquire: pairs with teffi_poller_release(). relaxed: read first, because an exchange costs
-     * more, and another thread often polls */
+    /* The relaxed load comes first, because an exchange costs more, and another thread often polls.
+     * acquire: pairs with teffi_poller_release() */
     if (atomic_load_explicit(&poller->claimed, memory_order_relaxed) ||
         atomic_exchange_explicit(&poller->claimed, true, memory_order_acquire))
         return false;
@@ -38,7 +38,8 @@ static inline bool teffi_poller_claim(teffi_poller *poller)
     return true;
 }
 
-/* teffi_poller_release - let another thread poll. Call it after the kept events were handled. */
+/* teffi_poller_release - let another thread poll. Call it after poller->run has handled the events
+ * that poller->wait kept. */
 static inline void teffi_poller_release(teffi_poller *poller)
 {
     /* release: publishes what poller->wait and poller->run wrote; pairs with

@@ -32,11 +32,13 @@ static uint64_t wall_ns(void *arg)
     return clock_ns(CLOCK_REALTIME);
 }
 
+/* in: n: at most 256. Up to this size, getrandom() returns all n bytes, and fails with EINTR only
+ * while it waits until the kernel has seeded its generator. */
 static void fill_random(void *to, size_t n)
 {
     ssize_t got;
     do
-        got = getrandom(to, n, 0); /* whole and uninterrupted up to 256 bytes, once seeded */
+        got = getrandom(to, n, 0);
     while (got < 0 && errno == EINTR);
     teffi_bug_if(got != (ssize_t)n);
 }

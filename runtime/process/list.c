@@ -43,7 +43,7 @@ void teff_process_stats_get(teff_process_system *system, teff_process_stats *sta
     uint64_t spawned = 0, ended = 0;
     for (uint32_t i = 0; i < system->n_cells; i++) {
         ended += atomic_load_explicit(&system->cells[i].ended, memory_order_relaxed);
-        /* a spawn adds TEFFI_SPAWNED; the remainder counts spawns in progress */
+        /* each spawn adds TEFFI_SPAWNED; spawns in progress add 1 each, which the division drops */
         spawned +=
             atomic_load_explicit(&system->cells[i].spawned, memory_order_relaxed) / TEFFI_SPAWNED;
     }

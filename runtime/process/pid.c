@@ -17,7 +17,7 @@ teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid)
     teff_process *p = teffi_process_at(system, pid.slot);
     if (!p || pid.generation % 2 == 0)
         return TEFF_E_NOT_FOUND;
-    /* relaxed: teffi_process_find has loaded it before */
+    /* relaxed: the caller's teffi_process_find has already loaded this generation */
     uint32_t now = atomic_load_explicit(&p->generation, memory_order_relaxed);
     return (int32_t)(now - pid.generation) > 0 ? TEFF_E_CLOSED : TEFF_E_NOT_FOUND;
 }
@@ -70,9 +70,9 @@ teff_err teffi_slot_alloc_and_count_spawn(teff_process_system *system, _Atomic u
                                           teff_process **process)
 {
     /* The lock is needed only near the limit. If processes_max has room for one more whole block,
-     * this spawn exceeds it only if other threads spawn as many processes as a block holds before
-     * this addition. relaxed: the push in publish_process orders the addition before the process's
-     * end. */
+     * this spawn takes no lock: to exceed the limit, other threads would have to spawn a whole
+     * block of processes between this check and the addition. relaxed: the push in publish_process
+     * orders the addition before the process's end. */
     if ((teffi_slab_block_count(&system->slab) + 1) * TEFFI_SLAB_BLOCK <= system->opt.processes_max)
         atomic_fetch_add_explicit(spawned, TEFFI_SPAWNED, memory_order_relaxed);
     else if (!count_spawn_if_room(system, spawned))

@@ -149,8 +149,8 @@ static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b
         batch_append(b, event);
 }
 
-/* Puts the event of a step that will be retried back to the front of its list. There is at most one
- * event, since step_max is 1. */
+/* Before a step is retried: puts the step's event back at the front of the list from which it was
+ * taken. There is at most one event, since only ops whose step_max is 1 retry a step. */
 static void put_event_back(teff_process *p, teffi_events *given)
 {
     teffi_event *event = teffi_events_pop(given);

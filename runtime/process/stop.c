@@ -58,8 +58,8 @@ static void wait_for_spawns(teff_process_system *system)
             teffi_thread_yield();
 }
 
-/* Writes the first of the remaining processes into the report, then kills all remaining processes,
- * and waits at most FORCED_MS until they have ended. */
+/* Lists the remaining processes in the report (at most TEFF_STOP_NAMED of them), then kills all
+ * remaining processes, and waits at most FORCED_MS until they have ended. */
 static void kill_and_report_remaining(teff_process_system *system, teff_stop_report *report)
 {
     report->n_named = (uint32_t)teff_process_list(system, report->named, TEFF_STOP_NAMED);

@@ -205,8 +205,8 @@ static __attribute__((noinline)) void run_one_message(teff_process *p, teffi_eve
         end_or_requeue_process(p);
 }
 
-/* Puts an item into the process's lists and flags. Then calls run_if_ready, but only if no item
- * that was taken off the group is left (group.head is NULL), or after TEFFI_STEP_MAX items. */
+/* Puts an item into the process's lists and flags. Then calls run_if_ready if this was the last
+ * item that was taken off the group (group.head is NULL), or after TEFFI_STEP_MAX items. */
 static __attribute__((noinline)) void gather_item_and_run_if_ready(teff_process *p,
                                                                    teffi_item *item)
 {
@@ -284,8 +284,7 @@ static bool evict_item(teffi_group *group, teffi_item *item)
     if (starts)
         end_unstarted_process(p);
     else if (evicted && !group->head)
-        run_if_ready(
-            p); /* no item is left: gather_item_and_run_if_ready, too, would run a turn now */
+        run_if_ready(p); /* as gather_item_and_run_if_ready does after the last item */
     return evicted || starts;
 }
 

@@ -138,7 +138,8 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
     (void)teffi_processor_use_begin_await_retake(w);
     run_ready_groups(w);
     teffi_hooks_call(w, w->sched->hooks.end);
-    teffi_fiber_thread_leave_pool(); /* before return_processor: then the fibers may be freed */
+    /* Leave the pool before return_processor: after that call, the fibers may be freed. */
+    teffi_fiber_thread_leave_pool();
     teffi_worker_set_self(NULL);
     return_processor(w);
 }

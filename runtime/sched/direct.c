@@ -7,9 +7,9 @@
 #include "sched/scheduler.h"
 #include "sched/submit.h"
 
-/* Policy priority: is a group queued that has a higher priority than this turn's group? If so, the
- * turn may run no other turn in place, but must queue its call, so that the queued group runs
- * first. */
+/* For the policy `priority`: is a group queued that has a higher priority than this turn's group?
+ * If so, the turn may run no other turn in place, but must queue its call, so that the queued group
+ * runs first. */
 __attribute__((noinline)) static bool more_urgent_group_waits(const teffi_worker *w)
 {
     const teffi_group *turn = teffi_worker_group(w);
@@ -28,8 +28,8 @@ static bool may_run_in_place(const teffi_worker *w)
            !(w->sched->priorities && more_urgent_group_waits(w));
 }
 
-/* Has this run of the group used all its attempts to run a turn in place? The first call in a run
- * resets the budget. */
+/* Has this run of the group used all its attempts to run a turn in place? The first call of this
+ * function in a run resets the budget. */
 static bool budget_is_used_up(teffi_worker *w)
 {
     teffi_direct_budget *budget = &w->direct;
@@ -54,8 +54,8 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
 }
 
 /* The operation `may`: may the turn on this thread run another turn in place now? If the budget is
- * used up, the turn yields first. If the turn may run another one, or only async forbids it, the
- * call counts against the budget. in: async, see teffi_direct_may_run_in_place.
+ * used up, the turn yields first. A call that returns true counts against the budget; so does one
+ * that would return true if async were false. in: async, see teffi_direct_may_run_in_place.
  * Turns call this function and those below only through the pointers in
  * teffi_direct_ops, so these functions are never inlined into a turn. Therefore they may read the
  * thread-local teffi_own_worker: see worker.h. */
@@ -106,9 +106,9 @@ static void direct_leave_with_hook(teffi_exec *exec, teffi_group *outer)
     direct_leave(exec, outer);
 }
 
-/* A turn in place has yielded, and its fiber is suspended. Make the outer turn yield next. Queue
- * the inner turn's group, unless that turn waits for a join; if the turn has forked, queue the
- * forked part as well. At the end, call after_yield, if it is set. */
+/* A turn that ran in place has yielded, and its fiber is suspended. Make the outer turn yield next.
+ * If the inner turn waits for a join, do not queue its group. Otherwise queue that group and, if
+ * the inner turn has forked, the forked part, too. At the end, call after_yield, if it is set. */
 static void direct_handle_yield(teffi_exec *exec, teffi_group *group)
 {
     teffi_worker *w = teffi_worker_self();

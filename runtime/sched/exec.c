@@ -127,8 +127,8 @@ static const teffi_exec_ops scheduler_ops = {
 
 /* ---- starting ---- */
 
-/* Set the operations and the policy, and whether groups are run by run_with_hooks_and_policy
- * (run.c).
+/* Set the operations, the policy, and runs_extended: true if run_with_hooks_and_policy (run.c) is
+ * to run the groups.
  * out: false: memory is out. */
 static bool init_ops_and_policy(teffi_sched *sched, const teff_sched_options *opt)
 {
@@ -204,8 +204,8 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     return NULL;
 }
 
-/* Start a worker for each active processor. out: false: a thread could not start, or memory is out;
- * the caller stops the others. */
+/* Start a worker for each active processor. out: false: a thread could not start, or memory is out.
+ * In both cases the caller stops the workers that have started. */
 static bool start_workers(teffi_sched *sched, unsigned active)
 {
     bool ok = true;
@@ -313,9 +313,9 @@ teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
     opt = opt ? opt : &defaults;
     if (teffi_sched_options_check(opt, workers))
         return TEFF_E_INVALID;
-    /* Read the CPU count once for both numbers of processors: choose_max_processor_count below gets
-     * `active`. The CPU quota may have changed since teffi_sched_options_check read the CPU count,
-     * so `active` may exceed workers_max now. */
+    /* choose_max_processor_count below gets `active` instead of `workers`, so that it does not read
+     * the CPU count again. The count may have changed since teffi_sched_options_check read it, so
+     * `active` may exceed workers_max now. */
     unsigned active = choose_initial_processor_count(workers);
     if (opt->workers_max && active > opt->workers_max)
         active = opt->workers_max;

@@ -114,8 +114,8 @@ static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
 {
     teffi_processor *p = w->processor;
     uint32_t now_ms = teffi_coarse_ms(&w->sched->exec);
-    /* w->direct.unseen is the number of turns in place since the last pick. They count as picks,
-     * because they, too, delay the groups in the other queues. */
+    /* w->direct.unseen is the number of turns that ran in place (direct.c) since the last pick.
+     * They count as picks, because they, too, delay the groups in the other queues. */
     uint32_t lifo_picks = p->lifo_picks + w->direct.unseen;
     w->direct.unseen = 0;
     *fair = now_ms - p->fair_ms >= FAIR_MS || lifo_picks >= LIFO_PICKS_MAX;
@@ -125,8 +125,8 @@ static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
     return group;
 }
 
-/* Pick a group after pick_lifo has picked none:
- *  1. If fair is true, and in every 61st call with fair = false: call pick_fair.
+/* Pick a group after pick_lifo has picked none. Try in this order, until a group is found:
+ *  1. Call pick_fair: always if fair is true; in one call out of 61 if fair is false.
  *  2. Take the group in the LIFO slot (if fair is true, pick_lifo has skipped the slot).
  *  3. Take the newest group of the deque.
  * out: NULL: none. */
@@ -141,8 +141,8 @@ static teffi_group *pick_fair_or_newest(teffi_worker *w, bool fair)
     return group ? group : count_local_pick(p, teffi_deque_pop(&p->deque));
 }
 
-/* Pick a group from this processor's own queues. If a fair pick is due, it may also come from the
- * global queue. out: NULL: none. */
+/* Pick a group from this processor's own queues. If a fair pick is due, the group may also come
+ * from the global queue. out: NULL: none. */
 static teffi_group *pick_local(teffi_worker *w)
 {
     bool fair;

@@ -163,7 +163,7 @@ void teffi_search_end(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     w->searching = false;
-    /* seq_cst: a pusher wakes no worker if idle_word still counts this searcher. In that case its
+    /* seq_cst: a pusher wakes no worker if idle_word still counts this searcher. In that case the
      * push comes before this subtraction, so the last searcher finds the pushed work below. */
     uint32_t word =
         atomic_fetch_sub_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
@@ -182,7 +182,7 @@ static bool has_surplus_threads(const teffi_sched *sched)
            atomic_load_explicit(&sched->n_active, memory_order_relaxed);
 }
 
-/* If w has slept for SPARE_NS as a spare one, and there are surplus threads, let its thread end.
+/* If w has slept for SPARE_NS as a spare worker, and there are surplus threads, let its thread end.
  * idle_lock held. out: true: w is ENDED now. */
 static bool retire_spare(teffi_worker *w)
 {
@@ -203,14 +203,14 @@ uint64_t teffi_idle_set_timeout(teffi_worker *w)
     return is_limited ? SPARE_NS : UINT64_MAX;
 }
 
-/* Sleep until w is assigned a processor, the scheduler stops, or w was spare for long and is ENDED.
+/* Sleep until w is assigned a processor, the scheduler stops, or retire_spare has made w ENDED.
  * idle_lock is held, except during the sleep. */
 static void wait_for_processor_locked(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     uint64_t timeout_ns = teffi_idle_set_timeout(w);
     while (w->state != TEFFI_WORKER_RUNNING && !sched->stopping) {
-        if (w->state == TEFFI_WORKER_PARKED) { /* a borrower has given w its processor */
+        if (w->state == TEFFI_WORKER_PARKED) { /* a borrower has returned a processor to w */
             teffi_idle_remove(w, TEFFI_WORKER_RUNNING, false);
             break;
         }

@@ -46,7 +46,7 @@ static bool begin_retake(teffi_worker *w, uint64_t run)
     atomic_store_explicit(&w->retaken, 1, memory_order_seq_cst);
     if (!w->sched->no_membarrier)
         teffi_barrier_run_on_all_threads();
-    /* seq_cst, acquire: pairs with use_begin's exchange, and with use_end */
+    /* seq_cst: pairs with use_begin's exchange. As an acquire, this load pairs with use_end. */
     return !atomic_load_explicit(&w->using_processor, memory_order_seq_cst) &&
            atomic_load_explicit(&w->processor->runs, memory_order_relaxed) == run;
 }

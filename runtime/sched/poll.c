@@ -49,8 +49,9 @@ static bool handle_events(teffi_sched *sched, teffi_poller *poller)
     return e.found;
 }
 
-/* A look is a poll without waiting. Schedule this processor's next look: when the coarse clock has
- * advanced, or after LOOK_EVERY passes if this look has found events. */
+/* A look is a poll without waiting. Schedule this processor's next look: it is due when the coarse
+ * clock changes. If events were found just now, it is also due when the worker's loop has made
+ * LOOK_EVERY more passes. */
 static void schedule_next_poller_look(teffi_worker *w, bool found)
 {
     teffi_processor *p = w->processor;
@@ -87,7 +88,7 @@ static teffi_worker_state leave_parked_state(teffi_worker *w, bool searching)
 }
 
 /* Claim the poller, to wait in it. out: NULL: there is no poller, another thread polls, or enough
- * workers are running, and they look for events. */
+ * workers are running (a running worker looks for events itself). */
 static teffi_poller *claim_poller(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;

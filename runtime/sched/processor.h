@@ -66,7 +66,7 @@ static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
     atomic_store_explicit(counter, now + n, memory_order_relaxed);
 }
 
-/* teffi_processor_count_handled_items - how many items its workers have handled, plus 1. Turns in
+/* teffi_processor_count_handled_items - how many items p's workers have handled, plus 1. Turns in
  * place are not counted. p->runs, which begins at 1, counts the first item of each run; p->items
  * counts the other items. A hint: relaxed. */
 static inline uint64_t teffi_processor_count_handled_items(const teffi_processor *p)
@@ -96,7 +96,7 @@ static inline bool teffi_processor_has_local_group(teffi_processor *p)
 /* teffi_processor_forbids_stealing - must thieves ignore the deque? Any thread. */
 static inline bool teffi_processor_forbids_stealing(const teffi_processor *p)
 {
-    /* seq_cst: after a parking worker's change of idle_word; pairs with
+    /* seq_cst: a parking worker changes idle_word before this load; pairs with
      * teffi_processor_allow_stealing */
     return atomic_load_explicit(&p->no_steal, memory_order_seq_cst);
 }
@@ -109,7 +109,7 @@ static inline bool teffi_processor_allow_stealing(teffi_processor *p)
 {
     /* relaxed: only the owner sets it */
     bool forbidden = atomic_load_explicit(&p->no_steal, memory_order_relaxed);
-    if (forbidden) /* seq_cst: before the waker's load of idle_word */
+    if (forbidden) /* seq_cst: the waker loads idle_word after this store */
         atomic_store_explicit(&p->no_steal, false, memory_order_seq_cst);
     return forbidden;
 }

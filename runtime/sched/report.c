@@ -19,8 +19,8 @@ typedef struct seen_run {
     uint64_t run, since_ns;
 } seen_run;
 
-/* Load the run that w is in. out: its `running` is 0 if w is in no run; its since_ns is now_ns if
- * the monitor has not seen the run before. idle_lock held. */
+/* Load the run that w is in. out: the run. Its `running` is 0 if w is in no run. Its since_ns is
+ * now_ns if the monitor has not seen the run before. idle_lock held. */
 static seen_run load_run(teffi_worker *w, uint64_t now_ns)
 {
     /* acquire: pairs with teffi_worker_set_running_group */
@@ -165,7 +165,8 @@ static const char *state_name(teffi_worker_state state)
     return names[state];
 }
 
-/* Print one line on a worker. in: no: its index in shot->workers, which is not worker.number. */
+/* Print one line on a worker. in: `no`: the worker's index in shot->workers, which is not
+ * worker.number. */
 static void dump_worker(const teffi_lines *to, const snapshot *shot, unsigned no)
 {
     const worker_copy *s = &shot->workers[no];
@@ -178,8 +179,8 @@ static void dump_worker(const teffi_lines *to, const snapshot *shot, unsigned no
         return;
     }
     teffi_running_group_describe(seen->running, text);
-    /* ms is a lower bound: the run began before since_ns. The monitor may have set since_ns after
-     * now_ns was read. */
+    /* ms is a lower bound, since the run began before since_ns. ms is 0 if the monitor set since_ns
+     * after now_ns was read. */
     uint64_t ms = shot->now_ns > seen->since_ns ? (shot->now_ns - seen->since_ns) / MS_NS : 0;
     if (is_still_in_run(seen))
         teffi_lines_write_line(to, "worker %u: %s, %s, a turn of %s, for %llu ms or a little more",

@@ -41,15 +41,16 @@ static inline uint32_t teffi_processor_use_begin(teffi_worker *w)
 /* teffi_processor_use_end - restore using_processor. in: was, from use_begin. */
 static inline void teffi_processor_use_end(teffi_worker *w, uint32_t was)
 {
-    /* release: what w did with the processor; pairs with begin_retake() in monitor.c */
+    /* release: publishes what w did with the processor; pairs with begin_retake() in monitor.c */
     atomic_store_explicit(&w->using_processor, was, memory_order_release);
 }
 
 /* teffi_processor_get_usable - after use_begin: the processor that w may use; NULL: none. */
 static inline teffi_processor *teffi_processor_get_usable(teffi_worker *w)
 {
-    /* acquire: pairs with a retake that was cancelled. seq_cst: after use_begin's exchange; on ARM
-     * an acquire load (ldapr) may come before the exchange's store. */
+    /* seq_cst: this load must come after use_begin's exchange; on ARM an acquire load (ldapr) may
+     * come before the exchange's store. seq_cst includes acquire, which pairs with the monitor's
+     * release store to `retaken`. */
     return atomic_load_explicit(&w->retaken, memory_order_seq_cst) ? NULL : w->processor;
 }
 

@@ -67,15 +67,15 @@ static void vacate_processor(teffi_processor *p)
     if (!w || (w->state != TEFFI_WORKER_PARKED && w->state != TEFFI_WORKER_BLOCKED))
         return;
     (void)teffi_idle_take_processor(w);
-    /* It was parked, maybe without a timeout. A SPARE worker needs one, since it ends only if it
-     * wakes. Wake it, so that it calls teffi_idle_set_timeout. */
+    /* w was parked, maybe without a timeout. A SPARE worker needs a timeout, since it ends only if
+     * it wakes. Wake w, so that it calls teffi_idle_set_timeout. */
     if (w->state == TEFFI_WORKER_SPARE)
         teffi_worker_wake(w);
 }
 
-/* Take the processor from its worker, and move its groups and timers away, unless another thread
- * has activated it meanwhile. A running worker keeps it until teffi_scale_leave_processor, but the
- * deque's groups and the timers are moved now. */
+/* Take p from its worker, and move p's groups and timers away, unless another thread has activated
+ * p meanwhile. A running worker keeps p until teffi_scale_leave_processor, but the deque's groups
+ * and the timers are moved now. */
 static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
 {
     pthread_mutex_lock(&sched->idle_lock);

@@ -88,7 +88,8 @@ static inline teffi_sched *teffi_sched_of(teffi_exec *exec)
     return (teffi_sched *)(void *)exec;
 }
 
-/* teffi_sched_has_system_thread - is there a system thread? Else system groups run on workers. */
+/* teffi_sched_has_system_thread - is there a system thread? If there is none, system groups run on
+ * workers. */
 static inline bool teffi_sched_has_system_thread(const teffi_sched *sched)
 {
     /* acquire: pairs with teffi_system_thread_start */

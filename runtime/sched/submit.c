@@ -6,8 +6,8 @@
 #include "sched/scale.h"
 
 /* out: this thread's worker, if it belongs to sched and is not in a blocking region; else NULL.
- * Since it reads teffi_own_worker, it may be called only by functions that do not suspend and are
- * never inlined, such as exec ops, which are called through pointers. */
+ * Since this function reads teffi_own_worker, its callers must not suspend and must never be
+ * inlined. Exec ops, which are called through pointers, are such callers. */
 static teffi_worker *own_unblocked_worker(teffi_sched *sched)
 {
     teffi_worker *w = teffi_own_worker;
@@ -17,8 +17,9 @@ static teffi_worker *own_unblocked_worker(teffi_sched *sched)
 /* ---- groups ---- */
 
 /* A newer group has displaced `group` from the LIFO slot: push `group` to the deque, or to the
- * global queue if memory is out. If `group` is added to the local batch: set no_steal if the batch
- * stays local, else wake a worker. Otherwise: clear no_steal and wake a worker. */
+ * global queue if memory is out. If `group` is added to a local batch that stays local, set
+ * no_steal and wake no worker. In all other cases wake a worker; if `group` is added to no local
+ * batch, clear no_steal before that. */
 static void push_displaced_group(teffi_worker *w, teffi_processor *p, teffi_group *group)
 {
     bool pushed = teffi_deque_push(&p->deque, group);
@@ -65,7 +66,7 @@ static void submit_to_own_processor(teffi_worker *w, teffi_group *group)
 {
     uint32_t was = teffi_processor_use_begin(w);
     teffi_processor *p = teffi_processor_get_usable(w);
-    /* relaxed: only this worker uses the slot, and the monitor by the protocol of retake.h */
+    /* relaxed: only this thread and, by the protocol of retake.h, the monitor use the slot */
     teffi_group *older = p ? atomic_load_explicit(&p->lifo, memory_order_relaxed) : NULL;
     if (p)
         atomic_store_explicit(&p->lifo, group, memory_order_relaxed);

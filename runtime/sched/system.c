@@ -64,7 +64,7 @@ teff_err teffi_system_thread_start(teffi_exec *exec)
     if (err) {
         exec->system_fibers = NULL;
         teffi_fiber_pool_free(fibers);
-    } else { /* release: system_fibers is set; pairs with teffi_sched_has_system_thread */
+    } else { /* release: publishes system_fibers; pairs with teffi_sched_has_system_thread */
         atomic_store_explicit(&sched->has_system, true, memory_order_release);
     }
     return err;

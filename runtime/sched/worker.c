@@ -134,7 +134,7 @@ void teffi_workers_join_ended(teffi_sched *sched)
     pthread_mutex_lock(&sched->idle_lock);
     for (teffi_worker *w; (w = teffi_worker_latest_in_state(sched, TEFFI_WORKER_ENDED));) {
         pthread_mutex_unlock(&sched->idle_lock);
-        teffi_thread_join(&w->thread); /* unlocked: the thread may lock it before it ends */
+        teffi_thread_join(&w->thread); /* unlocked: the thread may lock idle_lock before it ends */
         pthread_mutex_lock(&sched->idle_lock);
         teffi_worker_set_state(w, TEFFI_WORKER_VACANT);
     }

@@ -112,8 +112,8 @@ static teff_err map_etcd_error(json_int_t code, const char *message)
 }
 
 /* Sets s->refusal and s->why from a response that reports an error, or is not from etcd.
- * out: UNSENT: etcd rejected the login token, which is deleted. REFUSED: etcd has not done the
- *      request.
+ * out: UNSENT: etcd rejected the login token; the session's copy of it is deleted.
+ *      REFUSED: etcd has not done the request.
  *      IN_DOUBT: the request may have been done. */
 static outcome classify_error_response(session *s)
 {
@@ -152,8 +152,8 @@ static outcome check_cluster_id(session *s)
     return REFUSED;
 }
 
-/* Sends a request to the session's member, once, and waits for the response. out: DONE: it is in
- * s->response. */
+/* Sends a request to the session's member, once, and waits for the response. out: DONE: the
+ * response is in s->response. */
 static outcome send_to_member(session *s, const char *path, const teffi_etcd_text *request,
                               uint32_t silence_ms)
 {
@@ -201,7 +201,7 @@ static void make_login_request(session *s, const teffi_secret *password)
         explicit_bzero(json, strlen(json));
     }
     free(json);
-    if (request) /* jansson's copy */
+    if (request) /* jansson's copy of the password */
         explicit_bzero((char *)json_string_value(json_object_get(request, "password")),
                        password->len);
     json_decref(request);
@@ -244,7 +244,7 @@ static teff_err check_member(session *s)
     return TEFF_OK;
 }
 
-/* Sets s->fence to a random key. No request has used it yet, so s->in_doubt is cleared. */
+/* Sets s->fence to a new random key. Clears s->in_doubt, because no request has used this key. */
 static void choose_fence_key(session *s)
 {
     const teffi_platform *p = &s->engine->platform;
@@ -351,8 +351,8 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
 }
 
 /* Fails the writes with TEFF_E_UNKNOWN, since they may have run. First connects to another member
- * of etcd and, if one can be reached, creates the fence key of these writes: if they have not run
- * yet, they then never run. */
+ * of etcd and, if one can be reached, creates the fence key of these writes. Once this key exists,
+ * a write that has not run yet can never run. */
 static void fence_writes_and_end_as_unknown(session *s, teffi_store_op **ops, size_t n)
 {
     char why[TEFF_TEXT_MAX];
@@ -519,7 +519,7 @@ static void run_etcd_session(void *arg)
         size_t n = teffi_op_queue_take_ops(&s->queue, s->group, get_wait_timeout_ns(s));
         if (n == 0 && teffi_op_queue_is_closed(&s->queue))
             break;
-        (void)ensure_member_ready(s); /* also if n is 0: a fence key must be created soon */
+        (void)ensure_member_ready(s); /* also if n is 0: a write in doubt needs a fence key soon */
         run_etcd_group(s, n);
     }
     json_decref(s->response);

@@ -102,8 +102,8 @@ static void init_curl_library(void)
     (void)curl_global_init(CURL_GLOBAL_SSL);
 }
 
-/* Makes the list of a request's headers. Without the empty header `Expect:`, libcurl would ask the
- * server before it sends a large request, and wait for the response.
+/* Makes the list of a request's headers. Without the empty header `Expect:`, libcurl would first
+ * ask the server whether it may send a large request, and wait for the response.
  * in: authorization: a whole header; NULL: none. out: NULL: no memory. */
 static struct curl_slist *make_header_list(const char *authorization)
 {

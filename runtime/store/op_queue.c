@@ -67,7 +67,7 @@ size_t teffi_op_queue_take_ops(teffi_op_queue *queue,
                                teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX], uint64_t timeout_ns)
 {
     size_t n = 0, bytes = 0, reads = 0;
-    /* a loop, because the token may be from the submit of an operation that an earlier call took */
+    /* a loop, because the wake-up may be for an operation that an earlier call has taken */
     while (!op_queue_has_op_or_is_closed(queue) && teffi_parker_wait(&queue->wake, timeout_ns))
         ;
     pthread_mutex_lock(&queue->lock);

@@ -34,7 +34,7 @@ static const char addresses[] = "memory|sqlite:FILE"
 static const char lacks_engine[] = "another engine (this build lacks it, see meson_options.txt)";
 
 /* out: the engine of an address, also if this build lacks it (engine->open is NULL); NULL: the
- * address has no engine's prefix. */
+ * address does not begin with the prefix of any engine. */
 static const engine *find_engine(const char *address)
 {
     for (size_t i = 0; address && i < sizeof engines / sizeof engines[0]; i++) {

@@ -360,8 +360,8 @@ static teff_err create_or_check_schema(PGconn *conn, char *text)
     return TEFF_OK;
 }
 
-/* If the previous connection broke, ends its server process, which may still run writes in doubt,
- * and waits until this process has ended. out: false: it has not ended, or an error, with text. */
+/* If the previous connection broke, its server process may still run writes in doubt. Ends that
+ * process and waits until it is gone. out: false: it still runs, or a query failed, see text. */
 static bool end_old_backend(session *s, PGconn *conn, char *text)
 {
     static const char sql[] =
@@ -523,14 +523,14 @@ static bool take_results(session *s, size_t *n, bool *refused)
     return false;
 }
 
-/* Waits until bytes can be received or sent, then does so. in, out: *sent: may all have been sent?
+/* Waits until it can receive or send, then does so. in, out: *sent: may all bytes have been sent?
  * out: false: the connection broke, or no byte could be received or sent for SILENCE_MS. */
 static bool wait_then_receive_and_send(session *s, bool *sent)
 {
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};
     if (poll(&fd, 1, SILENCE_MS) == 0)
         return false;
-    bool received = PQconsumeInput(s->conn); /* sends first: all may be sent even if it fails */
+    bool received = PQconsumeInput(s->conn); /* even if it fails, it may have sent all bytes */
     int left = received ? PQflush(s->conn) : 0;
     *sent = *sent || left == 0;
     return received && left >= 0;
@@ -622,7 +622,7 @@ static bool fail_op_unless_retryable(session *s, teffi_store_op *op, size_t n_re
     return again;
 }
 
-/* Finishes each op, or keeps it in s->in_doubt. out: true: it did neither: run the group again. */
+/* Finishes each op, or moves it to s->in_doubt. out: true: did neither, so run the group again. */
 static bool finish_group_unless_retryable(session *s, teffi_store_op **ops, size_t n,
                                           size_t n_results, outcome o, int tries)
 {

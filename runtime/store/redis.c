@@ -198,8 +198,8 @@ static teff_err check_redis_server(const char *info, char *text)
 
 /* Makes the server close the session's previous connection, if that was a connection to the same
  * server process (the same run_id). Reason: the server or the network may still hold commands of
- * that connection. If they ran later, two reads after UNKNOWN could show different outcomes. out:
- * false: the command failed, and text says why. */
+ * that connection. If the server still ran them, a write that was already reported as UNKNOWN could
+ * take effect between two reads. out: false: the command failed, and text says why. */
 static bool kill_previous_connection(session *s, redisContext *c, const char *info, char *text)
 {
     char run_id[ID_MAX] = "", killed[NUMBER_MAX];
@@ -532,8 +532,8 @@ static void fail_op_without_reply(session *s, teffi_store_op *op, bool sent)
     teffi_op_queue_finish_op(&s->queue, op);
 }
 
-/* Sends n operations, waits for their replies, and completes all n operations. If n is 0, only
- * connects if necessary. */
+/* Sends n operations, waits for their replies, and completes all n operations. If n is 0, the only
+ * effect is that of ensure_redis_connected(). */
 static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
 {
     size_t sent = 0, n_replies = 0;
@@ -549,8 +549,8 @@ static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
         disconnect_redis(s); /* the next connection loads the script */
 }
 
-/* out: how long to wait for operations. If there is no connection, until the next attempt to
- * connect; otherwise without limit. */
+/* out: how long to wait for operations: if there is no connection, the time until the next attempt
+ * to connect; otherwise UINT64_MAX, which means no limit. */
 static uint64_t get_wait_ns(const session *s)
 {
     uint64_t now = teffi_now(&s->engine->platform);

@@ -299,9 +299,10 @@ static bool wait_and_distribute_ops(engine *e)
     return !closed || has_ops(e->reads) || has_ops(e->writes);
 }
 
-/* Runs all reads of the cluster's own tables, and after them at most GROUP_MAX other reads, because
- * more would delay the next write for longer than a transaction does. Finally runs the reads at the
- * head of each queue in e->writes, because all writes before them have ended. */
+/* Runs all reads of the cluster's own tables, and after them at most GROUP_MAX other reads. Reason
+ * for this limit: the next write waits for these reads, and should not wait for longer than a
+ * transaction takes. Finally runs the reads at the head of each queue in e->writes, because all
+ * writes before them have ended. */
 static void run_reads(engine *e)
 {
     teffi_store_op *op;

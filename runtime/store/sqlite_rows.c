@@ -192,10 +192,10 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
     return rc;
 }
 
-/* Compares the row's etag with the stored one. Does nothing if row->any is set, because such a
- * write may also overwrite or remove a damaged row, or if row->check is set and the same check has
- * already matched in this transaction (file->checked). out: SQLITE_OK: op->err is OK, CONFLICT or
- * MALFORMED; otherwise SQLite's code of an error. */
+/* Compares the row's etag with the stored one. Does nothing in two cases. First: row->any is set;
+ * such a write may overwrite or remove any row, also a damaged one. Second: row->check is set, and
+ * the same check has already matched in this transaction (see file->checked). out: SQLITE_OK:
+ * op->err is OK, CONFLICT or MALFORMED; otherwise SQLite's code of an error. */
 static int check_row_etag(teffi_sqlite_file *file, teffi_store_op *op, const teffi_row *row)
 {
     teffi_row found;

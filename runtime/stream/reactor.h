@@ -70,9 +70,9 @@ void teffi_reactor_free_source_later(teffi_reactor *reactor, reactor_source *sou
 void teffi_reactor_begin_wait(teffi_reactor *reactor, reactor_side *side);
 void teffi_reactor_report_edge(teffi_reactor *reactor, reactor_side *side);
 
-/* teffi_side_clear_ready - clear READY, before a system call after which the socket may not be
- *       ready any more. An edge that is reported during the call sets READY again.
- * teffi_side_set_ready - set READY, after a system call after which the socket may still be ready.
+/* teffi_side_clear_ready - clear READY. Called before a system call, because the call may leave the
+ *       socket not ready. An edge that is reported during the system call sets READY again.
+ * teffi_side_set_ready - set READY. Called after a system call if the socket may still be ready.
  * runs: on the thread that tries the side, or while no operation waits for the side. */
 static inline void teffi_side_clear_ready(reactor_side *side)
 {

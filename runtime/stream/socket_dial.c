@@ -157,7 +157,7 @@ void teffi_socket_dial_start(teffi_stream_dial *dial)
 
 void teffi_socket_dial_cancel(teffi_stream_dial *dial)
 {
-    /* seq_cst: pairs with attempt_dial(), which the edge below causes and which loads the flag */
+    /* seq_cst: pairs with the load in attempt_dial(), which runs because of the edge below */
     atomic_store_explicit(&dial->cancelled, true, memory_order_seq_cst);
     teffi_reactor_report_edge(dial->reactor, &dial->side);
 }

@@ -50,14 +50,15 @@ static const teffi_stream_result closed_here = {.end = TEFFI_STREAM_CLOSED,
 /* Has this process closed the stream? */
 static bool is_closed_here(const socket_stream *s)
 {
-    /* seq_cst: pairs with close_socket_stream(), which sets closed before it reports edges */
+    /* seq_cst: pairs with close_socket_stream(), which sets s->closed before it reports edges */
     return atomic_load_explicit(&s->closed, memory_order_seq_cst);
 }
 
-/* Receives up to n bytes. Makes the side READY again if the next read should be tried without
- * waiting for an edge: if this read has got all n bytes, has failed (except with EAGAIN), or has
- * found the end; or if it has got bytes and the peer has hung up, because the hang-up may have been
- * the last edge. out: as recv(), but -1 with ESHUTDOWN at the end of the peer's bytes. */
+/* Receives up to n bytes. Makes the side READY again, so that the next read does not wait for an
+ * edge, in four cases: this read got all n bytes; it failed with an error other than EAGAIN; it
+ * found the end of the peer's bytes; or it got some bytes, and the peer has hung up, so that
+ * perhaps no further edge comes. out: as recv(), but at the end of the peer's bytes -1 with
+ * ESHUTDOWN. */
 static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
 {
     ssize_t got;
@@ -94,8 +95,9 @@ static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigne
     return sent;
 }
 
-/* Makes *result from errno and bytes, the return value of the operation's system call.
- * out: false: no result, because the operation must wait for an edge. */
+/* Sets *result to the outcome of the operation's system call. in: bytes: what the system call
+ * returned; if this is negative, errno is its error. out: false: *result is not set, because the
+ * operation must wait for an edge. */
 static bool set_result_if_over(const socket_stream *s, teffi_stream_result *result, ssize_t bytes)
 {
     if (bytes < 0 && errno == EAGAIN)

@@ -15,8 +15,8 @@ bool teffi_client_reader_is_this_thread(void)
     return thread_reads;
 }
 
-/* Runs the deferred reads. in: here: true: they read on this thread. false: they only begin
- * asynchronous receives, and the transport's threads run the callbacks. */
+/* Runs the deferred reads. in: here: true: this thread reads the bytes. false: this thread only
+ * begins asynchronous receives, and the transport's threads run their callbacks. */
 static void run_deferred_reads(client_readers *r, bool here)
 {
     /* seq_cst: teffi_client_reader_begin() and teffi_client_reader_defer_read() access `waiting`
@@ -70,9 +70,9 @@ bool teffi_client_reader_begin(teffi_conns *conns, client_reader *reader)
     /* release: publishes *reader, pairs with teffi_client_reader_try_give_conn() */
     reader->was_known = atomic_compare_exchange_strong_explicit(
         &r->known, &none, reader, memory_order_release, memory_order_relaxed);
-    /* These reads may defer further reads. While this thread sleeps, only the ticker or another
-     * thread that begins to wait would run those. So repeat until none is left, or until there is a
-     * token, which prevents the sleep. */
+    /* A deferred read that runs here may defer another read. While this thread sleeps, only the
+     * ticker, or another thread that begins to wait, would run that one. So repeat until no read is
+     * left, or until there is a token, which prevents the sleep. */
     do
         run_deferred_reads(r, true);
     while (atomic_load_explicit(&r->reads, memory_order_relaxed) &&

@@ -123,7 +123,8 @@ static uint32_t sleep_in_waiter_list(teffi_conns *conns, link_waiter *waiter)
         tokens = teffi_parker_wait_for_tokens(&waiter->parker->parker, UINT64_MAX);
     if (!unlist_waiter(p, waiter))
         tokens |= TEFFI_TOKEN_GIVEN | teffi_parker_wait_for_tokens(&waiter->parker->parker, 0);
-    /* This thread was chosen to poll, but its wait is over: another thread must poll. */
+    /* If both tokens have come, this thread was chosen to poll, but its wait is over: another
+     * thread must poll. */
     if (tokens & TEFFI_TOKEN && tokens & TEFFI_TOKEN_GIVEN)
         hand_over_polling(conns);
     return tokens;
@@ -192,9 +193,10 @@ bool teffi_polling_move_to_ticker_if_idle(teffi_conns *conns)
     uint32_t claims = atomic_load_explicit(&p->poller->claims, memory_order_relaxed);
     bool changed = claims != p->claims_before;
     p->claims_before = claims;
-    /* seq_cst: run_delayed_work() has stored asked_soon before this load. A thread that stops
-     * polling releases its claim, then takes the lock in wake_waiter(), which orders the release
-     * before the load of asked_soon in teffi_conns_ask_to_run_delayed_work(). */
+    /* seq_cst: run_delayed_work() has cleared asked_soon before this load. A thread that stops
+     * polling releases its claim before it loads asked_soon in
+     * teffi_conns_ask_to_run_delayed_work(); the lock in wake_waiter() keeps this order. So either
+     * this load finds the claim released, or that thread finds asked_soon cleared and sets it. */
     if (atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         return false;
     if (!changed) /* no thread polls, nor has begun to since the last call */

@@ -60,10 +60,11 @@ static bool resize_for_small_frames(read_buffer *in, size_t got, bool full)
     return true;
 }
 
-/* Fits the capacity to a large frame, which needs its length plus LINK_READ_BUFFER_MIN. Shrinks the
- * buffer if it has more than twice the need. Grows it to the need if the last large frame was at
- * least as long, or half of this frame has arrived. Before that, only doubles a full buffer, so
- * that a peer cannot take memory by announcing a long frame.
+/* Fits the capacity to a large frame. The capacity needed is the frame's length plus
+ * LINK_READ_BUFFER_MIN. If the buffer has more than twice this capacity, shrinks it to this
+ * capacity. If it has less, grows it to this capacity, but only if the last large frame was at
+ * least as long, or half of this frame has arrived. Otherwise only doubles the buffer when it is
+ * full, so that a peer cannot take memory by announcing a long frame.
  * in:   frame, the length of the frame. out: false: no memory. */
 static bool resize_for_large_frame(read_buffer *in, size_t frame)
 {
@@ -166,7 +167,8 @@ teff_err teffi_read_buffer_decode_and_remove(read_buffer *in, const teffi_frame 
         in->large = in->frame;
         in->calm = 0;
     }
-    /* A message must not hold more than twice the size of its frame. */
+    /* The message may take over the buffer only if the buffer is at most twice as long as the
+     * frame. */
     if (in->frame >= LINK_READ_LARGE && in->frame >= in->cap / 2)
         return decode_and_hand_over_buffer(in, frame, now_ns, msg);
     teff_err err = teffi_frame_decode(frame, NULL, now_ns, msg);

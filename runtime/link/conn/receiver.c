@@ -47,9 +47,10 @@ static bool read_without_blocking(teffi_conn *conn)
     return n != 0;
 }
 
-/* An extra read is one that is tried although the last read did not fill its room. It is worth a
- * try if a large frame has come (r->large), because another may follow at once. But if the previous
- * extra read found nothing, only every LOOK_EVERY-th time. Clears r->large. out: true: try it. */
+/* Is an extra read worth a try? An extra read is one that is tried although the last read did not
+ * fill its room. It is worth a try if a large frame has come (r->large), because another may follow
+ * at once. But after an extra read that found nothing, another is worth a try only at every
+ * LOOK_EVERY-th call that finds r->large set. Clears r->large. */
 static bool decide_extra_read_and_clear_large(conn_receiver *r)
 {
     bool large = r->large;
@@ -87,8 +88,9 @@ bool teffi_receiver_begin_receive(teffi_conn *conn)
     return conn->stream->ops->receive(conn->stream, at, r->offered);
 }
 
-/* Defers the next read if the last one was over LINK_READ_SHORT: on a worker until the worker is
- * otherwise idle, on a client's reading thread until a thread of the client waits.
+/* Defers the next read if the last one has read more than LINK_READ_SHORT bytes. A worker defers it
+ * until the worker has no other work; a client's reading thread defers it until a thread of the
+ * client waits.
  * out:  false: not deferred. */
 static bool defer_read(teffi_conn *conn)
 {
@@ -248,7 +250,8 @@ static bool is_message(const teffi_conn *conn, const teffi_frame *frame)
     return conn->state == CONN_UP && !conn->handshake.refused && frame->kind <= TEFFI_MSG_RESPONSE;
 }
 
-/* Moves messages from the buffer to the batch. out: why it stopped; for RECEIVE_FRAME, *frame. */
+/* Moves messages from the buffer to the batch. out: why it stopped. At RECEIVE_FRAME, *frame is the
+ * frame that the caller must handle. */
 static receive_step take_frames(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;
@@ -300,9 +303,10 @@ static bool fit_buffer_and_count_spare(teffi_conn *conn)
     return fits;
 }
 
-/* Takes frames, then counts them, updates the time limit of an unfinished frame, and releases the
- * reservation if its frame was taken. At RECEIVE_FRAME leaves all but the taking to the next call,
- * which the caller makes after it has handled that frame. out: as take_frames(). */
+/* Calls take_frames(). If it returns RECEIVE_FRAME, does nothing more: the caller handles *frame
+ * and calls again. Otherwise counts the messages taken since the last count, updates the time limit
+ * of an unfinished frame, and releases the reservation if its frame was taken. out: as
+ * take_frames(). */
 static receive_step move_and_count_messages(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;

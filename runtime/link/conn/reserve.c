@@ -35,10 +35,10 @@ static bool is_closed(teffi_conn *conn)
     return closed;
 }
 
-/* Reserves memory for conn's frame; the caller holds reserve.lock. Ignores the limit in two cases:
- * if no other frame has a reservation, because this frame alone may be larger than the limit; and
- * if conn was killed, because nothing resumes conn if it begins to wait after the last call of
- * teffi_reserve_dequeue_ready(), which free_link() makes.
+/* Reserves memory for conn's frame; the caller holds reserve.lock. Ignores the limit in two cases.
+ * First, no other frame has a reservation: this frame alone may be larger than the limit. Second,
+ * conn was killed: it must not wait, because free_link() may already have emptied the queue of
+ * waiting connections for the last time, so nothing would resume conn.
  * out:  false: no room. */
 static bool reserve_frame_locked(teffi_conn *conn)
 {

@@ -33,9 +33,9 @@ static bool update_preemption_count(uint64_t *preemptions)
 }
 
 /* Update the number of slow samples in a row, and check whether the batch is so slow that thieves
- * may take from it. in: this sample: `turns` turns took ns in all. out: true: SLOW_MAX samples in
- * a row were slow, or this one is over SURE_NS and the OS has not preempted this thread since the
- * last sample over SURE_NS. */
+ * may take from it. in: turns: the turns in this sample; ns: how long they took in all.
+ * out: true: SLOW_MAX samples in a row were slow, or this one is over SURE_NS and the OS has not
+ * preempted this thread since the last sample over SURE_NS. */
 static bool record_sample_and_check_if_slow(teffi_local_batch *batch, uint32_t turns, uint64_t ns,
                                             uint64_t *preemptions)
 {

@@ -85,8 +85,8 @@ static void evict_one(teffi_priorities *ranks)
     atomic_store_explicit(&ranks->evicted, evicted + 1, memory_order_relaxed);
 }
 
-/* Append a group to the rank of its priority. If more than waiting_max groups wait then (0: no
- * limit), evict the newest one of the lowest priority. */
+/* Append a group to the rank of its priority. If more than waiting_max groups wait now, evict the
+ * newest group of the lowest priority. If waiting_max is 0, there is no limit. */
 static void priorities_push(teffi_order *order, teffi_group *group)
 {
     teffi_priorities *ranks = (teffi_priorities *)order;

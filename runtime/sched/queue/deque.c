@@ -75,7 +75,7 @@ void teffi_deque_fini(teffi_deque *deque)
     atomic_store_explicit(&deque->ring, NULL, memory_order_relaxed);
 }
 
-/* Replace old, the deque's ring, by a ring of twice the room, and copy the items with indices
+/* Replace `old`, the deque's ring, by a ring of twice the room, and copy the items with indices
  * [from, to) into it. out: the new ring; NULL: memory is out, and nothing has changed. */
 static teffi_ring *ring_grow(teffi_deque *deque, teffi_ring *old, uint32_t from, uint32_t to)
 {
@@ -92,8 +92,8 @@ static teffi_ring *ring_grow(teffi_deque *deque, teffi_ring *old, uint32_t from,
 bool teffi_deque_push(teffi_deque *deque, void *item)
 {
     uint32_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
-    /* acquire: a thief has read the cells it claimed before they are written again; pairs with
-     * steal's CAS */
+    /* acquire: this thread must not reuse a claimed cell before the thief has read it; pairs with
+     * the CAS in teffi_deque_steal */
     uint32_t top = top_index(atomic_load_explicit(&deque->top, memory_order_acquire));
     teffi_ring *ring = atomic_load_explicit(&deque->ring, memory_order_relaxed);
     if (bottom - top > ring->mask && !(ring = ring_grow(deque, ring, top, bottom)))
@@ -132,7 +132,7 @@ void *teffi_deque_pop(teffi_deque *deque)
     uint32_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
     uint64_t top = atomic_load_explicit(&deque->top, memory_order_relaxed);
     if ((int32_t)(bottom - top_index(top)) <= 0)
-        return NULL; /* the index of top only rises: surely empty */
+        return NULL; /* the deque is empty, since top's index only rises */
     uint32_t i = bottom - 1;
     if (item_is_out_of_thieves_reach(top, i)) {
         /* seq_cst on both: this thread lowers bottom, then loads top; teffi_deque_steal loads top,
@@ -140,7 +140,8 @@ void *teffi_deque_pop(teffi_deque *deque)
         atomic_store_explicit(&deque->bottom, i, memory_order_seq_cst);
         top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
     } else {
-        /* relaxed: top only rises, so claim_bottom_item takes i by a CAS, which publishes bottom */
+        /* relaxed: top only rises, so item i stays within thieves' reach. Therefore
+         * claim_bottom_item takes it only by a CAS, which publishes bottom. */
         atomic_store_explicit(&deque->bottom, i, memory_order_relaxed);
     }
     if (claim_bottom_item(deque, top, i))
@@ -152,7 +153,7 @@ void *teffi_deque_pop(teffi_deque *deque)
 
 unsigned teffi_deque_steal(teffi_deque *deque, void **out, unsigned max)
 {
-    /* seq_cst, in this order: pop lowers bottom, then loads top */
+    /* seq_cst: this thread loads top, then bottom; teffi_deque_pop lowers bottom, then loads top */
     uint64_t top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
     uint32_t bottom = atomic_load_explicit(&deque->bottom, memory_order_seq_cst);
     int32_t count = (int32_t)(bottom - top_index(top));

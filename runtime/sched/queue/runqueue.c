@@ -23,7 +23,7 @@ void teffi_runqueue_push(teffi_runqueue *queue, teffi_group *group)
         queue->order->push(queue->order, group);
     else
         teffi_queue_push(&queue->fifo, &group->link);
-    /* seq_cst: before the pusher's load of idle_word; pairs with teffi_runqueue_count */
+    /* seq_cst: the pusher loads idle_word after this; pairs with teffi_runqueue_count */
     atomic_fetch_add_explicit(&queue->count, 1, memory_order_seq_cst);
     pthread_mutex_unlock(&queue->lock);
 }

@@ -47,7 +47,8 @@ static inline uint32_t teffi_runqueue_count(teffi_runqueue *queue)
     return atomic_load_explicit(&queue->count, memory_order_seq_cst);
 }
 
-/* teffi_groups_pop - take up to n groups, linked by group.link. out: how many, in out[0..]. */
+/* teffi_groups_pop - move up to n groups, which are linked by group.link, from the queue to the
+ * array `out`. Return how many were moved. */
 static inline unsigned teffi_groups_pop(teffi_queue *queue, teffi_group **out, unsigned n)
 {
     unsigned got = 0;

@@ -116,7 +116,7 @@ static bool wheel_lower_next_due(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
     bool earlier = tick < before / TEFFI_TICK_NS;
-    if (earlier) /* rare; the store costs as much as the rest of teffi_wheel_set_timer */
+    if (earlier) /* rare; this store doubles the cost of teffi_wheel_set_timer */
         wheel_set_next_due(wheel, tick);
     return earlier;
 }
@@ -211,7 +211,8 @@ static void wheel_cascade(teffi_wheel *wheel)
     }
 }
 
-/* Advance wheel->tick to the first due timer. out: that timer; NULL: none is due at now. */
+/* Advance wheel->tick to the first due timer. out: that timer; NULL: no timer is due at tick
+ * `now`. */
 static teffi_timer *wheel_advance_to_due_timer(teffi_wheel *wheel, uint64_t now)
 {
     for (;;) {
