@@ -246,8 +246,9 @@ typedef struct outcome { /* of a look-up, for all its requests */
 } outcome;
 
 /* Looks up the grain in the directory. If the directory names this silo but the grain has no
- * activation here, the registered activation has ended, and its unregistration was lost when the
- * directory's partition changed its owner: unregisters it, and the outcome is TEFF_E_NOT_FOUND. */
+ * activation here, removes this stale entry from the directory, and the outcome is
+ * TEFF_E_NOT_FOUND. (The activation has ended, but its unregistration was lost when the directory's
+ * partition changed its owner.) */
 static outcome ask_directory(teff_ctx *ctx, lookup *entry)
 {
     teffi_grains *grains = entry->grains;

@@ -24,7 +24,7 @@ PLANTS = {
     "lost-wakeup": ("sched/poll.c", "bool found = teffi_processors_have_work(sched);",
                     "bool found = false;"),
     # A worker that may wait in the poller ignores the work that it has seen.
-    "poller-blind": ("sched/poll.c", "    bool has_processor =\n        found ?",
+    "poller-blind": ("sched/poll.c", "    bool has_processor = found ?",
                      "    bool has_processor =\n"
                      "        found && (!get_poller(sched) || get_poller(sched)->claimed) ?"),
     # A worker whose processor was borrowed while it polled keeps the poller, or leaves the events

@@ -421,6 +421,8 @@ static void draw_pause(sim *s, void *arg, bool run)
     uint64_t longest_ms = sim_draw_chance(&w->pauses, 300) ? 2000 : 40000;
     uint64_t pause_ns = sim_draw_between(&w->pauses, 100, longest_ms) * SIM_MS;
     place->node.paused_until_ns = s->now_ns + pause_ns;
+    if (!teffi_lease_holds(&place->silo->node.home.lease, sim_node_now(&place->node) + pause_ns))
+        place->lapsed_ns = place->node.paused_until_ns;
     if (s->paused_until_ns < place->node.paused_until_ns)
         s->paused_until_ns = place->node.paused_until_ns;
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "paused", pause_ns, 0);

@@ -29,6 +29,7 @@ typedef enum sim_kind {
 typedef struct sim_ledger {  /* of one grain */
     uint64_t acked, unknown; /* additions */
     unsigned alive_on;       /* silo number + 1 of its live activation, 0 = none */
+    uint64_t born_ns;        /* when that began */
     unsigned running;        /* turns of methods that exclude each other */
     unsigned reading;        /* turns of read-only methods */
     uint64_t seen;           /* the highest count that a response has shown */
@@ -64,6 +65,7 @@ typedef struct sim_silo { /* one silo, which may start and stop several times */
     uint64_t view;      /* newest seen */
     unsigned starts;    /* how often it has started */
     uint64_t serves_ns; /* since when */
+    uint64_t lapsed_ns; /* the end of its last pause that was longer than its lease */
 } sim_silo;
 
 typedef struct sim_client {
