@@ -1,4 +1,4 @@
-/* deque.pml - owner's pop beside thieves that claim a batch with one CAS, as runtime/sched/deque.c.
+/* deque.pml - owner's pop beside thieves that claim a batch with one CAS, as runtime/sched/queue/deque.c.
  * Each item is taken exactly once. One step per atomic operation; the memory is sequentially
  * consistent, as the operations in question are. Batches are at most BATCH, the owner is near the
  * top below NEAR. Two thieves, an owner that pushes and pops as it likes, then pops all.

@@ -40,8 +40,9 @@ typedef struct teff_sched_hooks {
 enum { TEFF_SCHED_LEVELS = 3 };
 
 /* A call in place costs the same with each policy, and with hooks, within 4 % (BENCH=guard: call*).
- * A group that is queued costs more if the policy orders it, since it goes through the one
- * queue of all workers: with priority each, with multilevel those of levels 1 and 2. */
+ * A group that is queued costs more if the policy orders it, because it goes through the one queue
+ * that all workers share. With priority that is each group; with multilevel, those of levels 1 and
+ * 2. */
 typedef enum teff_sched_policy {
     /* The group that a turn wakes last runs next on the same worker (LIFO slot). Others wait in the
      * worker's deque, newest first, from which idle workers steal the oldest, or in the queue of
@@ -100,7 +101,7 @@ typedef struct teff_sched_worker {
     uint64_t runs;   /* runs of groups: the sum of the next four */
     uint64_t lifo;   /* taken from the LIFO slot: the group that the previous turn woke last */
     uint64_t local;  /* taken from the worker's own queue */
-    uint64_t global; /* taken from the queue of all workers */
+    uint64_t global; /* taken from the queue that all workers share */
     uint64_t stolen; /* stolen from another worker and run at once */
     uint64_t steals; /* groups stolen from other workers, including those queued for later */
     uint64_t parks, unparks; /* times it parked; times another thread unparked it for work */
@@ -112,7 +113,7 @@ typedef struct teff_sched_metrics {
     uint32_t workers;     /* number of teff_sched_worker elements */
     uint32_t active;      /* workers in use now: the first ones of the array */
     uint32_t threads;     /* threads started so far, including those in blocking calls */
-    uint32_t ready;       /* groups in the queue of all workers now */
+    uint32_t ready;       /* groups that are now in the queue that all workers share */
     double level0_chance; /* multilevel: the current probability that a pick is of level 0 */
     uint64_t evicted;     /* priority: groups evicted over waiting_max */
 } teff_sched_metrics;
