@@ -404,7 +404,7 @@ static teff_err check_takes_idempotency_key(teffi_turn *turn)
 
 /* Runs a request with an idempotency key: calls the method or repeats the stored answer, and
  * responds when state and answer are written. */
-static void run_once(teffi_turn *turn)
+static void run_idempotent_request(teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
     teffi_class class = teffi_class_of_method(act->type->info, turn->method);
@@ -579,7 +579,7 @@ static void request_main(void *arg)
     if ((method->flags & TEFF_METHOD_TRANSACTIONAL) && turn.request->transaction)
         run_in_transaction(&turn);
     else if (turn.request->once && turn.request->item.kind == TEFFI_MSG_REQUEST)
-        run_once(&turn);
+        run_idempotent_request(&turn);
     else
         run_method(&turn, method, teffi_class_of_method(s->act->type->info, method));
 }

@@ -27,7 +27,7 @@ static uint32_t find_silo_number(const teffi_location_cache *cache, uint64_t sil
 }
 
 /* Gives silo the lowest free number. If all are in use, silo gets none and is not cached. */
-static void add_number(teffi_location_cache *cache, uint64_t silo)
+static void assign_silo_number(teffi_location_cache *cache, uint64_t silo)
 {
     uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed), i = 1;
     while (i <= n && load_cache_word(&cache->silos[i]))
@@ -62,7 +62,7 @@ void teffi_locations_adopt_view(teffi_location_cache *cache, const teffi_view *v
     for (size_t i = 0; i < view->n_members; i++) {
         teffi_node_id node = view->members[i].node;
         if (!teffi_node_equals(node, self) && !find_silo_number(cache, teffi_node_word(node)))
-            add_number(cache, teffi_node_word(node));
+            assign_silo_number(cache, teffi_node_word(node));
     }
 }
 

@@ -29,7 +29,7 @@ static void route_unsent_request(teffi_node *node, teffi_node_id to, teffi_msg *
 
 /* Adapts the location cache and this silo's partitions to a new view; starts the recovery of those
  * partitions that need it. */
-static void on_view(teffi_node *node, const teffi_view *old, const teffi_view *now)
+static void adapt_grains_to_view(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
     (void)old;
     teffi_locations_adopt_view(node->grains->location_cache, now, node->id);
@@ -38,7 +38,7 @@ static void on_view(teffi_node *node, const teffi_view *old, const teffi_view *n
 }
 
 static const teffi_upcalls upcalls = {
-    .request = route_grain_request, .unsent = route_unsent_request, .view = on_view};
+    .request = route_grain_request, .unsent = route_unsent_request, .view = adapt_grains_to_view};
 
 /* ---- making and freeing ---- */
 

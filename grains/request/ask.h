@@ -62,8 +62,8 @@ static inline uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method
  *       true: if *call is NULL the call has ended with *err, the text in ctx; else the method waits
  *       or has yielded: await *call.
  * teffi_direct_ask_async - the same for an asynchronous call; *call may have ended already.
- * teffi_direct_send - the same for a one-way message. out: true: the method has returned, waits or
- * has yielded; nobody awaits it. */
+ * teffi_direct_try_send - the same for a one-way message. out: true: the method has returned, waits
+ * or has yielded; nobody awaits it. */
 bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call, teff_err *err);
 bool teffi_direct_ask_async(teffi_ask *ask, teffi_call **call);
-bool teffi_direct_send(teffi_ask *ask);
+bool teffi_direct_try_send(teffi_ask *ask);

@@ -384,7 +384,7 @@ bool teffi_direct_ask_async(teffi_ask *ask, teffi_call **call)
     return true;
 }
 
-bool teffi_direct_send(teffi_ask *ask)
+bool teffi_direct_try_send(teffi_ask *ask)
 {
     teffi_call *none;
     teff_err err;

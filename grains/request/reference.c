@@ -437,7 +437,7 @@ send_to_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
 {
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
-    if (err || (ctx->owner && teffi_direct_send(&this)))
+    if (err || (ctx->owner && teffi_direct_try_send(&this)))
         return err;
     return send_one_way(&this);
 }

@@ -286,7 +286,7 @@ static void forward_by_lookup_outcome(teff_ctx *ctx, lookup *entry, teffi_msg *m
  * that join later, until no request waits. If a request joins that had failed to reach its grain
  * (tries is not 0), the task waits for a change of the cluster or until the back-off has passed,
  * and asks the directory again. */
-static void look_up(teff_ctx *ctx, void *arg)
+static void run_lookup_task(teff_ctx *ctx, void *arg)
 {
     lookup *entry = arg;
     teffi_membership *membership = ctx->node->membership;
@@ -348,7 +348,8 @@ static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const tef
     if (!err && !teffi_table_add(&shard->lookups, &entry->node, ident->hash))
         err = TEFF_E_NOMEM;
     else if (!err) {
-        err = teffi_task_start(&grains->node->home, look_up, entry, "locate a grain", false);
+        err =
+            teffi_task_start(&grains->node->home, run_lookup_task, entry, "locate a grain", false);
         if (err)
             teffi_table_del(&shard->lookups, &entry->node);
     }

@@ -10,7 +10,8 @@
 
 /* Decodes the key of msg. in: copy: a buffer of TEFFI_KEY_BYTES_MAX + 1 bytes, into which *key may
  * point. out: false: the key is not of the kind that the type has on this silo. */
-static bool read_key(const teff_type_info *info, const teffi_msg *msg, uint8_t *copy, teff_key *key)
+static bool decode_target_key(const teff_type_info *info, const teffi_msg *msg, uint8_t *copy,
+                              teff_key *key)
 {
     if (msg->key_len > TEFFI_KEY_BYTES_MAX)
         return false;
@@ -21,7 +22,8 @@ static bool read_key(const teff_type_info *info, const teffi_msg *msg, uint8_t *
 }
 
 /* If this silo knows the grain's type, sets call->type, call->method and call->key. in: copy: as
- * for read_key(). key: receives the decoded key. out: false: the key is not of the type's kind. */
+ * for decode_target_key(). key: receives the decoded key. out: false: the key is not of the type's
+ * kind. */
 static bool describe_target_grain(const teffi_node *node, const teffi_msg *msg, uint8_t *copy,
                                   teff_key *key, teff_client_call *call)
 {
@@ -32,7 +34,7 @@ static bool describe_target_grain(const teffi_node *node, const teffi_msg *msg, 
     call->type = type->info->name;
     call->method = method ? method->name : NULL;
     call->key = key;
-    return read_key(type->info, msg, copy, key);
+    return decode_target_key(type->info, msg, copy, key);
 }
 
 /* The node's `authorize`: asks the program's function. out: true: the call may be delivered. */

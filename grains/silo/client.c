@@ -22,7 +22,7 @@ enum { WORKERS = 1, UNSENT_MAX = 10000, RESEND_MS = 20 };
 /* Removes the first unsent request from the queue. out: the request. NULL: there is none, and
  * resend_all() must end: client->resending was set to false before the queue's lock was released,
  * so the next unsent request starts resend_all() again. */
-static teffi_msg *take_unsent(teff_client *client)
+static teffi_msg *pop_unsent_or_end_resending(teff_client *client)
 {
     pthread_mutex_lock(&client->node.lock);
     teffi_qnode *at = teffi_queue_pop(&client->unsent);
@@ -34,7 +34,7 @@ static teffi_msg *take_unsent(teff_client *client)
 /* Ends all unsent requests with an error, because the task that sends them again cannot start. */
 static void fail_unsent_requests(teff_client *client)
 {
-    for (teffi_msg *msg; (msg = take_unsent(client));)
+    for (teffi_msg *msg; (msg = pop_unsent_or_end_resending(client));)
         teffi_node_respond(&client->node, msg, TEFF_E_UNAVAILABLE,
                            "out of memory to send it again");
 }
@@ -59,7 +59,7 @@ static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
 static void resend_all(teff_ctx *ctx, void *arg)
 {
     teff_client *client = arg;
-    for (teffi_msg *msg; (msg = take_unsent(client));)
+    for (teffi_msg *msg; (msg = pop_unsent_or_end_resending(client));)
         resend_request(ctx, client, msg);
 }
 

@@ -16,19 +16,19 @@ enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
 
 /* ---- places; under node.lock ---- */
 
-static unsigned index_of(const gateway_place *place)
+static unsigned get_place_index(const gateway_place *place)
 {
     return (unsigned)(place - place->client->places);
 }
 
 static teffi_node_id get_gateway(const gateway_place *place)
 {
-    return teffi_gateways_get(&place->client->node.gateways, index_of(place));
+    return teffi_gateways_get(&place->client->node.gateways, get_place_index(place));
 }
 
 static void set_gateway(gateway_place *place, teffi_node_id id)
 {
-    teffi_gateways_set(&place->client->node.gateways, index_of(place), id);
+    teffi_gateways_set(&place->client->node.gateways, get_place_index(place), id);
 }
 
 /* Empties each place that holds the gateway `id`. out: false: no place held it. */

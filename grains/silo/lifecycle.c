@@ -323,7 +323,7 @@ static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
 /* Lets the node handle messages, because all its parts exist now. Also lets the net accept
  * connections, unless open_seed_store_and_get_id() has done so. Called before the silo joins the
  * membership: until then other silos do not know this silo. */
-static void open_node(teff_silo *silo)
+static void open_node_and_accept(teff_silo *silo)
 {
     teffi_node *node = &silo->node;
     /* release: pairs with node_is_open() */
@@ -344,7 +344,7 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
     teffi_remote_store_set_handler(node);
     node->home.net->ops->identify(node->home.net, node->id, node->address);
     teffi_grains_start(node);
-    open_node(silo);
+    open_node_and_accept(silo);
     err = teffi_membership_join(ctx);
     if (err)
         return abort_join(ctx, silo, err);
@@ -394,7 +394,8 @@ static teff_err pick_first_error(teff_err a, teff_err b)
 /* Calls `step`, which changes this silo's status in the table, until the call succeeds or the
  * deadline has passed. Retries matter because other silos place grains here until the table says
  * that this silo is leaving. out: TEFF_OK also if the lease is over. */
-static teff_err retry_step(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx), uint64_t deadline_ns)
+static teff_err retry_step_until_deadline(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx),
+                                          uint64_t deadline_ns)
 {
     enum { PAUSE_MS = 50 };
     teff_err err = step(ctx);
@@ -410,7 +411,7 @@ static teff_err retry_step(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx), uint6
 teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 {
     teffi_node *node = &silo->node;
-    teff_err err = retry_step(ctx, teffi_membership_begin_leaving, deadline_ns);
+    teff_err err = retry_step_until_deadline(ctx, teffi_membership_begin_leaving, deadline_ns);
     set_leaving_and_send_go_away(silo);
     err = pick_first_error(err, teffi_grains_end_all_activations(ctx, deadline_ns));
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
@@ -418,7 +419,8 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
      * for the requests that the last heartbeat has made. */
     teffi_membership_stop_timers(node->membership);
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
-    err = pick_first_error(err, retry_step(ctx, teffi_membership_leave, deadline_ns));
+    err =
+        pick_first_error(err, retry_step_until_deadline(ctx, teffi_membership_leave, deadline_ns));
     /* The requests that other silos sent before they adopted the view without this silo have
      * arrived by now. Wait until these requests are forwarded. */
     return pick_first_error(err, wait_until_quiet(ctx, deadline_ns));

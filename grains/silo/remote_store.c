@@ -285,7 +285,7 @@ static void submit_op_to_seed(teffi_store *store, teffi_store_op *op)
 }
 
 /* Does nothing: each operation is a task of the node, and tasks end before the store closes. */
-static void close_remote(teffi_store *store)
+static void close_remote_store(teffi_store *store)
 {
     (void)store;
 }
@@ -297,7 +297,7 @@ static void free_remote_store(teffi_store *store)
 
 teffi_store *teffi_remote_store_new(teffi_node *node)
 {
-    static const teffi_store_ops ops = {submit_op_to_seed, close_remote, free_remote_store};
+    static const teffi_store_ops ops = {submit_op_to_seed, close_remote_store, free_remote_store};
     remote_store *remote = calloc(1, sizeof *remote);
     if (!remote)
         return NULL;

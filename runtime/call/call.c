@@ -26,7 +26,7 @@ static uint32_t hash_node_to_sent_bits(teffi_node_id to)
 /* If the call's word is still *word, clears PENDING and the other bits below the generation: from
  * then on only this thread may end the call. May fail spuriously.
  * in:   *word, pending. out: false: nothing was changed, and *word is the word that was found. */
-static bool take_word(teffi_call *call, uint64_t *word)
+static bool take_call_if_word_is(teffi_call *call, uint64_t *word)
 {
     uint64_t taken = *word >> TEFFI_CALL_GENERATION << TEFFI_CALL_GENERATION;
     /* acquire: pairs with the store of a pending word; the taker reads what the caller wrote before
@@ -42,7 +42,7 @@ uint64_t teffi_call_take_if_pending(teffi_call *call, uint32_t generation)
     uint64_t word = teffi_call_word(call);
     while (teffi_word_is_of_pending_call(word, generation)) {
         uint64_t pending = word;
-        if (take_word(call, &word))
+        if (take_call_if_word_is(call, &word))
             return pending;
     }
     return 0;
@@ -101,7 +101,7 @@ teffi_call_match teffi_call_make_sent_to_match(teffi_node_id to)
 
 /* Does the call match? in: word, the call's word, just read. The deadline and the origin node (in a
  * relay's `out`) are loaded after the word, and may belong to the entry's next use. In that case
- * the word has changed, too, so take_word fails. */
+ * the word has changed, too, so take_call_if_word_is fails. */
 static bool call_with_word_matches(const teffi_call *call, uint64_t word,
                                    const teffi_call_match *match)
 {
@@ -218,7 +218,7 @@ bool teffi_call_end_if_matching(teffi_call *call, const teffi_call_match *match,
 {
     uint64_t word = teffi_call_word(call);
     while (call_with_word_matches(call, word, match)) {
-        if (!take_word(call, &word))
+        if (!take_call_if_word_is(call, &word))
             continue;
         end_call(call, err, text, NULL, relays);
         return true;
@@ -296,7 +296,7 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
         return NULL;
     teffi_wait_init(&call->wait, ctx, release_orphan_or_unpack_body);
     teffi_call_expect_body(call, NULL, 0);
-    /* seq_cst: pairs with take_word, and with the sweep, see deadline.h */
+    /* seq_cst: pairs with take_call_if_word_is, and with the sweep, see deadline.h */
     atomic_store_explicit(&call->word, teffi_call_make_pending_word(call->generation, 0),
                           memory_order_seq_cst);
     teffi_deadline_watch(&home->calls.deadlines, call->slot, deadline_ns);

@@ -42,7 +42,7 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
     uint32_t slot;
     uint32_t generation; /* written by the caller's thread only */
     /* atomic. Stored pending with seq_cst after the fields that the taker reads (wait), and before
-     * teffi_deadline_watch; pairs with the exchange in take_word */
+     * teffi_deadline_watch; pairs with the exchange in take_call_if_word_is */
     _Atomic uint64_t word;
     /* atomic, relaxed: the sweep may read the deadline of the entry's next use; then its exchange
      * of word, which it read before, fails. UINT64_MAX: none */

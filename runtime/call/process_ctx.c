@@ -80,8 +80,8 @@ static void run_closure_or_handle_signal(teffi_item *item)
     if (item->kind == TEFFI_ITEM_CLOSURE)
         teffi_closure_run(item);
     else
-        (void)teffi_wait_mark_done_and_resume(
-            item, &ctx); /* always false: a process's own turn resumes it */
+        /* false here: the process's own turn resumes a context that waits */
+        (void)teffi_wait_mark_done_and_resume(item, &ctx);
 }
 
 teffi_process_calls teffi_make_process_call_functions(teffi_home *home)

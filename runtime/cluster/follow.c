@@ -178,7 +178,7 @@ uint64_t teffi_membership_version(teffi_node *node)
 
 /* Reads the table, and adopts its view if it is newer. The caller has set `reading`. read_err is
  * stored before `reads`; await_version_or_new_read loads `reads` first. */
-static teff_err read_and_adopt(teff_ctx *ctx)
+static teff_err read_table_and_adopt_view(teff_ctx *ctx)
 {
     teffi_membership *m = ctx->node->membership;
     teffi_rows rows;
@@ -198,7 +198,7 @@ static teff_err read_and_adopt(teff_ctx *ctx)
 static void read_and_adopt_as_task(teff_ctx *ctx, void *arg)
 {
     (void)arg;
-    (void)!read_and_adopt(ctx);
+    (void)!read_table_and_adopt_view(ctx);
 }
 
 /* Waits until a view of at least this version is adopted, or until a read of the table that began
@@ -214,7 +214,7 @@ static teff_err await_version_or_new_read(teff_ctx *ctx, uint64_t version)
             return TEFF_OK;
         if (!atomic_exchange(&m->follow.reading, true)) {
             if (!ctx->group || ctx->group->system)
-                return read_and_adopt(ctx);
+                return read_table_and_adopt_view(ctx);
             enough = m->follow.reads + 1;
             if (teffi_task_start(&m->node->home, read_and_adopt_as_task, m,
                                  "membership: read the table", true)) {

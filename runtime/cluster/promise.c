@@ -214,7 +214,7 @@ static bool all_members_extend_leases(const teffi_view *view)
 
 /* The task of one round: asks for promises if the lease may be extended. At its end, it sets the
  * timer for the next round. */
-static void run_round(teff_ctx *ctx, void *arg)
+static void run_promise_round(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     pthread_mutex_lock(&m->promises.lock);
@@ -238,9 +238,9 @@ static void start_promise_round_if_due(teffi_timer *timer)
     uint64_t half_ns = get_lease_part_ns(m, HALF_PERCENT);
     bool due = teffi_lease_until_ns(&m->node->home.lease) < teffi_now(m->node->platform) + half_ns;
     pthread_mutex_lock(&m->beat.lock);
-    bool started =
-        due && !m->beat.stopped &&
-        !teffi_task_start(&m->node->home, run_round, m, "membership: ask for promises", true);
+    bool started = due && !m->beat.stopped &&
+                   !teffi_task_start(&m->node->home, run_promise_round, m,
+                                     "membership: ask for promises", true);
     pthread_mutex_unlock(&m->beat.lock);
     if (!started)
         teffi_promise_schedule_round(m);

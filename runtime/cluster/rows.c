@@ -132,7 +132,8 @@ static teff_err unpack_version_row(teff_ctx *ctx, const teffi_row *row, teffi_ro
 
 /* Unpacks one row of the table into *rows. in: rows->rows has room for one more row. prefix: the
  * length of "cluster\0". errs: as unpack_version_row(); an unreadable row of a silo is no error. */
-static teff_err read_row(teff_ctx *ctx, const teffi_row *row, size_t prefix, teffi_rows *rows)
+static teff_err unpack_and_add_row(teff_ctx *ctx, const teffi_row *row, size_t prefix,
+                                   teffi_rows *rows)
 {
     uint32_t silo = parse_silo_key(row, prefix);
     if (row->key.len == prefix + 1 && ((const char *)row->key.data)[prefix] == 'v')
@@ -198,7 +199,7 @@ static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
             return err;
         reserve_page(ctx, rows, &max);
         for (size_t i = 0; i < op.n_found && !err; i++)
-            err = read_row(ctx, &op.rows[i], prefix, rows);
+            err = unpack_and_add_row(ctx, &op.rows[i], prefix, rows);
         found = op.n_found;
         if (found == PAGE_ROWS)
             first.key = make_next_key(ctx, &op.rows[found - 1]);

@@ -126,7 +126,8 @@ static inline void set_running(teffi_group *group, bool running)
     atomic_store_explicit(&group->running, running, memory_order_relaxed);
 }
 
-/* Take all items off the word. Not inlined, since most runs begin with an item in head. */
+/* Move all pushed items from the group's word to head. Not inlined, because most runs begin with an
+ * item in head. */
 static __attribute__((noinline)) void take_first_batch(teffi_group *group)
 {
     group->head = group_take_all_and_set_state(group, READY);
@@ -321,8 +322,9 @@ static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_grou
 
 /* Do a whole run. If the group's turn has yielded, resume it first. out: as
  * teffi_group_run_and_count. */
-static __attribute__((noinline)) unsigned
-run_all(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter, bool evicted)
+static __attribute__((noinline)) unsigned do_whole_run(teffi_group *group, unsigned items_max,
+                                                       uint64_t until_ns, teffi_meter *meter,
+                                                       bool evicted)
 {
     group_run run = {.items_max = items_max,
                      .until_ns = until_ns,
@@ -360,7 +362,7 @@ unsigned teffi_group_run_and_count(teffi_group *group, unsigned items_max, uint6
     if (!group_begin_run(group))
         return 0;
     if (teffi_group_has_yielded_turn(group))
-        return run_all(group, items_max, until_ns, NULL, false);
+        return do_whole_run(group, items_max, until_ns, NULL, false);
     group_handle_item(group, group_pop(group));
     if (!group->head && group_try_rest(group))
         return 1 << 1; /* one item; the group is not READY */
@@ -370,7 +372,7 @@ unsigned teffi_group_run_and_count(teffi_group *group, unsigned items_max, uint6
 unsigned teffi_group_run_with_meter(teffi_group *group, unsigned items_max, uint64_t until_ns,
                                     teffi_meter *meter, bool evicted)
 {
-    return run_all(group, items_max, until_ns, meter, evicted);
+    return do_whole_run(group, items_max, until_ns, meter, evicted);
 }
 
 bool teffi_group_claim(teffi_group *group)

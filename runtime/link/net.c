@@ -46,7 +46,7 @@ static void free_link_memory(teffi_link *link)
 
 /* Kills all connections. A killed connection ends in a callback of its stream or dial, unless it
  * waits for memory: in that case teffi_driver_resume_waiting_conns() ends it. */
-static void kill_all(teffi_conns *conns)
+static void kill_all_conns(teffi_conns *conns)
 {
     pthread_mutex_lock(&conns->lock);
     for (teffi_conn *c = LIST_FIRST(&conns->all); c; c = LIST_NEXT(c, link))
@@ -72,8 +72,9 @@ static void wait_and_free_conns(teffi_link *link)
 }
 
 /* Frees the link. A killed connection ends in the callback of its operation in flight. Two kinds of
- * connections have no operation in flight: if the read is deferred, it is begun before kill_all();
- * if the connection waits for memory, teffi_driver_resume_waiting_conns() ends it after kill_all().
+ * connections have no operation in flight: if the read is deferred, it is begun before
+ * kill_all_conns(); if the connection waits for memory, teffi_driver_resume_waiting_conns() ends it
+ * after kill_all_conns().
  */
 static void free_link(teffi_net *net)
 {
@@ -88,7 +89,7 @@ static void free_link(teffi_net *net)
     /* drain_events_and_write_coalesced() writes the frames that are kept after this call */
     teffi_sender_write_coalesced(&link->conns);
     (void)teffi_client_reader_run_overdue_reads(&link->conns, true);
-    kill_all(&link->conns);
+    kill_all_conns(&link->conns);
     teffi_driver_resume_waiting_conns(link);
     wait_and_free_conns(link);
     teffi_peers_fini(link);

@@ -7,7 +7,7 @@
 enum { STOP_MS = 10000, FORCED_MS = 1000 };
 
 /* Sends signals to all processes. out: the number of processes that received them. */
-static uint32_t signal_all(teff_process_system *system, uint32_t bits)
+static uint32_t signal_all_processes(teff_process_system *system, uint32_t bits)
 {
     uint32_t n = 0;
     teff_process *p;
@@ -28,7 +28,7 @@ void teffi_stoppers_wake(teff_process_system *system)
 }
 
 /* Waits until all processes have ended, or until the time until_ns is reached. */
-static void wait_for_end(teff_process_system *system, uint64_t until_ns)
+static void wait_until_processes_end(teff_process_system *system, uint64_t until_ns)
 {
     teffi_exec *exec = system->exec;
     teffi_stopper stopper = {0};
@@ -63,8 +63,8 @@ static void wait_for_spawns(teff_process_system *system)
 static void kill_and_report_remaining(teff_process_system *system, teff_stop_report *report)
 {
     report->n_named = (uint32_t)teff_process_list(system, report->named, TEFF_STOP_NAMED);
-    report->forced = signal_all(system, TEFFI_SIGNAL_KILL);
-    wait_for_end(system, teffi_now(system->exec->platform) + FORCED_MS * 1000000ull);
+    report->forced = signal_all_processes(system, TEFFI_SIGNAL_KILL);
+    wait_until_processes_end(system, teffi_now(system->exec->platform) + FORCED_MS * 1000000ull);
     report->stuck = teffi_processes_count_alive(system);
 }
 
@@ -81,8 +81,8 @@ teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_
      * cancel, too. */
     atomic_store_explicit(&system->stopping, true, memory_order_seq_cst);
     wait_for_spawns(system);
-    report->cancelled = signal_all(system, TEFFI_SIGNAL_CANCEL);
-    wait_for_end(system, now + (timeout_ms ? timeout_ms : STOP_MS) * 1000000ull);
+    report->cancelled = signal_all_processes(system, TEFFI_SIGNAL_CANCEL);
+    wait_until_processes_end(system, now + (timeout_ms ? timeout_ms : STOP_MS) * 1000000ull);
     if (teffi_processes_count_alive(system))
         kill_and_report_remaining(system, report);
     return report->forced ? TEFF_E_TIMEOUT : TEFF_OK;

@@ -59,7 +59,7 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
  * Turns call this function and those below only through the pointers in
  * teffi_direct_ops, so these functions are never inlined into a turn. Therefore they may read the
  * thread-local teffi_own_worker: see worker.h. */
-static bool direct_may_run(teffi_exec *exec, bool async)
+static bool direct_permit_and_count(teffi_exec *exec, bool async)
 {
     teffi_worker *w = teffi_own_worker;
     teffi_may_suspend();
@@ -109,7 +109,7 @@ static void direct_leave_with_hook(teffi_exec *exec, teffi_group *outer)
 /* A turn that ran in place has yielded, and its fiber is suspended. Make the outer turn yield next.
  * If the inner turn waits for a join, do not queue its group. Otherwise queue that group and, if
  * the inner turn has forked, the forked part, too. At the end, call after_yield, if it is set. */
-static void direct_handle_yield(teffi_exec *exec, teffi_group *group)
+static void direct_queue_after_yield(teffi_exec *exec, teffi_group *group)
 {
     teffi_worker *w = teffi_worker_self();
     (void)exec;
@@ -130,11 +130,11 @@ static void direct_handle_yield(teffi_exec *exec, teffi_group *group)
         after(w->after_yield_arg);
 }
 
-const teffi_direct_ops teffi_direct_by_worker = {.may = direct_may_run,
+const teffi_direct_ops teffi_direct_by_worker = {.may = direct_permit_and_count,
                                                  .enter = direct_enter,
                                                  .leave = direct_leave,
-                                                 .yielded = direct_handle_yield};
-const teffi_direct_ops teffi_direct_hooked = {.may = direct_may_run,
+                                                 .yielded = direct_queue_after_yield};
+const teffi_direct_ops teffi_direct_hooked = {.may = direct_permit_and_count,
                                               .enter = direct_enter_with_hook,
                                               .leave = direct_leave_with_hook,
-                                              .yielded = direct_handle_yield};
+                                              .yielded = direct_queue_after_yield};

@@ -106,7 +106,8 @@ static teffi_poller *claim_poller(teffi_worker *w)
  * leave_parked_state. If w has lost its processor, it must use no processor here, since another
  * thread may assign a new one to it at any time. In that case the groups that become READY go to
  * the global queue, and w wakes a parked worker, which polls next. */
-static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_processor)
+static void handle_events_and_release_poller(teffi_worker *w, teffi_poller *poller,
+                                             bool has_processor)
 {
     teffi_sched *sched = w->sched;
     w->blocking += !has_processor; /* as in a blocking region, it uses no processor */
@@ -129,7 +130,7 @@ static bool sleep_and_handle_poller_events(teffi_worker *w, uint64_t timeout_ns)
                                       timeout_ns); /* w->state tells what has happened */
     bool has_processor = leave_parked_state(w, false) == TEFFI_WORKER_RUNNING;
     if (poller)
-        leave_poller(w, poller, has_processor);
+        handle_events_and_release_poller(w, poller, has_processor);
     return has_processor;
 }
 

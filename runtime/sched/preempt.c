@@ -67,7 +67,7 @@ bool teff_yield(void)
  * thread: teffi_interrupt_rebind_to_this_thread lets that thread keep its own signal mask and
  * signal stack.
  * in: context, which the signal handler received. */
-static void on_interrupt(void *context)
+static void preempt_turn_on_interrupt(void *context)
 {
     teffi_worker *w = teffi_worker_self();
     teffi_fiber *fiber = w ? teffi_fiber_current() : NULL;
@@ -87,7 +87,7 @@ static void on_interrupt(void *context)
 void teffi_preempt_install_handler(void)
 {
     if (HAS_SIGNALS)
-        teffi_interrupt_install(on_interrupt);
+        teffi_interrupt_install(preempt_turn_on_interrupt);
 }
 
 void teffi_preempt_unblock_signal(void)

@@ -134,7 +134,7 @@ typedef struct parameters {
 static const int binary[] = {1, 1, 1, 1, 1};
 
 /* Appends a number in big-endian order, which the protocol requires. */
-static void put_number(parameters *p, uint64_t number, size_t bytes)
+static void append_big_endian(parameters *p, uint64_t number, size_t bytes)
 {
     for (size_t i = bytes; i-- > 0;)
         p->memory[p->used++] = (uint8_t)(number >> 8 * i);
@@ -143,13 +143,13 @@ static void put_number(parameters *p, uint64_t number, size_t bytes)
 /* Appends one element of an array: its length, then its bytes. */
 static void put_element(parameters *p, teffi_bytes bytes)
 {
-    put_number(p, bytes.len, 4);
+    append_big_endian(p, bytes.len, 4);
     if (bytes.len)
         memcpy(p->memory + p->used, bytes.data, bytes.len);
     p->used += bytes.len;
 }
 
-static uint64_t get_number(const char *data, size_t bytes)
+static uint64_t decode_big_endian(const char *data, size_t bytes)
 {
     uint64_t number = 0;
     for (size_t i = 0; i < bytes; i++)
@@ -160,8 +160,9 @@ static uint64_t get_number(const char *data, size_t bytes)
 /* out: 0 if the column does not have 8 bytes. */
 static uint64_t get_etag(const PGresult *result, int row, int column)
 {
-    return PQgetlength(result, row, column) == 8 ? get_number(PQgetvalue(result, row, column), 8)
-                                                 : 0;
+    return PQgetlength(result, row, column) == 8
+               ? decode_big_endian(PQgetvalue(result, row, column), 8)
+               : 0;
 }
 
 static teffi_bytes get_bytes(const PGresult *result, int row, int column)
@@ -190,8 +191,8 @@ static void put_cell(parameters *p, const teffi_row *row, column which)
     else if (which == VALUES)
         put_element(p, writes ? row->value : (teffi_bytes){0});
     else {
-        put_number(p, which == ETAGS ? 8 : 4, 4);
-        put_number(p, which == ETAGS ? row->etag : marks, which == ETAGS ? 8 : 4);
+        append_big_endian(p, which == ETAGS ? 8 : 4, 4);
+        append_big_endian(p, which == ETAGS ? row->etag : marks, which == ETAGS ? 8 : 4);
     }
 }
 
@@ -203,7 +204,7 @@ static void put_column(parameters *p, const teffi_store_op *op, column which)
     size_t begin = p->used;
     const uint64_t head[] = {1, 0, types[which], op->n_rows, 1};
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
-        put_number(p, head[i], 4);
+        append_big_endian(p, head[i], 4);
     for (size_t i = 0; i < op->n_rows; i++)
         put_cell(p, &op->rows[i], which);
     set_parameter(p, (int)which, (teffi_bytes){p->memory + begin, p->used - begin});
@@ -231,7 +232,7 @@ static const char *set_parameters(parameters *p, const teffi_store_op *op)
     set_parameter(p, 1, row->key);
     if (op->kind == TEFFI_STORE_READ)
         return "read";
-    put_number(p, op->limit, 8);
+    append_big_endian(p, op->limit, 8);
     set_parameter(p, 2, (teffi_bytes){p->memory, 8});
     set_parameter(p, 3, op->to);
     return op->to.len ? "scan_to" : "scan";
@@ -289,7 +290,7 @@ static void set_etags_or_conflict(teffi_store_op *op, const PGresult *result)
     }
     for (size_t i = 0; i < op->n_rows; i++)
         if (!op->rows[i].check)
-            op->rows[i].etag = get_number(array + 20 + 12 * i + 4, 8);
+            op->rows[i].etag = decode_big_endian(array + 20 + 12 * i + 4, 8);
 }
 
 static void set_result(teffi_store_op *op, const PGresult *result)

@@ -14,7 +14,7 @@ static bool is_port(const char *text)
     return *end == '\0' && end - text <= 5 && port <= 65535;
 }
 
-static bool is_name(const char *name, size_t n)
+static bool is_host_name(const char *name, size_t n)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
@@ -50,5 +50,5 @@ bool teffi_address_is_valid(const char *address)
     if (!colon || strlen(address) > TEFFI_ADDRESS_MAX || !is_port(colon + 1))
         return false;
     size_t host = (size_t)(colon - address);
-    return is_name(address, host) || is_bracketed_ipv6(address, host);
+    return is_host_name(address, host) || is_bracketed_ipv6(address, host);
 }

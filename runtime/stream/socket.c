@@ -64,8 +64,8 @@ static bool attempt_accept(reactor_side *side)
     do {
         fd = accept4(door->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         e = errno;
-        /* loaded after accept4(), so that `closed` is true if close_door() made accept4() fail.
-         * seq_cst: pairs with close_door() */
+        /* loaded after accept4(), so that `closed` is true if shut_down_door() made accept4() fail.
+         * seq_cst: pairs with shut_down_door() */
         closed = atomic_load_explicit(&door->closed, memory_order_seq_cst);
     } while (fd < 0 && !closed && should_accept_again(e));
     if (fd < 0 && !closed && e == EAGAIN)
@@ -185,7 +185,7 @@ static teff_err listen_on(teffi_transport *transport, teffi_door which, const ch
 
 /* Stops listening. Reports an edge, so that the accept under way ends. The descriptor stays open
  * until the transport is freed, because the thread that polls may still use its number. */
-static void close_door(socket_door *door)
+static void shut_down_door(socket_door *door)
 {
     int fd = door->listener.fd;
     if (fd < 0 || atomic_exchange_explicit(&door->closed, true, memory_order_seq_cst))
@@ -199,7 +199,7 @@ static void close_all_listeners(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;
     for (int i = 0; i < TEFFI_DOORS; i++)
-        close_door(&t->doors[i]);
+        shut_down_door(&t->doors[i]);
 }
 
 /* Closes the listeners, and prevents further callbacks of accept. Waits for a running callback:

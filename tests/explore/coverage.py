@@ -16,7 +16,7 @@ FOLDERS = ("runtime/group/", "runtime/sched/", "runtime/fork/", "runtime/process
 UNREACHED = {
     # A signal's handler: no signals come to virtual threads. The test of it is
     # tests/unit/sched/test_preempt.c.
-    ("sched/preempt.c", "on_interrupt"),
+    ("sched/preempt.c", "preempt_turn_on_interrupt"),
     # It ends the process. The test of it is tests/unit/grains/test_misuse.c.
     ("sched/worker.c", "teffi_turn_abort_for_broken_rule"),
     # It runs when a silo or a system of processes is made, before the scheduler. The test of it is

@@ -245,14 +245,14 @@ bool teffi_receiver_has_frame(teffi_conn *conn)
 
 /* Is the frame a message that may be taken? Messages are taken only while the connection is UP and
  * this side has not sent REFUSE. */
-static bool is_message(const teffi_conn *conn, const teffi_frame *frame)
+static bool may_take_message(const teffi_conn *conn, const teffi_frame *frame)
 {
     return conn->state == CONN_UP && !conn->handshake.refused && frame->kind <= TEFFI_MSG_RESPONSE;
 }
 
 /* Moves messages from the buffer to the batch. out: why it stopped. At RECEIVE_FRAME, *frame is the
  * frame that the caller must handle. */
-static receive_step take_frames(teffi_conn *conn, teffi_frame *frame)
+static receive_step move_messages_to_batch(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;
     uint64_t now_ns = teffi_conns_now(conn->conns);
@@ -263,7 +263,7 @@ static receive_step take_frames(teffi_conn *conn, teffi_frame *frame)
             return report_bad_length(conn, err), RECEIVE_BROKEN;
         if (!whole)
             return RECEIVE_MORE;
-        if (!is_message(conn, frame))
+        if (!may_take_message(conn, frame))
             return RECEIVE_FRAME;
         if (!decode_message_into_batch(conn, frame, now_ns))
             return RECEIVE_BROKEN;
@@ -303,14 +303,14 @@ static bool fit_buffer_and_count_spare(teffi_conn *conn)
     return fits;
 }
 
-/* Calls take_frames(). If it returns RECEIVE_FRAME, does nothing more: the caller handles *frame
- * and calls again. Otherwise counts the messages taken since the last count, updates the time limit
- * of an unfinished frame, and releases the reservation if its frame was taken. out: as
- * take_frames(). */
+/* Calls move_messages_to_batch(). If it returns RECEIVE_FRAME, does nothing more: the caller
+ * handles *frame and calls again. Otherwise counts the messages taken since the last count, updates
+ * the time limit of an unfinished frame, and releases the reservation if its frame was taken. out:
+ * as move_messages_to_batch(). */
 static receive_step move_and_count_messages(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;
-    receive_step step = take_frames(conn, frame);
+    receive_step step = move_messages_to_batch(conn, frame);
     if (step == RECEIVE_FRAME)
         return step;
     bool taken = r->taken;

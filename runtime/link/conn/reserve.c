@@ -1,5 +1,5 @@
 /* reserve.c - memory of clients' unfinished large frames, and the connections that wait for it.
- * Threads: lock order: reserve.lock, then conn->lock (is_closed() takes it). */
+ * Threads: lock order: reserve.lock, then conn->lock (sender_is_closed() takes it). */
 #include "link/conn/connection.h"
 
 /* Is the peer a client, and the connection UP? */
@@ -27,7 +27,7 @@ static size_t bytes_for_frame(const teffi_conn *conn)
 }
 
 /* Is the sender closed? teffi_conn_kill() closes it. */
-static bool is_closed(teffi_conn *conn)
+static bool sender_is_closed(teffi_conn *conn)
 {
     pthread_mutex_lock(&conn->lock);
     bool closed = conn->sender.closing == SENDER_CLOSED;
@@ -44,7 +44,7 @@ static bool reserve_frame_locked(teffi_conn *conn)
 {
     conn_reserve *r = &conn->conns->reserve;
     size_t need = bytes_for_frame(conn), max = max_reserve_bytes(conn->conns);
-    if (r->frames_bytes && (need > max || r->frames_bytes > max - need) && !is_closed(conn))
+    if (r->frames_bytes && (need > max || r->frames_bytes > max - need) && !sender_is_closed(conn))
         return false;
     r->frames_bytes += need;
     conn->receiver.frame_bytes = need;
@@ -71,7 +71,7 @@ bool teffi_reserve_or_enqueue(teffi_conn *conn)
     conn->liveness.partial_since_ns = 0; /* the wait does not count against the peer */
     pthread_mutex_lock(&r->lock);
     /* connections wait in order of arrival; a killed one does not wait */
-    bool waits = (r->waiting.head && !is_closed(conn)) || !reserve_frame_locked(conn);
+    bool waits = (r->waiting.head && !sender_is_closed(conn)) || !reserve_frame_locked(conn);
     if (waits)
         teffi_queue_push(&r->waiting, &conn->receiver.waiting);
     size_t reserved = r->frames_bytes;
@@ -128,7 +128,7 @@ void teffi_reserve_dequeue_ready(teffi_conns *conns, teffi_queue *ready)
     pthread_mutex_lock(&r->lock);
     teffi_queue_move(&all, &r->waiting);
     for (teffi_qnode *q; (q = teffi_queue_pop(&all));) {
-        bool closed = is_closed(teffi_container(q, teffi_conn, receiver.waiting));
+        bool closed = sender_is_closed(teffi_container(q, teffi_conn, receiver.waiting));
         teffi_queue_push(closed ? ready : &r->waiting, q);
     }
     while (r->waiting.head &&

@@ -151,7 +151,7 @@ void teffi_write_buffer_mark_written(write_buffer *out, write_position *at, size
     }
 }
 
-static void free_messages(write_buffer *out)
+static void clear_segments(write_buffer *out)
 {
     for (unsigned i = 0; i < out->n_segments; i++)
         teffi_msg_free(out->segments[i].msg);
@@ -161,7 +161,7 @@ static void free_messages(write_buffer *out)
 void teffi_write_buffer_reset(write_buffer *out, size_t max)
 {
     out->spare = out->len < out->cap / 4 ? out->spare + 1 : 0;
-    free_messages(out);
+    clear_segments(out);
     out->len = out->total = 0;
     if (out->cap > max && out->spare >= SPARE_MAX)
         teffi_write_buffer_fini(out);
@@ -169,7 +169,7 @@ void teffi_write_buffer_reset(write_buffer *out, size_t max)
 
 void teffi_write_buffer_fini(write_buffer *out)
 {
-    free_messages(out);
+    clear_segments(out);
     free(out->data);
     free(out->segments);
     *out = (write_buffer){0};
