@@ -160,9 +160,8 @@ static uint64_t decode_big_endian(const char *data, size_t bytes)
 /* out: 0 if the column does not have 8 bytes. */
 static uint64_t get_etag(const PGresult *result, int row, int column)
 {
-    return PQgetlength(result, row, column) == 8
-               ? decode_big_endian(PQgetvalue(result, row, column), 8)
-               : 0;
+    bool has_etag = PQgetlength(result, row, column) == 8;
+    return has_etag ? decode_big_endian(PQgetvalue(result, row, column), 8) : 0;
 }
 
 static teffi_bytes get_bytes(const PGresult *result, int row, int column)
