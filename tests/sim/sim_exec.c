@@ -74,7 +74,7 @@ static void set_coarse_clock(sim_exec *exec)
 {
     const sim_faults *f = &exec->node->sim->faults;
     uint32_t ms = (uint32_t)(sim_node_now(exec->node) / SIM_MS);
-    if (f->late_timers || f->holds)
+    if (f->late_timers || f->holds || f->pauses)
         teffi_coarse_ms_set(&exec->exec, ms ? ms : 1);
 }
 
