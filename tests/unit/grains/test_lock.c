@@ -195,14 +195,17 @@ static teff_err fails_at_step_4(teff_ctx *turn, bank_balance *state, const bank_
 static teff_err asks_a_twice(teff_ctx *turn, bank_balance *none, const bank_act *in,
                              bank_number *out)
 {
-    teff_call first, second;
+    teff_call first = {0}, second = {0};
     wait_for_step(turn, 1);
     teff_err err = call(turn, "b", adds, 1, NULL);
-    err = err ? err : bank_vault_obey_async(turn, "a", RUN(fails_at_step_4), NULL, &first);
+    if (!err)
+        err = bank_vault_obey_async(turn, "a", RUN(fails_at_step_4), NULL, &first);
     wait_for_step(turn, 3);
-    err = err ? err : bank_vault_obey_async(turn, "a", ACT(adds, .n = 1), NULL, &second);
+    if (!err)
+        err = bank_vault_obey_async(turn, "a", ACT(adds, .n = 1), NULL, &second);
     step = 4;
-    err = err ? err : bank_vault_obey_await(turn, first, &out);
+    if (!err)
+        err = bank_vault_obey_await(turn, first, &out);
     teff_err other = bank_vault_obey_await(turn, second, &out);
     return err ? err : other;
 }
