@@ -45,10 +45,11 @@ static teffi_activation *get_activation_or_exit_turn(teff_ctx *ctx)
     teffi_ctx_exit_turn(ctx, TEFF_E_INVALID);
 }
 
-/* Ends the turn if an allocation of n bytes in act's state has failed. Otherwise begins a pause if
- * the state has become large (teffi_state_pause_turns_if_large()). in: p: the allocated memory, or
- * NULL if the allocation has failed. out: p. */
-static void *exit_or_pause_after_allocation(teff_ctx *ctx, teffi_activation *act, size_t n, void *p)
+/* Ends the turn if an allocation of n bytes in act's state has failed. Otherwise the turn goes on;
+ * if the state has become large, no other turn starts until the state was compacted
+ * (teffi_state_pause_turns_if_large()). in: p: the allocated memory, or NULL if the allocation has
+ * failed. out: p. */
+static void *check_state_allocation(teff_ctx *ctx, teffi_activation *act, size_t n, void *p)
 {
     if (!p)
         exit_turn_because_state_is_full(ctx, act, n);
@@ -59,7 +60,7 @@ static void *exit_or_pause_after_allocation(teff_ctx *ctx, teffi_activation *act
 void *teff_state_alloc(teff_ctx *ctx, size_t n)
 {
     teffi_activation *act = get_activation_or_exit_turn(ctx);
-    return exit_or_pause_after_allocation(ctx, act, n, teff_arena_alloc(act->stored->arena, n));
+    return check_state_allocation(ctx, act, n, teff_arena_alloc(act->stored->arena, n));
 }
 
 /* ---- copies ---- */
@@ -68,8 +69,7 @@ char *teff_state_strdup(teff_ctx *ctx, const char *s)
 {
     teffi_activation *act = get_activation_or_exit_turn(ctx);
     size_t n = s ? strlen(s) : 0;
-    return exit_or_pause_after_allocation(ctx, act, n + 1,
-                                          teff_arena_copy(act->stored->arena, s, n));
+    return check_state_allocation(ctx, act, n + 1, teff_arena_copy(act->stored->arena, s, n));
 }
 
 ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src)
@@ -78,8 +78,7 @@ ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src
     if (!src.data || !src.len)
         return (ProtobufCBinaryData){0, NULL};
     void *data = teff_arena_copy(act->stored->arena, src.data, src.len); /* adds a zero byte */
-    return (ProtobufCBinaryData){src.len,
-                                 exit_or_pause_after_allocation(ctx, act, src.len + 1, data)};
+    return (ProtobufCBinaryData){src.len, check_state_allocation(ctx, act, src.len + 1, data)};
 }
 
 /* Ends the turn after a copy of src has failed. Possible reasons: src exceeds a limit of states
@@ -177,8 +176,8 @@ static void *grow_list(teff_ctx *ctx, teffi_activation *act, const void *list, s
 {
     teffi_stored *stored = act->stored;
     size_t n_max = compute_grown_capacity(stored->arena, n, size);
-    void *new = exit_or_pause_after_allocation(ctx, act, n_max * size,
-                                               teff_arena_take(stored->arena, n_max * size));
+    void *new = check_state_allocation(ctx, act, n_max * size,
+                                       teff_arena_take(stored->arena, n_max * size));
     if (list)
         memcpy(new, list, n * size);
     bool first = n && !find_capacity(stored, list);

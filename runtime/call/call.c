@@ -182,7 +182,8 @@ static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg
         teffi_wait_signal(&call->wait);
 }
 
-/* out: the relay that was ended, whose outcome the caller sends on; NULL: no relay was ended. */
+/* out: the relay that the response has ended: the code that called this function must send the
+ * relay's outcome; NULL: no relay was ended. */
 teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response)
 {
     teffi_call *call = call_at(home, response->call.slot);

@@ -19,9 +19,9 @@ void teffi_group_describe(teffi_group *group, char *text)
 
 void teffi_running_group_describe(uintptr_t running, char *text)
 {
-    if (running & 1) /* else the group's memory may have been freed: do not read it */
+    if (running & 1)
         teffi_group_describe(teffi_running_group_unpack(running), text);
-    else
+    else /* a forked part runs; its group may have been freed, so do not read the group */
         snprintf(text, TEFFI_DESCRIBE_MAX, "a forked part");
 }
 
