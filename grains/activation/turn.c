@@ -645,8 +645,9 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
 
 /* ---- does the caller still wait? ---- */
 
-/* Is there a pending call for the response to this request? A request in place (on_stack) has none
- * until teffi_turn_set_call(). acquire: pairs with teffi_turn_set_call(). */
+/* Does a pending call wait for this request's response? A request that runs on its caller's stack
+ * (on_stack) has no pending call until teffi_turn_set_call() sets one.
+ * acquire: pairs with teffi_turn_set_call(). */
 static bool request_has_call(const teffi_turn *turn)
 {
     return !turn->on_stack || atomic_load_explicit(&turn->has_call, memory_order_acquire);

@@ -60,7 +60,8 @@ static teffi_stream_result make_nng_stream_result(const nng_transport *t, nng_ai
 
 /* ---- dials ---- */
 
-/* The callback of the dial, or of the sleep that replaces it if there is no dialer. */
+/* The callback of the dial. If the address is malformed, there is no dialer: then this is the
+ * callback of a sleep, which only serves to report the error asynchronously. */
 static void on_nng_dialled(void *arg)
 {
     teffi_stream_dial *dial = arg;

@@ -97,8 +97,9 @@ bool teffi_client_reader_try_give_conn(teffi_conn *conn)
     return true;
 }
 
-/* Removes the reader from `known`, if it is there. out: false: another thread has removed it in
- * teffi_client_reader_try_give_conn(), and has left or will leave TEFFI_TOKEN_GIVEN. */
+/* Removes the reader from `known`, if it is there. out: false if another thread has removed it in
+ * teffi_client_reader_try_give_conn(). That thread wakes the reader's parker with the token
+ * TEFFI_TOKEN_GIVEN, or has done so. */
 static bool withdraw_reader(client_readers *r, client_reader *reader)
 {
     return !reader->was_known ||

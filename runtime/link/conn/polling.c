@@ -58,7 +58,8 @@ static void unlist_locked(link_polling *p, link_waiter *waiter)
     waiter->listed = false;
 }
 
-/* Takes waiter off the list. out: false: another thread did so, and has left TEFFI_TOKEN_GIVEN. */
+/* Takes waiter off the list. out: false if another thread did so. That thread has woken the
+ * waiter's parker with TEFFI_TOKEN_GIVEN. */
 static bool unlist_waiter(link_polling *p, link_waiter *waiter)
 {
     pthread_mutex_lock(&p->lock);

@@ -47,8 +47,9 @@ static bool has_finished_lingering(const conn_sender *s)
 }
 
 /* conn->lock held. Calls begin_flight(), unless a deferred or coalesced write is scheduled, which
- * will write the pending frames. Frames that are urgent, or the last of the connection, or have
- * LINK_FLUSH_BYTES or more, do not wait for the scheduled write. */
+ * will write the pending frames. Does not wait for the scheduled write if a pending frame is urgent
+ * or is the last of the connection, or if the pending frames together have LINK_FLUSH_BYTES or
+ * more. */
 static bool begin_next_flight(teffi_conn *conn)
 {
     const conn_sender *s = &conn->sender;
