@@ -103,9 +103,10 @@ static teffi_poller *claim_poller(teffi_worker *w)
 }
 
 /* Handle the events that the wait has found, then release the poller. Called after
- * leave_parked_state. If w has lost its processor, it must use no processor here, since another
- * thread may assign a new one to it at any time. In that case the groups that become READY go to
- * the global queue, and w wakes a parked worker, which polls next. */
+ * leave_parked_state. If has_processor is false, w has lost its processor. Another thread may assign
+ * a new one to w while this function runs, so this function must not access it. Without a
+ * processor, the groups that become READY go to the global queue, and w wakes a parked worker,
+ * which polls next. */
 static void handle_events_and_release_poller(teffi_worker *w, teffi_poller *poller,
                                              bool has_processor)
 {
