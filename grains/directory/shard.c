@@ -13,7 +13,7 @@ enum { IMAGE_ENTRIES = 1024, ENTRIES_MAX = 1 << 30 };
 static_assert(ENTRIES_MAX < TEFFI_PROCESS_BIT - TEFFI_SLOT_SYSTEM_END,
               "slots of activations are not those of processes");
 
-/* The slab's `begin`: stores slot and generation in an entry. */
+/* The slab's callback `begin`: stores slot and generation in an entry. */
 static void begin_activation_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teffi_activation *act = entry;
@@ -23,7 +23,7 @@ static void begin_activation_entry(void *entry, uint32_t slot, uint32_t generati
     act->generation = generation;
 }
 
-/* The slab's `last_use`: the slot and generation of a free entry. */
+/* The slab's callback `last_use`. out: slot and generation of a free entry in its last use. */
 static teffi_slab_use get_last_use(const void *entry)
 {
     const teffi_activation *act = entry;

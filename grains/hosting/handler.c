@@ -362,7 +362,7 @@ static void end_activation(teffi_activation *act)
         fail_or_reroute_request(act, teffi_container(n, teffi_msg, link));
 }
 
-/* The group's `ended`: frees the activation after the group has handled its last item. */
+/* The group's callback `ended`: frees the activation after the group has handled its last item. */
 static void free_ended_activation(teffi_group *group)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);
@@ -464,7 +464,7 @@ static void begin_activating(teffi_activation *act)
         finish_activating(act);
 }
 
-/* The group's `handle`: handles one item, then does what act's phase requires. */
+/* The group's callback `handle`: handles one item, then does what act's phase requires. */
 static void handle_activation_item(teffi_group *group, teffi_item *item)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);
@@ -493,7 +493,7 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
         do_due_activation_work(act);
 }
 
-/* The group's `resume`: resumes the fiber of a turn that had yielded. */
+/* The group's callback `resume`: resumes the fiber of a turn that had yielded. */
 static void resume_turn(teffi_group *group, teffi_fiber *fiber)
 {
     (void)teffi_fiber_resume(fiber);
@@ -501,9 +501,9 @@ static void resume_turn(teffi_group *group, teffi_fiber *fiber)
         do_due_activation_work(teffi_container(group, teffi_activation, group));
 }
 
-/* The group's `evict`: refuses a queued request, because the run queue is over its limit and this
- * grain has the lowest priority. A misdirected request is routed again. out: false: item stays: it
- * is no request, or it ends a transaction. */
+/* The group's callback `evict`: refuses a queued request, because the run queue is over its limit
+ * and this grain has the lowest priority. A misdirected request is routed again. out: false: item
+ * stays: it is no request, or it ends a transaction. */
 static bool evict_request(teffi_group *group, teffi_item *item)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);

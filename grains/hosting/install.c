@@ -55,15 +55,15 @@ typedef struct hosted {
     uint64_t collect_cursor; /* timer only: where the round continues */
 } hosted;
 
-static hosted *get_hosted(teffi_grains *grains)
+static hosted *get_hosting_state(teffi_grains *grains)
 {
     return teffi_container(grains, hosted, grains);
 }
 
-static void free_hosted(teffi_grains *grains)
+static void free_hosting_state(teffi_grains *grains)
 {
-    pthread_mutex_destroy(&get_hosted(grains)->collect_lock);
-    free(get_hosted(grains));
+    pthread_mutex_destroy(&get_hosting_state(grains)->collect_lock);
+    free(get_hosting_state(grains));
 }
 
 static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, size_t n)
@@ -92,7 +92,7 @@ static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_
     init_grains(all, node, types, n);
     if (!teffi_shards_init(&all->shards, &all->grains)) {
         teffi_shards_fini(&all->shards);
-        free_hosted(&all->grains);
+        free_hosting_state(&all->grains);
         return NULL;
     }
     return &all->grains;
@@ -117,7 +117,7 @@ void teffi_grains_free(teffi_node *node)
     teffi_lookups_fini(grains);
     teffi_partitions_fini(grains->shards);
     teffi_shards_fini(grains->shards);
-    free_hosted(grains);
+    free_hosting_state(grains);
     node->grains = NULL;
 }
 
@@ -194,7 +194,7 @@ static void start_collector(hosted *all)
 
 void teffi_grains_start(teffi_node *node)
 {
-    start_collector(get_hosted(node->grains));
+    start_collector(get_hosting_state(node->grains));
     node->grains->accepting = true;
 }
 
@@ -240,7 +240,7 @@ teff_err teffi_grains_end_all_activations(teff_ctx *ctx, uint64_t deadline_ns)
 
 void teffi_grains_stop(teffi_node *node)
 {
-    hosted *all = get_hosted(node->grains);
+    hosted *all = get_hosting_state(node->grains);
     teffi_exec *exec = node->home.exec;
     node->grains->accepting = false;
     node->grains->closed = true;

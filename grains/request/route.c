@@ -491,7 +491,8 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
     route_to_location_or_by_directory(grains, &ident, msg, location);
 }
 
-/* If the grain was activated here meanwhile, the directory or silo `location` routes msg back. */
+/* Does not look for an activation on this silo. If the grain has been activated here since the
+ * caller looked, the directory, or the silo that `location` names, sends msg back. */
 void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id location)
 {
     teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);

@@ -125,7 +125,7 @@ bool teffi_cancel_is_kept(teffi_home *home, teffi_node_id from, teffi_origin ori
                                     TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, &found);
 }
 
-bool teffi_cancel_remove_kept(teffi_home *home, teffi_node_id from, teffi_origin origin)
+bool teffi_remove_kept_cancel(teffi_home *home, teffi_node_id from, teffi_origin origin)
 {
     teffi_slab_use found;
     return teffi_origins_find_entry(home, teffi_node_word(from), origin,
@@ -163,7 +163,7 @@ bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg *request, teff
         word = teffi_call_word(call);
     }
     return teffi_word_is_of_pending_call(word, own.generation) || !teffi_cancel_is_any_kept(home) ||
-           !teffi_cancel_remove_kept(home, here, own);
+           !teffi_remove_kept_cancel(home, here, own);
 }
 
 static teffi_msg *new_cancel_msg(teffi_node_id to, const teffi_origin *origin, uint64_t deadline_ns)
@@ -244,5 +244,5 @@ void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)
     if (word)
         end_cancelled_call(home, call, word, forwards, deadline_ns);
     else if (keeps) /* the call had ended meanwhile, so nothing is to be cancelled */
-        (void)teffi_cancel_remove_kept(home, here, own);
+        (void)teffi_remove_kept_cancel(home, here, own);
 }

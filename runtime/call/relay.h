@@ -54,15 +54,15 @@ TEFF_MUST_USE bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg 
  *
  * teffi_cancel_apply - a node has cancelled its call: cancel the relay of the call or, if there is
  *       none, keep the cancel. It is lost over the node's share, or without memory.
- * teffi_cancel_remove_kept - remove the cancel of the call that is kept here. out: false: none is
+ * teffi_remove_kept_cancel - remove the cancel of the call that is kept here. out: false: none is
  * kept.
  * teffi_cancel_is_kept - is a cancel of the call kept here? */
 void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origin,
                         uint64_t deadline_ns);
-bool teffi_cancel_remove_kept(teffi_home *home, teffi_node_id from, teffi_origin origin);
+bool teffi_remove_kept_cancel(teffi_home *home, teffi_node_id from, teffi_origin origin);
 bool teffi_cancel_is_kept(teffi_home *home, teffi_node_id from, teffi_origin origin);
 
-/* teffi_cancel_is_any_kept - is any cancel kept? If not, teffi_cancel_remove_kept and
+/* teffi_cancel_is_any_kept - is any cancel kept? If not, teffi_remove_kept_cancel and
  * teffi_cancel_is_kept need not be called. relaxed: a cancel that arrives at the same moment may be
  * missed, as if it came too late. */
 static inline bool teffi_cancel_is_any_kept(const teffi_home *home)

@@ -28,7 +28,7 @@ static void plan_redial(link_peer *peer, bool failed)
 static bool detach_conn(teffi_conn *conn, link_peer *peer)
 {
     bool was_up = conn->ending.was_up;
-    teffi_conn_set_carried_node(conn, 0);
+    teffi_conn_set_routed_node(conn, 0);
     if (peer->in == conn)
         peer->in = NULL;
     if (peer->out != conn)
@@ -88,7 +88,7 @@ void teffi_ending_clear_bye_and_kill_outgoing(link_peer *peer)
     conn->ending.cause = CONN_REPLACED;
     conn->ending.was_up = conn->state == CONN_UP;
     conn->ending.clean = conn->ending.was_up && !has_unsent(conn);
-    teffi_conn_set_carried_node(conn, 0);
+    teffi_conn_set_routed_node(conn, 0);
     peer->out = NULL;
     if (peer->known)
         plan_redial(peer, false);

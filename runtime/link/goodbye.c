@@ -25,8 +25,8 @@ void teffi_goodbye_acknowledge(teffi_conn *conn)
  * find_or_create_conn() in next_hop.c, which refuses them. */
 static void clear_routes_to(link_peer *peer)
 {
-    teffi_conn_set_carried_node(peer->in, 0);
-    teffi_conn_set_carried_node(peer->out, 0);
+    teffi_conn_set_routed_node(peer->in, 0);
+    teffi_conn_set_routed_node(peer->out, 0);
 }
 
 void teffi_goodbye_handle_bye(teffi_conn *conn)
@@ -122,7 +122,7 @@ static void begin_leaving(teffi_link *link)
     pthread_mutex_lock(&link->conns.lock);
     link->leaving = true;
     for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link)) {
-        teffi_conn_set_carried_node(c, 0);
+        teffi_conn_set_routed_node(c, 0);
         if (c->peer)
             begin_goodbye(c->peer);
         else if (c->dialled)

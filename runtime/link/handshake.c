@@ -211,7 +211,7 @@ static void replace_incoming_conn(link_peer *peer, teffi_conn *conn)
         teffi_ending_clear_bye_and_kill_outgoing(peer);
     if (old) {
         teffi_ending_kill_replaced(old);
-        teffi_conn_set_carried_node(old, 0);
+        teffi_conn_set_routed_node(old, 0);
         teffi_ending_kill_for_broken_pair(peer->out);
     }
 }

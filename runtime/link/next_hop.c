@@ -21,7 +21,7 @@ static void cache_route_if_up(teffi_link *link, uint64_t node, teffi_conn *conn)
 {
     if (conn->state != CONN_UP)
         return;
-    teffi_conn_set_carried_node(conn, node);
+    teffi_conn_set_routed_node(conn, node);
     /* release: publishes the connection and its lock, pairs with try_send_on_cached_route() */
     atomic_store_explicit(get_route_cache_entry(link, node), conn, memory_order_release);
 }

@@ -32,7 +32,7 @@ static void deliver_cancel(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Calls look_up, which is teffi_cancel_is_kept or teffi_cancel_remove_kept, for the cancel of a
+/* Calls look_up, which is teffi_cancel_is_kept or teffi_remove_kept_cancel, for the cancel of a
  * request. Cancels of this node's own requests are kept with node 0 and cookie 0. out: true: a
  * cancel was kept. */
 static bool find_or_remove_cancel(teffi_node *node, const teffi_msg *request,
@@ -54,7 +54,7 @@ bool teffi_node_has_cancel(teffi_node *node, const teffi_msg *request)
 
 bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request)
 {
-    return find_or_remove_cancel(node, request, teffi_cancel_remove_kept);
+    return find_or_remove_cancel(node, request, teffi_remove_kept_cancel);
 }
 
 /* ---- deliver ---- */

@@ -103,8 +103,8 @@ static teffi_poller *claim_poller(teffi_worker *w)
 }
 
 /* Handle the events that the wait has found, then release the poller. Called after
- * leave_parked_state. If has_processor is false, w has lost its processor. Another thread may assign
- * a new one to w while this function runs, so this function must not access it. Without a
+ * leave_parked_state. If has_processor is false, w has lost its processor. Another thread may
+ * assign a new one to w while this function runs, so this function must not access it. Without a
  * processor, the groups that become READY go to the global queue, and w wakes a parked worker,
  * which polls next. */
 static void handle_events_and_release_poller(teffi_worker *w, teffi_poller *poller,

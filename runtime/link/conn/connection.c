@@ -78,7 +78,9 @@ void teffi_conn_register(teffi_conn *conn)
         conns->pending++;
 }
 
-void teffi_conn_set_carried_node(teffi_conn *conn, uint64_t node)
+/* Sets the node to which conn leads. From now on the route cache may refer to conn, so conn keeps
+ * its memory. */
+void teffi_conn_set_routed_node(teffi_conn *conn, uint64_t node)
 {
     if (!conn || conn->carries == node)
         return;

@@ -189,10 +189,10 @@ void teffi_conn_unref(teffi_conn *conn);
  * the list drops the list's reference. */
 void teffi_conn_register(teffi_conn *conn);
 
-/* teffi_conn_set_carried_node - conns->lock held; set the node whose messages conn carries from now
+/* teffi_conn_set_routed_node - conns->lock held; set the node whose messages conn carries from now
  * on. Also sets keeps_memory, because conn may now be in the route cache.
  * in:   conn, may be NULL. node, 0: none. */
-void teffi_conn_set_carried_node(teffi_conn *conn, uint64_t node);
+void teffi_conn_set_routed_node(teffi_conn *conn, uint64_t node);
 
 /* teffi_conn_state_counter - conns->lock held. in: an accepted connection. out: the counter that
  * counts it in its present state: pending, silos_up or clients_up. */

@@ -99,7 +99,7 @@ static void it_is_kept_once(void **state)
     for (int i = 0; i < 100; i++)
         come(one_client, origin);
     assert_int_equal(kept(), 1);
-    assert_true(teffi_cancel_remove_kept(&node->home, one_client, origin));
+    assert_true(teffi_remove_kept_cancel(&node->home, one_client, origin));
     assert_int_equal(kept(), 0);
 }
 
@@ -355,7 +355,7 @@ static void a_call_that_ended_is_not_cancelled(void **state)
     teffi_cancel_call(&node->home, UINT32_MAX, 1);
     assert_int_equal(call->err, TEFF_E_FAILED);
     assert_int_equal(kept(), 0);
-    assert_false(teffi_cancel_remove_kept(&node->home, here, origin));
+    assert_false(teffi_remove_kept_cancel(&node->home, here, origin));
     teffi_msg_free(msg);
 }
 

@@ -125,7 +125,7 @@ static void a_silo_that_goes_leaves_its_cancels(void **state)
         teffi_cancel_apply(&node->home, nodes[is_silo], origin, UINT64_MAX);
         teffi_calls_end_relays_of_node(&node->home, nodes[is_silo]);
         assert_int_equal(relays(), 0);
-        assert_int_equal(teffi_cancel_remove_kept(&node->home, nodes[is_silo], origin), is_silo);
+        assert_int_equal(teffi_remove_kept_cancel(&node->home, nodes[is_silo], origin), is_silo);
     }
 }
 
