@@ -228,8 +228,9 @@ static void apply_transaction_end(teffi_activation *act, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Called if msg carries a transaction or its method is transactional. A transactional method is
- * started in msg's transaction or in a new one, set aside, or refused. A call of a method that is
+/* Called if msg carries a transaction or its method is transactional. A request for a
+ * transactional method has one of three outcomes: it starts (in msg's transaction, or in a new
+ * one), it is set aside until it can start, or it is refused. A call of a method that is
  * not transactional is refused if msg's transaction has locked the grain. Not inlined, because such
  * requests are rare.
  * out: false: nothing was done; the caller must admit msg as a request without a transaction. */

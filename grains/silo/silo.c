@@ -50,8 +50,8 @@ static teff_err check_client_ca(const teff_silo_options *opt, char *text)
     return TEFF_OK;
 }
 
-/* Refuses client_secret_file if secret_file is not set; otherwise silos could connect without any
- * secret. */
+/* Refuses client_secret_file without secret_file. If only client_secret_file were set, clients
+ * would need a secret, but silos could connect without one. */
 static teff_err check_secret_options(const teff_silo_options *opt, char *text)
 {
     if (opt->client_secret_file && !opt->secret_file)

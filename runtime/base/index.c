@@ -9,7 +9,7 @@
 enum { EMPTY = 0, TAKEN_OUT = 1 };
 enum { CELLS_MIN = 16, MAPPED_MIN_BYTES = 4096 };
 
-static uint64_t cell_of(uint64_t hash, uint32_t number)
+static uint64_t make_cell(uint64_t hash, uint32_t number)
 {
     return (uint64_t)teffi_index_hash_bits(hash) << 32 | number;
 }
@@ -170,7 +170,7 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number)
         at = cell_after(cells, at);
     index->filled += load_cell(cells, at) == EMPTY;
     index->count++;
-    store_cell(cells, at, cell_of(hash, number));
+    store_cell(cells, at, make_cell(hash, number));
     return true;
 }
 
@@ -191,7 +191,7 @@ void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number)
 {
     teffi_cells *cells = atomic_load_explicit(&index->now, memory_order_relaxed);
     uint32_t at = teffi_index_home_cell(teffi_index_hash_bits(hash), cells->n);
-    while (load_cell(cells, at) != cell_of(hash, number))
+    while (load_cell(cells, at) != make_cell(hash, number))
         at = cell_after(cells, at);
     clear_cell(index, cells, at);
     index->count--;

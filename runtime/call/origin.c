@@ -21,7 +21,8 @@ void teffi_origins_fini(teffi_home *home)
         pthread_mutex_destroy(&home->calls.locks[i]);
 }
 
-/* in: call: a relay or kept cancel; call->out holds the node that it comes from. */
+/* in: call: a relay, or a cancel that was kept. In both, call->out is the node that sent the
+ * request, or the cancel, to this node. */
 static key key_of(const teffi_call *call)
 {
     return (key){.node = atomic_load_explicit(&call->out, memory_order_relaxed),

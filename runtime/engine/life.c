@@ -234,8 +234,8 @@ static teff_err init_component(void *self, teff_process *me, const char *method,
 }
 
 /* The step of a component that has neither a run function nor a fiber. step_max is 1, so n is 0 or
- * 1. After teffi_step_retry, the next step waits for a poke or a cancel. After a poke it gets the
- * same events again; after a cancel it gets only the cancel. */
+ * 1. After teffi_step_set_retry, the next step waits for a poke or a cancel. After a poke it gets
+ * the same events again; after a cancel it gets only the cancel. */
 static teff_err step_component(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teff_component *component = self;
@@ -245,16 +245,16 @@ static teff_err step_component(void *self, const teff_event *events, size_t n, t
     else if (n)
         task = (teffi_task_msg *)(uintptr_t)events[0].data;
     if (!component->ending && !set_up_component(component))
-        return teffi_step_retry(out);
+        return teffi_step_set_retry(out);
     if (!component->ending && task) {
         if (!teffi_task_claim_data_and_run(component, task))
-            return teffi_step_retry(out);
+            return teffi_step_set_retry(out);
         return component->ending ? teff_step_continue(out) : teff_step_idle(out);
     }
     if (!component->ending)
         return teff_step_idle(out);
     if (!take_down_component(component))
-        return teffi_step_retry(out);
+        return teffi_step_set_retry(out);
     if (task)
         teffi_task_finish_and_notify(component->engine, task, 0);
     return teff_step_done(out);

@@ -50,7 +50,7 @@ static teffi_conn *new_conn_to_address(teffi_link *link, const char *address)
     return conn;
 }
 
-teffi_conn *teffi_dial_new_conn_to_peer(link_peer *peer)
+teffi_conn *teffi_dial_make_conn_to_peer(link_peer *peer)
 {
     teffi_conn *conn = new_conn_to_address(peer->owner, peer->address);
     if (!conn)

@@ -3,8 +3,8 @@
 
 enum { BACKOFF_MIN_MS = 20, BACKOFF_MAX_MS = 5000 };
 
-/* conns.lock held. Sets when the ticker dials the peer again. The back-off doubles after each
- * failure; the jitter keeps peers from redialling at the same time. */
+/* conns.lock held. Sets the time at which the ticker dials the peer again. The back-off doubles
+ * after each failure; the jitter keeps peers from redialling at the same time. */
 static void plan_redial(link_peer *peer, bool failed)
 {
     teffi_conns *conns = &peer->owner->conns;

@@ -128,7 +128,7 @@ static uint64_t redial_peers(teffi_link *link, uint64_t now_ns)
         for (link_peer *peer = link->peers.buckets[i]; peer; peer = peer->bucket_next) {
             if (!peer->known || peer->out || !peer->redial_ns)
                 continue;
-            teffi_conn *conn = now_ns < peer->redial_ns ? NULL : teffi_dial_new_conn_to_peer(peer);
+            teffi_conn *conn = now_ns < peer->redial_ns ? NULL : teffi_dial_make_conn_to_peer(peer);
             if (conn)
                 teffi_dial_start(conn);
             else if (now_ns < peer->redial_ns && peer->redial_ns < next_ns)

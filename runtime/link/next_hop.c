@@ -45,7 +45,7 @@ static teff_err find_or_create_conn(teffi_link *link, teffi_node_id to, teffi_co
         return TEFF_E_CLOSED;
     if (peer->dial_failed)
         return TEFF_E_UNREACHABLE;
-    *conn = teffi_dial_new_conn_to_peer(peer);
+    *conn = teffi_dial_make_conn_to_peer(peer);
     *dial = *conn != NULL;
     return *conn ? TEFF_OK : TEFF_E_NOMEM;
 }

@@ -12,12 +12,12 @@
 
 /* ---- dial.c ---- */
 
-/* teffi_dial_new_conn_to_peer - conns.lock held; create the connection and set peer->out. in:
+/* teffi_dial_make_conn_to_peer - conns.lock held; create the connection and set peer->out. in:
  * peer->out is NULL.
  * out:  NULL: no memory, or the link is being freed. Otherwise the caller calls teffi_dial_start().
  * teffi_dial_start - start the connection's dial. in: the connection's first reference, passed to
  * the dial's callback. runs: with or without conns.lock. */
-teffi_conn *teffi_dial_new_conn_to_peer(link_peer *peer);
+teffi_conn *teffi_dial_make_conn_to_peer(link_peer *peer);
 void teffi_dial_start(teffi_conn *conn);
 
 /* ---- accept.c ---- */

@@ -85,8 +85,9 @@ static inline bool teffi_arena_fits(const teff_arena *arena, size_t n)
     return n <= (size_t)(arena->end - arena->at) && n <= arena->budget_bytes - arena->used_bytes;
 }
 
-/* teffi_arena_bump - allocate n bytes, for which teffi_arena_fits() returned true. The block also
- * has room for n rounded up, because its end is a multiple of TEFFI_ARENA_ALIGN. */
+/* teffi_arena_bump - allocate n bytes, for which teffi_arena_fits() returned true. Rounding n
+ * up cannot pass the end of the current block, because that end is a multiple of
+ * TEFFI_ARENA_ALIGN. */
 static inline void *teffi_arena_bump(teff_arena *arena, size_t n)
 {
     void *p = arena->at;

@@ -70,7 +70,7 @@ teff_err teff_step_idle(teff_step *out)
     return set_decision(out, TEFFI_STATUS_IDLE);
 }
 
-teff_err teffi_step_retry(teff_step *out)
+teff_err teffi_step_set_retry(teff_step *out)
 {
     return set_decision(out, TEFFI_STATUS_RETRY);
 }

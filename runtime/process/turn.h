@@ -42,9 +42,9 @@ void teffi_process_run_step(teff_process *p);
  *       instead. */
 void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_err err);
 
-/* teffi_step_retry - a decision: run the step again with the same event, after a poke, or with a
- * cancel alone. For processes with step_max 1. */
-teff_err teffi_step_retry(teff_step *out);
+/* teffi_step_set_retry - a decision: run the step again with the same event, after a poke, or with
+ * a cancel alone. For processes with step_max 1. */
+teff_err teffi_step_set_retry(teff_step *out);
 
 /* teffi_process_has_work_slow - slow path of teffi_process_has_work. */
 bool teffi_process_has_work_slow(const teff_process *p);

@@ -247,7 +247,7 @@ static teff_err on_patient_step(void *self, const teff_event *events, size_t n, 
     actor *a = self;
     bool cancelled = n && events[0].kind == TEFF_EVENT_CANCEL;
     if (!cancelled && explore_draw(4) == 0 && !a->retries++)
-        return teffi_step_retry(out);
+        return teffi_step_set_retry(out);
     return on_step(self, events, n, out);
 }
 

@@ -39,7 +39,7 @@ typedef struct teff_pid {
     uint32_t slot, generation;  /* a slot is reused with another generation */
 } teff_pid;
 
-/* Are a and b the same address? */
+/* True if a and b are the same PID. */
 static inline int teff_pid_is(teff_pid a, teff_pid b)
 {
     return a.silo == b.silo && a.incarnation == b.incarnation && a.slot == b.slot &&

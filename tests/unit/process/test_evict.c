@@ -288,7 +288,7 @@ static teff_err retry_step(void *self, const teff_event *events, size_t n, teff_
     retry.tags[tries] = events[0].tag;
     teff_step_process(out)->group.evicted = tries == 0;
     latch_hit(&retry.tried);
-    return tries ? teff_step_idle(out) : teffi_step_retry(out);
+    return tries ? teff_step_idle(out) : teffi_step_set_retry(out);
 }
 
 static teff_err flood_step(void *self, const teff_event *events, size_t n, teff_step *out)

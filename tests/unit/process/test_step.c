@@ -496,7 +496,7 @@ static teff_err try_step(void *self, const teff_event *events, size_t n, teff_st
     if (!n)
         return teff_step_idle(out);
     if (!atomic_load(&tries.goes_on))
-        return teffi_step_retry(out);
+        return teffi_step_set_retry(out);
     tries.tags[tries.n++] = events[0].tag;
     return tries.n < 3 ? teff_step_idle(out) : teff_step_done(out);
 }
