@@ -284,8 +284,9 @@ static inline void nudge_and_release_callee(in_place_call *v)
     teffi_direct_end_claim(v->ask->ctx->node->home.exec, &act->group);
 }
 
-/* Runs the method and updates its strikes. out: TEFFI_TURN_NOT_STARTED: the callee was released;
- * else the caller must call nudge_and_release_callee(). */
+/* Runs the method and updates its strikes. out: how the turn ended. If that is
+ * TEFFI_TURN_NOT_STARTED, this function has released the callee; otherwise the caller must call
+ * nudge_and_release_callee(). */
 static inline teffi_turn_end run_method_in_place(in_place_call *v)
 {
     teffi_exec *exec = v->ask->ctx->node->home.exec;

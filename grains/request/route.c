@@ -66,8 +66,8 @@ static bool push_to_local_activation(teffi_grains *grains, const teffi_ident *id
     return err != TEFF_E_NOT_FOUND;
 }
 
-/* Undoes send_to_silo(), as msg surely did not reach silo `to`: drops the cached location, and
- * locates the grain again. */
+/* Undoes send_to_silo(), drops the cached location, and locates the grain again. Called only if it
+ * is certain that msg did not reach silo `to`. */
 static void undo_send_and_locate_again(teffi_grains *grains, const teffi_ident *ident,
                                        teffi_msg *msg, teffi_node_id to)
 {

@@ -180,7 +180,7 @@ static teffi_node_id *reserve_leave_entry(teff_client *client, teffi_node_id fro
     return parts ? NULL : empty;
 }
 
-static void release_leave_entry(teff_client *client, teffi_node_id *entry)
+static void clear_entry_of_leaving_gateway(teff_client *client, teffi_node_id *entry)
 {
     pthread_mutex_lock(&client->node.lock);
     *entry = (teffi_node_id){0};
@@ -195,14 +195,14 @@ static void leave_gateway(teff_ctx *ctx, void *arg)
 {
     enum { POLL_MS = 2 };
     teff_client *client = teffi_container(ctx->node, teff_client, node);
-    teffi_node_id from =
-        *(teffi_node_id *)arg; /* until release_leave_entry() nothing changes the entry */
+    teffi_node_id from = *(
+        teffi_node_id *)arg; /* until clear_entry_of_leaving_gateway() nothing changes the entry */
     teffi_net *net = ctx->node->home.net;
     net->ops->peer_left(net, from);
     while (!client->closing && teffi_calls_any_sent_to(&ctx->node->home, from))
         teffi_ctx_sleep(ctx, POLL_MS);
     net->ops->peer_remove(net, from, true);
-    release_leave_entry(client, arg);
+    clear_entry_of_leaving_gateway(client, arg);
 }
 
 static void start_leaving_gateway(teff_client *client, teffi_node_id from)
@@ -210,7 +210,7 @@ static void start_leaving_gateway(teff_client *client, teffi_node_id from)
     teffi_node_id *entry = reserve_leave_entry(client, from);
     if (entry && teffi_task_start(&client->node.home, leave_gateway, entry,
                                   "client: leave a gateway", false))
-        release_leave_entry(client, entry);
+        clear_entry_of_leaving_gateway(client, entry);
 }
 
 /* Handles GO_AWAY from a gateway that leaves. From now on calls use other gateways, or wait until

@@ -282,7 +282,7 @@ static teff_err init_nng_doors(nng_transport *t, char *text)
     return TEFF_OK;
 }
 
-teff_err teffi_transport_nng_new(const teffi_tls_files *files, teffi_transport **transport,
+teff_err teffi_nng_transport_new(const teffi_tls_files *files, teffi_transport **transport,
                                  char *text)
 {
     nng_transport *t = calloc(1, sizeof *t);

@@ -238,7 +238,7 @@ static const teffi_transport_ops socket_transport_ops = {
     .free = free_socket_transport,
 };
 
-teff_err teffi_transport_reactor_new(teffi_transport **transport, char *text)
+teff_err teffi_socket_transport_new(teffi_transport **transport, char *text)
 {
     socket_transport *t = calloc(1, sizeof *t);
     *transport = NULL;

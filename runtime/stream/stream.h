@@ -145,11 +145,11 @@ typedef struct teffi_tls_files {
     const char *client_authority; /* CA that signs peers at TEFFI_DOOR_GATEWAY; NULL: no gateway */
 } teffi_tls_files;
 
-/* teffi_transport_nng_new - in: files, borrowed during the call. out: *transport; NULL on an error.
+/* teffi_nng_transport_new - in: files, borrowed during the call. out: *transport; NULL on an error.
  * errs: TEFF_E_INVALID (the files; nng could not prepare TLS), TEFF_E_NOMEM, with text. */
-TEFF_MUST_USE teff_err teffi_transport_nng_new(const teffi_tls_files *files,
+TEFF_MUST_USE teff_err teffi_nng_transport_new(const teffi_tls_files *files,
                                                teffi_transport **transport, char *text);
 
-/* teffi_transport_reactor_new - no TLS; callbacks run where teffi_transport.poller is polled.
+/* teffi_socket_transport_new - no TLS; callbacks run where teffi_transport.poller is polled.
  * out: *transport; NULL on an error. errs: TEFF_E_IO (no descriptor or no memory), with text. */
-TEFF_MUST_USE teff_err teffi_transport_reactor_new(teffi_transport **transport, char *text);
+TEFF_MUST_USE teff_err teffi_socket_transport_new(teffi_transport **transport, char *text);

@@ -1,5 +1,5 @@
 /* script_stream.h - a transport whose bytes, ends and dials a script moves, one step at a time, on
- * one thread. It replaces teffi_transport_reactor_new (the linker's --wrap), so that a whole link
+ * one thread. It replaces teffi_socket_transport_new (the linker's --wrap), so that a whole link
  * runs on it.
  * Way:     fuzz_conn -> [script_stream] -> callbacks of the link
  * Threads: one. A callback runs only inside a script_ function or the poller's run. */

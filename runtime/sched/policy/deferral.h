@@ -24,7 +24,8 @@ static inline bool teffi_deferral_has_work(const teffi_deferral *d)
 }
 
 /* teffi_deferral_run - run all deferred work. out: false: there was none.
- * runs: the owner, using its processor; the monitor; any thread when no worker runs any more. */
+ * runs: the owner, while it holds its processor; the monitor; any thread when no worker runs any
+ * more. */
 static inline bool teffi_deferral_run(teffi_deferral *d)
 {
     bool exists = teffi_deferral_has_work(d);

@@ -347,16 +347,16 @@ static void a_transport_that_fails_is_none(void **state)
     few = before;
     few.rlim_cur = (rlim_t)highest + 1;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    teff_err err = teffi_transport_reactor_new(&none, text);
+    teff_err err = teffi_socket_transport_new(&none, text);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(err, TEFF_E_IO);
     assert_null(none);
     none = &some;
-    assert_int_equal(teffi_transport_nng_new(&half, &none, text), TEFF_E_INVALID);
+    assert_int_equal(teffi_nng_transport_new(&half, &none, text), TEFF_E_INVALID);
     assert_non_null(strstr(text, "tls takes both"));
     assert_null(none);
     none = &some;
-    assert_int_equal(teffi_transport_nng_new(&missing, &none, text), TEFF_E_INVALID);
+    assert_int_equal(teffi_nng_transport_new(&missing, &none, text), TEFF_E_INVALID);
     assert_non_null(strstr(text, "no file"));
     assert_null(none);
 }
