@@ -5,7 +5,7 @@
 #include "base/bug.h"
 #include "base/queue.h"
 
-teff_err __wrap_teffi_transport_reactor_new(teffi_transport **transport, char *text);
+teff_err __wrap_teffi_socket_transport_new(teffi_transport **transport, char *text);
 
 script_transport *script_next;
 
@@ -275,7 +275,7 @@ static void wake_nobody(teffi_poller *poller)
     (void)poller;
 }
 
-teff_err __wrap_teffi_transport_reactor_new(teffi_transport **transport, char *text)
+teff_err __wrap_teffi_socket_transport_new(teffi_transport **transport, char *text)
 {
     script_transport *t = script_next;
     (void)text;
