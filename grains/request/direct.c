@@ -145,8 +145,9 @@ static inline teffi_activation *claim_if_same_grain(teffi_activation *act, const
 }
 
 /* out: the grain's activation in the cache, claimed. NULL: there is none, it is not idle, or
- * requests may wait for a look-up of the grain. To save computing the grain's hash, uses the hash
- * of the cached activation, whose identity is compared after the claim. */
+ * requests may wait for a look-up of the grain. The test for a look-up uses the hash stored in the
+ * cached activation, because computing the grain's hash is slower. Whether the activation belongs
+ * to this grain is checked after the claim. */
 static inline teffi_activation *claim_cached_activation(teffi_grains *grains,
                                                         const teffi_ident *ident)
 {

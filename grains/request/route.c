@@ -283,9 +283,9 @@ static void forward_by_lookup_outcome(teff_ctx *ctx, lookup *entry, teffi_msg *m
 }
 
 /* The task of a look-up: asks the directory, and forwards the waiting requests, including those
- * that join later, until no request waits. If a request joins that had failed to reach its grain
- * (tries is not 0), the task waits for a change of the cluster or until the back-off has passed,
- * and asks the directory again. */
+ * that join later, until no request waits. If a joining request has already failed to reach its
+ * grain (tries is not 0), the task first waits until the cluster changes or the back-off has
+ * passed, and then asks the directory again. */
 static void run_lookup_task(teff_ctx *ctx, void *arg)
 {
     lookup *entry = arg;

@@ -133,9 +133,10 @@ static void await_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     suspend_turn(ctx);
 }
 
-/* Suspends the turn until one of the waits is done. In a grain's turn or a task, the last loop
- * clears `awaited` before another wait can arrive, since the group runs one item at a time. In a
- * process, more waits may arrive before the loop; teffi_wait_mark_done_and_resume allows that. */
+/* Suspends the turn until one of the waits is done. In a grain's turn or a task, no second wait can
+ * be marked done before the last loop clears `awaited`, because the group runs one item at a time.
+ * In a process, other waits may be marked done before that loop; teffi_wait_mark_done_and_resume()
+ * allows that. */
 static void await_any_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++)

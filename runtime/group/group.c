@@ -269,8 +269,9 @@ static inline void group_resume_yielded_turn(teffi_group *group)
     group->ops->resume(group, teffi_container(group_pop(group), teffi_yielded_turn, item)->fiber);
 }
 
-/* End a run or claim whose turn has yielded and is the group's first item. out: true: the group
- * is READY; false (`stays` is set): it stays RUNNING until teffi_group_make_ready. */
+/* Called when the turn of a run, or of a claim, has yielded; that turn is the group's first item.
+ * Ends the run or claim, unless the turn's `stays` is set. out: true: it has ended, and the group
+ * is READY; false: the group stays RUNNING until teffi_group_make_ready. */
 static inline bool end_yielded_run(teffi_group *group)
 {
     return !teffi_container(group->head, teffi_yielded_turn, item)->stays &&

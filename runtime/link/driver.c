@@ -184,7 +184,7 @@ static void submit_read_or_run_here(teffi_conn *conn)
     teffi_exec *exec = conn->conns->exec;
     /* A polling thread that is no worker must not run turns. So it handles the bytes itself: the
      * executor would let it borrow a processor and run turns. */
-    bool here = conn->conns->polling.poller && !teffi_conns_thread_is_worker(conn->conns);
+    bool here = conn->conns->polling.poller && !teffi_conns_can_defer(conn->conns);
     if (!exec || !exec->ops->inbound || here) {
         teffi_driver_handle_frames_and_read(conn);
         return;
@@ -203,7 +203,7 @@ static void run_deferred_read(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);
     bool client = teffi_client_reader_is_this_thread();
-    bool here = client || teffi_conns_thread_is_worker(conn->conns);
+    bool here = client || teffi_conns_can_defer(conn->conns);
     if (!teffi_receiver_run_deferred_read(conn, here)) {
         if (!teffi_receiver_begin_receive(conn))
             teffi_driver_end_conn(conn);

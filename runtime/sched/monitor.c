@@ -25,8 +25,9 @@ enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* after so many freed bytes the heap is 
 
 /* ---- retake a processor, or its LIFO slot, from a turn that takes too long ---- */
 
-/* Do so many turns run without a processor that no further processor may be retaken? Turns in
- * blocking regions need no core and do not count. idle_lock held. */
+/* idle_lock held. Has the number of lost workers (workers that run a turn without a processor)
+ * reached its limit? If so, no other processor may be retaken. A worker in a blocking region needs
+ * no core and is not counted. */
 static bool too_many_workers_are_lost(teffi_sched *sched)
 {
     uint32_t n = 0, max = atomic_load_explicit(&sched->n_active, memory_order_relaxed);

@@ -168,9 +168,9 @@ static inline uint64_t teffi_conns_now(const teffi_conns *conns)
 void teffi_conns_ask_scan(teffi_conns *conns);
 void teffi_conns_ask_to_run_delayed_work(teffi_conns *conns);
 
-/* teffi_conns_thread_is_worker - does this thread hold a processor of an executor that can defer
- * work? */
-static inline bool teffi_conns_thread_is_worker(const teffi_conns *conns)
+/* teffi_conns_can_defer - can this thread defer work: does it hold a processor of an executor that
+ * supports deferred work? */
+static inline bool teffi_conns_can_defer(const teffi_conns *conns)
 {
     teffi_exec *exec = conns->exec;
     return exec && exec->ops->defer && exec->ops->worker && exec->ops->worker(exec);

@@ -98,7 +98,7 @@ static bool defer_read(teffi_conn *conn)
     teffi_exec *exec = conn->conns->exec;
     if (!conn->stream->tries || r->got <= LINK_READ_SHORT || conn->state != CONN_UP)
         return false;
-    if (teffi_conns_thread_is_worker(conn->conns))
+    if (teffi_conns_can_defer(conn->conns))
         return exec->ops->defer(exec, &r->next_read);
     return teffi_client_reader_defer_read(conn);
 }

@@ -490,7 +490,7 @@ static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
         return begin_flight(conn) ? WRITE : LEAVE_PENDING;
     if (s->deferred)
         return LEAVE_PENDING;
-    if (teffi_conns_thread_is_worker(conn->conns)) {
+    if (teffi_conns_can_defer(conn->conns)) {
         s->deferred = true;
         s->pending_ns = 0; /* it may be the time of an earlier write */
         return DEFER;
