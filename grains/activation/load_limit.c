@@ -71,6 +71,6 @@ void teffi_load_limit_leave(teffi_load_limit *l, uint64_t ns)
     pthread_mutex_unlock(&l->lock);
     while ((w = TAILQ_FIRST(&next))) { /* w lies on a stack that may be gone after the signal */
         TAILQ_REMOVE(&next, w, in_list);
-        teffi_wait_signal(&w->wait);
+        teffi_wait_notify_waiter(&w->wait);
     }
 }

@@ -190,7 +190,7 @@ void teffi_lock_update_pending_of_owner(teffi_activation *act, const teffi_msg *
  * where on_watch_timer() runs. */
 static void signal_watch(teffi_timer *timer)
 {
-    teffi_wait_signal(&teffi_container(timer, teffi_lock, timer)->wait);
+    teffi_wait_notify_waiter(&teffi_container(timer, teffi_lock, timer)->wait);
 }
 
 static void on_watch_timer(teffi_wait *wait);

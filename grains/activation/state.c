@@ -520,7 +520,7 @@ struct teffi_pause {
 
 static void signal_pause_end(teffi_timer *timer)
 {
-    teffi_wait_signal(&teffi_container(timer, struct teffi_pause, timer)->wait);
+    teffi_wait_notify_waiter(&teffi_container(timer, struct teffi_pause, timer)->wait);
 }
 
 /* Ends the pause whose timer has fired, and frees the pause. If the activation was reused for

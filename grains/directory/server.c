@@ -101,10 +101,11 @@ static void execute_directory_request(teffi_node *node, teffi_msg *msg)
 
 enum { END_WAIT_MS = 5000, END_PAUSE_MAX_MS = 50 };
 
-/* The task that handles a DEACTIVATE request: asks the activation that lost the grain to end, waits
- * until it has ended, and responds. Waits at most END_WAIT_MS, because the sender's partitions are
- * LOCKED meanwhile. */
-static void end_loser(teff_ctx *ctx, void *arg)
+/* The task that handles a DEACTIVATE request, which names a duplicate: an activation of a grain for
+ * which the directory keeps another one. Asks the duplicate to end, waits until it has ended, but
+ * at most END_WAIT_MS, and responds. The wait is limited because the sender's partitions stay
+ * LOCKED until the response. */
+static void end_duplicate_activation(teff_ctx *ctx, void *arg)
 {
     teffi_msg *msg = arg;
     const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
@@ -122,7 +123,8 @@ static void end_loser(teff_ctx *ctx, void *arg)
 
 static void start_deactivate_task(teffi_node *node, teffi_msg *msg)
 {
-    if (teffi_task_start(&node->home, end_loser, msg, "directory: end a second activation", true))
+    if (teffi_task_start(&node->home, end_duplicate_activation, msg,
+                         "directory: end a second activation", true))
         teffi_node_respond(node, msg, TEFF_E_NOMEM, "directory: out of memory");
 }
 

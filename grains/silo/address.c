@@ -91,7 +91,7 @@ static void on_dial_end(void *arg, teff_err err, const teffi_hello *peer, const 
     if (peer)
         d->peer = *peer;
     snprintf(d->text, sizeof d->text, "%s", text ? text : "");
-    teffi_wait_signal(&d->wait);
+    teffi_wait_notify_waiter(&d->wait);
 }
 
 teff_err teffi_dial(teff_ctx *ctx, const char *address, teffi_hello *peer)

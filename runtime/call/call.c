@@ -179,7 +179,7 @@ static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg
     if (is_relay(call))
         list_or_release_ended_relay(call, relays);
     else
-        teffi_wait_signal(&call->wait);
+        teffi_wait_notify_waiter(&call->wait);
 }
 
 /* out: the relay that the response has ended: the code that called this function must send the

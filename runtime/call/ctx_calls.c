@@ -100,7 +100,7 @@ int teff_ctx_fd(teff_ctx *ctx)
     teffi_notifier *notifier = atomic_load_explicit(&ctx->notifier, memory_order_relaxed);
     if (!notifier) {
         notifier = teffi_notifier_new();
-        /* release: pairs with teffi_wait_signal */
+        /* release: pairs with teffi_wait_notify_waiter */
         atomic_store_explicit(&ctx->notifier, notifier, memory_order_release);
     }
     return notifier ? notifier->fd : -1;

@@ -52,7 +52,7 @@ __attribute__((noinline)) static void signal_wait_and_notifier(teffi_wait *wait,
     teffi_notifier_unref(notifier);
 }
 
-void teffi_wait_signal(teffi_wait *wait)
+void teffi_wait_notify_waiter(teffi_wait *wait)
 {
     if (wait->group) {
         if (!teffi_group_push(wait->group, &wait->item)) /* false: the group has ended */
@@ -299,7 +299,7 @@ typedef struct sleeper {
 
 static void signal_sleeper(teffi_timer *timer)
 {
-    teffi_wait_signal(&teffi_container(timer, sleeper, timer)->wait);
+    teffi_wait_notify_waiter(&teffi_container(timer, sleeper, timer)->wait);
 }
 
 void teffi_ctx_sleep(teff_ctx *ctx, uint32_t ms)
@@ -330,6 +330,6 @@ void teffi_ctx_run_on_worker(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
     worker_call w = {.fn = fn, .arg = arg};
     teffi_wait *wait = &w.wait;
     teffi_wait_init(wait, ctx, run_worker_call);
-    teffi_wait_signal(wait);
+    teffi_wait_notify_waiter(wait);
     teffi_await(ctx, &wait, 1);
 }

@@ -29,8 +29,8 @@ typedef struct teffi_wait {
  * teffi_wait. */
 void teffi_wait_init(teffi_wait *wait, struct teff_ctx *ctx, void (*arrive)(teffi_wait *wait));
 
-/* teffi_wait_signal - the event has happened. The wait may be gone when this returns. */
-void teffi_wait_signal(teffi_wait *wait);
+/* teffi_wait_notify_waiter - the event has happened. The wait may be gone when this returns. */
+void teffi_wait_notify_waiter(teffi_wait *wait);
 
 /* teffi_wait_is_done - has the signal arrived? For the context that the wait belongs to. */
 bool teffi_wait_is_done(const teffi_wait *wait);

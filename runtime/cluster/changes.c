@@ -20,7 +20,7 @@ static void wake_timed_out_waiter(teffi_timer *timer)
     pthread_mutex_lock(lock);
     LIST_REMOVE(w, link);
     pthread_mutex_unlock(lock);
-    teffi_wait_signal(&w->wait);
+    teffi_wait_notify_waiter(&w->wait);
 }
 
 /* Counts a change and wakes the waiters. A waiter whose timer is firing is left to the timer's
@@ -38,7 +38,7 @@ void teffi_membership_signal_change(teffi_membership *m)
         if (!exec->ops->timer_cancel(exec, &w->timer))
             continue;
         LIST_REMOVE(w, link);
-        teffi_wait_signal(&w->wait);
+        teffi_wait_notify_waiter(&w->wait);
     }
     pthread_mutex_unlock(&changes->lock);
 }

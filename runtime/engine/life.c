@@ -53,7 +53,7 @@ static void set_up_owned(teff_component *component)
 
 /* Bind all data of a kind, beginning at index component->at. out: false: an instance is not
  * published yet; call again after a poke. */
-static bool bind_all(teff_component *component, teff_data_kind kind)
+static bool bind_data_of_kind(teff_component *component, teff_data_kind kind)
 {
     for (; component->at < component->type->n_data; component->at++) {
         const teff_data_use *use = get_data_use(component, component->at);
@@ -105,9 +105,9 @@ static bool call_setup_hooks(teff_component *component)
 static bool run_set_up_phase(teff_component *component)
 {
     if (component->phase == TEFFI_PHASE_GROUP)
-        return bind_all(component, TEFF_DATA_GROUP);
+        return bind_data_of_kind(component, TEFF_DATA_GROUP);
     if (component->phase == TEFFI_PHASE_SHARE)
-        return bind_all(component, TEFF_DATA_SHARE);
+        return bind_data_of_kind(component, TEFF_DATA_SHARE);
     if (component->phase == TEFFI_PHASE_SETUP)
         return call_setup_hooks(component);
     set_up_owned(component); /* TEFFI_PHASE_OWN */

@@ -31,10 +31,11 @@ void teffi_arena_fini(teff_arena *arena)
     *arena = (teff_arena){.budget_bytes = SIZE_MAX};
 }
 
-/* Allocates a chunk of teffi_block_room(size) bytes, head included. out: NULL: no memory. */
+/* Allocates a chunk of teffi_block_usable_bytes(size) bytes, head included. out: NULL: no
+ * memory. */
 static teffi_chunk *new_chunk(size_t size)
 {
-    size = teffi_block_room(size);
+    size = teffi_block_usable_bytes(size);
     teffi_chunk *chunk = teffi_block_get(size);
     if (chunk)
         chunk->size = size;

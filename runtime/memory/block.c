@@ -52,7 +52,7 @@ static bool has_shelf(size_t n)
     return n >= TEFFI_BLOCK_MIN && n <= TEFFI_BLOCK_MAX;
 }
 
-size_t teffi_block_room(size_t n)
+size_t teffi_block_usable_bytes(size_t n)
 {
     return has_shelf(n) ? shelf_block_bytes(shelf_for(n)) : n;
 }

@@ -33,10 +33,11 @@ enum {
     TEFFI_BLOCK_KEPT_MAX = 32 * 1024 * 1024, /* bytes of free blocks; from then on none is kept */
 };
 
-/* teffi_block_room - size of the block that a request of n bytes gets, at least n. */
-size_t teffi_block_room(size_t n);
+/* teffi_block_usable_bytes - size of the block that a request of n bytes gets, at least n. */
+size_t teffi_block_usable_bytes(size_t n);
 
-/* teffi_block_get - out: teffi_block_room(n) bytes, aligned to 16, not zeroed; NULL: no memory. */
+/* teffi_block_get - out: teffi_block_usable_bytes(n) bytes, aligned to 16, not zeroed; NULL: no
+ * memory. */
 void *teffi_block_get(size_t n);
 
 /* teffi_block_put - free a block. in: memory, may be NULL; n, as requested, or its room. */

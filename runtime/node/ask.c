@@ -11,7 +11,7 @@ typedef struct store_wait {
 /* The operation's callback `done`: ends the wait in teffi_ctx_run_store_op(). */
 static void signal_store_op_done(teffi_store_op *op)
 {
-    teffi_wait_signal(&teffi_container(op, store_wait, op)->wait);
+    teffi_wait_notify_waiter(&teffi_container(op, store_wait, op)->wait);
 }
 
 teff_err teffi_ctx_run_store_op(teff_ctx *ctx, teffi_store_op *op)

@@ -182,10 +182,11 @@ static void init_process_in_slot(teff_process *p, const teff_process_ops *ops, v
 
 /* Starts a new process: reopens its group, stores its generation, then pushes its first item.
  * Senders can find the process once the generation is stored, so all else is set before that. The
- * group must be open before that, too: if the group refused the signal item, p->signals would still
- * mark that item as queued, and later signals would not push it. Late senders to the previous
- * process in this slot may push items into the open group; such items are dropped, and start no
- * turn. */
+ * group must be open before that, too. Otherwise a sender could find the process while its group is
+ * still closed. The sender would set p->signals, which marks the signal item as queued, but the
+ * closed group would refuse the item. Later senders would see the mark and never push the item.
+ * Late senders to the previous process in this slot may push items into the open group; such items
+ * are dropped, and start no turn. */
 static void publish_process(teff_process *p, teff_pid *pid)
 {
     p->signals = 0; /* without the lock: no other thread uses it before the generation is stored */

@@ -159,8 +159,8 @@ static int commit_group(engine *e)
     return rc;
 }
 
-/* Writes the first n operations of the group, inside a transaction. out: SQLITE_OK or SQLite's
- * code. */
+/* Writes the first n operations of e->group. in: the caller has begun a transaction, and ends it.
+ * out: SQLITE_OK or SQLite's code. */
 static int write_ops(engine *e, size_t n)
 {
     int rc = teffi_sqlite_read_last_etag(&e->file, &e->etag);

@@ -135,5 +135,5 @@ void *__wrap_teffi_block_get(size_t n)
 
 void __wrap_teffi_block_put(void *p, size_t n)
 {
-    put_sized(p, n, teffi_block_room);
+    put_sized(p, n, teffi_block_usable_bytes);
 }

@@ -38,7 +38,8 @@ bool teffi_client_reader_defer_read(teffi_conn *conn)
     (void)teffi_deferred_push(&r->reads, &conn->receiver.next_read);
     atomic_fetch_add_explicit(&r->reads_deferred, 1, memory_order_relaxed);
     /* seq_cst: this load comes after the push; pairs with teffi_client_reader_begin(). If `waiting`
-     * is over 1, another thread waits as well, so the transport's threads read. */
+     * is over 1, another thread waits, too. Then no waiting thread reads: the transport's threads
+     * do, and this call hands the deferred reads back to them. */
     if (atomic_load_explicit(&r->waiting, memory_order_seq_cst) > 1)
         run_deferred_reads(r, false);
     else

@@ -90,7 +90,7 @@ static void signal_on(void *arg)
         }
         dawdle(&s->rng);
         j->ended = 1;
-        teffi_wait_signal(&j->wait);
+        teffi_wait_notify_waiter(&j->wait);
     }
 }
 
@@ -257,10 +257,10 @@ static void test_what_is_done_is_not_waited_for(void **state)
     teffi_wait *waits[] = {&a, &b, &a};
     teffi_wait_init(&a, ctx, NULL);
     teffi_wait_init(&b, ctx, NULL);
-    teffi_wait_signal(&a);
+    teffi_wait_notify_waiter(&a);
     assert_true(teffi_wait_is_done(&a));
     assert_false(teffi_wait_is_done(&b));
-    teffi_wait_signal(&b);
+    teffi_wait_notify_waiter(&b);
     teffi_await(ctx, waits, 3);
     teff_ctx_free(ctx);
 }
@@ -281,7 +281,7 @@ static void signal_a_sleeper(void *arg)
     while (atomic_load(&l->ctx->parker.parker.word) != TEFFI_PARKER_ASLEEP)
         teffi_thread_yield();
     users_asleep = home.users;
-    teffi_wait_signal(l->wait);
+    teffi_wait_notify_waiter(l->wait);
 }
 
 static void await_one(teff_ctx *ctx)
@@ -329,7 +329,7 @@ static bool sleep_and_read(teffi_net *net, teffi_poll_parker *parker, uint32_t *
     net_saw.users_behind = home.users;
     net_saw.tokens |= *tokens;
     if (net_saw.answered)
-        teffi_wait_signal(net_saw.answered);
+        teffi_wait_notify_waiter(net_saw.answered);
     return true;
 }
 
@@ -371,7 +371,7 @@ static void signal_if_it_sleeps(void *arg)
     later *l = arg;
     while (atomic_load(&l->ctx->parker.parker.word) != TEFFI_PARKER_ASLEEP && !over)
         teffi_thread_yield();
-    teffi_wait_signal(l->wait);
+    teffi_wait_notify_waiter(l->wait);
 }
 
 /* It is given something to read, and reads its own response: it does not sleep once more. */

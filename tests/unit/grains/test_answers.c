@@ -103,7 +103,7 @@ void *__wrap_teffi_block_get(size_t size);
 
 void *__wrap_teffi_block_get(size_t size)
 {
-    bool small = size == teffi_block_room(CHUNK_BYTES);
+    bool small = size == teffi_block_usable_bytes(CHUNK_BYTES);
     return small && atomic_fetch_sub(&starve_chunk, 1) == 1 ? NULL : __real_teffi_block_get(size);
 }
 

@@ -26,16 +26,16 @@ static void let_all_go(void)
 static void rooms_are_no_smaller_and_not_much_larger(void **state)
 {
     for (size_t n = 1; n <= TEFFI_BLOCK_MAX + 3; n += n < 4096 ? 1 : n / 1000) {
-        size_t room = teffi_block_room(n);
+        size_t room = teffi_block_usable_bytes(n);
         assert_true(room >= n);
         assert_true(room == n || room <= n + n / 4 + 1);
-        assert_int_equal(teffi_block_room(room), room);
+        assert_int_equal(teffi_block_usable_bytes(room), room);
         if (n >= TEFFI_BLOCK_MIN && n <= TEFFI_BLOCK_MAX)
             assert_int_equal(room % 4096, 0);
     }
-    assert_int_equal(teffi_block_room(TEFFI_BLOCK_MIN), TEFFI_BLOCK_MIN);
-    assert_int_equal(teffi_block_room(TEFFI_BLOCK_MIN + 1), TEFFI_BLOCK_MIN / 4 * 5);
-    assert_int_equal(teffi_block_room(TEFFI_BLOCK_MAX), TEFFI_BLOCK_MAX);
+    assert_int_equal(teffi_block_usable_bytes(TEFFI_BLOCK_MIN), TEFFI_BLOCK_MIN);
+    assert_int_equal(teffi_block_usable_bytes(TEFFI_BLOCK_MIN + 1), TEFFI_BLOCK_MIN / 4 * 5);
+    assert_int_equal(teffi_block_usable_bytes(TEFFI_BLOCK_MAX), TEFFI_BLOCK_MAX);
 }
 
 static void every_size_is_usable_to_its_end(void **state)
@@ -45,7 +45,7 @@ static void every_size_is_usable_to_its_end(void **state)
             uint8_t *bytes = teffi_block_get(n);
             assert_non_null(bytes);
             assert_int_equal((uintptr_t)bytes % 16, 0);
-            memset(bytes, 7, teffi_block_room(n));
+            memset(bytes, 7, teffi_block_usable_bytes(n));
             teffi_block_put(bytes, n);
         }
     teffi_block_put(NULL, SIZE);
@@ -57,11 +57,11 @@ static void what_was_given_back_is_used_again(void **state)
 {
     void *first = teffi_block_get(SIZE);
     teffi_block_put(first, SIZE);
-    assert_int_equal(kept(), teffi_block_room(SIZE));
+    assert_int_equal(kept(), teffi_block_usable_bytes(SIZE));
     void *again = teffi_block_get(SIZE + 100); /* the same room */
     assert_ptr_equal(first, again);
     assert_int_equal(kept(), 0);
-    teffi_block_put(again, teffi_block_room(SIZE));
+    teffi_block_put(again, teffi_block_usable_bytes(SIZE));
     let_all_go();
 }
 
@@ -77,7 +77,7 @@ static void take_and_give_back(unsigned n)
 /* Only what nobody has taken between two looks goes; and looks that come too soon are none. */
 static void after_a_peak_the_heap_gets_it_back(void **state)
 {
-    size_t room = teffi_block_room(SIZE);
+    size_t room = teffi_block_usable_bytes(SIZE);
     (void)teffi_block_reclaim(now_ns += second_ns);
     take_and_give_back(N);
     (void)teffi_block_reclaim(now_ns += second_ns);
@@ -115,7 +115,7 @@ static void arenas_take_large_chunks_from_here(void **state)
         memset(bytes, i, SIZE);
         assert_int_equal(kept(), 0);
         teffi_arena_fini(&arena);
-        assert_int_equal(kept(), teffi_block_room(SIZE));
+        assert_int_equal(kept(), teffi_block_usable_bytes(SIZE));
     }
     let_all_go();
 }
@@ -135,7 +135,7 @@ static void an_arena_that_goes_back_keeps_nothing_newer(void **state)
             memset(teff_arena_alloc(&arena, 500), 'x', 500);
         }
         teffi_arena_rewind(&arena, here);
-        assert_true(kept() >= PIECES * teffi_block_room(SIZE));
+        assert_true(kept() >= PIECES * teffi_block_usable_bytes(SIZE));
         assert_true(round == 0 || kept() == before);
         assert_string_equal(first, "first");
     }
