@@ -626,7 +626,7 @@ __attribute__((noinline)) static void refuse_request(const start *s, teff_err er
                  : err == TEFF_E_NOMEM   ? "out of memory for the request"
                  : s->full ? "the silo's messages take more memory than message_bytes_max allows"
                            : "out of stacks to start the turn");
-    teffi_node_respond(s->act->grains->node, s->request, err, text);
+    teffi_node_respond_with_err(s->act->grains->node, s->request, err, text);
 }
 
 void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method)

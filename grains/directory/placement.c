@@ -87,13 +87,13 @@ void teffi_placement_respond_error(teffi_grains *grains, teffi_msg *msg, int64_t
 {
     char text[TEFF_TEXT_MAX];
     if (newest < 0) {
-        teffi_node_respond(grains->node, msg, TEFF_E_NOT_FOUND,
-                           "no silo of the cluster hosts this grain type");
+        teffi_node_respond_with_err(grains->node, msg, TEFF_E_NOT_FOUND,
+                                    "no silo of the cluster hosts this grain type");
         return;
     }
     snprintf(text, sizeof text,
              "the caller has version %u of the grain type, the newest silo of the cluster has "
              "version %lld; the call did not run",
              (unsigned)teffi_flags_type_version(msg->flags), (long long)newest);
-    teffi_node_respond(grains->node, msg, TEFF_E_VERSION, text);
+    teffi_node_respond_with_err(grains->node, msg, TEFF_E_VERSION, text);
 }

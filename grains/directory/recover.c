@@ -285,8 +285,8 @@ void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
     }
     l.entries = teff_arena_alloc(&msg->arena, RESPONSE_ENTRIES * sizeof *l.entries);
     if (ask->partitions.len != TEFFI_PARTITION_SET_BYTES) {
-        teffi_node_respond(grains->node, msg, TEFF_E_INVALID,
-                           "directory: a set of 256 partitions expected");
+        teffi_node_respond_with_err(grains->node, msg, TEFF_E_INVALID,
+                                    "directory: a set of 256 partitions expected");
         return;
     }
     l.failed = !l.entries;
@@ -297,7 +297,7 @@ void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
     response.entries = l.entries;
     response.n_entries = l.n;
     if (l.failed)
-        teffi_node_respond(grains->node, msg, TEFF_E_NOMEM, "directory: out of memory");
+        teffi_node_respond_with_err(grains->node, msg, TEFF_E_NOMEM, "directory: out of memory");
     else
         teffi_node_respond_with_body(grains->node, msg, &response.base);
 }

@@ -25,8 +25,8 @@ static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi
 
 static void respond_too_many_parked(teffi_node *node, teffi_msg *msg)
 {
-    teffi_node_respond(node, msg, TEFF_E_OVERLOADED,
-                       "too many requests wait for the silo's part of the directory");
+    teffi_node_respond_with_err(node, msg, TEFF_E_OVERLOADED,
+                                "too many requests wait for the silo's part of the directory");
 }
 
 /* A task that adopts the newest view. Clears catching_up before the refresh, so that a request that
@@ -58,8 +58,8 @@ static bool refuse_if_stranger(teffi_node *node, teffi_msg *msg)
 {
     if (!teffi_outsiders_have_stranger(node->membership, msg->src))
         return false;
-    teffi_node_respond(node, msg, TEFF_E_REFUSED,
-                       "directory: the sender is not in the cluster's view");
+    teffi_node_respond_with_err(node, msg, TEFF_E_REFUSED,
+                                "directory: the sender is not in the cluster's view");
     return true;
 }
 
@@ -92,7 +92,7 @@ static void execute_directory_request(teffi_node *node, teffi_msg *msg)
     teff_err err = teffi_partition_execute_directory_method(
         node->grains, msg->method_id, &ident, teffi_pid_unpack(ask->pid), &holder, msg);
     if (err == TEFF_E_NOMEM)
-        teffi_node_respond(node, msg, err, "directory: out of memory");
+        teffi_node_respond_with_err(node, msg, err, "directory: out of memory");
     else if (err == TEFF_E_OVERLOADED)
         respond_too_many_parked(node, msg);
     else if (err != TEFF_E_CLOSED) /* CLOSED: msg is parked */
@@ -125,7 +125,7 @@ static void start_deactivate_task(teffi_node *node, teffi_msg *msg)
 {
     if (teffi_task_start(&node->home, end_duplicate_activation, msg,
                          "directory: end a second activation", true))
-        teffi_node_respond(node, msg, TEFF_E_NOMEM, "directory: out of memory");
+        teffi_node_respond_with_err(node, msg, TEFF_E_NOMEM, "directory: out of memory");
 }
 
 /* Handles a MOVED message, which says that a grain is not on the sender's silo: drops the grain's
@@ -156,7 +156,7 @@ void teffi_directory_handle_request(teffi_node *node, teffi_msg *msg)
                                                : &teff__cluster__directory_ask__descriptor;
     teff_err err = teffi_msg_unpack(msg, desc);
     if (err)
-        teffi_node_respond(node, msg, err, "directory: the request does not decode");
+        teffi_node_respond_with_err(node, msg, err, "directory: the request does not decode");
     else if (park_if_behind(node, msg, read_view_version(msg)) || refuse_if_stranger(node, msg))
         return;
     else if (msg->method_id == TEFFI_METHOD_MOVED)
@@ -168,5 +168,5 @@ void teffi_directory_handle_request(teffi_node *node, teffi_msg *msg)
     else if (msg->method_id >= TEFFI_METHOD_REGISTER && msg->method_id <= TEFFI_METHOD_UNREGISTER)
         execute_directory_request(node, msg);
     else
-        teffi_node_respond(node, msg, TEFF_E_NOT_FOUND, "directory: no such request");
+        teffi_node_respond_with_err(node, msg, TEFF_E_NOT_FOUND, "directory: no such request");
 }

@@ -26,7 +26,7 @@ static void refuse_queued_request(teffi_activation *act, teffi_msg *msg, teff_er
                                   const char *text)
 {
     teffi_activation_uncount_queued(act, msg);
-    teffi_node_respond(act->grains->node, msg, err, text);
+    teffi_node_respond_with_err(act->grains->node, msg, err, text);
 }
 
 /* out: true: the caller has cancelled msg, and it was freed. */
@@ -130,8 +130,8 @@ static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
     if (failed && act->more && act->more->failed_named)
         teffi_node_respond_with_full_text(grains->node, msg, act->failed, act->more->failed_text);
     else if (failed)
-        teffi_node_respond(grains->node, msg, act->failed,
-                           act->more ? act->more->failed_text : NULL);
+        teffi_node_respond_with_err(grains->node, msg, act->failed,
+                                    act->more ? act->more->failed_text : NULL);
     else if (!teffi_node_is_none(winner) && msg->hops < TEFFI_HOPS_MAX)
         teffi_route_to_current_holder(grains, msg, winner);
     else

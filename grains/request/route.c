@@ -28,7 +28,7 @@ static void end_request_with_error(teffi_grains *grains, teffi_msg *msg, teff_er
     if (teffi_budget_is_exceeded(grains->node->budget))
         full = "the silo's messages take more memory than message_bytes_max allows";
     const char *text = err == TEFF_E_OVERLOADED ? full : err == TEFF_E_TOO_LARGE ? large : NULL;
-    teffi_node_respond(grains->node, msg, err, text);
+    teffi_node_respond_with_err(grains->node, msg, err, text);
 }
 
 /* Copies into msg the memory that it borrows from its caller, because msg may be used longer than
@@ -37,7 +37,7 @@ static bool copy_borrowed_or_end_request(teffi_grains *grains, teffi_msg *msg)
 {
     if (teffi_msg_copy_borrowed(msg))
         return true;
-    teffi_node_respond(grains->node, msg, TEFF_E_NOMEM, "out of memory for a request");
+    teffi_node_respond_with_err(grains->node, msg, TEFF_E_NOMEM, "out of memory for a request");
     return false;
 }
 
@@ -85,7 +85,8 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
 {
     teffi_node *node = grains->node;
     if (msg->hops++ >= TEFFI_HOPS_MAX) {
-        teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, "the request was forwarded too often");
+        teffi_node_respond_with_err(node, msg, TEFF_E_UNAVAILABLE,
+                                    "the request was forwarded too often");
         return;
     }
     teff_err err = teffi_relay_begin(node, msg);
@@ -94,8 +95,8 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
         return;
     }
     if (err) {
-        teffi_node_respond(node, msg, err,
-                           "too many requests of the caller's are under way through this silo");
+        teffi_node_respond_with_err(
+            node, msg, err, "too many requests of the caller's are under way through this silo");
         return;
     }
     msg->to = (teffi_pid){.node = to};
@@ -270,8 +271,8 @@ static void forward_by_lookup_outcome(teff_ctx *ctx, lookup *entry, teffi_msg *m
 {
     teffi_grains *grains = entry->grains;
     if (request_is_expired(grains, msg))
-        teffi_node_respond(ctx->node, msg, TEFF_E_TIMEOUT,
-                           "expired before its grain was found; the call did not run");
+        teffi_node_respond_with_err(ctx->node, msg, TEFF_E_TIMEOUT,
+                                    "expired before its grain was found; the call did not run");
     else if (o->err == TEFF_E_TIMEOUT) /* msg joined just after the look-up's last deadline check */
         locate_grain_again(grains, &entry->ident, msg);
     else if (o->err == TEFF_OK)
@@ -279,7 +280,7 @@ static void forward_by_lookup_outcome(teff_ctx *ctx, lookup *entry, teffi_msg *m
     else if (o->err == TEFF_E_NOT_FOUND)
         place_grain_and_send(grains, &entry->ident, msg, &o->silo);
     else
-        teffi_node_respond(ctx->node, msg, o->err, teff_error(ctx));
+        teffi_node_respond_with_err(ctx->node, msg, o->err, teff_error(ctx));
 }
 
 /* The task of a look-up: asks the directory, and forwards the waiting requests, including those
@@ -373,11 +374,11 @@ static bool join_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_ms
                            : TEFF_OK;
     pthread_mutex_unlock(&shard->lock);
     if (err)
-        teffi_node_respond(grains->node, msg, err,
-                           err == TEFF_E_NOMEM
-                               ? "out of memory to locate the grain"
-                               : "too many requests wait for this grain's place, or their bytes "
-                                 "are over message_bytes_max");
+        teffi_node_respond_with_err(
+            grains->node, msg, err,
+            err == TEFF_E_NOMEM ? "out of memory to locate the grain"
+                                : "too many requests wait for this grain's place, or their bytes "
+                                  "are over message_bytes_max");
     return entry || begin;
 }
 
@@ -388,7 +389,7 @@ static bool join_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_ms
 static void locate_grain_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     if (teffi_lease_is_over(&grains->node->home.lease)) {
-        teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
+        teffi_node_respond_with_err(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
         return;
     }
     if (msg->tries < UINT8_MAX)
@@ -412,8 +413,8 @@ void teffi_reroute_unsent_request(teffi_grains *grains, teffi_msg *msg, teffi_no
     if (teffi_msg_ends_transaction(msg))
         teffi_msg_free(msg); /* if the silo still holds the lock, the lock's watch resolves it */
     else if (grains->closed)
-        teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE,
-                           "the silo is closing; the call did not run");
+        teffi_node_respond_with_err(grains->node, msg, TEFF_E_UNAVAILABLE,
+                                    "the silo is closing; the call did not run");
     else
         undo_send_and_locate_again(grains, &ident, msg, to);
 }
@@ -465,11 +466,12 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
     /* Not checked on the first two hops: a fresh request has hardly expired, and the activation
      * checks again before the turn. */
     if (msg->hops > 1 && request_is_expired(grains, msg)) {
-        teffi_node_respond(grains->node, msg, TEFF_E_TIMEOUT, "expired before it could run");
+        teffi_node_respond_with_err(grains->node, msg, TEFF_E_TIMEOUT,
+                                    "expired before it could run");
         return;
     }
     if (teffi_lease_is_over(&grains->node->home.lease)) {
-        teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
+        teffi_node_respond_with_err(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
         return;
     }
     if (teffi_msg_ends_transaction(msg)) {
@@ -502,7 +504,8 @@ void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id l
 void teffi_route_again(teffi_grains *grains, teffi_msg *msg)
 {
     if (msg->hops++ >= TEFFI_HOPS_MAX) {
-        teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, "the grain keeps ending");
+        teffi_node_respond_with_err(grains->node, msg, TEFF_E_UNAVAILABLE,
+                                    "the grain keeps ending");
         return;
     }
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;

@@ -35,8 +35,8 @@ static teffi_msg *pop_unsent_or_end_resending(teff_client *client)
 static void fail_unsent_requests(teff_client *client)
 {
     for (teffi_msg *msg; (msg = pop_unsent_or_end_resending(client));)
-        teffi_node_respond(&client->node, msg, TEFF_E_UNAVAILABLE,
-                           "out of memory to send it again");
+        teffi_node_respond_with_err(&client->node, msg, TEFF_E_UNAVAILABLE,
+                                    "out of memory to send it again");
 }
 
 /* Sends msg to a gateway. While none can be reached, sleeps and tries again, until msg's deadline
@@ -51,8 +51,8 @@ static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
     if (err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED)
         err = TEFF_E_UNAVAILABLE;
     if (err)
-        teffi_node_respond(&client->node, msg, err,
-                           teffi_unsent_request_error_text(&client->node, err));
+        teffi_node_respond_with_err(&client->node, msg, err,
+                                    teffi_unsent_request_error_text(&client->node, err));
 }
 
 /* The task that sends the unsent requests again, in order. */
@@ -81,7 +81,8 @@ static void queue_unsent_for_resend(teffi_node *node, teffi_node_id to, teffi_ms
     client->resending |= room;
     pthread_mutex_unlock(&node->lock);
     if (!room)
-        teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, "the client has lost its gateway");
+        teffi_node_respond_with_err(node, msg, TEFF_E_UNAVAILABLE,
+                                    "the client has lost its gateway");
     else if (start &&
              teffi_task_start(&node->home, resend_all, client, "client: send again", false))
         fail_unsent_requests(client);

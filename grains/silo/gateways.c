@@ -227,7 +227,7 @@ static void on_go_away(teffi_node *node, teffi_msg *msg)
         start_connecting(client);
         start_leaving_gateway(client, msg->src);
     }
-    teffi_node_respond(node, msg, TEFF_OK, NULL);
+    teffi_node_respond_with_err(node, msg, TEFF_OK, NULL);
 }
 
 /* ---- life ---- */

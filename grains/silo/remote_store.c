@@ -101,8 +101,8 @@ static void serve_store_request(teffi_node *node, teffi_msg *msg)
     teffi_row *rows = s ? teff_arena_alloc(&msg->arena, (ask->n_rows + 1) * sizeof *rows) : NULL;
     if (!rows) {
         free(s);
-        teffi_node_respond(node, msg, err ? err : TEFF_E_NOMEM,
-                           "store: the request does not decode, or memory is out");
+        teffi_node_respond_with_err(node, msg, err ? err : TEFF_E_NOMEM,
+                                    "store: the request does not decode, or memory is out");
         return;
     }
     for (size_t i = 0; i < ask->n_rows; i++)

@@ -16,8 +16,9 @@ static void deliver_or_refuse_held_message(teffi_membership *m, teffi_msg *msg)
     if (standing == TEFFI_STANDING_MEMBER || standing == TEFFI_STANDING_LEFT)
         teffi_node_deliver(m->node, msg);
     else
-        teffi_node_respond(m->node, msg, TEFF_E_UNAVAILABLE,
-                           "the sender is not in the view of the silo that it has reached");
+        teffi_node_respond_with_err(
+            m->node, msg, TEFF_E_UNAVAILABLE,
+            "the sender is not in the view of the silo that it has reached");
     teffi_outsiders_decrement_held_count(m, from);
 }
 
@@ -69,6 +70,7 @@ bool teffi_membership_hold_stranger_msg(teffi_node *node, teffi_msg *msg)
     if (first)
         start_delivering_held(node->membership);
     if (err == TEFF_E_OVERLOADED)
-        teffi_node_respond(node, msg, err, "too many messages of silos outside the view wait");
+        teffi_node_respond_with_err(node, msg, err,
+                                    "too many messages of silos outside the view wait");
     return err != TEFF_E_NOT_FOUND;
 }

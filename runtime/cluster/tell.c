@@ -88,7 +88,7 @@ static void adopt_view_and_respond(teff_ctx *ctx, void *arg)
     const Teff__Cluster__ViewAtLeast *ask = (const Teff__Cluster__ViewAtLeast *)msg->body;
     teff_err err = teffi_membership_refresh(ctx, ask->version);
     if (err) {
-        teffi_node_respond(ctx->node, msg, err, teff_error(ctx));
+        teffi_node_respond_with_err(ctx->node, msg, err, teff_error(ctx));
         return;
     }
     is.version = teffi_membership_version(ctx->node);
@@ -104,7 +104,7 @@ static teff_err give_promise_and_respond(teffi_node *node, teffi_msg *msg)
     const Teff__Cluster__Promise *ask = (const Teff__Cluster__Promise *)msg->body;
     const char *why = teffi_promise_give(node->membership, msg->src, ask->beat);
     if (why)
-        teffi_node_respond(node, msg, TEFF_E_REFUSED, why);
+        teffi_node_respond_with_err(node, msg, TEFF_E_REFUSED, why);
     else
         teffi_node_respond_with_body(node, msg, &response.base);
     return TEFF_OK;
@@ -138,5 +138,5 @@ void teffi_membership_handle_request(teffi_node *node, teffi_msg *msg)
                                    "membership: adopt a view", true);
     }
     if (err)
-        teffi_node_respond(node, msg, err, "membership: cannot take this request");
+        teffi_node_respond_with_err(node, msg, err, "membership: cannot take this request");
 }

@@ -67,7 +67,7 @@ static void deliver_to_target(teffi_node *node, teffi_msg *msg)
     if (target->handle) /* the push cannot fail: a target's group never ends */
         (void)teffi_group_push(&target->group, &msg->item);
     else
-        teffi_node_respond(node, msg, TEFF_E_NOT_FOUND, "no such system target");
+        teffi_node_respond_with_err(node, msg, TEFF_E_NOT_FOUND, "no such system target");
 }
 
 static const char *get_process_error_text(teff_err err)
@@ -88,8 +88,8 @@ static void deliver_to_process(teffi_node *node, teffi_msg *msg)
     if (!(msg->src.silo & TEFFI_CLIENT_BIT) && is_here)
         err = teffi_pid_deliver_event(node, msg);
     if (err)
-        teffi_node_respond(node, msg, err,
-                           is_here ? get_process_error_text(err) : "it is in another node");
+        teffi_node_respond_with_err(
+            node, msg, err, is_here ? get_process_error_text(err) : "it is in another node");
     else
         teffi_msg_free(msg); /* if msg is a request, the process responds */
 }
@@ -115,7 +115,7 @@ void teffi_node_deliver(teffi_node *node, teffi_msg *msg)
     else if (node->upcalls.request)
         node->upcalls.request(node, msg);
     else
-        teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, "this node hosts no grains");
+        teffi_node_respond_with_err(node, msg, TEFF_E_UNAVAILABLE, "this node hosts no grains");
 }
 
 teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg)
@@ -230,8 +230,8 @@ static void send_response_and_free_request(teffi_node *node, teffi_msg *request,
     teffi_msg_free(request);
 }
 
-static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, const char *text,
-                          uint16_t flags)
+static void respond_with_err_and_text(teffi_node *node, teffi_msg *request, teff_err err,
+                                      const char *text, uint16_t flags)
 {
     teffi_msg *response = teffi_node_make_response(node, request);
     if (response) {
@@ -242,17 +242,19 @@ static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, co
     send_response_and_free_request(node, request, response, err != TEFF_OK);
 }
 
-/* TEFFI_MSG_UNNAMED makes the caller's node put the method and key before text. */
-void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
+/* Sends a response without a body. TEFFI_MSG_UNNAMED: text does not name the method and the key, so
+ * the caller's node puts them before it. */
+void teffi_node_respond_with_err(teffi_node *node, teffi_msg *request, teff_err err,
+                                 const char *text)
 {
-    respond_error(node, request, err, text, TEFFI_MSG_UNNAMED);
+    respond_with_err_and_text(node, request, err, text, TEFFI_MSG_UNNAMED);
 }
 
-/* As teffi_node_respond, but text already names the method and key. */
+/* As teffi_node_respond_with_err, but text already names the method and key. */
 void teffi_node_respond_with_full_text(teffi_node *node, teffi_msg *request, teff_err err,
                                        const char *text)
 {
-    respond_error(node, request, err, text, 0);
+    respond_with_err_and_text(node, request, err, text, 0);
 }
 
 void teffi_node_respond_with_body(teffi_node *node, teffi_msg *request,

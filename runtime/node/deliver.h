@@ -36,14 +36,15 @@ TEFF_MUST_USE teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi
  *       call of the request was cancelled. */
 TEFF_MUST_USE teff_err teffi_node_send_to_gateway(teffi_node *node, teffi_msg *msg);
 
-/* teffi_node_respond - respond to a request with an error, or with TEFF_OK and no body. The
- * caller's node puts the call's name before text.
+/* teffi_node_respond_with_err - respond to a request with an error, or with TEFF_OK and no body.
+ * The caller's node puts the call's name before text.
  * in:   request, owned; a one-way is only freed, and with an error counted as dropped. text,
  *       copied, may be NULL. */
-void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
+void teffi_node_respond_with_err(teffi_node *node, teffi_msg *request, teff_err err,
+                                 const char *text);
 
-/* teffi_node_respond_with_full_text - as teffi_node_respond with an error, but text already names
- * type, method and key: the caller does not put them before it. */
+/* teffi_node_respond_with_full_text - as teffi_node_respond_with_err with an error, but text
+ * already names type, method and key: the caller does not put them before it. */
 void teffi_node_respond_with_full_text(teffi_node *node, teffi_msg *request, teff_err err,
                                        const char *text);
 

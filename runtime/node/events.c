@@ -32,8 +32,8 @@ static bool refuse_unauthorized_call(teffi_node *node, const teffi_hello *from, 
     if (from->role != TEFFI_ROLE_CLIENT || !teffi_msg_is_for_grain(msg) ||
         node->authorize(node, msg))
         return false;
-    teffi_node_respond(node, msg, TEFF_E_REFUSED,
-                       "the silo does not allow this call to this client");
+    teffi_node_respond_with_err(node, msg, TEFF_E_REFUSED,
+                                "the silo does not allow this call to this client");
     return true;
 }
 
@@ -49,7 +49,7 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
         else
             teffi_node_drop_message(node, msg);
     } else if (!node_is_open(node)) {
-        teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, still_starting);
+        teffi_node_respond_with_err(node, msg, TEFF_E_UNAVAILABLE, still_starting);
     } else if (!(node->authorize && refuse_unauthorized_call(node, from, msg)) &&
                !hold_stranger_message(node, from, msg)) {
         teffi_node_deliver(node, msg);
@@ -136,7 +136,7 @@ static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
     } else if (msg->to.slot == TEFFI_SLOT_GRAIN && node->upcalls.unsent) {
         node->upcalls.unsent(node, peer->node, msg);
     } else {
-        teffi_node_respond(node, msg, TEFF_E_UNREACHABLE, "the silo cannot be reached");
+        teffi_node_respond_with_err(node, msg, TEFF_E_UNREACHABLE, "the silo cannot be reached");
     }
 }
 

@@ -127,9 +127,9 @@ static const teffi_exec_ops scheduler_ops = {
 
 /* ---- starting ---- */
 
-/* Set the operations, the policy, and runs_extended: true if run_with_hooks_and_policy (run.c) is
- * to run the groups.
- * out: false: memory is out. */
+/* Set the operations and the policy. Set runs_extended if run_with_hooks_and_policy (run.c) must
+ * run the groups.
+ * out: false: there is not enough memory. */
 static bool init_ops_and_policy(teffi_sched *sched, const teff_sched_options *opt)
 {
     sched->ops = scheduler_ops;

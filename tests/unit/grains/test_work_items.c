@@ -32,7 +32,7 @@ static void on_target(teffi_node *n, teffi_msg *msg)
 {
     expect(&n->targets[TARGET_SLOT].group);
     atomic_fetch_add(&asked, 1);
-    teffi_node_respond(n, msg, TEFF_OK, NULL);
+    teffi_node_respond_with_err(n, msg, TEFF_OK, NULL);
 }
 
 static teff_err ask_target(teff_ctx *ctx)

@@ -303,7 +303,7 @@ static void a_response_names_the_call_and_copies_the_text(void **state)
     teffi_msg *msg = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_STORE);
     msg->flags = TEFFI_MSG_ROW | TEFFI_MSG_PLACED;
     msg->system = true;
-    teffi_node_respond(&node, msg, TEFF_E_CONFLICT, text);
+    teffi_node_respond_with_err(&node, msg, TEFF_E_CONFLICT, text);
     responded(TEFF_E_CONFLICT, "the text");
     assert_int_equal(sent.flags, TEFFI_MSG_ROW | TEFFI_MSG_UNNAMED);
     assert_true(sent.system);
@@ -344,9 +344,10 @@ static void a_body_is_packed_into_the_response(void **state)
 /* Nobody learns of the error but the counter. */
 static void a_oneway_gets_no_response_and_its_error_counts_as_dropped(void **state)
 {
-    teffi_node_respond(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN), TEFF_OK, NULL);
+    teffi_node_respond_with_err(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN), TEFF_OK, NULL);
     dropped(0);
-    teffi_node_respond(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN), TEFF_E_CLOSED, "x");
+    teffi_node_respond_with_err(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN), TEFF_E_CLOSED,
+                                "x");
     dropped(1);
     teffi_node_drop_message(&node, message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN));
     dropped(2);
@@ -356,7 +357,7 @@ static void a_oneway_gets_no_response_and_its_error_counts_as_dropped(void **sta
 static void a_response_that_cannot_be_sent_is_counted(void **state)
 {
     sent.next[0] = TEFF_E_UNREACHABLE;
-    teffi_node_respond(&node, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN), TEFF_OK, NULL);
+    teffi_node_respond_with_err(&node, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN), TEFF_OK, NULL);
     assert_int_equal(sent.tries, 1);
     dropped(1);
 }

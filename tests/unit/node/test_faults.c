@@ -163,7 +163,7 @@ static teff_err respond_with_text(void)
     teffi_msg *request = request_of_peer();
     if (!request)
         return TEFF_E_NOMEM;
-    teffi_node_respond(&node, request, TEFF_E_CONFLICT, "the text");
+    teffi_node_respond_with_err(&node, request, TEFF_E_CONFLICT, "the text");
     assert_int_equal(sent.n - before + node.dropped - dropped, 1);
     return sent.n == before ? TEFF_E_UNREACHABLE : TEFF_OK;
 }
