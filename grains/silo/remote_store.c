@@ -21,7 +21,7 @@ enum { METHOD_OPERATION = 1, BYTES_PER_MS = 512, ASK_TIMEOUT_MS = 4000, AGAIN_MS
 _Static_assert(TEFFI_FRAME_ROW_MAX >= TEFFI_STORE_VALUE_MAX + TEFFI_STORE_KEY_MAX + 1024,
                "a row fits into a frame");
 
-/* May op change rows? */
+/* Is op of a kind that can change rows? */
 static bool op_writes(const teffi_store_op *op)
 {
     return op->kind == TEFFI_STORE_WRITE || op->kind == TEFFI_STORE_BATCH;

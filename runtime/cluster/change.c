@@ -57,15 +57,15 @@ static int compare_by_end(const void *a, const void *b)
     return (i > j) - (i < j);
 }
 
-/* Copies all tombstones, except that of silo `but`, to `changed`. If there are more than
+/* Copies all tombstones to `changed`, but skips that of silo `skipped_silo`. If there are more than
  * TEFFI_TOMBSTONES_MAX, sorts them by age and marks the oldest ones to be removed: those in
  * excess of that number, but at most FORGET_MAX of them. */
-size_t teffi_rows_mark_old_tombstones(const teffi_rows *rows, uint32_t but,
+size_t teffi_rows_mark_old_tombstones(const teffi_rows *rows, uint32_t skipped_silo,
                                       teffi_member_row *changed)
 {
     size_t n = 0;
     for (size_t i = 0; i < rows->n; i++)
-        if (rows->rows[i].dead && rows->rows[i].member.node.silo != but)
+        if (rows->rows[i].dead && rows->rows[i].member.node.silo != skipped_silo)
             changed[n++] = rows->rows[i];
     if (n <= TEFFI_TOMBSTONES_MAX)
         return 0;

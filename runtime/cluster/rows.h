@@ -107,7 +107,7 @@ const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t si
 /* teffi_rows_mark_old_tombstones - if there are more than TEFFI_TOMBSTONES_MAX tombstones, mark the
  * oldest ones to be removed, since silos on ephemeral ports never reuse their rows. This is safe:
  * new incarnations are above all removed ones, and a silo declared dead is not in the view.
- * in:   but, a silo that keeps its row, 0: none; changed, with room for all tombstones, which are
- *       sorted there. out: how many rows of changed are to be written; at most 20. */
-size_t teffi_rows_mark_old_tombstones(const teffi_rows *rows, uint32_t but,
+ * in:   skipped_silo, which keeps its row, 0: none; changed, with room for all tombstones, which
+ *       are sorted there. out: how many rows of changed are to be written; at most 20. */
+size_t teffi_rows_mark_old_tombstones(const teffi_rows *rows, uint32_t skipped_silo,
                                       teffi_member_row *changed);

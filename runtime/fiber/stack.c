@@ -79,6 +79,7 @@ teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max)
     return pool;
 }
 
+/* Lets the pool also use the TEFFI_GUARDS_RESERVED guards that other pools cannot use. */
 void teffi_fiber_pool_allow_reserved_guards(teffi_fiber_pool *pool)
 {
     pool->reserved = true;

@@ -343,8 +343,9 @@ static teff_err copy_unread_to_arena(reader *r, teffi_msg *m)
     return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
 }
 
-/* Reads what follows the numbers: key, text or idempotency key (`once`), transaction, body. Only
- * the text is copied, because it needs a zero byte at its end. */
+/* Reads the fields that follow the numbers, each if its flag is set: the key, the text, the
+ * idempotency key (`once`), the transaction. The rest is the body. Only the text is copied, because
+ * it needs a zero byte at its end. */
 static teff_err read_remaining_fields(reader *r, unsigned has, teffi_msg *m)
 {
     if (has & HAS_KEY) {

@@ -88,13 +88,14 @@ static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
 }
 
 /* Give the processor a worker if it has none. out: false: no thread could be started for it. */
-static bool activate_processor(teffi_sched *sched, teffi_processor *p)
+static bool give_worker_to_active_processor(teffi_sched *sched, teffi_processor *p)
 {
     teffi_worker *w = NULL;
     pthread_mutex_lock(&sched->idle_lock);
     bool wanted = !sched->stopping && teffi_processor_is_active(sched, p);
-    if (wanted && !p->worker) {    /* a worker that has not left it since deactivation keeps it */
-        teffi_monitor_wake(sched); /* it must not sleep while a worker runs */
+    /* If the processor was deactivated but its worker has not left it yet, that worker stays. */
+    if (wanted && !p->worker) {
+        teffi_monitor_wake(sched); /* the monitor must not sleep while a worker runs */
         w = teffi_processor_assign_to_spare_or_new(sched, p);
     }
     bool ok = !wanted || p->worker;
@@ -115,7 +116,7 @@ teff_err teffi_scale_active_processors(teffi_exec *exec, unsigned n)
     pthread_mutex_unlock(&sched->idle_lock);
     bool ok = true;
     for (unsigned i = 0; !stopping && i < n; i++)
-        ok &= activate_processor(sched, &sched->processors[i]);
+        ok &= give_worker_to_active_processor(sched, &sched->processors[i]);
     for (unsigned i = n; !stopping && i < sched->n_processors; i++)
         deactivate_processor(sched, &sched->processors[i]);
     return stopping ? TEFF_E_CLOSED : ok ? TEFF_OK : TEFF_E_IO;
