@@ -193,7 +193,9 @@ static inline void teffi_activation_update_last_use(teffi_activation *act)
     atomic_store_explicit(&act->used_ms, (uint32_t)now, memory_order_relaxed);
 }
 
-/* teffi_activation_key_bytes - the key and a zero byte; on the heap if act has no room for them. */
+/* teffi_activation_key_bytes - get the key, which a zero byte follows. out: borrowed from act. (A
+ * key of TEFFI_KEY_INLINE bytes or more is stored on the heap; act->key then holds the pointer to
+ * it.) */
 static inline const uint8_t *teffi_activation_key_bytes(const teffi_activation *act)
 {
     const uint8_t *on_heap;

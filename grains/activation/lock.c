@@ -39,7 +39,7 @@ void teffi_transaction_raise_stamp(teffi_grains *grains, uint64_t stamp)
         ;
 }
 
-bool teffi_transaction_begin_with_root(teffi_grains *grains, teffi_msg *request)
+bool teffi_transaction_begin_at_request(teffi_grains *grains, teffi_msg *request)
 {
     uint64_t age = atomic_fetch_add_explicit(&grains->stamp, 1, memory_order_relaxed) + 1;
     teffi_transaction root = {

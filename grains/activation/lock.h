@@ -101,9 +101,9 @@ bool teffi_transaction_is_same(const teffi_transaction *a, const teffi_transacti
 /* teffi_transaction_raise_stamp - make this silo's next stamps higher than stamp. Any thread. */
 void teffi_transaction_raise_stamp(teffi_grains *grains, uint64_t stamp);
 
-/* teffi_transaction_begin_with_root - make request carry a new transaction, whose root it is. out:
+/* teffi_transaction_begin_at_request - make request carry a new transaction, whose root it is. out:
  * false: no memory. */
-TEFF_MUST_USE bool teffi_transaction_begin_with_root(teffi_grains *grains, teffi_msg *request);
+TEFF_MUST_USE bool teffi_transaction_begin_at_request(teffi_grains *grains, teffi_msg *request);
 
 /* teffi_lock_judge_request - decide by the table above what to do with a request of a transaction.
  * Rolls back an earlier attempt of the same transaction when none of its turns runs any more. in:

@@ -585,7 +585,8 @@ static void request_main(void *arg)
 }
 
 /* Unpacks a request from another node. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED, TEFF_E_NOMEM;
- * TEFF_E_OVERLOADED if message_bytes_max is exceeded: only this error sets s->full to true. */
+ * TEFF_E_OVERLOADED if the unpacked request makes all messages together exceed their budget (option
+ * message_bytes_max). Only this error sets s->full to true. */
 __attribute__((noinline)) static teff_err unpack_request(start *s)
 {
     if (s->request->raw_len > teffi_message_max(s->act->type->info))

@@ -138,9 +138,10 @@ static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
         teffi_route_again(grains, msg);
 }
 
-/* Does act's lock belong to the transaction that msg carries? If so, msg must start or end: it
- * must not wait for the lock, because the transaction waits for msg. */
-static bool is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
+/* Does act's lock belong to the transaction that msg carries? If so, the request
+ * must run or be refused at once. It must not wait for the lock, because the transaction that holds
+ * the lock waits for the request. */
+static bool msg_is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
 {
     const teffi_lock *lock = teffi_lock_of(act);
     return lock && teffi_lock_is_held_for(lock, msg);
@@ -172,7 +173,7 @@ __attribute__((noinline)) static void start_move_to_newer_silo(teffi_activation 
                                       newest < 0 ? act->type->info->version : newest);
         return;
     }
-    if (is_of_lock_owner(act, msg))
+    if (msg_is_of_lock_owner(act, msg))
         refuse_queued_request(act, msg, TEFF_E_ABORTED,
                               "the grain has to move to a silo that has the caller's version");
     else
@@ -238,11 +239,11 @@ __attribute__((noinline)) static bool admit_if_transactional(teffi_activation *a
                                                              const teff_method *method)
 {
     bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
-    if (!joins && !is_of_lock_owner(act, msg))
+    if (!joins && !msg_is_of_lock_owner(act, msg))
         return false;
     if (!joins)
         refuse_nontransactional_call(act, msg);
-    else if (!msg->transaction && !teffi_transaction_begin_with_root(act->grains, msg))
+    else if (!msg->transaction && !teffi_transaction_begin_at_request(act->grains, msg))
         refuse_queued_request(act, msg, TEFF_E_NOMEM, "out of memory for a transaction");
     else
         (void)admit_transactional_request(act, msg, method, true);
@@ -302,7 +303,7 @@ static bool pending_request_may_start_or_end(teffi_activation *act, const teffi_
         return false;
     if (!msg->transaction || !(method->flags & TEFF_METHOD_TRANSACTIONAL))
         return teffi_activation_admits(act, teffi_class_of_method(act->type->info, method)) ||
-               is_of_lock_owner(act, msg);
+               msg_is_of_lock_owner(act, msg);
     return !teffi_transaction_read_from_msg(msg, &transaction) ||
            teffi_lock_judge_request(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
@@ -336,7 +337,7 @@ static void start_set_aside_requests(teffi_activation *act)
             continue;
         if (msg->transaction && (method->flags & TEFF_METHOD_TRANSACTIONAL))
             (void)admit_transactional_request(act, msg, method, false);
-        else if (is_of_lock_owner(act, msg))
+        else if (msg_is_of_lock_owner(act, msg))
             refuse_nontransactional_call(act, msg);
         else
             start_request(act, msg, method);

@@ -307,8 +307,8 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
 void teffi_call_set_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to)
 {
     teffi_call *call = call_at(home, slot);
-    /* relaxed: the net's lock orders this store before teffi_calls_end_sent_to, and before the
-     * response */
+    /* relaxed: the net's lock orders the compare-exchange below before teffi_calls_end_sent_to(),
+     * and before the response is handled */
     uint64_t word = call ? atomic_load_explicit(&call->word, memory_order_relaxed) : 0;
     while (teffi_word_is_of_pending_call(word, generation)) {
         uint64_t marked = (word & ~(uint64_t)TEFFI_CALL_SENT) | hash_node_to_sent_bits(to);

@@ -220,7 +220,8 @@ static void run_promise_round(teff_ctx *ctx, void *arg)
     pthread_mutex_lock(&m->promises.lock);
     teffi_own_beat confirmed = m->promises.confirmed;
     bool certain = confirmed.number && !m->promises.view_changed;
-    /* The time is read under the lock, so any heartbeat with another view is sent after it. */
+    /* The time is read under the lock, so this silo sends any heartbeat that names a view other
+     * than confirmed.view after since_ns. */
     uint64_t since_ns = teffi_now(ctx->node->platform);
     pthread_mutex_unlock(&m->promises.lock);
     const teffi_view *view = certain ? teffi_membership_find_view(m, confirmed.view) : NULL;

@@ -143,7 +143,7 @@ static void continue_reading(teffi_conn *conn, receive_step step)
         if (step == RECEIVE_WAITS) {
             if (teffi_reserve_or_enqueue(conn))
                 return; /* teffi_driver_resume_waiting_conns() goes on */
-        } else if (step == RECEIVE_BROKEN || !teffi_receiver_read_now(conn)) {
+        } else if (step == RECEIVE_BROKEN || !teffi_receiver_try_read_inline(conn)) {
             break;
         }
     }

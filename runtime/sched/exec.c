@@ -157,9 +157,10 @@ static bool init_ops_and_policy(teffi_sched *sched, const teff_sched_options *op
     return true;
 }
 
-/* Convert slice_ms (0: SLICE_MS) to ticks of the monitor. out: the number of ticks in a row at
- * which the monitor must find the same run before the run's slice is over. This is the length of
- * the slice in ticks, rounded up, plus one, because a run may begin between two ticks. */
+/* Convert slice_ms (0: SLICE_MS) to ticks of the monitor. out: a number of ticks. If the
+ * monitor finds the same run at this many ticks in a row, it treats the run's slice as over. The
+ * number is the length of the slice in ticks, rounded up, plus one, because a run may begin between
+ * two ticks. */
 static uint32_t convert_slice_to_ticks(uint32_t slice_ms)
 {
     return ((slice_ms ? slice_ms : SLICE_MS) * 1000000u + TEFFI_MONITOR_NS - 1) / TEFFI_MONITOR_NS +

@@ -204,8 +204,8 @@ NAMED = {
         "grains/activation/participants.c", "bool removes = lock->removes &&",
         "bool removes = false &&"),
     "a call from a transaction waits for itself": (
-        "grains/hosting/handler.c", "if (!joins && !is_of_lock_owner(act, msg))",
-        "if (!joins && (!is_of_lock_owner(act, msg) || act))"),
+        "grains/hosting/handler.c", "if (!joins && !msg_is_of_lock_owner(act, msg))",
+        "if (!joins && (!msg_is_of_lock_owner(act, msg) || act))"),
     "a batch of unknown outcome was not written": (
         "grains/activation/participants.c", "return all_written ? TEFF_OK : TEFF_E_UNKNOWN;",
         "return TEFF_E_IO;"),

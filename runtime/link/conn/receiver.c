@@ -58,7 +58,7 @@ static bool decide_extra_read_and_clear_large(conn_receiver *r)
     return large && (!r->none_followed || ++r->skipped % LOOK_EVERY == 0);
 }
 
-bool teffi_receiver_read_now(teffi_conn *conn)
+bool teffi_receiver_try_read_inline(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
     bool extra = decide_extra_read_and_clear_large(r) && !r->filled;

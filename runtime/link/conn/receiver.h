@@ -76,9 +76,9 @@ void teffi_receiver_skip_frame(teffi_conn *conn);
  * out:  false, always. */
 bool teffi_receiver_report_violation(teffi_conn *conn, const char *what);
 
-/* teffi_receiver_read_now - read without blocking, if more bytes have probably arrived.
+/* teffi_receiver_try_read_inline - read without blocking, if more bytes have probably arrived.
  * out:  true: bytes were read. */
-bool teffi_receiver_read_now(teffi_conn *conn);
+bool teffi_receiver_try_read_inline(teffi_conn *conn);
 
 /* teffi_receiver_run_deferred_read - run the deferred read: read without blocking.
  * in:   here: this thread may handle the bytes; false: do not read. out: true: bytes were read. */
