@@ -23,20 +23,6 @@ static inline void teffi_queue_push(teffi_queue *q, teffi_qnode *node)
     q->count++;
 }
 
-/* teffi_queue_pop - remove and return the oldest node. out: NULL: the queue is empty. */
-static inline teffi_qnode *teffi_queue_pop(teffi_queue *q)
-{
-    teffi_qnode *node = q->head;
-    if (!node)
-        return NULL;
-    q->head = node->next;
-    if (!q->head)
-        q->tail = NULL;
-    node->next = NULL;
-    q->count--;
-    return node;
-}
-
 /* teffi_queue_after - out: the node after prev, or the oldest one if prev is NULL; NULL: none. */
 static inline teffi_qnode *teffi_queue_after(const teffi_queue *q, const teffi_qnode *prev)
 {
@@ -53,6 +39,15 @@ static inline void teffi_queue_remove_after(teffi_queue *q, teffi_qnode *prev)
         q->tail = prev;
     node->next = NULL;
     q->count--;
+}
+
+/* teffi_queue_pop - remove and return the oldest node. out: NULL: the queue is empty. */
+static inline teffi_qnode *teffi_queue_pop(teffi_queue *q)
+{
+    teffi_qnode *node = q->head;
+    if (node)
+        teffi_queue_remove_after(q, NULL);
+    return node;
 }
 
 /* teffi_queue_move - append all of src to dst; src is empty afterwards. */

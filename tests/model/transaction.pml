@@ -77,7 +77,7 @@ inline tell(step)
 }
 
 /* A row that was written has the value that was tried. */
-inline read_last_write_outcome(g)
+inline read_outcome(g)
 {
     if
     :: !(writes[t] & BIT(g))
@@ -157,9 +157,9 @@ proctype root(byte t)
             od
         }
         outcome = WRITTEN;
-        atomic { read_last_write_outcome(0) }
+        atomic { read_outcome(0) }
         atomic {
-            read_last_write_outcome(1);
+            read_outcome(1);
             if
             :: outcome == WRITTEN -> tell(COMMIT); ok[t] = true
             :: outcome == CONFLICT -> tell(ABORT); refused[t] = true

@@ -39,14 +39,6 @@ static void check_lease(sim_silo *place, sim_kind kind, unsigned key)
 
 /* ---- one activation of a grain at a time; those of a silo that has crashed do not count ---- */
 
-static void leave_behind(sim_world *w, const sim_silo *holder, sim_kind kind, unsigned key)
-{
-    sim_ledger *l = &w->ledger[kind][key];
-    sim_trace_add(&w->s.trace, w->s.now_ns, holder->node.name, "left", kind, key);
-    l->loose |= kind == SIM_TALLY;
-    l->alive_on = l->running = l->reading = 0;
-}
-
 /* The grain was left behind by a silo whose lease has run out, and which does not know that yet, as
  * it is paused. That one must not run another turn of it. The same if it has ended the turn in
  * which the activation ended, as its lease was over after a pause, and a heartbeat that was
@@ -59,7 +51,9 @@ static void take_over(sim_world *w, sim_kind kind, unsigned key)
                  teffi_lease_holds(&holder->silo->node.home.lease, sim_node_now(&holder->node));
     if (!holder->silo || (holds && l->born_ns >= holder->lapsed_ns))
         return;
-    leave_behind(w, holder, kind, key);
+    sim_trace_add(&w->s.trace, w->s.now_ns, holder->node.name, "left", kind, key);
+    l->loose |= kind == SIM_TALLY;
+    l->alive_on = l->running = l->reading = 0;
 }
 
 teff_err sim_life_begin(sim_silo *place, sim_kind kind, unsigned key)
@@ -86,14 +80,8 @@ void sim_life_end(sim_silo *place, sim_kind kind, unsigned key)
     const teffi_lease *lease = &place->silo->node.home.lease;
     sim_ledger *l = ledger_of(place, kind, key);
     sim *s = &place->world->s;
-    if (place->node.dead)
+    if (place->node.dead || !teffi_lease_holds(lease, sim_node_now(&place->node)))
         return; /* others take over what it had; its turns have ended where they stood */
-    if (!teffi_lease_holds(lease, sim_node_now(&place->node))) {
-        /* the same; and a heartbeat that is confirmed late may renew the lease */
-        if (l->alive_on == place->no + 1)
-            leave_behind(place->world, place, kind, key);
-        return;
-    }
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "gone", kind, key);
     if (l->alive_on != place->no + 1)
         sim_fail(s, "kind %d key %u ends on silo %u, where it does not live", kind, key, place->no);
