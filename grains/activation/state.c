@@ -318,10 +318,10 @@ static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 const teffi_limits teffi_state_limits = {
     .bytes = TEFF_STATE_MAX, .fields = FIELDS_MAX, .memory = TEFF_STATE_UNPACKED_MAX};
 
-/* Packs the message `state`, if with_answers is set together with act's answers. During the
- * packing, the ProtobufCMessage at the start of `state` is then replaced by one that lists the
- * answers as unknown fields. Checks the same limits as decode_state(), so that every saved state
- * can be loaded. in: state: act's own state, or an empty state. */
+/* Packs the message `state`. If with_answers is set, packs act's answers with it: during the
+ * packing, the ProtobufCMessage at the start of `state` is replaced by one that lists the answers
+ * as unknown fields. Checks the same limits as decode_state(), so that every saved state can be
+ * loaded. in: state: act's own state, or an empty state. */
 static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, ProtobufCMessage *state,
                            bool with_answers, teffi_bytes *value)
 {

@@ -144,7 +144,7 @@ teff_err teffi_transaction_end_participant_turn(teff_ctx *ctx, teffi_activation 
 /* ---- the root's end ---- */
 
 /* Returns the participants to which ABORT must be sent. If their list cannot be read, returns an
- * empty list, and the watch of each participant's lock ends that lock later. If
+ * empty list: then no ABORT is sent, and each participant's watch of its lock ends the lock. If
  * teffi_participants_unpack_and_merge() returns TEFF_E_ABORTED, the transaction must not be
  * committed, but the list is complete. */
 static Teff__Transaction__Participants *read_participants_for_abort(teff_ctx *ctx)

@@ -23,7 +23,8 @@ static void begin_activation_entry(void *entry, uint32_t slot, uint32_t generati
     act->generation = generation;
 }
 
-/* The slab's callback `last_use`. out: slot and generation of a free entry in its last use. */
+/* The slab's callback `last_use`. out: the slot and the generation that a free entry had when it
+ * was last in use. */
 static teffi_slab_use get_last_use(const void *entry)
 {
     const teffi_activation *act = entry;

@@ -245,8 +245,8 @@ void teffi_grains_stop(teffi_node *node)
     node->grains->accepting = false;
     node->grains->closed = true;
     teffi_membership_signal_change(node->membership); /* wakes waiting look-ups, which then fail */
-    /* `closed` was set before this: update_coarse_ms_and_set_timer() reads `closed` under the same
-     * lock. */
+    /* update_coarse_ms_and_set_timer() reads `closed` under collect_lock. As `closed` is set
+     * already, it cannot set the timer again after this cancels it. */
     pthread_mutex_lock(&all->collect_lock);
     exec->ops->timer_cancel(exec, &all->collect_timer);
     pthread_mutex_unlock(&all->collect_lock);

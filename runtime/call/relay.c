@@ -46,8 +46,8 @@ static teffi_call *take_counted_entry(teffi_home *home, uint64_t node, bool is_c
     return call;
 }
 
-/* Takes an entry and fills it in; it is not in the table of origins yet. out: NULL: over the node's
- * share, or no memory. */
+/* Takes an entry from the table of calls and fills it in. The caller adds it to the table of
+ * origins. out: NULL: the node has its share of entries already, or there is no memory. */
 static teffi_call *new_entry(teffi_home *home, uint64_t node, teffi_origin origin, bool is_cancel,
                              uint64_t deadline_ns)
 {

@@ -36,8 +36,8 @@ void teffi_membership_record_connection_state(teffi_membership *m, teffi_node_id
     bool newly_broken = !up && at && teffi_node_is_none(*at);
     if (at)
         *at = up ? none : node;
-    /* Begin the next look at the other silos' heartbeats now: the time for which a heartbeat stands
-     * still is counted only from the first look at it. */
+    /* Read the other silos' heartbeats now, not at the next regular time: a heartbeat counts as
+     * unchanged only since its last value was first read, so this finds a dead silo earlier. */
     if (newly_broken && m->joined && !m->beat.looks && exec->ops->timer_cancel(exec, &m->beat.look))
         teffi_membership_set_timer(m, &m->beat.look, 0);
     else if (newly_broken)

@@ -57,8 +57,8 @@ static void record_own_refusal(teffi_conn *conn, link_counter which, const char 
     teffi_conn_record_end_cause(conn, TEFF_E_REFUSED, text);
 }
 
-/* Sends a refusal with the reason `text`. out: always true: conn ends only after the reason is
- * written. */
+/* Sends a refusal with the reason `text`. out: true, in each case: the caller must not end conn,
+ * which ends by itself when the reason has been sent. */
 static bool send_refusal(teffi_conn *conn, const char *text)
 {
     uint8_t payload[TEFFI_HELLO_MAX];
@@ -69,8 +69,8 @@ static bool send_refusal(teffi_conn *conn, const char *text)
     return true;
 }
 
-/* Refuses the peer. An acceptor sends the reason, a dialler does not. out: false: the connection
- * ends now. true: it ends once the reason is written. */
+/* Refuses the peer. An acceptor sends the reason, a dialler does not. out: false: the caller must
+ * end conn. true: conn ends by itself when the reason has been sent. */
 static bool refuse_peer(teffi_conn *conn, link_counter which, const char *text)
 {
     record_own_refusal(conn, which, text);
@@ -162,8 +162,9 @@ static bool add_proof_and_store_expected(teffi_conn *conn, const teffi_secret *s
            teffi_proof_make(secret, TEFFI_PROVER_DIALLER, theirs, ours, conn->handshake.expected);
 }
 
-/* Acceptor: checks the dialler's hello, and responds with ours or with a refusal. out: true,
- * always: after a refusal the connection ends once the reason is written. */
+/* Acceptor: checks the dialler's hello, and responds with ours or with a refusal. out:
+ * true, in each case: the caller must not end conn. After a refusal, conn ends by itself when the
+ * reason has been sent. */
 static bool check_dialler_hello_and_respond(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -323,7 +324,7 @@ static bool establish_conn(teffi_conn *conn, const teffi_ack *ack)
         up = replace_outgoing_conn_unless_up(conn, peer);
         if (up)
             bring_conn_up(conn, peer);
-        else /* conn's end must be reported after the events of the connection that is UP */
+        else /* conn's end must be reported after those of peer's connection, which is UP */
             set_peer(conn, peer);
         conn->handshake.not_needed = !up;
     }

@@ -150,7 +150,7 @@ static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b
 }
 
 /* Before a step is retried: puts the step's event back at the front of the list from which it was
- * taken. There is at most one event, since only ops whose step_max is 1 retry a step. */
+ * taken. There is at most one event: a step can be retried only if the ops have step_max 1. */
 static void put_event_back(teff_process *p, teffi_events *given)
 {
     teffi_event *event = teffi_events_pop(given);

@@ -46,11 +46,10 @@ static bool has_finished_lingering(const conn_sender *s)
     return s->closing == SENDER_LINGERS && !s->writing;
 }
 
-/* conn->lock held. Calls begin_flight(), unless a deferred or coalesced write is scheduled, which
- * will write the pending frames. Does not wait for the scheduled write if a pending frame is urgent
- * or is the last of the connection, or if the pending frames together have LINK_FLUSH_BYTES or
- * more. */
-static bool begin_next_flight(teffi_conn *conn)
+/* conn->lock held. If a deferred or coalesced write is scheduled, leaves the pending frames to it.
+ * Otherwise calls begin_flight(). Also calls it if a pending frame is urgent or is the last of the
+ * connection, or if the pending frames together have LINK_FLUSH_BYTES or more. */
+static bool begin_flight_unless_scheduled(teffi_conn *conn)
 {
     const conn_sender *s = &conn->sender;
     bool kept =
@@ -60,7 +59,7 @@ static bool begin_next_flight(teffi_conn *conn)
     return begin_flight(conn);
 }
 
-/* Ends the flight, and begins the next one if begin_next_flight() allows it. Kills conn if the
+/* Ends the flight, and begins the next one if begin_flight_unless_scheduled() allows it. Kills conn if the
  * flight failed, or if conn lingers and everything is written.
  * in:   failed: the flight was not written completely.
  * out:  true: the caller writes the next flight. false: there is no next one, and the flight's
@@ -76,7 +75,7 @@ static bool end_flight_and_begin_next(teffi_conn *conn, bool failed)
     update_budget(conn);
     s->writing = false;
     conn->liveness.writing_since_ns = 0;
-    bool next = begin_next_flight(conn);
+    bool next = begin_flight_unless_scheduled(conn);
     bool kill = failed || has_finished_lingering(s);
     bool ends = s->ends_conn;
     pthread_mutex_unlock(&conn->lock);
