@@ -59,7 +59,7 @@ static bool begin_flight_unless_scheduled(teffi_conn *conn)
     return begin_flight(conn);
 }
 
-/* Ends the flight, and begins the next one if begin_flight_unless_scheduled() allows it. Kills conn if the
+/* Ends the flight, and calls begin_flight_unless_scheduled() for the next one. Kills conn if the
  * flight failed, or if conn lingers and everything is written.
  * in:   failed: the flight was not written completely.
  * out:  true: the caller writes the next flight. false: there is no next one, and the flight's
