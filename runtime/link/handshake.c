@@ -39,16 +39,6 @@ static void send_greeting(teffi_conn *conn, const teffi_greeting *g)
     teffi_sender_send_control(conn, TEFFI_FRAME_HELLO, payload, teffi_hello_pack(g, payload));
 }
 
-/* If there is no memory for the digest, verify_acceptor_and_add_proof() fails later. */
-void teffi_handshake_begin(teffi_conn *conn)
-{
-    teffi_greeting g = make_own_greeting(conn);
-    g.secret = find_secret(conn, g.hello.role) != NULL;
-    if (g.secret)
-        (void)!teffi_proof_digest_hello(&g, conn->handshake.own_digest);
-    send_greeting(conn, &g);
-}
-
 /* Counts and logs the refusal, and records it as the cause of the connection's end. */
 static void record_own_refusal(teffi_conn *conn, link_counter which, const char *text)
 {
@@ -88,11 +78,25 @@ static bool refuse_peer_for_secret(teffi_conn *conn, const char *text)
 static const char secrets_differ[] =
     "the secrets of the two sides differ (secret_file; a silo's client_secret_file for clients)";
 
+static const char out_of_memory[] = "out of memory";
+
 static const link_counter refusals[] = {
     [TEFFI_MISMATCH_CLUSTER] = LINK_REFUSED_CLUSTER,
     [TEFFI_MISMATCH_VERSION] = LINK_REFUSED_VERSION,
     [TEFFI_MISMATCH_IDENTITY] = LINK_REFUSED_IDENTITY,
 };
+
+void teffi_handshake_begin(teffi_conn *conn)
+{
+    teffi_greeting g = make_own_greeting(conn);
+    g.secret = find_secret(conn, g.hello.role) != NULL;
+    if (g.secret && !teffi_proof_digest_hello(&g, conn->handshake.own_digest)) {
+        record_own_refusal(conn, LINK_CROWDED, out_of_memory);
+        teffi_conn_kill(conn);
+        return;
+    }
+    send_greeting(conn, &g);
+}
 
 /* conns.lock held. May this peer connect again while this node shuts down? Only if it is still
  * connected and has not sent BYE_ACK. When it sends BYE_ACK, the new connection ends, too.
@@ -187,7 +191,7 @@ static bool check_dialler_hello_and_respond(teffi_conn *conn, const teffi_greeti
     if (conflict)
         return refuse_peer(conn, which, conflict);
     if (secret && !add_proof_and_store_expected(conn, secret, peer, &own))
-        return refuse_peer(conn, LINK_CROWDED, "out of memory");
+        return refuse_peer(conn, LINK_CROWDED, out_of_memory);
     if (!ask_owner_to_accept(conn, &peer->hello, text))
         return refuse_peer(conn, LINK_REFUSED_PEER, text);
     conn->handshake.remote = peer->hello;
@@ -259,7 +263,7 @@ static bool accept_or_refuse_peer(teffi_conn *conn)
     }
     pthread_mutex_unlock(&link->conns.lock);
     if (!peer)
-        return refuse_peer(conn, which, conflict ? conflict : "out of memory");
+        return refuse_peer(conn, which, conflict ? conflict : out_of_memory);
     teffi_sender_open(conn);
     return true;
 }
@@ -336,17 +340,33 @@ static bool establish_conn(teffi_conn *conn, const teffi_ack *ack)
     return true;
 }
 
-/* Dialler: checks the acceptor's proof, and adds the dialler's proof to the ack. out: false: the
- * acceptor's proof is missing or wrong, or there is no memory. */
-static bool verify_acceptor_and_add_proof(const teffi_conn *conn, const teffi_secret *secret,
-                                          const teffi_greeting *peer, teffi_ack *ack)
+/* Dialler: makes the proof that the acceptor's hello must have, and adds the dialler's own proof to
+ * the ack. out: false: no memory. */
+static bool make_expected_and_own_proof(const teffi_conn *conn, const teffi_secret *secret,
+                                        const teffi_greeting *peer, uint8_t *expected,
+                                        teffi_ack *ack)
 {
     const uint8_t *ours = conn->handshake.own_digest;
-    uint8_t theirs[TEFFI_PROOF_BYTES], expected[TEFFI_PROOF_BYTES];
+    uint8_t theirs[TEFFI_PROOF_BYTES];
     return teffi_proof_digest_hello(peer, theirs) &&
            teffi_proof_make(secret, TEFFI_PROVER_ACCEPTOR, ours, theirs, expected) &&
-           teffi_proof_equal(expected, peer->proof) &&
            teffi_proof_make(secret, TEFFI_PROVER_DIALLER, ours, theirs, ack->proof);
+}
+
+/* Dialler: checks the acceptor's proof, and makes conn UP. out: false: the connection ends. true:
+ * also after a refusal for the secret: conn ends by itself when the reason has been sent. */
+static bool verify_acceptor_and_establish(teffi_conn *conn, const teffi_secret *secret,
+                                          const teffi_greeting *peer)
+{
+    uint8_t expected[TEFFI_PROOF_BYTES];
+    teffi_ack ack = {{0}, {0}};
+    memcpy(ack.echo, peer->nonce, sizeof ack.echo);
+    if (secret && !make_expected_and_own_proof(conn, secret, peer, expected, &ack))
+        return refuse_peer(conn, LINK_CROWDED, out_of_memory);
+    if (secret && !teffi_proof_equal(expected, peer->proof))
+        return refuse_peer_for_secret(conn, secrets_differ);
+    conn->handshake.remote = peer->hello;
+    return establish_conn(conn, &ack);
 }
 
 /* Dialler: checks the acceptor's hello, and makes conn UP. out: false: the connection ends. */
@@ -364,15 +384,10 @@ static bool check_acceptor_hello_and_send_ack(teffi_conn *conn, const teffi_gree
     if (conn->peer && !teffi_node_equals(conn->peer->id, peer->hello.node))
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "another node listens at this address");
     const teffi_secret *secret = find_secret(conn, self.role);
-    teffi_ack ack = {{0}, {0}};
-    memcpy(ack.echo, peer->nonce, sizeof ack.echo);
     const char *missing = teffi_secrets_explain_missing(secret, peer->secret);
     if (missing)
         return refuse_peer_for_secret(conn, missing);
-    if (secret && !verify_acceptor_and_add_proof(conn, secret, peer, &ack))
-        return refuse_peer_for_secret(conn, secrets_differ);
-    conn->handshake.remote = peer->hello;
-    return establish_conn(conn, &ack);
+    return verify_acceptor_and_establish(conn, secret, peer);
 }
 
 /* Records and logs why the peer refused this node. A dialler sends a refusal only because of a

@@ -53,7 +53,8 @@ void teffi_driver_free_dead_conns(teffi_link *link);
 
 /* ---- handshake.c: until the connection is UP, by its reader. See message/hello.h ---- */
 
-/* teffi_handshake_begin - send the dialler's hello. */
+/* teffi_handshake_begin - send the dialler's hello. If there is no memory for its digest, kills
+ * conn. */
 void teffi_handshake_begin(teffi_conn *conn);
 
 /* teffi_handshake_handle_frame - handle a frame that arrives before UP, or, on a connection that

@@ -156,6 +156,53 @@ static void what_was_for_a_refused_silo_comes_back(void **state)
     test_node_stop(silo);
 }
 
+/* ---- no memory for a proof ---- */
+
+static _Atomic int proofs_left; /* calls that make a digest or a proof, until the one that fails */
+
+bool __real_teffi_proof_digest_hello(const teffi_greeting *greeting, uint8_t *digest);
+bool __wrap_teffi_proof_digest_hello(const teffi_greeting *greeting, uint8_t *digest);
+bool __real_teffi_proof_make(const teffi_secret *secret, teffi_prover prover,
+                             const uint8_t *dialler, const uint8_t *acceptor, uint8_t *proof);
+bool __wrap_teffi_proof_make(const teffi_secret *secret, teffi_prover prover,
+                             const uint8_t *dialler, const uint8_t *acceptor, uint8_t *proof);
+
+bool __wrap_teffi_proof_digest_hello(const teffi_greeting *greeting, uint8_t *digest)
+{
+    return proofs_left-- != 1 && __real_teffi_proof_digest_hello(greeting, digest);
+}
+
+bool __wrap_teffi_proof_make(const teffi_secret *secret, teffi_prover prover,
+                             const uint8_t *dialler, const uint8_t *acceptor, uint8_t *proof)
+{
+    return proofs_left-- != 1 && __real_teffi_proof_make(secret, prover, dialler, acceptor, proof);
+}
+
+/* Both have the same secret. The n-th digest or proof of their handshake cannot be made. */
+static void without_memory_no_side_says_that_the_secrets_differ(void **state)
+{
+    enum { OF_HANDSHAKE = 8, FIRST_OF_ACCEPTOR = 2, LAST_OF_ACCEPTOR = 5 };
+    for (int n = 1; n <= OF_HANDSHAKE + 1; n++) {
+        test_node *silo = start_node(TEFFI_ROLE_SILO, SILOS, NONE);
+        test_node *dialler = start_node(TEFFI_ROLE_SILO, SILOS, NONE);
+        bool by_acceptor = n >= FIRST_OF_ACCEPTOR && n <= LAST_OF_ACCEPTOR;
+        proofs_left = n;
+        dialled d = dial(dialler, silo->address);
+        if (n <= OF_HANDSHAKE) {
+            assert_int_equal(d.err, TEFF_E_REFUSED);
+            assert_string_equal(d.text, "out of memory");
+            assert_int_equal(test_counters(silo->net).crowded, by_acceptor);
+            assert_int_equal(test_counters(dialler->net).crowded, !by_acceptor);
+        } else {
+            assert_int_equal(d.err, TEFF_OK);
+        }
+        proofs_left = 0;
+        test_node_stop(dialler);
+        assert_int_equal(test_counters(silo->net).refused_secret, 0);
+        test_node_stop(silo);
+    }
+}
+
 /* ---- files ---- */
 
 static void link_fails(const char *secret, const char *client_secret, const char *says)
@@ -371,6 +418,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_sides_must_know_the_secret),
         cmocka_unit_test(what_was_for_a_refused_silo_comes_back),
+        cmocka_unit_test(without_memory_no_side_says_that_the_secrets_differ),
         cmocka_unit_test(a_bad_file_makes_no_link),
         cmocka_unit_test(a_recorded_proof_is_refused),
         cmocka_unit_test(proofs_that_are_none_are_refused),
