@@ -207,15 +207,15 @@ static void shrink_to_error(teffi_msg *response)
 void teffi_node_send_response(teffi_node *node, teffi_node_id to, teffi_msg *response)
 {
     teff_err err = teffi_node_send(node, to, response);
+    if (!err)
+        return;
+    count_dropped_message(node);
     if (err == TEFF_E_TOO_LARGE) {
         shrink_to_error(response);
-        count_dropped_message(node);
         err = teffi_node_send(node, to, response);
     }
-    if (err) {
-        count_dropped_message(node);
+    if (err)
         teffi_msg_free(response);
-    }
 }
 
 /* Sends the response, if there is one, and frees the request. If there is no response, counts a

@@ -59,7 +59,8 @@ void teffi_node_respond_with_body(teffi_node *node, teffi_msg *request,
  * arena.
  *       out: the node to send it to.
  * teffi_node_send_response - send a response to a node; if it is too large, an error in its place.
- *       One that cannot be sent is freed, and counted as dropped. Owns response. */
+ *       One that cannot be sent is freed. In both cases, counts one dropped message. Owns
+ *       response. */
 teffi_msg *teffi_node_make_response(const teffi_node *node, const teffi_msg *request);
 teffi_node_id teffi_node_convert_request_to_response(const teffi_node *node, teffi_msg *request);
 void teffi_node_send_response(teffi_node *node, teffi_node_id to, teffi_msg *response);
