@@ -195,9 +195,9 @@ bool teffi_polling_move_to_ticker_if_idle(teffi_conns *conns)
     bool changed = claims != p->claims_before;
     p->claims_before = claims;
     /* seq_cst: run_delayed_work() has cleared asked_soon before this load. A thread that stops
-     * polling releases its claim before it loads asked_soon in
-     * teffi_conns_ask_to_run_delayed_work(); the lock in wake_waiter() keeps this order. So either
-     * this load finds the claim released, or that thread finds asked_soon cleared and sets it. */
+     * polling releases its claim (seq_cst) before it loads asked_soon in
+     * teffi_conns_ask_to_run_delayed_work(). So either this load finds the claim released, or that
+     * thread finds asked_soon cleared and sets it. */
     if (atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         return false;
     if (!changed) /* no thread polls, nor has begun to since the last call */
