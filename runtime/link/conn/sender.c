@@ -555,7 +555,7 @@ static bool append_or_drop_oldest_unopened(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
     bool kept = false;
-    size_t room, body_len;
+    size_t room = 0, body_len;
     teffi_msg *msg = teffi_container(s->unopened.head, teffi_msg, link);
     bool late = msg->deadline_ns && teffi_conns_now(conn->conns) >= msg->deadline_ns;
     teff_err err =
@@ -563,6 +563,7 @@ static bool append_or_drop_oldest_unopened(teffi_conn *conn)
     if (!late && !err && !append_frame(conn, msg, room, body_len, &kept))
         return false;
     (void)teffi_queue_pop(&s->unopened);
+    s->unopened_bytes -= room;
     if (!kept)
         teffi_msg_free(msg);
     return true;
@@ -574,7 +575,6 @@ static void append_unopened_and_goodbyes(teffi_conn *conn)
     conn_sender *s = &conn->sender;
     while (s->unopened.count && append_or_drop_oldest_unopened(conn))
         ;
-    s->unopened_bytes = 0;
     for (uint8_t kind = TEFFI_FRAME_BYE; kind <= TEFFI_FRAME_BYE_ACK && !s->unopened.count; kind++)
         if (s->goodbyes & 1u << kind)
             append_control(s, kind, NULL, 0);

@@ -30,6 +30,7 @@ static void free_unopened(teffi_conn *c)
 
 static int teardown(void **state)
 {
+    teffi_write_buffer_fini(&conn.sender.pending);
     free_unopened(&conn);
     free_unopened(&other);
     return pthread_mutex_destroy(&conn.lock) | pthread_mutex_destroy(&other.lock);
@@ -138,6 +139,44 @@ static void a_finished_or_closed_sender_takes_nothing(void **state)
     assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_E_TOO_LARGE);
 }
 
+/* ---- no memory at open ---- */
+
+static int reserves_left = -1; /* until one fails; -1: none does */
+
+bool __real_teffi_write_buffer_reserve(write_buffer *out, size_t more);
+bool __wrap_teffi_write_buffer_reserve(write_buffer *out, size_t more);
+
+bool __wrap_teffi_write_buffer_reserve(write_buffer *out, size_t more)
+{
+    return reserves_left-- != 0 && __real_teffi_write_buffer_reserve(out, more);
+}
+
+/* The budget counts each message once: as a pending frame, or as unopened. */
+static void messages_that_stay_unopened_are_counted(void **state)
+{
+    enum { SENT = 3, OPENED = 2 };
+    conn.refs = 1;
+    for (int i = 0; i < SENT; i++)
+        assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_OK);
+    reserves_left = OPENED;
+    teffi_sender_open(&conn);
+    assert_int_equal(conn.sender.pending_frames, OPENED);
+    assert_int_equal(conn.sender.unopened.count, SENT - OPENED);
+    assert_int_equal(conn.sender.unopened_bytes, (SENT - OPENED) * SIZE);
+    assert_int_equal(bytes_used(&budget), conn.sender.pending.total + (SENT - OPENED) * SIZE);
+    reserves_left = -1;
+}
+
+static void opened_messages_are_no_longer_counted_as_unopened(void **state)
+{
+    conn.refs = 1;
+    assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_OK);
+    assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_OK);
+    teffi_sender_open(&conn);
+    assert_int_equal(conn.sender.unopened_bytes, 0);
+    assert_int_equal(bytes_used(&budget), conn.sender.pending.total);
+}
+
 static void frames_are_unsent_wherever_they_wait(void **state)
 {
     conn_sender *s = &conn.sender;
@@ -163,6 +202,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_stolen_sender_is_closed, setup, teardown),
         cmocka_unit_test_setup_teardown(unopened_messages_are_taken_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_finished_or_closed_sender_takes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(messages_that_stay_unopened_are_counted, setup, teardown),
+        cmocka_unit_test_setup_teardown(opened_messages_are_no_longer_counted_as_unopened, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(frames_are_unsent_wherever_they_wait, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
