@@ -237,7 +237,8 @@ static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
 {
     uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;
     teffi_row row = {.table = op->rows[0].table, .key = op->rows[0].key};
-    const teffi_store_op look = {.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1};
+    const teffi_store_op look = {
+        .kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .system = op->system};
     if (op->rows[0].any)
         return;
     while (!try_read_on_seed(ctx, &look) && teffi_now(ctx->node->platform) < until_ns)

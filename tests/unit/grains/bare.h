@@ -31,7 +31,8 @@ static teff_grain_type *type; /* lab.Turns */
 
 static struct { /* the last message that was sent */
     unsigned n;
-    teff_err refuse; /* send fails with it, for requests */
+    teff_err refuse;      /* send fails with it, for requests */
+    teff_err refuse_next; /* the next request alone */
     teffi_node_id to;
     uint32_t kind;
     uint8_t hops;
@@ -71,8 +72,11 @@ static teffi_msg *bare_respond(teffi_msg *msg)
 
 static teff_err bare_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
 {
-    if (sent.refuse && msg->item.kind != TEFFI_MSG_RESPONSE)
-        return sent.refuse;
+    teff_err next = sent.refuse_next;
+    if (msg->item.kind != TEFFI_MSG_RESPONSE && (sent.refuse || next)) {
+        sent.refuse_next = TEFF_OK;
+        return sent.refuse ? sent.refuse : next;
+    }
     sent.n++;
     sent.to = to;
     sent.kind = msg->item.kind;

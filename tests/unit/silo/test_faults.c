@@ -242,6 +242,32 @@ static void large_writes_get_more_time(void **state)
     assert_int_equal(time_left_ms(TEFFI_STORE_READ, 1, LARGE), TIMEOUT_MS);
 }
 
+/* A write of a row in table whose response is lost. out: ms until the deadline of the read that
+ * tells whether the write is over. */
+static uint64_t time_left_of_read_after_write_ms(const char *table)
+{
+    teffi_row row;
+    teffi_store_op op = on_row(TEFFI_STORE_WRITE, &row);
+    row.table = table;
+    row.any = false;
+    op.system = strcmp(table, TEFFI_TABLE_ALIVE) == 0; /* as teffi_store_submit() sets it */
+    sent.refuse_next = TEFF_E_UNREACHABLE;
+    sent.n = 0;
+    assert_int_equal(ask_seed(&op), TEFF_E_UNKNOWN);
+    assert_int_equal(sent.n, 1); /* the read */
+    return (sent.deadline_ns - bare_now_ns) / 1000000;
+}
+
+static void the_read_after_a_lost_heartbeat_costs_no_short_lease(void **state)
+{
+    enum { LEASE_MS = 1000 };
+    teff__cluster__store_response__init(&response);
+    sent.respond = respond;
+    node.home.lease.length_ms = LEASE_MS;
+    assert_int_equal(time_left_of_read_after_write_ms(TEFFI_TABLE_ALIVE), LEASE_MS / 5 * 2);
+    assert_int_equal(time_left_of_read_after_write_ms("words"), TIMEOUT_MS);
+}
+
 /* ---- a silo's options ---- */
 
 /* An option that is lost would be another one: another cluster, no store, no TLS. */
@@ -280,6 +306,7 @@ int main(void)
         CLIENT(an_operation_that_cannot_begin_ends),
         CLIENT(a_seed_that_is_not_there_fails_all_but_says_what_is_unknown),
         CLIENT(large_writes_get_more_time),
+        CLIENT(the_read_after_a_lost_heartbeat_costs_no_short_lease),
         cmocka_unit_test(a_silo_has_all_its_options_or_is_not_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
