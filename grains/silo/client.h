@@ -19,6 +19,10 @@ struct teff_client {
     teffi_node_id parting[TEFF_SEEDS_MAX]; /* gateways with a leave_gateway() task */
     teffi_queue unsent;                    /* requests that reached no gateway */
     bool resending;                        /* a resend_all() task runs, or will be started */
+    /* tasks that connect to gateways are started under connect_lock */
+    pthread_mutex_t connect_lock;
+    bool restarts; /* guarded by connect_lock: restart_timer is set */
+    teffi_timer restart_timer;
     /* atomic */
     _Atomic bool closing;
 };

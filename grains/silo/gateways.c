@@ -12,7 +12,8 @@
 #include "silo/address.h"
 #include "silo/client.h"
 
-enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
+/* RESTART_MS: pause until a task is started again that could not start for want of memory. */
+enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000, RESTART_MS = 100 };
 
 /* ---- places; under node.lock ---- */
 
@@ -110,24 +111,52 @@ static void dial_gateway_until_connected(teff_ctx *ctx, void *arg)
     }
 }
 
-/* Starts a dial_gateway_until_connected() for each empty place that has no such task. */
+/* Starts a dial_gateway_until_connected() for the place, if it is empty and has no such task.
+ * out: false: no memory. */
+static bool start_connecting_place(gateway_place *place)
+{
+    teff_client *client = place->client;
+    pthread_mutex_lock(&client->node.lock);
+    bool start = !client->closing && !place->connecting && teffi_node_is_none(get_gateway(place));
+    place->connecting |= start;
+    pthread_mutex_unlock(&client->node.lock);
+    if (!start || !teffi_task_start(&client->node.home, dial_gateway_until_connected, place,
+                                    "client: connect to a gateway", false))
+        return true;
+    pthread_mutex_lock(&client->node.lock);
+    place->connecting = false;
+    pthread_mutex_unlock(&client->node.lock);
+    return false;
+}
+
+/* connect_lock held. Starts to connect all empty places. Where there is no memory for this, the
+ * timer does it again later: otherwise the place would stay empty until another gateway breaks. */
+static void start_connecting_locked(teff_client *client)
+{
+    bool failed = false;
+    for (uint32_t i = 0; i < client->n_places; i++)
+        failed |= !start_connecting_place(&client->places[i]);
+    if (!failed || client->restarts || client->closing)
+        return;
+    client->restarts = true;
+    client->node.home.exec->ops->timer_set(client->node.home.exec, &client->restart_timer,
+                                           teffi_now(&client->platform) + RESTART_MS * 1000000ull);
+}
+
 static void start_connecting(teff_client *client)
 {
-    for (uint32_t i = 0; i < client->n_places; i++) {
-        gateway_place *place = &client->places[i];
-        pthread_mutex_lock(&client->node.lock);
-        bool start =
-            !client->closing && !place->connecting && teffi_node_is_none(get_gateway(place));
-        place->connecting |= start;
-        pthread_mutex_unlock(&client->node.lock);
-        if (start && teffi_task_start(&client->node.home, dial_gateway_until_connected, place,
-                                      "client: connect to a gateway", false)) {
-            pthread_mutex_lock(&client->node.lock);
-            /* no memory: start_connecting() is called again when a gateway breaks or leaves */
-            place->connecting = false;
-            pthread_mutex_unlock(&client->node.lock);
-        }
-    }
+    pthread_mutex_lock(&client->connect_lock);
+    start_connecting_locked(client);
+    pthread_mutex_unlock(&client->connect_lock);
+}
+
+static void on_restart_timer(teffi_timer *timer)
+{
+    teff_client *client = teffi_container(timer, teff_client, restart_timer);
+    pthread_mutex_lock(&client->connect_lock);
+    client->restarts = false;
+    start_connecting_locked(client);
+    pthread_mutex_unlock(&client->connect_lock);
 }
 
 teff_err teffi_gateways_connect(teff_ctx *ctx, teff_client *client)
@@ -236,6 +265,8 @@ teff_err teffi_gateways_init(teff_client *client, const char *const *addresses)
 {
     _Static_assert(TEFF_SEEDS_MAX <= TEFFI_GATEWAYS_MAX, "a place for each address");
     client->node.net_down = on_gateway_down;
+    client->restart_timer.fire = on_restart_timer;
+    pthread_mutex_init(&client->connect_lock, NULL);
     teffi_node_set_target(&client->node, TEFFI_SLOT_MEMBERSHIP, on_go_away);
     for (uint32_t i = 0; i < TEFF_SEEDS_MAX && addresses[i]; i++) {
         gateway_place *place = &client->places[client->n_places++];
@@ -247,8 +278,17 @@ teff_err teffi_gateways_init(teff_client *client, const char *const *addresses)
     return TEFF_OK;
 }
 
+void teffi_gateways_stop(teff_client *client)
+{
+    teffi_exec *exec = client->node.home.exec;
+    pthread_mutex_lock(&client->connect_lock);
+    exec->ops->timer_cancel(exec, &client->restart_timer);
+    pthread_mutex_unlock(&client->connect_lock);
+}
+
 void teffi_gateways_fini(teff_client *client)
 {
+    pthread_mutex_destroy(&client->connect_lock);
     for (uint32_t i = 0; i < client->n_places; i++)
         free(client->places[i].address);
 }

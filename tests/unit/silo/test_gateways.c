@@ -358,6 +358,55 @@ static void a_gateway_that_breaks_at_once_is_dialled_again(void **state)
     test_node_stop(gateway);
 }
 
+/* ---- no memory for the task that connects ---- */
+
+static _Atomic int starts_refused; /* so many starts of a task that connects still fail */
+
+teff_err __real_teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg), void *arg,
+                                 const char *label, bool system);
+teff_err __wrap_teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg), void *arg,
+                                 const char *label, bool system);
+
+teff_err __wrap_teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg), void *arg,
+                                 const char *label, bool system)
+{
+    if (starts_refused > 0 && strcmp(label, "client: connect to a gateway") == 0) {
+        starts_refused--;
+        return TEFF_E_NOMEM;
+    }
+    return __real_teffi_task_start(home, fn, arg, label, system);
+}
+
+/* No other gateway breaks meanwhile, so no event would start the task. */
+static void a_task_that_cannot_start_is_started_later(void **state)
+{
+    enum { REFUSED = 3 };
+    char address[TEFFI_ADDRESS_MAX + 1];
+    test_node *old = test_node_start((test_options){.silo = 60, .heartbeat_ms = 1000});
+    memcpy(address, old->address, sizeof address);
+    teff_client *client = connected(old);
+    starts_refused = REFUSED;
+    test_node_stop(old);
+    test_node *next = test_node_start(
+        (test_options){.silo = 60, .incarnation = 2, .heartbeat_ms = 1000, .listen = address});
+    lab_until(goes_to(client, next->id));
+    assert_int_equal(starts_refused, 0);
+    teff_client_free(client);
+    test_node_stop(next);
+}
+
+static void a_client_closes_while_a_task_cannot_start(void **state)
+{
+    enum { FOR_EVER = 1000000 };
+    test_node *gateway = test_node_start((test_options){.silo = 60, .heartbeat_ms = 1000});
+    teff_client *client = connected(gateway);
+    starts_refused = FOR_EVER;
+    test_node_stop(gateway);
+    lab_until(starts_refused < FOR_EVER);
+    teff_client_free(client);
+    starts_refused = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +419,8 @@ int main(void)
         cmocka_unit_test(calls_avoid_a_gateway_that_leaves),
         cmocka_unit_test(all_gateways_may_leave),
         cmocka_unit_test(a_gateway_that_breaks_at_once_is_dialled_again),
+        cmocka_unit_test(a_task_that_cannot_start_is_started_later),
+        cmocka_unit_test(a_client_closes_while_a_task_cannot_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
