@@ -47,25 +47,35 @@ static void send_go_away(teffi_node *node, teffi_node_id client)
         teffi_msg_free(msg);
 }
 
-/* Adds the client to the list of clients to which a leaving silo sends GO_AWAY. If the list is
- * full and cannot grow (memory is out or TEFFI_CLIENTS_MAX is reached), the client is not added. If
- * the silo is leaving already, sends GO_AWAY to the client at once. */
-static void add_client(teff_silo *silo, const teffi_hello *peer)
+/* silo->lock held. Makes room for one more client in the list. out: false: no memory. */
+static bool reserve_client_entry(teff_silo *silo)
 {
-    pthread_mutex_lock(&silo->lock);
-    if (silo->n_clients == silo->clients_max && silo->clients_max < TEFFI_CLIENTS_MAX) {
-        size_t max = silo->clients_max ? silo->clients_max * 2 : 16;
-        teffi_node_id *clients = realloc(silo->clients, max * sizeof *clients);
-        if (clients) {
-            silo->clients = clients;
-            silo->clients_max = max;
-        }
-    }
     if (silo->n_clients < silo->clients_max)
+        return true;
+    size_t max = silo->clients_max ? silo->clients_max * 2 : 16;
+    teffi_node_id *clients = realloc(silo->clients, max * sizeof *clients);
+    if (!clients)
+        return false;
+    silo->clients = clients;
+    silo->clients_max = max;
+    return true;
+}
+
+/* Adds the client to the list of clients to which a leaving silo sends GO_AWAY. If there is no
+ * memory for that, disconnects the client, which then connects again, to this silo or another. If
+ * the silo is leaving already, sends GO_AWAY to the client at once. */
+static void add_or_disconnect_client(teff_silo *silo, const teffi_hello *peer)
+{
+    teffi_net *net = silo->node.home.net;
+    pthread_mutex_lock(&silo->lock);
+    bool room = reserve_client_entry(silo);
+    if (room)
         silo->clients[silo->n_clients++] = peer->node;
-    if (silo->node.leaving) /* the client connected after set_leaving_and_send_go_away() */
+    if (room && silo->node.leaving) /* it connected after set_leaving_and_send_go_away() */
         send_go_away(&silo->node, peer->node);
     pthread_mutex_unlock(&silo->lock);
+    if (!room)
+        net->ops->peer_remove(net, peer->node, false);
 }
 
 static void remove_client(teff_silo *silo, const teffi_hello *peer)
@@ -101,7 +111,7 @@ static void on_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     teff_silo *silo = get_silo(node);
     if (peer->role == TEFFI_ROLE_CLIENT) {
-        add_client(silo, peer);
+        add_or_disconnect_client(silo, peer);
         return;
     }
     atomic_fetch_add(&silo->links, 1);
@@ -134,8 +144,9 @@ static void on_lease_lost(teffi_node *node, const char *why)
         silo->opt.lost(silo->opt.lost_arg, why);
 }
 
-/* Sends GO_AWAY to all clients. Sets `leaving` under the lock under which add_client() reads it, so
- * that a client which connects at the same time gets the message, too. */
+/* Sends GO_AWAY to all clients. Sets `leaving` under the lock under which
+ * add_or_disconnect_client() reads it, so that a client which connects at the same time gets the
+ * message, too. */
 static void set_leaving_and_send_go_away(teff_silo *silo)
 {
     pthread_mutex_lock(&silo->lock);

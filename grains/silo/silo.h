@@ -8,11 +8,7 @@
 #include "call/ctx.h"
 #include "node/deliver.h"
 
-enum {
-    TEFFI_QUEUE_BYTES_MAX = 2047 * 1024 * 1024,
-    TEFFI_TYPES_MAX = 1024,
-    TEFFI_CLIENTS_MAX = 100000
-};
+enum { TEFFI_QUEUE_BYTES_MAX = 2047 * 1024 * 1024, TEFFI_TYPES_MAX = 1024 };
 
 typedef enum teffi_silo_phase {
     TEFFI_SILO_NEW = 0,
@@ -39,7 +35,7 @@ struct teff_silo {
     pthread_mutex_t lock;                /* node.leaving is set under it, too */
     _Atomic teffi_silo_phase phase;      /* written by the thread that starts or stops the silo */
     teffi_node_id *clients;              /* connected clients, guarded by lock as the next two */
-    size_t n_clients, clients_max;
+    size_t n_clients, clients_max;       /* the link limits the number of clients */
     _Atomic uint32_t links; /* connections to silos that are up; exact until the first goodbye */
 };
 

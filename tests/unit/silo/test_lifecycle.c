@@ -163,12 +163,61 @@ static void a_leaving_silo_waits_for_the_clients_it_has_let_in(void **state)
     teff_silo_free(t.silo);
 }
 
+/* ---- no memory to list a client ---- */
+
+static _Thread_local bool refuses_memory;
+
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return refuses_memory ? NULL : __real_realloc(p, n);
+}
+
+static void report_client(uint32_t id, bool up)
+{
+    teffi_greeting g = client_greeting(id);
+    if (up)
+        t.silo->node.net_up(&t.silo->node, &g.hello);
+    else
+        t.silo->node.net_down(&t.silo->node, &g.hello, false);
+}
+
+/* Otherwise it would not learn that the silo leaves. */
+static void a_client_that_cannot_be_listed_is_disconnected(void **state)
+{
+    enum { CONNECTED = 77, OTHERS = 1000 };
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .cluster = "test", .workers = 2};
+    teffi_greeting g = client_greeting(CONNECTED);
+    uint32_t listed = 0;
+    memset(&t, 0, sizeof t);
+    t.silo = lab_silo(&t.record, &opt);
+    assert_int_equal(teff_silo_start(t.silo, t.text), TEFF_OK);
+    raw_peer *raw = raw_connect(t.silo->bound);
+    assert_true(raw_join(raw, &g));
+    lab_until(!atomic_load(&t.silo->node.greeting));
+    while (t.silo->n_clients < t.silo->clients_max)
+        report_client(OTHERS + listed++, true);
+    refuses_memory = true;
+    report_client(CONNECTED, true);
+    refuses_memory = false;
+    assert_true(raw_ended(raw));
+    assert_int_equal(test_counters(t.silo->node.home.net).silent, 0);
+    while (listed)
+        report_client(OTHERS + --listed, false);
+    raw_close(raw);
+    assert_int_equal(teff_silo_stop(t.silo, 0), TEFF_OK);
+    teff_silo_free(t.silo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_connects_early_waits_for_all_parts),
         cmocka_unit_test(only_the_seed_connects_while_its_store_is_asked),
         cmocka_unit_test(a_leaving_silo_waits_for_the_clients_it_has_let_in),
+        cmocka_unit_test(a_client_that_cannot_be_listed_is_disconnected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
