@@ -8,6 +8,7 @@
 #include "model/text.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -89,6 +90,9 @@ static const char *run_generator(teffi_pool *pool, FILE *to_stdin, FILE *to_stdo
     int status = -1;
     pid_t pid;
     rewind(to_stdin);
+    /* If this program's parent ignores SIGCHLD, this program inherits that, and waitpid() would
+     * fail instead of returning the exit status. */
+    signal(SIGCHLD, SIG_DFL);
     int err = spawn_generator(to_stdin, to_stdout, &pid);
     if (err != 0) {
         return teffi_pool_printf(pool,

@@ -485,6 +485,17 @@ static void no_protoc_gen_c(void **state)
     assert_true(run_out_empty());
 }
 
+static void a_parent_may_ignore_sigchld(void **state)
+{
+    size_t n;
+    run_write("x.proto", good);
+    free(run_request("x.proto", &n));
+    if (run("env --ignore-signal=CHLD \"$PLUGIN\" < request > response") != 0)
+        fail_msg("%s", run_output);
+    assert_int_equal(run("grep -q protoc-gen-c response"), 1); /* no error in the response */
+    assert_int_equal(run("grep -q x.pb-c.h response"), 0);
+}
+
 static void usage(void **state)
 {
     assert_int_equal(run("\"$PLUGIN\" --help"), 0);
@@ -521,6 +532,7 @@ int main(void)
         ROW(a_message_named_like_a_method),
         ROW(public_imports),
         ROW(no_protoc_gen_c),
+        ROW(a_parent_may_ignore_sigchld),
         ROW(usage),
     };
 
