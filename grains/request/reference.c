@@ -135,7 +135,7 @@ const char *teffi_unsent_request_error_text(const teffi_node *node, teff_err err
         return "the messages here take more memory than message_bytes_max allows";
     return err == TEFF_E_TOO_LARGE ? "the request is larger than a frame may be"
            : err == TEFF_E_OVERLOADED
-               ? "more waits for the gateway than connection_bytes_max allows"
+               ? "too many bytes wait to be sent to the gateway: the limit is connection_bytes_max"
            : err == TEFF_E_UNAVAILABLE ? "no gateway can be reached; the call did not run"
                                        : "the request could not be sent";
 }

@@ -96,7 +96,9 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
     }
     if (err) {
         teffi_node_respond_with_err(
-            node, msg, err, "too many requests of the caller's are under way through this silo");
+            node, msg, err,
+            "the silo that must forward the request cannot: too many forwarded requests of the "
+            "caller's node have no response yet, or memory is out");
         return;
     }
     msg->to = (teffi_pid){.node = to};
@@ -110,7 +112,8 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
         undo_send_and_locate_again(grains, ident, msg, to);
     else if (err)
         end_request_with_error(grains, msg, err,
-                               "more waits for the grain's silo than connection_bytes_max allows");
+                               "too many bytes wait to be sent to the grain's silo: the limit is "
+                               "connection_bytes_max");
 }
 
 /* Passes msg to silo `to`, which may be this silo. in: create: if `to` is this silo and has no

@@ -45,8 +45,8 @@ static const silo_option options[] = {
      "                         declare it dead after 1.5 times N (1.05 if its connection broke)",
      NUMBER, AT(silo.lease_ms), TEFFI_LEASE_MIN_MS, TEFFI_LEASE_MAX_MS},
     {"outage-ms", "N",
-     "how much longer it serves while a majority cannot reach the store\n"
-     "                         either (0); all silos must have the same N",
+     "how much longer the silo may serve while a majority of the silos\n"
+     "                         cannot reach the store (0); all silos must have the same N",
      NUMBER, AT(silo.outage_ms), 0, TEFFI_LEASE_MAX_MS},
     {"workers", "N", "worker threads (one per core that affinity and CPU quota allow)", NUMBER,
      AT(silo.workers), 0, 1024},
@@ -94,7 +94,8 @@ static const silo_option options[] = {
      AT(silo.secret_file), 0, 0},
     {"client-secret-file", "FILE", "another secret for clients, beside --secret-file", TEXT,
      AT(silo.client_secret_file), 0, 0},
-    {"transport", "nng|reactor", "threads of nng's, or idle workers, wait on sockets (nng)", CHOICE,
+    {"transport", "nng|reactor",
+     "which threads wait on sockets: those of nng, or idle workers (nng)", CHOICE,
      AT(silo.transport), TEFF_TRANSPORT_NNG, 0},
     {"insecure", NULL, "listen beyond this machine without TLS", FLAG, AT(silo.insecure), 0, 0},
     {"quiet", NULL, "log warnings and errors only", FLAG, AT(silo.silent), 0, 0},

@@ -55,8 +55,9 @@ static teff_err check_client_ca(const teff_silo_options *opt, char *text)
 static teff_err check_secret_options(const teff_silo_options *opt, char *text)
 {
     if (opt->client_secret_file && !opt->secret_file)
-        return teffi_option_refuse(text, "client_secret_file", opt->client_secret_file,
-                                   "secret_file, the silos', beside it");
+        return teffi_option_refuse(
+            text, "client_secret_file", opt->client_secret_file,
+            "the option secret_file, the secret of the silos, to be set, too");
     return TEFF_OK;
 }
 

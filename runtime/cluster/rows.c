@@ -117,13 +117,13 @@ static teff_err unpack_version_row(teff_ctx *ctx, const teffi_row *row, teffi_ro
     if (err)
         return teff_fail(
             ctx, err,
-            "store: the version row of cluster %s is damaged: the row in table %s at key "
+            "store: the version row of cluster %s is damaged: the row in table \"%s\" at key "
             "\"%s\\0v\" %s. Without it no silo can join. Stop all silos of the cluster, remove the "
-            "rows of tables %s and alive whose keys begin with \"%s\\0\", and start them again; "
-            "states of grains are in another table",
+            "rows whose keys begin with \"%s\\0\" from the tables \"%s\" and \"alive\", and start "
+            "the silos again. States of grains are in another table, and stay",
             ctx->node->cluster, members_table, ctx->node->cluster,
-            row->etag ? "is no teff.cluster.VersionRow" : "has a wrong checksum", members_table,
-            ctx->node->cluster);
+            row->etag ? "is no teff.cluster.VersionRow" : "has a wrong checksum",
+            ctx->node->cluster, members_table);
     rows->version = ((Teff__Cluster__VersionRow *)msg)->version;
     rows->forgotten = ((Teff__Cluster__VersionRow *)msg)->forgotten;
     rows->version_etag = row->etag;

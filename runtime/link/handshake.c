@@ -118,7 +118,8 @@ static const char *find_refusal_reason(teffi_link *link, const teffi_hello *hell
     bool silo = hello->role == TEFFI_ROLE_SILO;
     *which = LINK_REFUSED_IDENTITY;
     if (silo && !teffi_peer_check_or_record_incarnation(link, hello->node, false))
-        return "a newer start of this silo has been here";
+        return "a later start of the same silo has connected already; only the latest start may "
+               "connect";
     if (peer && sequence <= peer->in_sequence)
         return "the same node is connected, by a newer connection";
     if (link->leaving && !may_reconnect_for_goodbye(peer))

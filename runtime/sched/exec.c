@@ -283,7 +283,8 @@ const char *teffi_sched_options_check(const teff_sched_options *opt, unsigned wo
                              opt->workers_max > TEFFI_PROCESSORS_MAX))
         return "workers_max: expected 0, or as many as there are workers or more, up to 1,024";
     if (threads && threads < choose_max_processor_count(opt, workers))
-        return "threads_max: expected at least workers_max, and as many as there are workers";
+        return "threads_max: expected 0, or at least workers_max and at least the number of "
+               "workers";
     if (check_stack_options(opt))
         return check_stack_options(opt);
     if (opt->turn_warn_ms > TEFFI_WARN_MS_MAX)

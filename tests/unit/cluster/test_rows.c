@@ -374,12 +374,12 @@ static void a_silo_starts_when_a_damaged_version_row_is_removed(void **state)
     teff_silo *silo = start_at(store, "127.0.0.1:0");
     ctx = teff_silo_ctx(silo);
     put("v", junk, sizeof junk);
-    does_not_start(store, "remove the rows of tables membership and alive");
+    does_not_start(store, "from the tables \"membership\" and \"alive\"");
     teff_ctx_free(ctx);
     ctx = l->ctx[0];
     (void)teff_silo_stop(silo, 1);
     teff_silo_free(silo);
-    does_not_start(store, "remove the rows of tables membership and alive");
+    does_not_start(store, "from the tables \"membership\" and \"alive\"");
     remove_members(store);
     silo = start_at(store, "127.0.0.1:0");
     assert_int_equal(teff_silo_members(silo), 1);
@@ -680,7 +680,7 @@ static void a_version_row_with_a_bad_checksum_is_told(void **state)
     assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
     teff_silo_free(silo);
     assert_int_equal(damage_rest(store, "v"), 1);
-    does_not_start(store, "remove the rows of tables membership and alive");
+    does_not_start(store, "from the tables \"membership\" and \"alive\"");
     lab_drop_store(store);
 }
 

@@ -67,7 +67,8 @@ static void what_the_network_refuses_for_good_ends(void **state)
         teff_err err;
         const char *text;
     } refusals[] = {
-        {TEFF_E_OVERLOADED, "more waits for the grain's silo than connection_bytes_max allows"},
+        {TEFF_E_OVERLOADED,
+         "too many bytes wait to be sent to the grain's silo: the limit is connection_bytes_max"},
         {TEFF_E_TOO_LARGE, "the request is larger than a frame may be"},
         {TEFF_E_NOMEM, "none"},
     };

@@ -224,7 +224,7 @@ static void an_old_generation_is_refused(void **state)
     raw_close(first);
     test_wait(p->silo, p->silo->downs == 1); /* it is remembered after it has gone */
     assert_false(raw_join(second, &old));
-    assert_true(raw_refused(second, "newer start"));
+    assert_true(raw_refused(second, "later start"));
     assert_int_equal(test_counters(p->silo->net).refused_identity, 1);
     raw_close(second);
 }
