@@ -41,6 +41,7 @@ void teffi_driver_free_dead_conns(teffi_link *link)
     pthread_mutex_lock(&link->conns.lock);
     teffi_conn *dead = link->conns.dead;
     link->conns.dead = NULL;
+    link->conns.n_dead = 0;
     pthread_mutex_unlock(&link->conns.lock);
     for (teffi_conn *next; dead; dead = next) {
         next = dead->next_dead;

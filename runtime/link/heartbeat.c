@@ -1,6 +1,6 @@
 /* heartbeat.c - the ticker: scans all connections and peers periodically, sends heartbeats, kills
  * silent connections and late handshakes, redials, and frees connections that have ended. Between
- * scans it runs delayed writes and reads. */
+ * scans it runs delayed writes and reads, and frees many ended connections sooner. */
 #include "memory/pool.h"
 #include "memory/slab.h"
 #include "link/steps.h"
@@ -179,8 +179,8 @@ static bool delayed_work_is_requested(const link_ticker *ticker)
     return atomic_load_explicit(&ticker->asked_soon, memory_order_relaxed);
 }
 
-/* Runs delayed writes and reads, and checks whether a thread polls; requests another run if reads
- * or polling must be checked again. */
+/* Runs delayed writes and reads, frees connections that have ended, and checks whether a thread
+ * polls; requests another run if reads or polling must be checked again. */
 static void run_delayed_work(teffi_link *link)
 {
     link_ticker *ticker = &link->conns.ticker;
@@ -188,6 +188,7 @@ static void run_delayed_work(teffi_link *link)
      * loads false in teffi_conns_ask_to_run_delayed_work(), and requests again */
     atomic_store_explicit(&ticker->asked_soon, false, memory_order_seq_cst);
     teffi_sender_write_coalesced(&link->conns);
+    teffi_driver_free_dead_conns(link);
     bool reads = teffi_client_reader_run_overdue_reads(&link->conns, false);
     bool polls = teffi_polling_move_to_ticker_if_idle(&link->conns);
     if (reads || polls)

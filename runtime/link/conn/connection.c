@@ -55,6 +55,8 @@ void teffi_conn_add_to_dead_list(teffi_conn *conn)
     conn->next_dead = conns->dead;
     conns->dead = conn;
     conns->live--;
+    if (++conns->n_dead >= LINK_DEAD_BATCH)
+        teffi_conns_ask_to_run_delayed_work(conns);
     pthread_cond_broadcast(&conns->changed);
 }
 

@@ -11,6 +11,8 @@ static _Atomic uint64_t slept_ns; /* of the newest sleep */
 static _Atomic unsigned sleeps;
 static _Atomic unsigned soon; /* sleeps of LINK_SOON_NS */
 static _Atomic uint64_t jitter_ns;
+static _Atomic int returns_left = -1; /* of sleeps, which then last; negative: any number */
+static _Atomic bool is_held;          /* the ticker sleeps, and no return is left */
 
 bool __real_teffi_polling_sleep_or_poll(struct teffi_conns *conns, uint64_t timeout_ns);
 bool __wrap_teffi_polling_sleep_or_poll(struct teffi_conns *conns, uint64_t timeout_ns);
@@ -20,7 +22,15 @@ bool __wrap_teffi_polling_sleep_or_poll(struct teffi_conns *conns, uint64_t time
     slept_ns = timeout_ns;
     sleeps++;
     soon += timeout_ns == LINK_SOON_NS;
-    return __real_teffi_polling_sleep_or_poll(conns, timeout_ns < MS ? timeout_ns : MS);
+    bool came = __real_teffi_polling_sleep_or_poll(conns, timeout_ns < MS ? timeout_ns : MS);
+    while (returns_left == 0) {
+        is_held = true;
+        came |= __real_teffi_polling_sleep_or_poll(conns, MS);
+    }
+    is_held = false;
+    if (returns_left > 0)
+        returns_left--;
+    return came;
 }
 
 static uint64_t chosen_random(void *arg)
@@ -66,6 +76,37 @@ static void a_request_for_soon_counts_once(void **state)
     teffi_conns_ask_to_run_delayed_work(&link_of(node)->conns);
     test_wait(node, soon > before);
     test_wait(node, slept_ns == LOOK_MAX_MS * (uint64_t)MS);
+    stop(node);
+}
+
+static unsigned count_dead(test_node *node)
+{
+    teffi_conns *conns = &link_of(node)->conns;
+    pthread_mutex_lock(&conns->lock);
+    unsigned n = conns->n_dead;
+    pthread_mutex_unlock(&conns->lock);
+    return n;
+}
+
+/* The first sleep that returns was longer; the second is the one before the delayed work. No scan
+ * runs, because the clock stands. */
+static void many_dead_connections_are_freed_between_scans(void **state)
+{
+    test_node *node = start(60000);
+    _Atomic bool *asked_soon = &link_of(node)->conns.ticker.asked_soon;
+    returns_left = 0;
+    test_wait(node, is_held);
+    for (unsigned i = 1; i <= LINK_DEAD_BATCH; i++) {
+        assert_false(*asked_soon);
+        raw_close(raw_connect(node->address));
+        test_wait(node, count_dead(node) == i);
+    }
+    test_wait(node, *asked_soon);
+    unsigned before = sleeps;
+    returns_left = 2;
+    test_wait(node, sleeps == before + 2);
+    assert_int_equal(count_dead(node), 0);
+    returns_left = -1;
     stop(node);
 }
 
@@ -284,6 +325,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(four_scans_a_heartbeat_within_limits),
         cmocka_unit_test(a_request_for_soon_counts_once),
+        cmocka_unit_test(many_dead_connections_are_freed_between_scans),
         cmocka_unit_test(a_shutdown_is_looked_at_often_and_ends_in_time),
         cmocka_unit_test(a_removed_peer_is_not_dialled_when_it_is_known_again),
         cmocka_unit_test(a_peer_that_said_goodbye_is_not_dialled_again),
