@@ -3,10 +3,8 @@
  * does not end, a client beside them is served, and descriptors and allocated bytes are as before
  * when they are over.
  * usage:   test_silo_hostile SILO_PROGRAM TRANSPORT [CONNECTIONS [SEED]]; it prints SEED
- * Way:     [hostile] -> sockets, and a client ===> hostile_silo
+ * Way:     [hostile] -> attack -> sockets, and a client ===> hostile_silo
  * Threads: attackers, and one that calls through the client. */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -14,23 +12,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "../../bench/latencies.h"
 #include "../../bench/resident.h"
-#include "../../sim/sim_draw.h"
-#include "../link/raw_peer.h"
+#include "attack.h"
 #include "child.h"
 #include "lab.h"
 
 enum {
     CONNECTIONS = 5000,
-    ATTACKERS = 6,
-    DRIPS = 50,     /* connections of one attacker that send a byte now and then */
-    FLOOD = 100,    /* frames */
-    BODY_MAX = 900, /* of a forged message */
-    WARM_UP = 10,   /* a share of the connections comes before memory is measured */
-    CALLS_MAX = 1 << 20,
+    WARM_UP = 10, /* a share of the connections comes before memory is measured */
     /* The link keeps the memory of up to 4,096 connections for reuse (link/next_hop.c). */
     KEPT_MAX = 10 * 1024 * 1024,
     KEPT_FIRST = 1024 * 1024,
@@ -38,232 +30,18 @@ enum {
     SETTLE_MS = 30000
 };
 
-typedef struct attacker {
-    pthread_t thread;
-    unsigned number;
-    unsigned long connections;
-    sim_draw draw;
-    raw_peer *drips[DRIPS];
-    unsigned n_drips;
-} attacker;
-
 static const char *transport;
 static char address[64];
 static unsigned long connections = CONNECTIONS, seed;
-static _Atomic unsigned long connected, refused;
+static attack_result all;
 static _Atomic bool is_over;
-
-/* ---- sockets ---- */
-
-/* From an address of each attacker's own, so that ports do not run out; reset at its end. */
-static raw_peer *open_socket(const attacker *a)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct sockaddr_in from = {.sin_family = AF_INET,
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + a->number)};
-    struct linger reset = {1, 0};
-    raw_peer *peer = calloc(1, sizeof *peer);
-    peer->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    to.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
-    setsockopt(peer->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    if (bind(peer->fd, (struct sockaddr *)&from, sizeof from) != 0 ||
-        connect(peer->fd, (struct sockaddr *)&to, sizeof to) != 0) {
-        refused++;
-        raw_close(peer);
-        return NULL;
-    }
-    connected++;
-    return peer;
-}
-
-static void fill_random(attacker *a, uint8_t *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        bytes[i] = (uint8_t)sim_draw_next(&a->draw);
-}
-
-/* ---- attacks: each returns when it has done its worst ---- */
-
-static void send_garbage(attacker *a, raw_peer *peer)
-{
-    uint8_t bytes[512];
-    fill_random(a, bytes, sizeof bytes);
-    if (sim_draw_chance(&a->draw, 500)) /* of a length that is waited for */
-        bytes[2] = bytes[3] = 0;
-    (void)raw_send(peer, bytes, sizeof bytes);
-}
-
-static void send_nothing(attacker *a, raw_peer *peer)
-{
-    if (sim_draw_chance(&a->draw, 500))
-        shutdown(peer->fd, SHUT_WR); /* half-open */
-}
-
-static void send_oversize(attacker *a, raw_peer *peer)
-{
-    uint8_t head[TEFFI_FRAME_HEAD] = {0xff, 0xff, 0xff, (uint8_t)sim_draw_next(&a->draw),
-                                      TEFFI_FRAME_HELLO};
-    (void)raw_send(peer, head, sizeof head);
-}
-
-/* A hello of a silo or a client with a drawn id. */
-static teffi_greeting draw_greeting(attacker *a)
-{
-    uint32_t id = (uint32_t)sim_draw_next(&a->draw);
-    teffi_greeting g = raw_greeting(id, 1 + (uint32_t)sim_draw_below(&a->draw, 3), 1);
-    bool client = id & TEFFI_CLIENT_BIT;
-    g.sequence = sim_draw_next(&a->draw);
-    if (client) {
-        g.hello.role = TEFFI_ROLE_CLIENT;
-        g.hello.address[0] = '\0';
-    }
-    fill_random(a, g.nonce, sizeof g.nonce);
-    return g;
-}
-
-static void send_lies(attacker *a, raw_peer *peer)
-{
-    teffi_greeting g = draw_greeting(a), answer;
-    uint8_t payload[TEFFI_ACK_MAX];
-    teffi_ack ack = {{0}, {0}};
-    switch (sim_draw_below(&a->draw, 6)) {
-    case 0:
-        strcpy(g.hello.cluster, "other");
-        break;
-    case 1:
-        g.hello.version_min = g.hello.version_max = (uint32_t)sim_draw_next(&a->draw);
-        break;
-    case 2:
-        g.hello.role ^= TEFFI_ROLE_SILO ^ TEFFI_ROLE_CLIENT;
-        break;
-    case 3:
-        g.hello.role = (uint32_t)sim_draw_next(&a->draw);
-        break;
-    case 4: /* it says that it is the silo itself */
-        if (raw_send_greeting(peer, &g) && raw_read_hello(peer, &answer))
-            g.hello = answer.hello;
-        break;
-    default: /* the ack of another connection */
-        memcpy(ack.echo, g.nonce, sizeof ack.echo);
-        if (raw_send_greeting(peer, &g) && raw_read_hello(peer, &answer))
-            (void)raw_send_frame(peer, TEFFI_FRAME_ACK, payload, teffi_ack_pack(&ack, payload));
-        return;
-    }
-    (void)raw_join(peer, &g);
-}
-
-static bool join_silo(attacker *a, raw_peer *peer)
-{
-    teffi_greeting g = draw_greeting(a);
-    return raw_join(peer, &g);
-}
-
-static void flood_control(attacker *a, raw_peer *peer)
-{
-    uint8_t kind = (uint8_t)(TEFFI_FRAME_HELLO + sim_draw_below(&a->draw, 7));
-    bool goes_on = sim_draw_chance(&a->draw, 800) ? join_silo(a, peer) : true;
-    for (int i = 0; goes_on && i < FLOOD; i++)
-        goes_on = raw_send_frame(peer, kind, NULL, 0);
-}
-
-static teffi_msg *draw_message(attacker *a, const uint8_t *body, size_t n)
-{
-    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST + (uint32_t)sim_draw_below(&a->draw, 3));
-    msg->raw = body;
-    msg->raw_len = n;
-    msg->src = (teffi_node_id){(uint32_t)sim_draw_next(&a->draw), 1};
-    msg->to.slot = sim_draw_chance(&a->draw, 700) ? (uint32_t)sim_draw_below(&a->draw, 6)
-                                                  : (uint32_t)sim_draw_next(&a->draw);
-    msg->flags = (uint16_t)sim_draw_below(&a->draw, 8);
-    msg->method_id = (uint32_t)sim_draw_below(&a->draw, 12);
-    msg->type_id = msg->to.slot ? 0 : (uint32_t)sim_draw_next(&a->draw);
-    msg->key = body;
-    msg->key_len = msg->to.slot ? 0 : 8;
-    msg->call.slot = msg->item.kind != TEFFI_MSG_ONEWAY;
-    return msg;
-}
-
-/* Forged messages, of which some have a spoiled byte; nobody reads the responses. */
-static void flood_messages(attacker *a, raw_peer *peer)
-{
-    uint8_t body[BODY_MAX], frame[BODY_MAX + 200];
-    bool goes_on = join_silo(a, peer);
-    for (int i = 0; goes_on && i < FLOOD; i++) {
-        size_t room, body_len, n = 8 + sim_draw_below(&a->draw, BODY_MAX - 8);
-        fill_random(a, body, n);
-        teffi_msg *msg = draw_message(a, body, n);
-        if (!teffi_frame_compute_size_bound(msg, sizeof frame, &room, &body_len)) {
-            size_t len = teffi_frame_encode(msg, body_len, 0, frame);
-            if (sim_draw_chance(&a->draw, 30))
-                frame[sim_draw_below(&a->draw, len)] ^= 1;
-            goes_on = raw_send(peer, frame, len);
-        }
-        teffi_msg_free(msg);
-    }
-}
-
-/* out: true: the connection stays, and gets a byte at each later attack. */
-static bool begin_to_drip(attacker *a, raw_peer *peer)
-{
-    static const uint8_t head[] = {200, 0, 0, 0, TEFFI_MSG_ONEWAY};
-    bool joined = sim_draw_chance(&a->draw, 500) && join_silo(a, peer);
-    if (a->n_drips == DRIPS || !raw_send(peer, head, sizeof head))
-        return false;
-    (void)joined;
-    a->drips[a->n_drips++] = peer;
-    return true;
-}
-
-static void drip_bytes(attacker *a)
-{
-    for (unsigned i = 0; i < a->n_drips; i++)
-        (void)raw_send(a->drips[i], "", 1);
-}
-
-static void attack_once(attacker *a)
-{
-    static void (*const attacks[])(attacker * a, raw_peer * peer) = {
-        send_garbage, send_nothing, send_oversize, send_lies, flood_control, flood_messages};
-    enum { ATTACKS = sizeof attacks / sizeof attacks[0] };
-    raw_peer *peer = open_socket(a);
-    if (!peer)
-        return;
-    uint64_t which = sim_draw_below(&a->draw, ATTACKS + 1);
-    if (which == ATTACKS) {
-        if (begin_to_drip(a, peer))
-            return;
-    } else {
-        attacks[which](a, peer);
-    }
-    if (sim_draw_chance(&a->draw, 100))
-        shutdown(peer->fd, SHUT_RDWR); /* in order, instead of a reset */
-    raw_close(peer);
-}
-
-static void *attack_often(void *arg)
-{
-    attacker *a = arg;
-    for (unsigned long i = 0; i < a->connections; i++) {
-        attack_once(a);
-        if (i % 16 == 0)
-            drip_bytes(a);
-    }
-    while (a->n_drips)
-        raw_close(a->drips[--a->n_drips]);
-    return NULL;
-}
 
 static void attack(unsigned long n, uint64_t stream)
 {
-    static attacker attackers[ATTACKERS];
-    for (unsigned i = 0; i < ATTACKERS; i++) {
-        attackers[i] = (attacker){.number = i, .connections = n / ATTACKERS + 1};
-        attackers[i].draw = sim_draw_of(seed, stream * ATTACKERS + i);
-        assert_int_equal(pthread_create(&attackers[i].thread, NULL, attack_often, &attackers[i]),
-                         0);
-    }
-    for (unsigned i = 0; i < ATTACKERS; i++)
-        pthread_join(attackers[i].thread, NULL);
+    attack_plan plan = {.address = address, .connections = n, .seed = seed, .stream = stream};
+    attack_result result = attack_run(&plan);
+    all.connected += result.connected;
+    all.failed += result.failed;
 }
 
 /* ---- the client beside them ---- */
@@ -271,8 +49,7 @@ static void attack(unsigned long n, uint64_t stream)
 typedef struct caller {
     pthread_t thread;
     teff_ctx *ctx;
-    uint64_t took_ns[CALLS_MAX];
-    size_t n;
+    latencies took;
     teff_err err;
 } caller;
 
@@ -288,26 +65,20 @@ static uint64_t now_ns(void)
 static void *call_often(void *arg)
 {
     caller *c = arg;
-    while (!is_over && c->n < CALLS_MAX && !c->err) {
+    while (!is_over && !c->err) {
         lab_text *out;
         uint64_t begin = now_ns();
         c->err = lab_hashed_where(c->ctx, "home", &out);
-        c->took_ns[c->n++] = now_ns() - begin;
+        latencies_add(&c->took, now_ns() - begin);
         if (!c->err)
             teff_ctx_reset(c->ctx);
     }
     return NULL;
 }
 
-static int compare_times(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void begin_calls(void)
 {
-    good.n = 0;
+    latencies_clear(&good.took);
     is_over = false;
     assert_int_equal(pthread_create(&good.thread, NULL, call_often, &good), 0);
 }
@@ -319,10 +90,10 @@ static void end_calls(const char *when)
     pthread_join(good.thread, NULL);
     if (good.err)
         fail_msg("%s: %s: %s", when, teff_err_name(good.err), teff_error(good.ctx));
-    assert_true(good.n > 0);
-    qsort(good.took_ns, good.n, sizeof good.took_ns[0], compare_times);
-    printf("%s, %s: %zu calls, median %.0f us, p99 %.0f us\n", transport, when, good.n,
-           (double)good.took_ns[good.n / 2] / 1000, (double)good.took_ns[good.n * 99 / 100] / 1000);
+    assert_true(good.took.n > 0);
+    printf("%s, %s: %lu calls, median %.0f us, p99 %.0f us\n", transport, when,
+           (unsigned long)good.took.n, latencies_percentile_us(&good.took, 0.5),
+           latencies_percentile_us(&good.took, 0.99));
 }
 
 static void call_alone(const char *when)
@@ -344,6 +115,15 @@ static unsigned count_fds(pid_t pid)
         n += access(path, F_OK) == 0 || faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     }
     return n;
+}
+
+/* Reads what the silo logs, until it ends: if the pipe were full, the silo would wait. */
+static void *drop_log(void *fd)
+{
+    char ignored[4096];
+    while (read(*(int *)fd, ignored, sizeof ignored) > 0)
+        continue;
+    return NULL;
 }
 
 /* out: the bytes that it has allocated. */
@@ -385,6 +165,8 @@ static void a_silo_outlives_them_and_serves_others(void **state)
     teff_client_options opt = {.size = sizeof opt, .cluster = "test", .gateways = {address}};
     teff_client *client;
     char text[TEFF_TEXT_MAX] = "";
+    pthread_t log;
+    assert_int_equal(pthread_create(&log, NULL, drop_log, &silo.err), 0);
     child_read(&silo, silo.out, "ready ");
     assert_int_equal(sscanf(strstr(silo.text, "ready "), "ready %63s", address), 1);
     if (teff_client_connect(&opt, &client, text))
@@ -402,12 +184,13 @@ static void a_silo_outlives_them_and_serves_others(void **state)
     call_alone("after them");
     printf("%s: %lu connections, %lu failed; allocated bytes: %.0f, then %.0f; resident: %.0f, "
            "then %.0f\n",
-           transport, (unsigned long)connected, (unsigned long)refused, used, ask_used(), resident,
+           transport, all.connected, all.failed, used, ask_used(), resident,
            bench_resident_bytes_of(silo.pid));
-    assert_int_equal(refused, 0);
+    assert_int_equal(all.failed, 0);
     teff_ctx_free(good.ctx);
     teff_client_free(client);
     assert_int_equal(kill(silo.pid, SIGTERM), 0);
+    pthread_join(log, NULL);
     assert_int_equal(child_status(&silo), 0);
 }
 
