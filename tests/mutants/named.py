@@ -195,6 +195,11 @@ NAMED = {
         "act->running == 0) {"),
     "a client may be in a transaction": (
         "runtime/link/conn/receiver.c", " || msg->transaction)", ")"),
+    "dead connections are freed when there are 17": (
+        "runtime/link/conn/connection.h", "LINK_DEAD_BATCH = 16", "LINK_DEAD_BATCH = 17"),
+    "only a scan frees dead connections": (
+        "runtime/link/heartbeat.c",
+        "    teffi_driver_free_dead_conns(link);\n    bool reads", "    bool reads"),
     "a dropped call takes no part": (
         "runtime/call/ctx_calls.c", "!impl->in_ctx.le_prev || must_keep_call(ctx, impl))",
         "!impl->in_ctx.le_prev)"),

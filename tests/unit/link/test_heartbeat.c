@@ -5,7 +5,7 @@
 #include "link/link.h"
 #include "raw_peer.h"
 
-enum { MS = 1000000, LOOK_MAX_MS = 250, BACKOFF_MAX_MS = 5000 };
+enum { MS = 1000000, LOOK_MAX_MS = 250, BACKOFF_MAX_MS = 5000, DEAD_BATCH = 16 };
 
 static _Atomic uint64_t slept_ns; /* of the newest sleep */
 static _Atomic unsigned sleeps;
@@ -96,7 +96,7 @@ static void many_dead_connections_are_freed_between_scans(void **state)
     _Atomic bool *asked_soon = &link_of(node)->conns.ticker.asked_soon;
     returns_left = 0;
     test_wait(node, is_held);
-    for (unsigned i = 1; i <= LINK_DEAD_BATCH; i++) {
+    for (unsigned i = 1; i <= DEAD_BATCH; i++) {
         assert_false(*asked_soon);
         raw_close(raw_connect(node->address));
         test_wait(node, count_dead(node) == i);
