@@ -130,7 +130,7 @@ static void add_or_replace_silent_silo(silent_silos *silent, const teffi_silent 
 }
 
 /* Checks the watched silos and lists the silent ones, TEFFI_SILENT_MAX at most. in: next_ns, the
- * time to the next look. out: next_ns, or less if a silo may be silent before that. */
+ * time to the next look. out: next_ns, or less if another silo may be silent before that. */
 static uint64_t list_silent_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
                                   silent_silos *silent)
 {
@@ -142,9 +142,10 @@ static uint64_t list_silent_silos(teff_ctx *ctx, const teffi_view *view, uint64_
         if (!is_watched(ctx->node->membership, view, i, at))
             continue;
         uint64_t left_ns = check_watched_silo(ctx, &view->members[at], &one);
-        next_ns = left_ns < next_ns ? left_ns : next_ns;
         if (!left_ns)
             add_or_replace_silent_silo(silent, &one);
+        else if (left_ns < next_ns)
+            next_ns = left_ns;
     }
     return next_ns;
 }
@@ -181,8 +182,21 @@ static void ask_consents_and_drop_unconsented(teff_ctx *ctx, const teffi_view *v
     silent->n = kept;
 }
 
+/* Logs which silent silos were declared dead: those that the new view lacks. The others have
+ * written a heartbeat meanwhile. in: err: of the change; if it is set, all silos are logged. */
+static void log_declared_deaths(teff_ctx *ctx, const silent_silos *silent, teff_err err)
+{
+    const teffi_view *now = teffi_view_ref_current(ctx->node);
+    for (size_t i = 0; i < silent->n; i++)
+        if (err || !teffi_view_find_member(now, silent->of[i].node))
+            teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN, "membership: %s is silent, %s",
+                       silent->of[i].address, err ? teff_error(ctx) : "declared dead");
+    teffi_view_unref(now);
+}
+
 /* Checks the watched silos and declares the silent ones dead. in: next_ns, the time to the next
- * look. out: next_ns, or less if a silo may be silent before that. */
+ * look. out: next_ns, or less if a silo may be silent before that; 0: silos were to be declared
+ * dead; there may be more of them than one change takes. */
 static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
 {
     const teffi_view *view = teffi_view_ref_current(ctx->node);
@@ -190,17 +204,15 @@ static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
     if (view) {
         teffi_membership_prune_broken_connections(ctx->node->membership, view);
         next_ns = list_silent_silos(ctx, view, next_ns, &silent);
-        size_t n = silent.n;
         ask_consents_and_drop_unconsented(ctx, view, &silent);
-        if (silent.n < n) /* next_ns is 0 because of the dropped silos: retry later, not at once */
-            next_ns = teffi_lease_length_ns(&ctx->home->lease) / BEATS;
     }
-    teff_err err = silent.n ? teffi_membership_change(ctx, change_rows_to_dead, &silent) : TEFF_OK;
-    for (size_t i = 0; i < silent.n; i++)
-        teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN, "membership: %s is silent, %s",
-                   silent.of[i].address, err ? teff_error(ctx) : "declared dead");
-    if (silent.n && !err)
-        push_view_soon(ctx->node);
+    if (silent.n) {
+        teff_err err = teffi_membership_change(ctx, change_rows_to_dead, &silent);
+        log_declared_deaths(ctx, &silent, err);
+        if (!err)
+            push_view_soon(ctx->node);
+        next_ns = 0;
+    }
     teffi_view_unref(view);
     return next_ns;
 }

@@ -2,6 +2,7 @@
  * option says; a silo whose lease may be extended is declared dead only by consent, or late. */
 #include <stdlib.h>
 #include <string.h>
+#include "call/task.h"
 #include "cluster.pb-c.h"
 #include "cluster/join.h"
 #include "lab.h"
@@ -9,7 +10,7 @@
 #include "store/engine.h"
 
 /* Each silo has its own clock, and a store that may be cut off. */
-enum { SILOS = 3, LEASE_MS = TEFFI_LEASE_MS, OUTAGE_MS = 60000, STEP_MS = 500 };
+enum { SILOS = 3, LEASE_MS = TEFFI_LEASE_MS, OUTAGE_MS = 60000, STEP_MS = 500, LONG_MS = 100000 };
 
 static lab *l;
 static int made;
@@ -19,6 +20,9 @@ static teff_err (*real_open)(const teffi_platform *platform, const char *address
 static _Atomic uint64_t ahead_ns[SILOS];
 static _Atomic bool cut[SILOS];
 static _Atomic int lost[SILOS];
+static _Atomic int logged_dead[SILOS]; /* lines of each silo */
+static _Atomic bool beats_late;        /* silo 2 beats when silo 0 next reads the table */
+static uint32_t lease_ms;
 
 static uint64_t ns_of_0(void *arg)
 {
@@ -48,6 +52,8 @@ typedef struct door {
 static void submit(teffi_store *store, teffi_store_op *op)
 {
     door *d = (door *)store;
+    if (d->which == 0 && op->kind == TEFFI_STORE_SCAN && atomic_exchange(&beats_late, false))
+        lab_ok(l->ctx[2], lab_beat(l->ctx[2]));
     if (!cut[d->which]) {
         teffi_store_submit(d->inner, op);
         return;
@@ -89,6 +95,13 @@ static void note_lost(void *arg, const char *why)
     atomic_fetch_add((_Atomic int *)arg, 1);
 }
 
+static void count_line(void *arg, teff_log_level level, const char *line)
+{
+    int silo = (int)((_Atomic int *)arg - lost);
+    if (strstr(line, "declared dead"))
+        logged_dead[silo]++;
+}
+
 static void change_platform(teff_silo *silo)
 {
     int which = made++;
@@ -98,21 +111,35 @@ static void change_platform(teff_silo *silo)
     }
     silo->platform.mono_ns = clocks[which];
     silo->platform.store_open = open_door;
+    silo->platform.log = (teffi_log){count_line, &lost[which], TEFF_LOG_INFO};
+    silo->opt.lease_ms = lease_ms;
     silo->opt.outage_ms = OUTAGE_MS;
     silo->opt.lost = note_lost;
     silo->opt.lost_arg = &lost[which];
 }
 
-static int setup(void **state)
+static int open_silos(uint32_t ms)
 {
+    lease_ms = ms;
     made = 0;
     for (int i = 0; i < SILOS; i++) {
         cut[i] = false;
         ahead_ns[i] = 0;
         lost[i] = 0;
+        logged_dead[i] = 0;
     }
     l = lab_open_more(SILOS, change_platform);
     return 0;
+}
+
+static int setup(void **state)
+{
+    return open_silos(LEASE_MS);
+}
+
+static int setup_long(void **state)
+{
+    return open_silos(LONG_MS);
 }
 
 static int teardown(void **state)
@@ -386,6 +413,60 @@ static void without_the_view_only_after_the_outage(void **state)
     assert_in_range(ms_until_declared_dead(), LEASE_MS + OUTAGE_MS, 2 * LEASE_MS + 2 * OUTAGE_MS);
 }
 
+/* Only silo 0 watches, by a clock of its own; silo 1 beats when the test says so. */
+static void let_only_first_watch(void)
+{
+    silence_last();
+    teffi_membership_stop_timers(membership_of(1));
+    for (int i = 1; i < SILOS; i++)
+        lab_until(teffi_tasks_count_running(&l->silos[i]->node.home) == 0);
+}
+
+static void pass_for_first(uint32_t ms)
+{
+    lab_ok(l->ctx[1], lab_beat(l->ctx[1]));
+    teff_ctx_reset(l->ctx[1]);
+    pass(1, ms);
+}
+
+/* The heartbeat comes between the look and the change of the table. */
+static void a_silo_that_beats_in_time_is_not_logged_as_dead(void **state)
+{
+    let_only_first_watch();
+    beats_late = true;
+    while (beats_late)
+        pass_for_first(LEASE_MS / 5);
+    assert_int_equal(teff_silo_members(l->silos[0]), SILOS);
+    assert_int_equal(logged_dead[0], 0);
+    while (teff_silo_members(l->silos[0]) == SILOS)
+        pass_for_first(LEASE_MS / 5);
+    lab_until(logged_dead[0] == 1);
+}
+
+static uint64_t *still_ns_of(int silo)
+{
+    teffi_watched_silo *at = membership_of(0)->beat.watched;
+    while (!teffi_node_equals(at->node, id_of(silo)))
+        at++;
+    return &at->still_ns;
+}
+
+/* Silo 1 could be declared dead before the next regular look. */
+static void a_death_without_consent_delays_no_other(void **state)
+{
+    const uint64_t limit_ns = LONG_MS * UINT64_C(1500000), regular_ms = LONG_MS / 5;
+    let_only_first_watch();
+    membership_of(1)->promises.of[0] = (teffi_promised){.silo = id_of(2), .until_ns = UINT64_MAX};
+    do
+        pass_for_first(regular_ms);
+    while (*still_ns_of(2) <= limit_ns);
+    *still_ns_of(1) = limit_ns - regular_ms * 1500000;
+    pass(1, regular_ms); /* now half of regular_ms is left */
+    uint64_t due_ns = membership_of(0)->beat.look.due_ns;
+    assert_true(due_ns < clocks[0](NULL) + regular_ms * 750000);
+    assert_int_equal(teff_silo_members(l->silos[0]), SILOS);
+}
+
 int main(void)
 {
 #define ROW(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -398,6 +479,9 @@ int main(void)
         ROW(by_consent_a_silent_silo_is_declared_dead_without_delay),
         ROW(without_consent_only_after_the_outage),
         ROW(without_the_view_only_after_the_outage),
+        ROW(a_silo_that_beats_in_time_is_not_logged_as_dead),
+        cmocka_unit_test_setup_teardown(a_death_without_consent_delays_no_other, setup_long,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
