@@ -60,7 +60,8 @@ static const char schema[] =
     /* marks: 1 any, 2 remove, 4 check. out: the rows' new etags; NULL: a conflict, and nothing is
      * written. The first loop compares etags. It locks rows in key order, so deadlocks are rare;
      * after one, the batch is tried again. A row that must not exist is inserted there, because
-     * only existing rows can be locked; the second loop deletes it unless it was to be written. */
+     * only existing rows can be locked; the second loop writes or deletes it. INSERT sets etag 0,
+     * because after a nextval() it might wait until others have given the row a later etag. */
     "CREATE FUNCTION teff.write(tabs text[], keys bytea[], vals bytea[], etags bigint[],"
     " marks int[]) RETURNS bigint[] LANGUAGE plpgsql AS $$ "
     "DECLARE i int; have bigint; created int[] := '{}'; conflict bool := false;"
@@ -69,10 +70,8 @@ static const char schema[] =
     "FOR i IN SELECT r.n FROM unnest(tabs, keys) WITH ORDINALITY AS r(t, k, n)"
     "  ORDER BY r.t COLLATE \"C\", r.k LOOP"
     " IF etags[i] = 0 AND marks[i] & 1 = 0 THEN"
-    "  INSERT INTO teff.rows VALUES (tabs[i], keys[i], nextval('teff.etags'), vals[i])"
-    "   ON CONFLICT DO NOTHING RETURNING etag INTO have;"
-    "  conflict := NOT FOUND; news[i] := have;"
-    "  IF NOT conflict THEN created := created || i; END IF;"
+    "  INSERT INTO teff.rows VALUES (tabs[i], keys[i], 0, '') ON CONFLICT DO NOTHING;"
+    "  IF FOUND THEN created := created || i; ELSE conflict := true; END IF;"
     " ELSE"
     "  IF marks[i] & 4 <> 0 THEN"
     "   SELECT etag INTO have FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR SHARE;"
@@ -84,21 +83,22 @@ static const char schema[] =
     " EXIT WHEN conflict;"
     "END LOOP;"
     "FOR i IN 1 .. cardinality(tabs) LOOP"
-    " IF i = ANY (created) THEN"
-    "  IF conflict OR marks[i] & 6 <> 0 THEN"
-    "   DELETE FROM teff.rows WHERE tab = tabs[i] AND key = keys[i]; news[i] := 0;"
-    "  END IF;"
-    " ELSIF NOT conflict AND marks[i] & 2 <> 0 THEN"
+    " IF i = ANY (created) AND (conflict OR marks[i] & 4 <> 0)"
+    "   OR NOT conflict AND marks[i] & 2 <> 0 THEN"
     "  DELETE FROM teff.rows WHERE tab = tabs[i] AND key = keys[i];"
     " ELSIF NOT conflict AND marks[i] & 4 = 0 THEN"
-    "  INSERT INTO teff.rows VALUES (tabs[i], keys[i], nextval('teff.etags'), vals[i])"
-    "   ON CONFLICT (tab, key) DO UPDATE SET etag = nextval('teff.etags'), value = EXCLUDED.value"
-    "   RETURNING etag INTO have;"
+    "  IF NOT i = ANY (created) THEN"
+    "   INSERT INTO teff.rows VALUES (tabs[i], keys[i], 0, vals[i]) ON CONFLICT (tab, key)"
+    "    DO UPDATE SET etag = nextval('teff.etags'), value = vals[i] RETURNING etag INTO have;"
+    "  END IF;"
+    "  IF i = ANY (created) OR have = 0 THEN"
+    "   UPDATE teff.rows SET etag = nextval('teff.etags'), value = vals[i]"
+    "    WHERE tab = tabs[i] AND key = keys[i] RETURNING etag INTO have;"
+    "  END IF;"
     "  news[i] := have;"
     " END IF;"
     "END LOOP;"
-    "IF conflict THEN RETURN NULL; END IF;"
-    "RETURN news; "
+    "RETURN CASE WHEN conflict THEN NULL ELSE news END; "
     "END $$";
 
 static const struct {

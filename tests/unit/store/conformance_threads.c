@@ -21,19 +21,67 @@ static void *increment(void *arg)
     return NULL;
 }
 
+/* in: handles: each worker has a handle of its own, if the engine's handles share rows. */
+static void run_workers(conf_env *env, void *(*fn)(void *arg), bool handles)
+{
+    worker workers[THREADS];
+    for (size_t i = 0; i < THREADS; i++) {
+        bool own = handles && env->engine->shared;
+        workers[i] = (worker){.store = own ? ask_open(env->address) : env->store};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, fn, &workers[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        if (workers[i].store != env->store)
+            teffi_store_close(workers[i].store);
+        assert_int_equal(workers[i].err, TEFF_OK);
+    }
+}
+
 static void increments_from_many_threads(void **state)
 {
     conf_env *env = *state;
-    worker workers[THREADS];
-    for (size_t i = 0; i < THREADS; i++) {
-        workers[i].store = env->store;
-        assert_int_equal(pthread_create(&workers[i].thread, NULL, increment, &workers[i]), 0);
-    }
-    for (size_t i = 0; i < THREADS; i++)
-        pthread_join(workers[i].thread, NULL);
-    for (size_t i = 0; i < THREADS; i++)
-        assert_int_equal(workers[i].err, TEFF_OK);
+    run_workers(env, increment, false);
     assert_int_equal(ask_number(env->store, "shared"), THREADS * INCREMENTS);
+}
+
+static _Atomic uint64_t last_etag; /* of the row; written by the worker that has created it */
+static atomic_bool etag_fell;
+
+static void note_etag(uint64_t etag)
+{
+    if (etag <= atomic_exchange(&last_etag, etag))
+        etag_fell = true;
+}
+
+/* Until a worker removes the row that it has created, no other worker writes the row. */
+static void *create_and_remove(void *arg)
+{
+    worker *w = arg;
+    for (int i = 0; i < INCREMENTS && !w->err; i++) {
+        uint64_t etag = 0;
+        w->err = ask_put(w->store, "words", ask_str("row"), ask_str("x"), &etag);
+        if (w->err == TEFF_E_CONFLICT) {
+            w->err = TEFF_OK;
+            continue;
+        }
+        note_etag(etag);
+        if (!w->err)
+            w->err = ask_put(w->store, "words", ask_str("row"), ask_str("y"), &etag);
+        note_etag(etag);
+        if (!w->err)
+            w->err = ask_remove(w->store, "words", ask_str("row"), &etag);
+    }
+    return NULL;
+}
+
+static void etags_rise_over_removals(void **state)
+{
+    last_etag = 0;
+    etag_fell = false;
+    run_workers(*state, create_and_remove, true);
+    assert_int_not_equal(last_etag, 0);
+    assert_false(etag_fell);
 }
 
 /* A flight of writes that are all submitted before any is waited for. */
@@ -248,6 +296,7 @@ int conf_run_threads(const conf_engine *engine)
     cmocka_unit_test_prestate_setup_teardown(f, conf_setup, conf_teardown, (void *)engine)
     const struct CMUnitTest tests[] = {
         CASE(increments_from_many_threads),
+        CASE(etags_rise_over_removals),
         CASE(a_read_sees_the_writes_before_it),
         CASE(conflicts_fail_alone),
         CASE(one_of_many_creates_wins),

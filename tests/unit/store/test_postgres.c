@@ -346,7 +346,7 @@ static void a_deadlock_is_tried_again(void **state)
     uint64_t etag = 0;
     set_trigger(e, "IF nextval('calls') < 4 THEN RAISE 'x' USING ERRCODE = '40P01'; END IF");
     assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_OK);
-    assert_int_equal(pg_server_run(e->address, "SELECT last_value FROM calls"), 4);
+    assert_int_equal(pg_server_run(e->address, "SELECT last_value FROM calls"), 5);
 }
 
 static void a_deadlock_without_end(void **state)
@@ -453,18 +453,41 @@ static void ten_open_at_once(void **state)
 /* ---- beside another client's transaction ---- */
 
 /* Starts the batch while another client's transaction is open; it must wait for its end. */
-static teff_err run_beside(env *e, const char *sql, teffi_row *rows, size_t n)
+static void start_beside(env *e, const char *sql, ask_op *a)
 {
-    ask_op a = {.op = {.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = n}};
     pg_server_begin(e->address, sql);
-    ask_start(e->store, &a);
-    while (!op_is_done(&a) &&
+    ask_start(e->store, a);
+    while (!op_is_done(a) &&
            pg_server_run(e->address, "SELECT count(*) FROM pg_stat_activity WHERE "
                                      "application_name = 'teff' AND wait_event_type = 'Lock'") == 0)
         usleep(1000);
-    assert_false(op_is_done(&a));
+    assert_false(op_is_done(a));
+}
+
+static teff_err run_beside(env *e, const char *sql, teffi_row *rows, size_t n)
+{
+    ask_op a = {.op = {.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = n}};
+    start_beside(e, sql, &a);
     pg_server_commit();
     return ask_wait(&a);
+}
+
+/* While the row's creation waits, another client takes an etag for the row, and removes it. */
+static void a_creation_that_waits_gets_a_later_etag(void **state)
+{
+    env *e = *state;
+    uint64_t etag = 0;
+    assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_OK);
+    teffi_row row = {.table = "words", .key = ask_str("a"), .value = ask_str("2")};
+    ask_op a = {.op = {.kind = TEFFI_STORE_BATCH, .rows = &row, .n_rows = 1}};
+    start_beside(e, "DELETE FROM teff.rows", &a);
+    long taken = pg_server_run(e->address, "SELECT nextval('teff.etags')");
+    pg_server_commit();
+    assert_int_equal(ask_wait(&a), TEFF_OK);
+    assert_true((long)row.etag > taken);
+    assert_int_equal(pg_server_run(e->address, "SELECT etag FROM teff.rows"), row.etag);
+    assert_int_equal(pg_server_run(e->address, "SELECT count(*) FROM teff.rows WHERE value = '2'"),
+                     1);
 }
 
 /* What another client changes before it commits is seen by the rows that are checked, changed,
@@ -555,6 +578,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_deadlock_without_end, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_server_that_is_read_only, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_newer_schema, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_creation_that_waits_gets_a_later_etag, open_fresh,
+                                        close_store),
         cmocka_unit_test_setup_teardown(a_change_under_way_is_a_conflict, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(two_stores_create_the_same_rows, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_server_that_does_not_sync, open_fresh, close_store),
