@@ -127,12 +127,13 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
 
 /* Must the call be kept until the turn ends? It must if it is part of ctx's transaction and has not
  * been awaited: the end of the turn awaits it and collects the participants that its response
- * names, which the transaction needs. */
+ * names, which the transaction needs, or its error, with which the transaction fails. A failed call
+ * is kept even if it was awaited: there are few, as the transaction cannot succeed any more. */
 static bool must_keep_call(const teff_ctx *ctx, const teffi_call *call)
 {
     const teffi_asked *asked = ctx->transaction ? teffi_call_get_method_and_key(call) : NULL;
     return asked && (asked->method->flags & TEFF_METHOD_TRANSACTIONAL) &&
-           (!call->wait.done || (call->response && call->response->transaction));
+           (!call->wait.done || call->err || (call->response && call->response->transaction));
 }
 
 /* Drops the calls that were begun since the mark was taken, except those that must stay, and frees

@@ -116,6 +116,30 @@ static teff_err shrugs(teff_ctx *turn, bank_balance *none, const bank_act *in, b
     return err;
 }
 
+static teff_err waits(teff_ctx *turn, bank_balance *state, const bank_act *in, bank_number *out)
+{
+    wait_for_gate(turn);
+    return TEFF_OK;
+}
+
+/* A call ends without a response, and is dropped before it was awaited. */
+static teff_err drops_a_cancelled_call(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                                       bank_number *out)
+{
+    teff_cancel *cancel = teff_cancel_new();
+    teff_call_options opt = {.size = sizeof opt, .cancel = cancel};
+    teff_call one, look;
+    teff_err err = bank_vault_obey_async(turn, "a", RUN(waits), &opt, &one);
+    teff_cancel_fire(cancel);
+    while (!err && !teff_call_ended(turn, one)) {
+        err = bank_vault_look_async(turn, "b", NULL, &look);
+        err = err ? err : bank_vault_look_await(turn, look, &(bank_number *){NULL});
+    }
+    teff_drop(turn, &one);
+    teff_cancel_free(cancel);
+    return err;
+}
+
 /* Calls vault a in the transaction, and at once outside of it, before the first has locked it. */
 static teff_err calls_plainly(teff_ctx *turn, bank_balance *none, const bank_act *in,
                               bank_number *out)
@@ -128,12 +152,6 @@ static teff_err calls_plainly(teff_ctx *turn, bank_balance *none, const bank_act
     err = err ? err : bank_vault_plain_await(turn, plain, &got);
     out->n = err;
     return err == TEFF_E_INVALID ? TEFF_OK : err;
-}
-
-static teff_err waits(teff_ctx *turn, bank_balance *state, const bank_act *in, bank_number *out)
-{
-    wait_for_gate(turn);
-    return TEFF_OK;
 }
 
 /* Ends in its middle, as it takes more memory than a turn may. */
@@ -198,6 +216,14 @@ static void test_an_error_rolls_all_back(void **state)
     lab_fails(ctx, ask_teller(shrugs, 11, "a b", NULL), TEFF_E_USER(1));
     assert_non_null(strstr(teff_error(ctx), "as a call in it failed: not covered"));
     are_stored(10, 5);
+}
+
+static void test_the_error_of_a_dropped_call_is_the_root_s(void **state)
+{
+    begin_with(10, 5);
+    lab_fails(ctx, ask_teller(drops_a_cancelled_call, 0, NULL, NULL), TEFF_E_CANCELLED);
+    assert_non_null(strstr(teff_error(ctx), "as a call in it failed: cancelled by"));
+    bank.gate = true;
 }
 
 static void test_calls_of_all_kinds_take_part(void **state)
@@ -449,6 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         EACH(test_all_states_are_written_in_one_batch),
         EACH(test_an_error_rolls_all_back),
+        EACH(test_the_error_of_a_dropped_call_is_the_root_s),
         EACH(test_calls_of_all_kinds_take_part),
         EACH(test_a_plain_call_does_not_wait_for_its_own_transaction),
         EACH(test_a_root_that_ends_in_its_middle),
