@@ -19,6 +19,7 @@
 #include "call/wait.h"
 #include "hosting/install.h"
 #include "node/node.h"
+#include "os/thread.h"
 #include "process/process.h"
 #include "request/route.h"
 #include "silo/address.h"
@@ -440,16 +441,18 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 /* ---- close ---- */
 
 /* Waits until no task runs and no transaction's retry is pending. The wait ends, because tasks wait
- * only for operations with a deadline. If there is no memory for a context, the function returns at
- * once. */
+ * only for operations with a deadline. */
 void teffi_node_wait_for_tasks_and_retries(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);
     /* Both counts are loaded with acquire. The loads pair with the release in finish_task() and in
      * deliver_retry_after_pause(). */
-    while (ctx && (teffi_tasks_count_running(&node->home) > 0 ||
-                   (node->grains && teffi_transaction_retries_pending(node->grains))))
-        teffi_ctx_sleep(ctx, 1);
+    while (teffi_tasks_count_running(&node->home) > 0 ||
+           (node->grains && teffi_transaction_retries_pending(node->grains)))
+        if (ctx)
+            teffi_ctx_sleep(ctx, 1);
+        else /* out of memory */
+            teffi_thread_yield();
     teff_ctx_free(ctx);
 }
 

@@ -1,7 +1,11 @@
 /* test_faults.c - a seed's store, its server and its client, when a request for memory fails or the
- * seed does not respond: each operation ends once, with an error that says so. */
+ * seed does not respond: each operation ends once, with an error that says so. A silo that is made
+ * or closed without memory. */
 #include "../faults.h"
 
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "../grains/bare.h"
 #include "cluster.pb-c.h"
 #include "silo/silo.h"
@@ -295,6 +299,28 @@ static void a_silo_has_all_its_options_or_is_not_made(void **state)
     assert_int_equal(fault_sweep(make_silo, true), 3);
 }
 
+/* ---- a silo's end ---- */
+
+static unsigned yields_to_end; /* the yield that ends the task; 0: none */
+
+/* Instead of the C library's. */
+int sched_yield(void)
+{
+    if (yields_to_end && --yields_to_end == 0)
+        node.home.tasks.running = 0;
+    return (int)syscall(SYS_sched_yield);
+}
+
+static void without_memory_a_close_still_waits_for_tasks(void **state)
+{
+    node.home.tasks.running = 1;
+    yields_to_end = 3;
+    atomic_store(&faults_left, 1); /* for the context */
+    teffi_node_wait_for_tasks_and_retries(&node);
+    assert_int_equal(atomic_load(&faults_left), 0);
+    assert_int_equal(teffi_tasks_count_running(&node.home), 0);
+}
+
 int main(void)
 {
 #define SERVER(f) cmocka_unit_test_setup_teardown(f, bare_open, bare_close)
@@ -308,6 +334,7 @@ int main(void)
         CLIENT(large_writes_get_more_time),
         CLIENT(the_read_after_a_lost_heartbeat_costs_no_short_lease),
         cmocka_unit_test(a_silo_has_all_its_options_or_is_not_made),
+        SERVER(without_memory_a_close_still_waits_for_tasks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
