@@ -95,6 +95,7 @@ static uint64_t check_watched_silo(teff_ctx *ctx, const teffi_member *other, tef
     teffi_watched_silo *w = find_or_replace_watched_entry(m, other->node);
     uint64_t between = w->looked_ns ? now - w->looked_ns : 0;
     w->still_ns = w->etag == alive.etag ? w->still_ns + (between < most ? between : most) : 0;
+    w->unconsented &= w->etag == alive.etag;
     w->etag = alive.etag;
     w->looked_ns = now;
     *silent = (teffi_silent){.node = other->node,
@@ -165,6 +166,28 @@ static void push_view_soon(teffi_node *node)
     (void)!teffi_task_start(&node->home, push_view_as_task, NULL, "membership: push a view", true);
 }
 
+/* Logs why a silent silo is not declared dead; once for each heartbeat that stands still. */
+static void log_missing_consents(teff_ctx *ctx, const teffi_silent *silent)
+{
+    teffi_watched_silo *w = find_or_replace_watched_entry(ctx->node->membership, silent->node);
+    const teffi_log *log = &ctx->node->platform->log;
+    if (w->unconsented)
+        return;
+    w->unconsented = true;
+    if (silent->consents_needed)
+        teffi_logf(
+            log, TEFF_LOG_WARN,
+            "membership: %s is silent, but is not declared dead yet: its lease may have been "
+            "extended, and %zu of the %zu needed silos consent",
+            silent->address, silent->consents, silent->consents_needed);
+    else
+        teffi_logf(
+            log, TEFF_LOG_WARN,
+            "membership: %s is silent, but is not declared dead yet: its lease may have been "
+            "extended, and its view %llu is not known, which says whose consent is needed",
+            silent->address, (unsigned long long)silent->view);
+}
+
 /* Asks the members for consent to declare the silent silos dead, where that is needed. Removes the
  * silos without enough consents from the list: their leases may have been extended. */
 static void ask_consents_and_drop_unconsented(teff_ctx *ctx, const teffi_view *view,
@@ -177,7 +200,9 @@ static void ask_consents_and_drop_unconsented(teff_ctx *ctx, const teffi_view *v
     if (any)
         teffi_promise_ask_consents(ctx, view, silent->of, silent->n);
     for (size_t i = 0; i < silent->n; i++)
-        if (!silent->of[i].needs_consent)
+        if (silent->of[i].needs_consent)
+            log_missing_consents(ctx, &silent->of[i]);
+        else
             silent->of[kept++] = silent->of[i];
     silent->n = kept;
 }

@@ -69,6 +69,7 @@ typedef struct teffi_outsiders { /* outsiders.c's */
 typedef struct teffi_watched_silo { /* another silo's heartbeat, as last read */
     teffi_node_id node;
     uint64_t etag, still_ns, looked_ns;
+    bool unconsented; /* it stands still, consents to the silo's death are missing; was logged */
 } teffi_watched_silo;
 
 typedef struct teffi_beat { /* heartbeat.c's */
@@ -105,6 +106,8 @@ typedef struct teffi_silent { /* a silo whose heartbeat stood still */
     const char *address;       /* borrowed from the view */
     uint64_t etag, beat, view; /* of the heartbeat, see teffi_alive */
     bool needs_consent;        /* its lease may have been extended */
+    /* out of teffi_promise_ask_consents; consents_needed 0: it is not known whose are needed */
+    size_t consents, consents_needed;
 } teffi_silent;
 
 typedef struct teffi_membership {
@@ -257,8 +260,8 @@ const char *teffi_promise_give(teffi_membership *membership, teffi_node_id silo,
 uint32_t teffi_membership_consent_to_deaths(teffi_membership *membership,
                                             const struct Teff__Cluster__Consent *ask);
 
-/* teffi_promise_ask_consents - ask the members to consent to the deaths of the silent silos. Clears
- * needs_consent of a silent silo if enough members of its own view consent.
+/* teffi_promise_ask_consents - ask the members to consent to the deaths of the silent silos. Counts
+ * the consents. Clears needs_consent of a silent silo if enough members of its own view consent.
  * in: view, the present one; n, at most TEFFI_SILENT_MAX. */
 void teffi_promise_ask_consents(teff_ctx *ctx, const teffi_view *view, teffi_silent *silent,
                                 size_t n);

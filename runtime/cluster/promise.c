@@ -332,7 +332,9 @@ void teffi_promise_ask_consents(teff_ctx *ctx, const teffi_view *view, teffi_sil
         collect_consents(ctx, view, silent, n, of);
     for (size_t i = 0; i < n; i++) {
         bool known = of[i].view && teffi_view_find_member(of[i].view, silent[i].node);
-        if (known && of[i].given >= (of[i].view->n_members + 1) / 2)
+        silent[i].consents = of[i].given;
+        silent[i].consents_needed = known ? (of[i].view->n_members + 1) / 2 : 0;
+        if (known && of[i].given >= silent[i].consents_needed)
             silent[i].needs_consent = false;
         teffi_view_unref(of[i].view);
     }

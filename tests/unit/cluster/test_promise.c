@@ -20,8 +20,9 @@ static teff_err (*real_open)(const teffi_platform *platform, const char *address
 static _Atomic uint64_t ahead_ns[SILOS];
 static _Atomic bool cut[SILOS];
 static _Atomic int lost[SILOS];
-static _Atomic int logged_dead[SILOS]; /* lines of each silo */
-static _Atomic bool beats_late;        /* silo 2 beats when silo 0 next reads the table */
+/* lines of each silo */
+static _Atomic int logged_dead[SILOS], logged_unconsented[SILOS], logged_unknown_view[SILOS];
+static _Atomic bool beats_late; /* silo 2 beats when silo 0 next reads the table */
 static uint32_t lease_ms;
 
 static uint64_t ns_of_0(void *arg)
@@ -100,6 +101,10 @@ static void count_line(void *arg, teff_log_level level, const char *line)
     int silo = (int)((_Atomic int *)arg - lost);
     if (strstr(line, "declared dead"))
         logged_dead[silo]++;
+    if (strstr(line, " of the 2 needed silos consent"))
+        logged_unconsented[silo]++;
+    if (strstr(line, "its view 999 is not known"))
+        logged_unknown_view[silo]++;
 }
 
 static void change_platform(teff_silo *silo)
@@ -126,7 +131,7 @@ static int open_silos(uint32_t ms)
         cut[i] = false;
         ahead_ns[i] = 0;
         lost[i] = 0;
-        logged_dead[i] = 0;
+        logged_dead[i] = logged_unconsented[i] = logged_unknown_view[i] = 0;
     }
     l = lab_open_more(SILOS, change_platform);
     return 0;
@@ -402,6 +407,8 @@ static void without_consent_only_after_the_outage(void **state)
     silence_last();
     membership_of(1)->promises.of[0] = (teffi_promised){.silo = id_of(2), .until_ns = UINT64_MAX};
     assert_in_range(ms_until_declared_dead(), LEASE_MS + OUTAGE_MS, 2 * LEASE_MS + 2 * OUTAGE_MS);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(logged_unconsented[i], 1);
 }
 
 /* Without the view of the heartbeat nobody knows whom to ask. */
@@ -411,6 +418,8 @@ static void without_the_view_only_after_the_outage(void **state)
     teffi_own_beat beat = {.number = 1001, .view = 999, .sent_ns = 1};
     lab_ok(l->ctx[2], teffi_heartbeat_write_and_renew_lease(l->ctx[2], &beat));
     assert_in_range(ms_until_declared_dead(), LEASE_MS + OUTAGE_MS, 2 * LEASE_MS + 2 * OUTAGE_MS);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(logged_unknown_view[i], 1);
 }
 
 /* Only silo 0 watches, by a clock of its own; silo 1 beats when the test says so. */
