@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "os/platform.h"
 #include "os/thread.h"
 #include "store/login.h"
@@ -230,11 +231,28 @@ static teff_err log_in_to_redis(const session *s, redisContext *c, char *text)
     return logged_in ? TEFF_OK : c->err ? TEFF_E_IO : TEFF_E_REFUSED;
 }
 
+/* Warns unless appendfsync is `always`. A server with another value is not refused: it loses rows
+ * only if its machine fails, and README says so. */
+static void warn_of_late_fsync(const session *s, redisContext *c)
+{
+    redisReply *reply = redisCommand(c, "CONFIG GET appendfsync");
+    bool known = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+                 reply->element[1]->type == REDIS_REPLY_STRING;
+    const char *value = known ? reply->element[1]->str : "not known, as CONFIG GET failed";
+    if (strcmp(value, "always") != 0)
+        teffi_logf(&s->engine->platform.log, TEFF_LOG_WARN,
+                   "redis: %.100s:%d: appendfsync is %s: if the server's machine fails, saved "
+                   "states may be lost, unless it is `always`",
+                   s->engine->host, s->engine->port, value);
+    freeReplyObject(reply);
+}
+
 /* Does all that must come before the first operation on a connection: logs in, checks the server,
- * makes the server close the previous connection, and loads the script. */
+ * makes the server close the previous connection, and loads the script. The session of states warns
+ * of a server's appendfsync once. */
 static teff_err prepare_connection(session *s, redisContext *c, char *text)
 {
-    char info[INFO_MAX];
+    char info[INFO_MAX], last_run_id[ID_MAX];
     redisSetTimeout(c, (struct timeval){.tv_sec = CONNECT_S});
     teff_err err = log_in_to_redis(s, c, text);
     if (err)
@@ -244,10 +262,13 @@ static teff_err prepare_connection(session *s, redisContext *c, char *text)
     err = check_redis_server(info, text);
     if (err)
         return err;
+    memcpy(last_run_id, s->run_id, ID_MAX);
     if (!kill_previous_connection(s, c, info, text) ||
         !run_redis_command(c, s->hash, sizeof s->hash, text, "SCRIPT LOAD %s", script) ||
         !run_redis_command(c, s->client_id, sizeof s->client_id, text, "CLIENT ID"))
         return TEFF_E_IO;
+    if (s == &s->engine->sessions[false] && strcmp(last_run_id, s->run_id) != 0)
+        warn_of_late_fsync(s, c);
     s->script_lost = false;
     redisSetTimeout(c, (struct timeval){.tv_sec = REPLY_S});
     return TEFF_OK;

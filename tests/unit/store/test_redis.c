@@ -1,11 +1,13 @@
 /* test_redis.c - engine `redis` when its server ends, its connection is lost, its rows are damaged.
  * What was acknowledged is there after; reading shows the outcome of a write that is UNKNOWN. */
+#include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "ask.h"
 #include "tcp_proxy.h"
 #include "redis_server.h"
@@ -96,7 +98,8 @@ static void a_user_logs_in_with_the_password_of_a_file(void **state)
     redis_server_fresh(address);
     scratch_path(path, "password");
     snprintf(as_user, sizeof as_user, "%s?user=words&password-file=%s", address, path);
-    command("ACL SETUSER words on >one ~%s:* +info +evalsha +script|load +client|id +client|kill "
+    command("ACL SETUSER words on >one ~%s:* +info +config|get +evalsha +script|load +client|id "
+            "+client|kill "
             "+del +exists +hget +hmget +hset +incrby +zadd +zcard +zrangebylex +zrem",
             address);
     ask_expect_refused(as_user, TEFF_E_INVALID, "/password': No such file");
@@ -152,6 +155,50 @@ static void servers_that_lose_rows_are_refused(void **state)
     redis_server_kill();
     assert_true(redis_server_start("yes"));
     teffi_store_close(ask_open(address));
+}
+
+/* out: how often `what` is in the lines that opening the store, and a new connection after that,
+ * log to stderr. */
+static int count_warnings(const char *address, const char *what)
+{
+    char path[SCRATCH_PATH_MAX], lines[4096];
+    uint64_t etag = 0;
+    int n = 0, real = dup(STDERR_FILENO);
+    scratch_path(path, "stderr");
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_int_equal(dup2(file, STDERR_FILENO), STDERR_FILENO);
+    close(file);
+    teffi_store *store = ask_open(address);
+    command("CLIENT KILL TYPE normal", address);
+    teff_err err;
+    while ((err = put(store, "a", "1", &etag)) == TEFF_E_IO)
+        teffi_thread_yield();
+    teffi_store_close(store);
+    dup2(real, STDERR_FILENO);
+    close(real);
+    assert_int_equal(err, TEFF_OK);
+    lines[scratch_read(path, lines, sizeof lines - 1)] = '\0';
+    for (const char *at = lines; (at = strstr(at, what)); at++)
+        n++;
+    return n;
+}
+
+static void a_server_that_syncs_late_is_reported_once(void **state)
+{
+    char address[512], as_user[1024], path[SCRATCH_PATH_MAX];
+    redis_server_fresh(address);
+    assert_int_equal(count_warnings(address, "appendfsync"), 0);
+    redis_server_fresh(address);
+    command("CONFIG SET appendfsync everysec", address);
+    assert_int_equal(count_warnings(address, "appendfsync is everysec"), 1);
+    command("CONFIG SET appendfsync always", address);
+    scratch_path(path, "password");
+    write_password(path, "one\n");
+    redis_server_fresh(address);
+    snprintf(as_user, sizeof as_user, "%s?user=words&password-file=%s", address, path);
+    command("ACL SETUSER words on >one ~%s:* +@all -config", address);
+    assert_int_equal(count_warnings(as_user, "appendfsync is not known"), 1);
+    command("ACL DELUSER words", address);
 }
 
 static void a_server_without_memory_refuses_writes(void **state)
@@ -573,6 +620,7 @@ int main(void)
         cmocka_unit_test(a_user_logs_in_with_the_password_of_a_file),
         cmocka_unit_test(a_server_with_one_password_wants_it),
         cmocka_unit_test(servers_that_lose_rows_are_refused),
+        cmocka_unit_test(a_server_that_syncs_late_is_reported_once),
         cmocka_unit_test(a_server_without_memory_refuses_writes),
         cmocka_unit_test(a_write_that_was_sent_is_unknown),
         cmocka_unit_test(a_lost_connection_writes_nothing_later),
