@@ -187,8 +187,10 @@ static void run_recovery_rounds(teff_ctx *ctx, void *arg)
     do {
         r.view = teffi_view_ref_current(grains->node);
         wanted = find_partitions_to_recover(grains, r.set);
+        teff_mark here = teff_ctx_mark(ctx);
         if (wanted)
             recover_round(ctx, &r);
+        teff_ctx_forget(ctx, here); /* there may be any number of rounds */
         teffi_view_unref(r.view);
     } while (wanted);
     end_or_restart_recovery(grains);

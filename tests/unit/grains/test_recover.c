@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cluster.pb-c.h"
+#include "cluster/membership.h"
 #include "directory/partition.h"
 #include "call/ctx.h"
 #include "node/ask.h"
 #include "directory/client.h"
+#include "directory/server.h"
 #include "lab.h"
 #include "used.h"
 
@@ -374,6 +376,93 @@ static void recovery_holds_one_response_at_a_time(void **state)
     assert_true(most < 2 * RESPONSE_BYTES);
 }
 
+/* A store that measures the arenas of the contexts that read the membership's version. */
+typedef struct meter {
+    teffi_store base;
+    teffi_store *inner;
+} meter;
+
+static teff_err (*real_open)(const teffi_platform *platform, const char *address,
+                             teffi_store **store, char *text);
+static _Atomic size_t reads, most_used;
+
+static void submit_measured(teffi_store *store, teffi_store_op *op)
+{
+    if (op->kind == TEFFI_STORE_READ && !strcmp(op->rows[0].table, TEFFI_TABLE_MEMBERSHIP)) {
+        if (op->arena->used_bytes > most_used)
+            most_used = op->arena->used_bytes;
+        reads++;
+    }
+    teffi_store_submit(((meter *)store)->inner, op);
+}
+
+static void close_meter(teffi_store *store)
+{
+    ((meter *)store)->inner->ops->close(((meter *)store)->inner);
+}
+
+static void free_meter(teffi_store *store)
+{
+    ((meter *)store)->inner->ops->free(((meter *)store)->inner);
+    free(store);
+}
+
+static teff_err open_meter(const teffi_platform *platform, const char *address, teffi_store **store,
+                           char *text)
+{
+    static const teffi_store_ops ops = {submit_measured, close_meter, free_meter};
+    meter *m = calloc(1, sizeof *m);
+    assert_non_null(m);
+    m->base.ops = &ops;
+    *store = &m->base;
+    return real_open(platform, address, &m->inner, text);
+}
+
+static void measure_arenas(teff_silo *silo)
+{
+    real_open = silo->platform.store_open;
+    silo->platform.store_open = open_meter;
+}
+
+/* As if a new view had made this silo the owner of its partitions. */
+static void lock_served_partitions(teffi_shards *shards)
+{
+    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
+        pthread_mutex_lock(&shards->at[i].lock);
+        if (shards->at[i].phase == TEFFI_SERVING)
+            shards->at[i].phase = TEFFI_LOCKED;
+        pthread_mutex_unlock(&shards->at[i].lock);
+    }
+}
+
+/* out: the most that the arena of a context held, when silo 0 has read the version `more` times. */
+static size_t most_used_after_reads(size_t more)
+{
+    size_t enough = reads + more;
+    /* after a change, the next round begins at once */
+    lab_until((teffi_membership_signal_change(l->silos[0]->node.membership), reads >= enough));
+    return most_used;
+}
+
+/* Silo 1 responds for another view. Each round that fails reads the version of the membership. */
+static void rounds_that_fail_keep_no_memory(void **state)
+{
+    l = lab_open_more(2, measure_arenas);
+    teffi_grains *grains = l->silos[0]->node.grains;
+    teffi_shards *other = l->silos[1]->node.grains->shards;
+    lab_until(grains->shards->version == other->version && serves_all(l->silos[0]) &&
+              serves_all(l->silos[1]));
+    uint64_t version = other->version;
+    other->version = version + 1;
+    lock_served_partitions(grains->shards);
+    most_used = 0;
+    teffi_recover_start(grains);
+    size_t before = most_used_after_reads(20);
+    assert_in_range(most_used_after_reads(200), before, before + before / 2);
+    other->version = version;
+    lab_until(serves_all(l->silos[0]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +476,7 @@ int main(void)
         cmocka_unit_test_teardown(requests_that_wait_are_limited, close_lab),
         cmocka_unit_test(bytes_of_requests_that_wait_are_limited),
         cmocka_unit_test_teardown(recovery_holds_one_response_at_a_time, close_lab),
+        cmocka_unit_test_teardown(rounds_that_fail_keep_no_memory, close_lab),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
