@@ -312,6 +312,28 @@ void teffi_ctx_sleep(teff_ctx *ctx, uint32_t ms)
     teffi_await(ctx, &wait, 1);
 }
 
+/* Blocks a thread without a timer of the executor, so that the silo or client can stop
+ * meanwhile. */
+static void block_thread_for_ms(teff_ctx *ctx, const teffi_platform *platform, uint32_t ms)
+{
+    uint64_t now_ns = teffi_now(platform), until_ns = now_ns + ms * 1000000ull;
+    for (; now_ns < until_ns; now_ns = teffi_now(platform))
+        (void)teffi_parker_wait_for_tokens(&ctx->parker.parker, until_ns - now_ns);
+}
+
+void teff_sleep(teff_ctx *ctx, uint32_t ms)
+{
+    if (!teffi_ctx_enter(ctx))
+        return;
+    const teffi_platform *platform = ctx->home->exec->platform;
+    bool blocks = !ctx->group && !ctx->runs; /* a thread, but not the simulator's */
+    if (!blocks)
+        teffi_ctx_sleep(ctx, ms);
+    (void)teffi_ctx_leave(ctx, TEFF_OK);
+    if (blocks)
+        block_thread_for_ms(ctx, platform, ms);
+}
+
 typedef struct worker_call {
     teffi_wait wait;
     void (*fn)(void *arg);

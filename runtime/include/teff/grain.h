@@ -81,6 +81,22 @@ TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
  *       teff_alloc). */
 TEFF_API TEFF_MUST_USE teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms);
 
+/* teff_sleep - wait for a time.
+ * in:   ms, any number; 0: let others run first.
+ * out:  nothing. It never returns early: the deadline of the turn's own caller does not shorten the
+ *       sleep, and a cancel does not either. After a long sleep, ask teff_ctx_check whether the
+ *       caller still waits.
+ * runs: in a turn or process: suspends it. Other requests enter the grain as admission allows, and
+ *       the silo's thread does other work. On a thread: blocks it; the silo or client may stop
+ *       meanwhile, and if it has stopped before, the function returns at once. Not in a part that
+ *       the turn has forked (teff/fork.h): the process aborts.
+ *       A turn that sleeps when the silo loses its lease ends in teff_sleep, when its time is over,
+ *       as a turn that waits for a response does. A silo that stops waits for the turn, and drops
+ *       it after the timeout of teff_silo_stop. A process that is ended by force ends after its
+ *       sleep.
+ * from: Orleans grains await Task.Delay; Erlang timer:sleep. */
+TEFF_API void teff_sleep(teff_ctx *ctx, uint32_t ms);
+
 /* teff_post - queue a closure, fn(arg), without waiting for it.
  * in:   ctx, a turn's: fn runs as work of the grain, after the work that is queued there, and never
  *       at the same time as a turn of the grain. A thread's: fn runs on a worker of the silo or

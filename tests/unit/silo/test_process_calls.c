@@ -84,6 +84,25 @@ static void many_wait_without_a_thread_each(void **state)
     assert_true(count_threads() <= before + 2); /* a worker may be held up by this machine */
 }
 
+static void sleep_long(teff_process *me, teff_ctx *ctx)
+{
+    uint64_t begin_ns = teffi_now(t.lab->silos[0]->node.platform);
+    teff_sleep(ctx, 5);
+    t.well += teffi_now(t.lab->silos[0]->node.platform) - begin_ns >= 5000000;
+}
+
+static void many_sleep_without_a_thread_each(void **state)
+{
+    begin(1, 1);
+    caller c = {.fn = sleep_long};
+    uint32_t before = count_threads();
+    for (int i = 0; i < MANY; i++)
+        (void)spawn(t.system, &callers, &c);
+    latch_wait(&t.ended, MANY);
+    assert_int_equal(t.well, MANY);
+    assert_true(count_threads() <= before + 2); /* a worker may be held up by this machine */
+}
+
 /* ---- one process: idle and busy grains, here and elsewhere ---- */
 
 static void call_everywhere(teff_process *me, teff_ctx *ctx)
@@ -284,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ROW(many_wait_without_a_thread_each),     ROW(calls_reach_grains_of_both_silos),
+        ROW(many_sleep_without_a_thread_each),    ROW(calls_reach_grains_of_both_silos),
         ROW(any_and_all_of_several_calls),        ROW(events_stay_queued_during_a_call),
         ROW(closures_run_in_the_process),         ROW(a_call_ends_at_its_deadline),
         ROW(a_stop_by_force_ends_its_calls),      ROW(calls_may_outlive_their_process),
