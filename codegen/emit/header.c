@@ -53,7 +53,11 @@ static const char call[] =
     "TEFF_MUST_USE teff_err $S_$m_await(teff_ctx *ctx, teff_call call$O);\n"
     "TEFF_MUST_USE teff_err $S_$m_send(teff_ctx *ctx, $K$I);\n";
 static const char one_way_call[] =
-    "TEFF_MUST_USE teff_err $S_$m(teff_ctx *ctx, $K$I); /* one way */\n";
+    "TEFF_MUST_USE teff_err $S_$m(teff_ctx *ctx, $K$I); /* one way */\n"
+    "/* Starts a timer that calls this method of its own grain (teff/timer.h); timer may be NULL. "
+    "*/\n"
+    "TEFF_MUST_USE teff_err $S_$m_timer(teff_ctx *ctx$I, const teff_timer_options *options, "
+    "teff_timer *timer);\n";
 
 /* Writes the declarations of a grain: its struct, the struct with a slot for each method, the type
  * info, the constructor of its type, and, if the grain has a state, the functions _save and

@@ -188,6 +188,12 @@ static const char send[] = "\n"
                            "\n"
                            "    return teff_send(ctx, &$S_info, &to, &teffi_$S_table[$x], $i);\n"
                            "}\n";
+static const char start_timer[] =
+    "\n"
+    "teff_err $S_$m_timer(teff_ctx *ctx$I, const teff_timer_options *options, teff_timer *timer)\n"
+    "{\n"
+    "    return teff_timer_start(ctx, &$S_info, &teffi_$S_table[$x], $i, options, timer);\n"
+    "}\n";
 static const char cast_response[] = "\n"
                                     "    if (out != NULL) {\n"
                                     "        *out = ($R *)response;\n"
@@ -213,7 +219,7 @@ static void set_response_template_values(teffi_pool *pool, const teffi_method *m
     v->values['q'] = cast.data;
 }
 
-/* Writes the functions that call a grain's methods. */
+/* Writes the functions that call a grain's methods, or start timers that do so. */
 static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     for (size_t i = 0; i < s->n_methods; i++) {
@@ -227,6 +233,8 @@ static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *
             teffi_text_expand_template(out, await, v);
         }
         teffi_text_expand_template(out, send, v);
+        if (m->options->one_way)
+            teffi_text_expand_template(out, start_timer, v);
     }
 }
 

@@ -301,8 +301,10 @@ static void claim_method_names_and_id(teffi_model *model, const teffi_service *s
                                       const teffi_method *m)
 {
     static const char *const ends[] = {"", "_async", "_await", "_send", NULL};
+    static const char *const one_way_ends[] = {"_timer", NULL};
     teffi_pool *pool = model->pool;
     symbol owner = {m->full, s->file, &m->path};
+    const char *stem = teffi_pool_printf(pool, "%s_%s", s->c, m->slot);
     if (!claim_name(model, s->full, m->slot, owner))
         return;
     if (s->file->generate && m->slot[0] == '_') {
@@ -310,7 +312,9 @@ static void claim_method_names_and_id(teffi_model *model, const teffi_service *s
                           "%s begins with an underscore, expected a letter", m->full);
         return;
     }
-    claim_global_names(model, teffi_pool_printf(pool, "%s_%s", s->c, m->slot), ends, owner);
+    claim_global_names(model, stem, ends, owner);
+    if (m->options && m->options->one_way)
+        claim_global_names(model, stem, one_way_ends, owner);
     if (!s->file->generate)
         return; /* an option may set the id, but this file's options were not read */
     claim_id(model, s->full, m->id, owner, "id for one");

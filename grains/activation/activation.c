@@ -184,14 +184,16 @@ teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *typ
 
 bool teffi_activation_any_pending_may_start(const teffi_activation *act)
 {
+    const teffi_more *more = act->more;
+    if (!more)
+        return false;
     for (int c = 0; c < 3; c++)
-        if (teffi_activation_has_pending(act, (teffi_class)c) &&
-            teffi_activation_admits(act, (teffi_class)c))
+        if (more->pending_of[c] > 0 && teffi_activation_admits(act, (teffi_class)c))
             return true;
-    if (act->more && act->more->judge_all)
+    if (more->judge_all)
         return true;
     /* while act is locked, only requests of the lock's transaction may start, one at a time */
-    return act->busy == TEFFI_BUSY_LOCKED && act->more->pending_of_owner && act->running == 0 &&
+    return act->busy == TEFFI_BUSY_LOCKED && more->pending_of_owner && act->running == 0 &&
            act->phase == TEFFI_VALID;
 }
 

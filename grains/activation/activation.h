@@ -20,7 +20,8 @@
 /* item kinds of an activation's group, beside TEFFI_MSG_REQUEST, TEFFI_MSG_ONEWAY, TEFFI_ITEM_WAIT
  * and TEFFI_ITEM_CLOSURE */
 enum {
-    TEFFI_ITEM_NUDGE = 10, /* handle end_reason; start requests that may start now */
+    TEFFI_ITEM_NUDGE = 10, /* handle end_reason; start requests and ticks that may start now */
+    TEFFI_ITEM_TICK = 11   /* never queued: the kind of the request of a timer's tick (timers.c) */
 };
 
 typedef enum __attribute__((packed)) teffi_phase {
@@ -40,16 +41,17 @@ enum {
     TEFFI_BUSY_COMPACT = 2 /* a pause: no turn starts until the state is compacted, at most 1 s */
 };
 
-/* Rarely used fields: allocated on first use, freed when pending is empty and there is no lock, or
- * with the activation. */
+/* Rarely used fields: allocated on first use, freed when pending is empty and there are no lock and
+ * no timers, or with the activation. */
 typedef struct teffi_more {
-    teffi_queue pending;       /* requests that admission does not let start yet */
-    uint32_t pending_of[3];    /* their number by class; those of newer callers: EXCLUSIVE */
-    teffi_pid winner;          /* the activation that holds the grain instead; zero: none */
-    char *failed_text;         /* NULL: none; text of teffi_activation.failed */
-    bool failed_named;         /* send failed_text by teffi_node_respond_with_full_text */
-    struct teffi_lock *lock;   /* of a transaction (lock.h); NULL: none */
-    uint32_t pending_of_owner; /* if lock: requests in pending of its transaction */
+    teffi_queue pending;     /* requests that admission does not let start yet */
+    uint32_t pending_of[3];  /* their number by class; those of newer callers: EXCLUSIVE */
+    teffi_pid winner;        /* the activation that holds the grain instead; zero: none */
+    char *failed_text;       /* NULL: none; text of teffi_activation.failed */
+    bool failed_named;       /* send failed_text by teffi_node_respond_with_full_text */
+    struct teffi_lock *lock; /* of a transaction (lock.h); NULL: none */
+    struct teffi_grain_timers *timers; /* timers.h; NULL: none */
+    uint32_t pending_of_owner;         /* if lock: requests in pending of its transaction */
     bool judge_all;  /* lock was taken while requests waited: those of younger transactions die */
     uint8_t version; /* the type's newest version that newer callers need; 0: none */
 } teffi_more;
@@ -176,7 +178,8 @@ void teffi_activation_nudge(teffi_activation *act);
  * out:  NULL: out of memory. */
 teffi_more *teffi_activation_ensure_rare_fields(teffi_activation *act);
 
-/* teffi_activation_free_rare_fields - free act->more, which has no lock and no pending requests.
+/* teffi_activation_free_rare_fields - free act->more, which has no lock, no pending requests and no
+ * timers.
  * runs: on act's group. */
 void teffi_activation_free_rare_fields(teffi_activation *act);
 

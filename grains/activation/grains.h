@@ -22,7 +22,9 @@ typedef struct teffi_grains {
     /* atomic */
     _Atomic uint64_t stamp;     /* highest age of a transaction that is known here (lock.h) */
     _Atomic uint32_t retries;   /* transactions that wait to begin again (transaction.c) */
-    _Atomic bool accepting;     /* new activations may be made here */
+    _Atomic uint64_t timer_ids; /* the last id of a timer's handle (timers.h) */
+    teffi_warn_limiter ticks_failed, ticks_put_off; /* of lines about timers */
+    _Atomic bool accepting;                         /* new activations may be made here */
     _Atomic bool closed;        /* no grain is placed any more; waiting look-ups fail */
     _Atomic uint64_t coarse_ms; /* monotonic clock, updated by each slice of the collector */
 } teffi_grains;

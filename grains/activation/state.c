@@ -7,6 +7,7 @@
 #include "activation/answers.h"
 #include "activation/lock.h"
 #include "activation/load_limit.h"
+#include "activation/timers.h"
 #include "cluster/membership.h"
 #include "memory/pool.h"
 #include "message/codec.h"
@@ -585,7 +586,8 @@ void teffi_activation_nudge_if_due_slow(teffi_activation *act)
 {
     bool ends = act->reason && act->running == 0;
     bool compacts = act->running == 0 && teffi_state_must_compact(act);
-    if (ends || compacts || teffi_activation_any_pending_may_start(act))
+    if (ends || compacts || teffi_activation_any_pending_may_start(act) ||
+        teffi_timers_any_may_start(act))
         teffi_activation_nudge(act);
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include "activation/answers.h"
 #include "activation/state.h"
+#include "activation/timers.h"
 #include "activation/transaction.h"
 #include "call/ctx.h"
 #include "node/deliver.h"
@@ -57,8 +58,7 @@ static inline void turn_fini(teffi_turn *turn)
 }
 
 /* Frees an item that no turn will handle. arrive() frees an orphan wait, unless the wait is part of
- * a lock that is not released yet: teffi_lock_release() frees that lock later. A wait that is not
- * an orphan is part of its turn's memory, and is freed with the turn. */
+ * a lock or timer that is not released yet. A wait that is not an orphan is freed with its turn. */
 static void discard_item(teffi_item *item)
 {
     teffi_wait *wait = teffi_container(item, teffi_wait, item);
@@ -80,6 +80,7 @@ void teffi_activation_discard_contents(teffi_activation *act)
         discard_item(item);
     while (!LIST_EMPTY(&act->turns))
         turn_fini(LIST_FIRST(&act->turns));
+    teffi_timers_stop_all(act);
     teffi_lock_release(act);
     teffi_state_free(act);
     teffi_activation_clear(act);
@@ -187,15 +188,17 @@ static bool request_joins_transaction(const teffi_msg *request)
            transaction.step == TEFFI_STEP_JOIN;
 }
 
-/* Responds by a message; a one-way request gets no response. For a caller on this silo, `out` is
- * copied, because it may point into the grain's state. For another silo, the message only points to
- * `out`, which teffi_node_send_response() packs before it returns. */
+/* Responds by a message; a one-way request, or a tick, gets no response. For a caller on this silo,
+ * `out` is copied, because it may point into the grain's state. For another silo, the message only
+ * points to `out`, which teffi_node_send_response() packs before it returns. */
 __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff_method *method,
                                                     teff_err err, ProtobufCMessage *out)
 {
     teff_ctx *ctx = &turn->ctx;
-    if (turn->request->item.kind != TEFFI_MSG_REQUEST)
+    if (turn->request->item.kind != TEFFI_MSG_REQUEST) {
+        teffi_timers_end_if_tick(turn, err);
         return;
+    }
     if (teffi_cancel_is_any_kept(ctx->home)) /* it is too late to cancel this request */
         (void)teffi_node_forget_cancel(ctx->node, turn->request);
     bool stays = teffi_node_equals(turn->request->src, ctx->node->id);
@@ -265,8 +268,7 @@ static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
 
 /* ---- requests ---- */
 
-/* out: an empty response in request's arena; NULL if the method has no response, or if there is no
- * memory. */
+/* out: an empty response in request's arena; NULL if the method has none, or memory is out. */
 static ProtobufCMessage *new_response_body(teffi_msg *request, const teff_method *method)
 {
     if (!method->out)
@@ -303,6 +305,15 @@ run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
     teff_err err =
         !out && method->out ? make_no_memory_error(turn) : invoke_method(turn, method, out);
     end_request(turn, method, class, err, out);
+}
+
+void teffi_turn_run_tick(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
+                         const teff_method *method, teffi_msg *request)
+{
+    turn_init(turn, act, fiber, method, 0);
+    turn->request = request;
+    turn->on_stack = true;
+    run_method(turn, method, teffi_class_of_method(act->type->info, method));
 }
 
 /* ---- calls with an idempotency key ---- */

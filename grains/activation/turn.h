@@ -14,6 +14,12 @@ void teffi_activation_discard_contents(teffi_activation *act);
  * the turn. runs: on a worker's own stack, as it unpacks the body. */
 void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method);
 
+/* teffi_turn_run_tick - run a one-way method whose request lies on its own fiber's stack; returns
+ * when the turn has ended. in: turn, uninitialized memory on that stack. request, without memory of
+ * its own. runs: on the fiber, from its main function. */
+void teffi_turn_run_tick(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
+                         const teff_method *method, teffi_msg *request);
+
 /* A request that runs inside its caller's turn, and its response. Lies on the caller's stack. */
 typedef struct teffi_in_place {
     teff_ctx *caller;

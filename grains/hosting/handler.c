@@ -14,6 +14,7 @@
 #include "node/deliver.h"
 #include "request/route.h"
 #include "group/closure.h"
+#include "hosting/ticks.h"
 
 /* After one item, at most this many of the requests set aside start or end, so that a backlog does
  * not block the worker. */
@@ -61,7 +62,7 @@ static bool refuse_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Puts msg into act->more->pending. It stays there until start_set_aside_requests() starts or ends
+/* Puts msg into act->more->pending. It stays there until start_requests_and_ticks() starts or ends
  * it, or end_activation() routes it again or ends it. If there is no memory for act->more, ends msg
  * instead. */
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
@@ -308,16 +309,44 @@ static bool pending_request_may_start_or_end(teffi_activation *act, const teffi_
            teffi_lock_judge_request(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
 
+/* Starts due ticks, of an activation with timers, before the requests set aside are tried.
+ * Exception: after a tick has started, requests come first until one of them has started or ended.
+ * So ticks and requests of the same class take turns, and neither of them waits for ever. */
+__attribute__((noinline)) static void start_ticks_before_requests(teffi_activation *act)
+{
+    if (!act->more->timers->requests_first)
+        teffi_ticks_start_due(act);
+}
+
+/* Starts due ticks after the requests set aside were tried. Frees act->more if it is not needed any
+ * more. in: request_started: has a request started or ended? */
+__attribute__((noinline)) static void start_ticks_after_requests(teffi_activation *act,
+                                                                 bool request_started)
+{
+    teffi_more *more = act->more; /* turns do not free it */
+    if (request_started)
+        more->timers->requests_first = false;
+    teffi_ticks_start_due(act);
+    if (!more->timers->n)
+        teffi_timers_stop_all(act);
+    if (!more->pending.count && !more->lock && !more->timers)
+        teffi_activation_free_rare_fields(act);
+    else if (teffi_activation_any_pending_may_start(act) || teffi_timers_any_may_start(act))
+        teffi_activation_nudge(act);
+}
+
 /* Goes through the requests set aside, in order of arrival: starts or ends each request that need
  * not wait any more, and leaves the others in their order. Stops after STARTS_MAX requests have
- * started or ended; the next nudge continues. */
-static void start_set_aside_requests(teffi_activation *act)
+ * started or ended; the next nudge continues. Before and after that, starts due ticks. */
+static void start_requests_and_ticks(teffi_activation *act)
 {
     teffi_more *more = act->more; /* turns do not free it: they only add to pending */
     teffi_qnode *n, *kept = NULL; /* the last request before n that stays; NULL: none */
     unsigned starts = 0; /* requests that stay do not count: each nudge begins with them again */
     if (!more)
         return;
+    if (more->timers)
+        start_ticks_before_requests(act);
     bool judge_all = more->judge_all;
     more->judge_all = false; /* a turn that takes a lock sets it again */
     while ((n = teffi_queue_after(&more->pending, kept)) && starts < STARTS_MAX &&
@@ -343,7 +372,9 @@ static void start_set_aside_requests(teffi_activation *act)
             start_request(act, msg, method);
     }
     more->judge_all |= judge_all && n;
-    if (!more->pending.count && !more->lock)
+    if (more->timers)
+        start_ticks_after_requests(act, starts > 0);
+    else if (!more->pending.count && !more->lock)
         teffi_activation_free_rare_fields(act);
     else if (teffi_activation_any_pending_may_start(act))
         teffi_activation_nudge(act);
@@ -357,6 +388,7 @@ static void end_activation(teffi_activation *act)
 {
     teffi_qnode *n;
     act->phase = TEFFI_ENDED;
+    teffi_timers_stop_all(act);
     teffi_state_end_pause(act);
     teffi_shard_remove_activation(act);
     teffi_group_complete(&act->group);
@@ -397,9 +429,9 @@ __attribute__((noinline)) static void end_or_resolve_lock_if_due(teffi_activatio
 }
 
 /* Does what act->phase, act->reason and act->busy require: finishes activating act, ends a lock
- * that must end, compacts the state, starts requests set aside, deactivates act, and ends act. Each
- * of these may change the three fields for the next one. Not inlined: after most items there is
- * nothing to do. */
+ * that must end, compacts the state, starts due ticks and requests set aside, deactivates act, and
+ * ends act. Each of these may change the three fields for the next one. Not inlined: after most
+ * items there is nothing to do. */
 __attribute__((noinline)) static void do_due_activation_work_slow_path(teffi_activation *act)
 {
     if (act->busy & TEFFI_BUSY_LIFE)
@@ -415,10 +447,11 @@ __attribute__((noinline)) static void do_due_activation_work_slow_path(teffi_act
     /* If act must end but is locked, the requests of the lock's transaction must still start: the
      * lock ends only after them, and act is deactivated only after the lock has ended. */
     if (act->phase == TEFFI_VALID && (!act->reason || teffi_lock_of(act)))
-        start_set_aside_requests(act);
+        start_requests_and_ticks(act);
     if (act->phase == TEFFI_VALID && act->reason && act->running == 0 &&
         !(act->busy & TEFFI_BUSY_LOCKED)) {
         act->phase = TEFFI_DEACTIVATING;
+        teffi_timers_stop_all(act);
         teffi_life_end(act);
     }
     if (act->phase == TEFFI_DEACTIVATING && !(act->busy & TEFFI_BUSY_LIFE))

@@ -676,6 +676,13 @@ teff_err acme_shop_x_v1_everything_tell(teff_ctx *ctx, teff_uuid key, const char
         &teffi_acme_shop_x_v1_everything_table[0], (const ProtobufCMessage *)in);
 }
 
+teff_err acme_shop_x_v1_everything_tell_timer(teff_ctx *ctx, const acme_shop_x_v1_empty *in,
+        const teff_timer_options *options, teff_timer *timer)
+{
+    return teff_timer_start(ctx, &acme_shop_x_v1_everything_info,
+        &teffi_acme_shop_x_v1_everything_table[0], (const ProtobufCMessage *)in, options, timer);
+}
+
 teff_err acme_shop_x_v1_everything_nothing(teff_ctx *ctx, teff_uuid key, const char *key_text)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};

@@ -515,6 +515,9 @@ TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url_send(teff_ctx *ctx, tef
 
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_tell(teff_ctx *ctx, teff_uuid key,
         const char *key_text, const acme_shop_x_v1_empty *in); /* one way */
+/* Starts a timer that calls this method of its own grain (teff/timer.h); timer may be NULL. */
+TEFF_MUST_USE teff_err acme_shop_x_v1_everything_tell_timer(teff_ctx *ctx,
+        const acme_shop_x_v1_empty *in, const teff_timer_options *options, teff_timer *timer);
 
 /* said behind it */
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_nothing(teff_ctx *ctx, teff_uuid key,

@@ -303,6 +303,13 @@ teff_err words_word_poke(teff_ctx *ctx, const char *key, const words_seen *in)
         (const ProtobufCMessage *)in);
 }
 
+teff_err words_word_poke_timer(teff_ctx *ctx, const words_seen *in,
+        const teff_timer_options *options, teff_timer *timer)
+{
+    return teff_timer_start(ctx, &words_word_info, &teffi_words_word_table[0],
+        (const ProtobufCMessage *)in, options, timer);
+}
+
 teff_err words_word_nop(teff_ctx *ctx, const char *key)
 {
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};

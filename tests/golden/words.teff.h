@@ -167,6 +167,9 @@ TEFF_MUST_USE teff_err words_word_get_send(teff_ctx *ctx, const char *key);
 
 TEFF_MUST_USE teff_err words_word_poke(teff_ctx *ctx, const char *key,
         const words_seen *in); /* one way */
+/* Starts a timer that calls this method of its own grain (teff/timer.h); timer may be NULL. */
+TEFF_MUST_USE teff_err words_word_poke_timer(teff_ctx *ctx, const words_seen *in,
+        const teff_timer_options *options, teff_timer *timer);
 
 TEFF_MUST_USE teff_err words_word_nop(teff_ctx *ctx, const char *key);
 TEFF_MUST_USE teff_err words_word_nop_async(teff_ctx *ctx, const char *key,

@@ -16,7 +16,8 @@ ORDER = ["base", "os", "memory", "fiber", "group", "sched", "fork", "message", "
 PUBLIC = {"arena": "memory", "copy": "memory", "engine": "engine", "errno": "fiber",
           "error": "base", "fork": "fork", "generated": "call", "grain": "call",
           "limits": "message", "log": "base", "pid": "node", "process": "process",
-          "sched": "group", "silo": "silo", "teff": "silo", "version": "base"}
+          "sched": "group", "silo": "silo", "teff": "silo", "timer": "call",
+          "version": "base"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 

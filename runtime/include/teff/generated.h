@@ -9,6 +9,7 @@
 #include <teff/arena.h>
 #include <teff/copy.h>
 #include <teff/grain.h>
+#include <teff/timer.h>
 
 TEFF_BEGIN_C
 
@@ -165,6 +166,27 @@ TEFF_API TEFF_MUST_USE teff_err teff_send(teff_ctx *ctx, const teff_type_info *t
  * runs: suspends a turn, blocks a thread; returns at once if the call has ended.
  * errs: TEFF_E_INVALID: the call is none; the call's own error. teff_error(ctx) has the text. */
 TEFF_API TEFF_MUST_USE teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out);
+
+/* ---- timers ----------------------------------------------------------------------------- */
+
+/* teff_timer_start - start a timer of the running activation: see teff/timer.h.
+ * in:   ctx, of a turn of the grain; on_activate may start timers, on_deactivate may not. type and
+ *       method: of that grain, one-way. in, borrowed, copied; NULL for teff.Void. options,
+ *       borrowed, copied; NULL: all defaults.
+ * out:  *timer, if timer is not NULL; none on an error. The timer is freed when it has no tick any
+ *       more, or with the activation.
+ * runs: in that turn, not in a part that it has forked (teff/fork.h: the process aborts). Does not
+ *       wait, and runs no tick.
+ * errs: TEFF_E_INVALID: not in such a turn, or for options; TEFF_E_CLOSED: in on_deactivate;
+ *       TEFF_E_OVERLOADED: the activation has TEFF_TIMERS_MAX timers; TEFF_E_TOO_LARGE,
+ *       TEFF_E_MALFORMED: of the message, as for a request; TEFF_E_NOMEM. teff_error(ctx) has the
+ *       text.
+ * from: Orleans RegisterGrainTimer; Erlang erlang:send_after(Time, self(), Message). */
+TEFF_API TEFF_MUST_USE teff_err teff_timer_start(teff_ctx *ctx, const teff_type_info *type,
+                                                 const teff_method *method,
+                                                 const ProtobufCMessage *in,
+                                                 const teff_timer_options *options,
+                                                 teff_timer *timer);
 
 /* ---- state ------------------------------------------------------------------------------ */
 

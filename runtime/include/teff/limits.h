@@ -28,5 +28,7 @@
 #define TEFF_ANSWERS_DEFAULT 64
 #define TEFF_ANSWER_MAX 4096
 
+#define TEFF_TIMERS_MAX 1024 /* timers of one activation */
+
 /* Memory of one turn, in bytes: its allocations, and responses that were copied into its arena. */
 #define TEFF_TURN_MEMORY_MAX (128 * 1024 * 1024)

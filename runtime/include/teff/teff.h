@@ -11,4 +11,5 @@
 #include <teff/process.h>
 #include <teff/sched.h>
 #include <teff/silo.h>
+#include <teff/timer.h>
 #include <teff/version.h>

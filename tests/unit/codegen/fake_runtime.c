@@ -146,6 +146,16 @@ teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *ke
     return ctx->err;
 }
 
+teff_err teff_timer_start(teff_ctx *ctx, const teff_type_info *type, const teff_method *method,
+                          const ProtobufCMessage *in, const teff_timer_options *options,
+                          teff_timer *timer)
+{
+    ctx->last =
+        (fake_call){.function = "teff_timer_start", .type = type, .method = method, .in = in};
+    timer->id = options->due_ms;
+    return ctx->err;
+}
+
 teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
 {
     ctx->last = (fake_call){.function = "teff_await", .wants_response = out != NULL};

@@ -220,12 +220,20 @@ static void row_09_names_collide_after_folding(void **state)
     run_refused(HEAD "message Seen { }\nservice Word {\n  " GRAIN "\n"
                      "  rpc Add (Seen) returns (Seen);\n  rpc AddSend (Seen) returns (Seen);\n}\n",
                 "x.proto:8", "both become words_word_add_send");
+    run_refused(
+        HEAD "message Seen { }\nservice Word {\n  " GRAIN "\n"
+             "  rpc Add (Seen) returns (teff.Void) { option (teff.method) = { one_way: true }; }\n"
+             "  rpc AddTimer (Seen) returns (Seen);\n}\n",
+        "x.proto:8", "both become words_word_add_timer");
     run_refused(HEAD "message Seen { repeated int32 a = 1; }\nmessage SeenAppendA { }\n",
                 "x.proto:", "both become words_seen_append_a");
     run_refused(HEAD "message Seen { }\nmessage SeenKeep { }\n", "x.proto:5",
                 "both become words_seen_keep");
     run_accepted(HEAD "message Seen { repeated int32 a = 1 [deprecated = true]; int32 b = 2; }\n"
                       "message SeenAppendA { }\nmessage SeenAppendB { }\n");
+    run_accepted(HEAD
+                 "message Seen { }\nservice Word {\n  " GRAIN "\n"
+                 "  rpc Add (Seen) returns (Seen);\n  rpc AddTimer (Seen) returns (Seen);\n}\n");
 }
 
 static void names_that_only_protobuf_c_clashes_over(void **state)

@@ -351,6 +351,20 @@ static void stubs_start_reply_and_send(void **state)
     assert_string_equal(ctx.last.method->name, "words.Word.Poke");
 }
 
+static void stubs_start_timers(void **state)
+{
+    const teff_timer_options options = {.size = sizeof options, .due_ms = 7};
+    const words_seen *in = words_seen();
+    teff_timer timer;
+
+    assert_int_equal(words_word_poke_timer(&ctx, in, &options, &timer), TEFF_OK);
+    assert_string_equal(ctx.last.function, "teff_timer_start");
+    assert_ptr_equal(ctx.last.type, &words_word_info);
+    assert_string_equal(ctx.last.method->name, "words.Word.Poke");
+    assert_ptr_equal(ctx.last.in, in);
+    assert_int_equal(timer.id, 7);
+}
+
 static void every_kind_of_key(void **state)
 {
     const acme_shop_x_v1_empty *empty = acme_shop_x_v1_empty();
@@ -488,6 +502,7 @@ int main(void)
         CASE(literals),
         CASE(stubs_ask),
         CASE(stubs_start_reply_and_send),
+        CASE(stubs_start_timers),
         CASE(every_kind_of_key),
         CASE(thunks),
         CASE(tables),

@@ -97,6 +97,33 @@ static teff_err forks_a_waiter(teff_ctx *turn, int64_t key, const direct_act *in
     return responds(turn, key, in, out);
 }
 
+static void sleeps_for_its_turn(void *turn)
+{
+    teff_sleep(turn, 1);
+}
+
+static teff_err forks_a_sleeper(teff_ctx *turn, int64_t key, const direct_act *in,
+                                direct_number *out)
+{
+    teff_join join = {{0}};
+    teff_fork(&join, TEFF_STEAL_CHILD, sleeps_for_its_turn, turn);
+    teff_join_wait(&join);
+    return responds(turn, key, in, out);
+}
+
+static void starts_timer_for_its_turn(void *turn)
+{
+    (void)!direct_actor_tell_timer(turn, direct_act(), NULL, NULL);
+}
+
+static teff_err forks_a_timer(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    teff_join join = {{0}};
+    teff_fork(&join, TEFF_STEAL_CHILD, starts_timer_for_its_turn, turn);
+    teff_join_wait(&join);
+    return responds(turn, key, in, out);
+}
+
 static void as_grain(script *what)
 {
     direct_number *got;
@@ -173,6 +200,10 @@ static const struct rule {
     {"a part asks", forks_an_asker, NULL, 0, NULL, "direct.Actor.Obey",
      "only the turn itself, not a part", false},
     {"a part waits", forks_a_waiter, NULL, 0, NULL, "direct.Actor.Obey",
+     "only the turn itself, not a part", false},
+    {"a part sleeps", forks_a_sleeper, NULL, 0, NULL, "direct.Actor.Obey",
+     "only the turn itself, not a part", false},
+    {"a part starts a timer", forks_a_timer, NULL, 0, NULL, "direct.Actor.Obey",
      "only the turn itself, not a part", false},
     {"process sleeps in blocking", NULL, NULL, TEFF_PROCESS_FIBER, sleeps_in_blocking,
      "process miller", "teff_blocking_begin without teff_blocking_end", false},
