@@ -214,6 +214,24 @@ NAMED = {
     "a batch of unknown outcome was not written": (
         "grains/activation/participants.c", "return all_written ? TEFF_OK : TEFF_E_UNKNOWN;",
         "return TEFF_E_IO;"),
+    "a timer ticks again before its tick has ended": (
+        "grains/activation/timers.c", "    timer->ticks = true;\n",
+        "    if (timer->period_ms)\n        arm_timer(timer, timer->period_ms);\n"),
+    "a timer stays when its activation ends": (
+        "grains/hosting/handler.c",
+        "        act->phase = TEFFI_DEACTIVATING;\n        teffi_timers_stop_all(act);\n",
+        "        act->phase = TEFFI_DEACTIVATING;\n"),
+    "the period of a timer begins with its tick": (
+        "grains/activation/timers.c", "        arm_timer(timer, timer->next_ms);\n",
+        "        timer->due_ns += timer->next_ms * 1000000ull, set_exec_timer(timer);\n"),
+    "ticks go before requests, always": (
+        "grains/activation/timers.c", "    timers_of(timer->act)->requests_first = true;\n", ""),
+    "ticks keep an idle activation": (
+        "grains/activation/timers.c", "    if (timer->keep_alive)\n", ""),
+    "a tick does not wait for a transaction": (
+        "grains/activation/timers.c",
+        "timers_of(act)->due_of[class] > 0 && teffi_activation_admits(act, class)",
+        "timers_of(act)->due_of[class] > 0"),
     "a transaction takes the same of another for its own": (
         "grains/activation/participants.c", "one->writes && !one->removes)",
         "one->writes && !one->removes && !one->row.len)"),
