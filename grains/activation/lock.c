@@ -8,7 +8,8 @@
 #include "cluster/view.h"
 
 /* The watch checks a lock at this interval. It resolves the lock when this time has passed since
- * the last deadline of the lock's requests. */
+ * the last deadline of the lock's requests, or if no turn has begun under the lock between two
+ * checks while an older transaction waits. */
 static const uint64_t watch_ns = 1000000000;
 
 /* ---- transactions ---- */
@@ -240,7 +241,20 @@ void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
         lock->must_abort = true;
 }
 
-/* Decides how the lock ends, because the root is silent. If the transaction does not write this
+/* Does an older transaction wait for a lock under which no turn has run since the last check? Such
+ * a lock may belong to an attempt that has ended: if a silo fails after it has passed the attempt's
+ * request on to this grain, the root does not know that the grain is locked, and sends it no ABORT.
+ * The older transaction may have locked the root's grain. Then the root cannot begin again, and the
+ * two would wait for each other until the deadline. If the attempt has not ended, ending its lock
+ * is safe, too: if the row changes then, the batch of the attempt fails. Called at each check. */
+static bool older_transaction_waits_for_idle_lock(const teffi_activation *act, teffi_lock *lock)
+{
+    bool idle = act->running == 0 && lock->turns == lock->turns_at_check;
+    lock->turns_at_check = lock->turns;
+    return idle && older_request_waits(act, &lock->owner);
+}
+
+/* Decides how the lock ends, without a message from the root. If the transaction does not write this
  * row, the changes are rolled back. Otherwise the row may have been written already, so
  * teffi_lock_resolve() must find that out from the store. */
 static void set_must_abort_or_resolve(teffi_lock *lock)
@@ -249,10 +263,10 @@ static void set_must_abort_or_resolve(teffi_lock *lock)
     lock->must_resolve = lock->writes;
 }
 
-/* The `arrive` function of the lock's wait. Arms the timer again and, if the root is silent, calls
- * set_must_abort_or_resolve(). If the lock was released after the timer had fired, only frees the
- * lock. If act's group has ended, wait->done is false and this function may run on another thread,
- * so it does not read act's fields. */
+/* The `arrive` function of the lock's wait. Arms the timer again. Calls set_must_abort_or_resolve()
+ * if the root is silent, or if an older transaction waits for the idle lock. If the lock was
+ * released after the timer had fired, only frees the lock. If act's group has ended, wait->done is
+ * false and this function may run on another thread, so it does not read act's fields. */
 static void on_watch_timer(teffi_wait *wait)
 {
     teffi_lock *lock = teffi_container(wait, teffi_lock, wait);
@@ -266,7 +280,8 @@ static void on_watch_timer(teffi_wait *wait)
         return;
     teffi_exec *exec = act->grains->node->home.exec;
     arm_watch(lock, exec);
-    if (teffi_now(exec->platform) >= lock->until_ns || root_is_gone(act, lock))
+    bool older_waits = older_transaction_waits_for_idle_lock(act, lock);
+    if (teffi_now(exec->platform) >= lock->until_ns || root_is_gone(act, lock) || older_waits)
         set_must_abort_or_resolve(lock);
 }
 

@@ -2,7 +2,8 @@
  * roll-back, the end of the lock.
  * Way:     hosting/handler -> [lock] -> turn -> transaction.h; the root's COMMIT or ABORT -> [lock]
  * States:  none -a turn of the transaction begins-> held
- *          -COMMIT, ABORT, RELOAD, a later attempt, a silent root, the end of act-> none
+ *          -COMMIT, ABORT, RELOAD, a later attempt, a silent root, an older transaction that waits,
+ *           the end of act-> none
  * Threads: on the activation's group. Model: tests/model/transaction.pml
  * Source:  Rosenkrantz, Stearns, Lewis, "System level concurrency control for distributed database
  *          systems" (1978): wait-die
@@ -25,10 +26,12 @@
  *   the end of the activation                   waits for the end of the lock, if T saves its state
  *
  * An older transaction may wait for a younger one, but never the reverse, so no two transactions
- * wait for each other. A transaction keeps its age when it begins again, so it becomes the oldest
- * in the end. Ages are logical stamps, because the clocks of silos differ: a silo's next stamp is
- * higher than all stamps that it has seen (Lamport, "Time, clocks, and the ordering of events in a
- * distributed system", 1978). */
+ * wait for each other. If a silo fails, a younger one may leave a lock behind and begin again; while
+ * an older one waits for such a lock, the watch ends it when no turn has begun under it for 1 to
+ * 2 s. A transaction keeps its age when it begins again, so it becomes the oldest in the end. Ages
+ * are logical stamps, because the clocks of silos differ: a silo's next stamp is higher than all
+ * stamps that it has seen (Lamport, "Time, clocks, and the ordering of events in a distributed
+ * system", 1978). */
 #pragma once
 
 #include "activation/activation.h"
@@ -60,7 +63,8 @@ typedef struct teffi_lock {
     uint64_t until_ns; /* the root counts as silent from then on: resolve the lock */
     uint8_t *before;   /* the packed state when the lock was taken; NULL: no state */
     size_t before_len;
-    uint32_t turns;     /* number of turns that have begun under this lock */
+    uint32_t turns;          /* number of turns that have begun under this lock */
+    uint32_t turns_at_check; /* `turns` when the watch checked the lock last */
     bool writes;        /* the transaction writes the row: the state was saved or cleared, or has a
                          * new answer */
     bool removes;       /* the last save or clear was a clear */

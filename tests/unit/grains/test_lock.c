@@ -268,6 +268,40 @@ static void test_a_silent_root_that_has_not(void **state)
     are_stored(10, 5);
 }
 
+static teff_err adds_to_b_and_fails(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                                    bank_number *out)
+{
+    teff_err err = call(turn, "b", adds, 1, NULL);
+    return err ? err : TEFF_E_USER(1);
+}
+
+static teff_err asks_b_at_step_2(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                                 bank_number *out)
+{
+    reach_step(1);
+    wait_for_step(turn, 2);
+    return call(turn, "b", adds, 2, NULL);
+}
+
+/* The younger transaction has failed, and its lock of "b" stays. The older one waits for the lock,
+ * but not for 30 s, until the deadline of the younger one: the older one may have locked the grain
+ * at which the younger one begins again. */
+static void test_an_older_transaction_ends_a_lock_that_was_left(void **state)
+{
+    teff_call older;
+    bank_number *out;
+    teff_call_options opt = {.size = sizeof opt, .timeout_ms = 15000};
+    begin_with(10, 5);
+    step = 0;
+    lab_ok(ctx, bank_teller_obey_async(ctx, "older", RUN(asks_b_at_step_2), &opt, &older));
+    lab_until(step >= 1);
+    bank.mute = 1;
+    lab_fails(ctx, ask_teller(adds_to_b_and_fails, 1, NULL, NULL), TEFF_E_USER(1));
+    reach_step(2);
+    lab_ok(ctx, bank_teller_obey_await(ctx, older, &out));
+    are_stored(10, 7);
+}
+
 static teff_err pay_soon(bank_script *fn)
 {
     teff_call_options opt = {.size = sizeof opt, .timeout_ms = 300};
@@ -313,6 +347,8 @@ int main(void)
         EACH(test_a_silent_root_that_has_written),
         EACH(test_a_silent_root_that_has_not),
         EACH(test_a_root_without_memory),
+        cmocka_unit_test_setup_teardown(test_an_older_transaction_ends_a_lock_that_was_left,
+                                        bank_setup_one, bank_teardown),
         cmocka_unit_test_setup_teardown(test_a_silo_leaves_in_the_middle, bank_setup_two,
                                         bank_teardown),
     };
