@@ -205,12 +205,15 @@ static void arm_watch(teffi_lock *lock, teffi_exec *exec)
     exec->ops->timer_set(exec, &lock->timer, teffi_now(exec->platform) + watch_ns);
 }
 
-/* Has the root's silo left the view? If it has, nobody sends COMMIT or ABORT any more. */
+/* Has the silo where the root runs left the view? If it has, nobody sends COMMIT or ABORT. The
+ * root's own lock is on that silo. */
 static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
 {
     teffi_node *node = act->grains->node;
-    return !teffi_node_equals(lock->owner.root, node->id) && node->membership &&
-           !teffi_view_current_has_member(node, lock->owner.root);
+    teffi_node_id silo =
+        lock->owner.runs_at ? teffi_node_of_word(lock->owner.runs_at) : lock->owner.root;
+    return lock->owner.step != TEFFI_STEP_ROOT && !teffi_node_equals(silo, node->id) &&
+           node->membership && !teffi_view_current_has_member(node, silo);
 }
 
 /* Called if the life turn that should run teffi_lock_resolve() could not start or did not finish.
@@ -254,8 +257,8 @@ static bool older_transaction_waits_for_idle_lock(const teffi_activation *act, t
     return idle && older_request_waits(act, &lock->owner);
 }
 
-/* Decides how the lock ends, without a message from the root. If the transaction does not write this
- * row, the changes are rolled back. Otherwise the row may have been written already, so
+/* Decides how the lock ends, without a message from the root. If the transaction does not write
+ * this row, the changes are rolled back. Otherwise the row may have been written already, so
  * teffi_lock_resolve() must find that out from the store. */
 static void set_must_abort_or_resolve(teffi_lock *lock)
 {

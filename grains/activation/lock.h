@@ -26,7 +26,7 @@
  *   the end of the activation                   waits for the end of the lock, if T saves its state
  *
  * An older transaction may wait for a younger one, but never the reverse, so no two transactions
- * wait for each other. If a silo fails, a younger one may leave a lock behind and begin again; while
+ * wait for each other. If a silo fails, a younger one may leave a lock and begin again. While
  * an older one waits for such a lock, the watch ends it when no turn has begun under it for 1 to
  * 2 s. A transaction keeps its age when it begins again, so it becomes the oldest in the end. Ages
  * are logical stamps, because the clocks of silos differ: a silo's next stamp is higher than all
@@ -49,10 +49,15 @@ typedef enum teffi_step {
 /* A transaction, in the form in which requests and one-ways carry it. */
 typedef struct teffi_transaction {
     uint64_t age;       /* stamp from the root's silo; a lower one is older */
-    teffi_node_id root; /* the root's silo; it uses each stamp only once */
+    teffi_node_id root; /* the silo where it began; it uses each stamp only once */
     uint32_t attempt;   /* from 1; a transaction that begins again has a higher one */
     uint32_t step;      /* teffi_step */
-    uint64_t etag;      /* COMMIT only */
+    union {
+        uint64_t etag; /* COMMIT */
+        /* JOIN: the silo where the root's turn runs, as teffi_node_word. It differs from `root` if
+         * the root's grain has moved since the transaction began. 0: an older silo sent it. */
+        uint64_t runs_at;
+    };
 } teffi_transaction;
 
 _Static_assert(sizeof(teffi_transaction) == 32, "on the wire as it is in memory, without padding");

@@ -36,6 +36,8 @@ bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *metho
     if (request->item.kind != TEFFI_MSG_REQUEST)
         return true;
     teffi_transaction transaction = lock->owner;
+    if (transaction.step == TEFFI_STEP_ROOT)
+        transaction.runs_at = teffi_node_word(ctx->node->id);
     transaction.step = TEFFI_STEP_JOIN;
     lock->calls_begun += (method->flags & TEFF_METHOD_TRANSACTIONAL) != 0;
     return teffi_transaction_write_to_msg(request, &transaction);

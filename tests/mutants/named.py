@@ -167,6 +167,12 @@ NAMED = {
     "a silent root has written": (
         "grains/activation/lock.c", "    else if (!err)\n        lock->must_abort = true;\n",
         "    else if (!err)\n        teffi_lock_release(act);\n"),
+    "a lock that was left stays until the deadline": (
+        "grains/activation/lock.c", "return idle && older_request_waits(act, &lock->owner);",
+        "return idle && false;"),
+    "a lock watches the silo where its transaction began": (
+        "grains/activation/transaction.c",
+        "        transaction.runs_at = teffi_node_word(ctx->node->id);", "        (void)0;"),
     "a row that has changed is not read again": (
         "grains/activation/lock.c", "lock->reloads = end->step != TEFFI_STEP_ABORT;",
         "lock->reloads = false;"),

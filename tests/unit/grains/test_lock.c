@@ -334,6 +334,62 @@ static void test_a_silo_leaves_in_the_middle(void **state)
     are_stored(7, 8);
 }
 
+static teff_err tells_silo(teff_ctx *turn, bank_balance *none, const bank_act *in, bank_number *out)
+{
+    out->n = turn->node->id.silo;
+    return TEFF_OK;
+}
+
+static void find_narrow_on_silo_0(char key[32])
+{
+    bank_number *out = NULL;
+    for (int i = 0; !out || out->n != l->silos[0]->node.id.silo; i++) {
+        snprintf(key, 32, "narrow %d", i);
+        lab_ok(ctx, bank_narrow_obey(ctx, key, RUN(tells_silo), &out));
+    }
+}
+
+static void find_vault_on_silo_0(char key[32])
+{
+    bank_number *out = NULL;
+    for (int i = 0; !out || out->n != l->silos[0]->node.id.silo; i++) {
+        snprintf(key, 32, "vault %d", i);
+        lab_ok(ctx, bank_vault_plain(ctx, key, RUN(tells_silo), &out));
+    }
+}
+
+/* Begins again until it runs on silo 1. There it changes a vault, and fails without an ABORT. */
+static teff_err moves_to_silo_1_and_fails(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                                          bank_number *out)
+{
+    if (turn->node->id.silo != l->silos[1]->node.id.silo) {
+        teff_deactivate(turn);
+        return TEFF_E_ABORTED;
+    }
+    teff_err err = call(turn, in->to, adds, 1, NULL);
+    bank.mute = 1;
+    return err ? err : TEFF_E_USER(1);
+}
+
+/* A lock ends soon after the silo that ran the root has gone, even if the transaction had begun on
+ * another one. */
+static void test_the_silo_of_a_root_that_has_moved_leaves(void **state)
+{
+    char root[32], vault[32];
+    teff_call look;
+    bank_number *out;
+    teff_call_options opt = {.size = sizeof opt, .timeout_ms = 15000};
+    find_narrow_on_silo_0(root);
+    find_vault_on_silo_0(vault);
+    lab_fails(ctx, bank_narrow_obey(ctx, root, ACT(moves_to_silo_1_and_fails, .to = vault), &out),
+              TEFF_E_USER(1));
+    assert_int_equal(bank.mute, 0);
+    assert_int_equal(lab_remove(l, 1), TEFF_OK);
+    lab_ok(ctx, bank_vault_look_async(ctx, vault, &opt, &look));
+    lab_ok(ctx, bank_vault_look_await(ctx, look, &out));
+    assert_int_equal(out->n, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +407,8 @@ int main(void)
                                         bank_setup_one, bank_teardown),
         cmocka_unit_test_setup_teardown(test_a_silo_leaves_in_the_middle, bank_setup_two,
                                         bank_teardown),
+        cmocka_unit_test_setup_teardown(test_the_silo_of_a_root_that_has_moved_leaves,
+                                        bank_setup_two, bank_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
