@@ -1,8 +1,9 @@
-/* crash.c - kill -9 at random moments of a silo's join, saves and leave: each state that was
- * acknowledged is there afterwards, a call with an idempotency key has counted once, a new silo
- * serves at the same address in time, and the other silo goes on.
+/* crash.c - kill -9 at random moments of a silo's join, saves, leave and transfers: each state that
+ * was acknowledged is there afterwards, a call with an idempotency key has counted once, a transfer
+ * between accounts has changed all its accounts or none, a new silo serves at the same address in
+ * time, and the other silo goes on.
  * usage:   crash SILO_PROGRAM sqlite|postgres|redis|etcd [MOMENTS [SEED [TEST]]]; MOMENTS of each
- *          of the six tests, or of TEST; it prints SEED, which draws the same moments again.
+ *          of the nine tests, or of TEST; it prints SEED, which draws the same moments again.
  *          In the environment, CRASH_SCARCE=SCARCE_PROGRAM: no kills, but requests for memory fail,
  *          MOMENTS of them drawn from all those of each phase. CRASH_PLANTED=1: the silo program
  *          has a bug, which one of the tests must find.
@@ -32,7 +33,9 @@
 enum {
     MOMENTS = 2, /* of each test, without an argument */
     SAVES_US = 30000,
-    PORT_MIN = 15000, /* below those that systems give to clients */
+    TRANSFERS_US = 150000,
+    SHORT_LEASE_MS = 2000, /* the other silo declares a killed one dead when its lease is over */
+    PORT_MIN = 15000,      /* below those that systems give to clients */
     PORT_MAX = 30000,
     SKIPPED = 77
 };
@@ -44,6 +47,12 @@ typedef struct engine {
     void (*fresh)(char *address);
     void (*check)(const char *address); /* that nothing is damaged; NULL: none */
 } engine;
+
+/* What a test needs, its `state`. */
+typedef struct setting {
+    bool with_other, transfers;
+    unsigned lease_ms;
+} setting;
 
 static const engine *on;
 static unsigned long moments = MOMENTS, seed;
@@ -146,6 +155,8 @@ static void live_and_leave(void)
     child_until_saves(&victim, beside());
     if (beside())
         child_until_saves(&other, NULL);
+    if (victim.transfers)
+        child_until_audited(&victim, beside());
     from = child_now_us();
     assert_int_equal(child_end(&victim, beside(), SIGTERM), 0);
     leave_us = child_now_us() - from;
@@ -162,13 +173,15 @@ static void kill_within(uint64_t range_us)
 
 static int set_up(void **state)
 {
-    bool with_other = *state != NULL;
+    const setting *s = *state;
     child_abandon(&victim);
     child_abandon(&other);
     victim.numbers = (silo_numbers){.name = 'a'};
     other.numbers = (silo_numbers){.name = 'b'};
+    victim.transfers = other.transfers = s->transfers;
+    victim.lease_ms = other.lease_ms = s->lease_ms;
     on->fresh(store);
-    if (with_other) {
+    if (s->with_other) {
         child_start(&other, store, addresses[1], draw_transport(), NULL);
         child_until_read(&other, NULL);
     }
@@ -186,10 +199,16 @@ static int tear_down(void **state)
     return 0;
 }
 
-#define ALONE(f) cmocka_unit_test_prestate_setup_teardown(f, set_up, tear_down, NULL)
-#define BESIDE(f)                                                                                  \
+static setting saves_alone = {false, false, CHILD_LEASE_MS},
+               saves_beside = {true, false, CHILD_LEASE_MS},
+               transfers_alone = {false, true, CHILD_LEASE_MS},
+               transfers_beside = {true, true, CHILD_LEASE_MS},
+               transfers_left = {true, true, SHORT_LEASE_MS};
+
+#define WITH(setting, f) cmocka_unit_test_prestate_setup_teardown(f, set_up, tear_down, &setting)
+#define BESIDE(setting, f)                                                                         \
     {                                                                                              \
-#f " beside another", f, set_up, tear_down, &other                                         \
+#f " beside another", f, set_up, tear_down, &setting                                       \
     }
 
 static void kills_while_it_joins(void **state)
@@ -223,6 +242,32 @@ static void kills_while_it_leaves(void **state)
         kill_within(leave_us * 5 / 4);
         live_and_leave();
     }
+}
+
+static void kills_while_it_transfers(void **state)
+{
+    (void)state;
+    for (unsigned long i = 0; i < moments; i++) {
+        start_victim();
+        child_until_read(&victim, beside());
+        kill_within(TRANSFERS_US);
+        live_and_leave();
+    }
+}
+
+/* The other silo serves all accounts before the killed one starts again. */
+static void another_transfers_after_a_kill(void **state)
+{
+    (void)state;
+    for (unsigned long i = 0; i < moments; i++) {
+        start_victim();
+        child_until_read(&victim, beside());
+        kill_within(TRANSFERS_US);
+        child_until_saves(&other, NULL);
+        child_until_audited(&other, NULL);
+        child_check_audited(&other, &victim);
+    }
+    live_and_leave();
 }
 
 /* ---- requests for memory that fail ---- */
@@ -277,12 +322,23 @@ static void lacks_memory_while_it_leaves(void **state)
     fail_requests_of("leave");
 }
 
+static void lacks_memory_while_it_transfers(void **state)
+{
+    (void)state;
+    fail_requests_of("save");
+}
+
 static int run_lacking(void)
 {
     const struct CMUnitTest tests[] = {
-        ALONE(lacks_memory_while_it_joins),  ALONE(lacks_memory_while_it_saves),
-        ALONE(lacks_memory_while_it_leaves), BESIDE(lacks_memory_while_it_joins),
-        BESIDE(lacks_memory_while_it_saves), BESIDE(lacks_memory_while_it_leaves),
+        WITH(saves_alone, lacks_memory_while_it_joins),
+        WITH(saves_alone, lacks_memory_while_it_saves),
+        WITH(saves_alone, lacks_memory_while_it_leaves),
+        WITH(transfers_alone, lacks_memory_while_it_transfers),
+        BESIDE(saves_beside, lacks_memory_while_it_joins),
+        BESIDE(saves_beside, lacks_memory_while_it_saves),
+        BESIDE(saves_beside, lacks_memory_while_it_leaves),
+        BESIDE(transfers_beside, lacks_memory_while_it_transfers),
     };
     return cmocka_run_group_tests_name(on->name, tests, NULL, NULL);
 }
@@ -290,8 +346,15 @@ static int run_lacking(void)
 static int kill_silos(void)
 {
     const struct CMUnitTest tests[] = {
-        ALONE(kills_while_it_joins),  ALONE(kills_while_it_saves),  ALONE(kills_while_it_leaves),
-        BESIDE(kills_while_it_joins), BESIDE(kills_while_it_saves), BESIDE(kills_while_it_leaves),
+        WITH(saves_alone, kills_while_it_joins),
+        WITH(saves_alone, kills_while_it_saves),
+        WITH(saves_alone, kills_while_it_leaves),
+        WITH(transfers_alone, kills_while_it_transfers),
+        BESIDE(saves_beside, kills_while_it_joins),
+        BESIDE(saves_beside, kills_while_it_saves),
+        BESIDE(saves_beside, kills_while_it_leaves),
+        BESIDE(transfers_beside, kills_while_it_transfers),
+        WITH(transfers_left, another_transfers_after_a_kill),
     };
     return cmocka_run_group_tests_name(on->name, tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 /* crash_silo.c - a silo that saves rising numbers through grains, and prints each one that was
- * acknowledged, until it is killed. Half of the savers' calls have idempotency keys.
+ * acknowledged, until it is killed. Half of the savers' calls have idempotency keys. With
+ * --transfers, each number is that of a transfer between accounts (crash_bank.h).
  * Way:     crash.c -> silo_child -> [crash_silo]: prints a line at each step, "has KEY N" when
  *          it has read a grain, "acked KEY N" when a save has succeeded, "failed KEY N TEXT",
  *          "again KEY N" when the call that has saved N, made again, got N for the second time,
- *          "repeats KEY N TEXT" when it makes a call again whose outcome is unknown.
+ *          "repeats KEY N TEXT" when it makes a call again whose outcome is unknown, "audited KEY
+ *          N ..." when the accounts agree with the tellers, whose numbers follow the KEY.
  * Threads: one a key, each with a context of its own. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "crash.teff.h"
+#include "crash_bank.h"
 #ifdef SCARCE /* --fail N --fail-in PHASE: the N-th request for memory or a thread there fails */
 #include "../unit/faults.h"
 #else
@@ -33,8 +35,10 @@ enum {
     FILL_STEP = 37,
     LINE_BYTES = 400,
     PAUSE_US = 10000,
-    SAVED_EVERY = 3, /* with the planted bug */
-    MOVE_EVERY = 8   /* calls with a key */
+    AUDIT_PAUSE_US = 50000,
+    SCARCE_TIMEOUT_MS = 5000, /* if the message that ends a lock lacks memory, its deadline does */
+    SAVED_EVERY = 3,          /* with the planted bug */
+    MOVE_EVERY = 8            /* calls with a key */
 };
 
 typedef struct saver {
@@ -45,8 +49,10 @@ typedef struct saver {
 } saver;
 
 static const char *name = "a"; /* --name: the first letters of its keys */
+static bool transfers;         /* --transfers: the savers call tellers, not ledgers */
 static saver savers[KEYS];
-static long failing; /* which request fails; 0: none */
+static saver auditor; /* with transfers only */
+static long failing;  /* which request fails; 0: none */
 static const char *fails_in = "";
 static atomic_bool ends;
 
@@ -112,7 +118,8 @@ static void print_line(const char *what, const char *key, int64_t n, const char 
 static bool read_number(saver *s, int64_t *n)
 {
     crash_number *out = NULL;
-    teff_err err = crash_ledger_get(s->ctx, s->key, &out);
+    teff_err err =
+        transfers ? crash_teller_get(s->ctx, s->key, &out) : crash_ledger_get(s->ctx, s->key, &out);
     if (err)
         print_line("failed", s->key, -1, teff_error(s->ctx));
     else
@@ -123,7 +130,9 @@ static bool read_number(saver *s, int64_t *n)
 
 static bool save_number(saver *s, int64_t n)
 {
-    teff_err err = crash_ledger_put(s->ctx, s->key, crash_number(.n = n));
+    crash_number *out = NULL;
+    teff_err err = transfers ? crash_teller_transfer(s->ctx, s->key, crash_number(.n = n), &out)
+                             : crash_ledger_put(s->ctx, s->key, crash_number(.n = n));
     print_line(err ? "failed" : "acked", s->key, n, err ? teff_error(s->ctx) : "");
     teff_ctx_reset(s->ctx);
     return err == TEFF_OK;
@@ -137,8 +146,12 @@ static teff_err call_once(const saver *s, int64_t n, bool again, crash_number **
                                        .once = PLANT_KEYLESS && again ? NULL : &id};
     teff_call call;
     memcpy(id.bytes, &n, sizeof n);
-    teff_err err = crash_ledger_add_async(s->ctx, s->key, crash_number(.n = n), &options, &call);
-    return err ? err : crash_ledger_add_await(s->ctx, call, out);
+    teff_err err = (transfers ? crash_teller_transfer_async : crash_ledger_add_async)(
+        s->ctx, s->key, crash_number(.n = n), &options, &call);
+    if (err)
+        return err;
+    return transfers ? crash_teller_transfer_await(s->ctx, call, out)
+                     : crash_ledger_add_await(s->ctx, call, out);
 }
 
 /* Until the outcome is known. in: again: the number was read, so its call has counted. */
@@ -183,6 +196,34 @@ static void *save_numbers(void *arg)
     return NULL;
 }
 
+/* ---- the auditor ---- */
+
+static void print_audit(const char *key, const crash_books *books)
+{
+    char text[LINE_BYTES] = "";
+    size_t len = 0;
+    for (unsigned i = 1; i < BANK_TELLERS; i++)
+        len +=
+            (size_t)snprintf(text + len, sizeof text - len, "%lld ", (long long)books->tellers[i]);
+    print_line("audited", key, books->tellers[0], text);
+}
+
+static void *audit_accounts(void *arg)
+{
+    saver *s = arg;
+    char text[TEFF_TEXT_MAX];
+    while (!ends) {
+        crash_books *books;
+        if (bank_audit(s->ctx, s->key, &books, text))
+            print_line("failed", s->key, -1, text);
+        else
+            print_audit(s->key, books);
+        teff_ctx_reset(s->ctx);
+        usleep(AUDIT_PAUSE_US);
+    }
+    return NULL;
+}
+
 /* ---- requests that fail ---- */
 
 static void begin_phase(const char *phase)
@@ -203,21 +244,38 @@ static void end_phase(const char *phase)
     print_line("requests", key, made, phase);
 }
 
+static teff_err start_thread(saver *s, unsigned i, teff_silo *silo, void *(*run)(void *arg))
+{
+    snprintf(s->key, sizeof s->key, "%.20s%u", name, i);
+    s->keyed = i % 2 != 0;
+    s->ctx = teff_silo_ctx(silo);
+    if (s->ctx && failing && transfers)
+        teff_ctx_timeout(s->ctx, SCARCE_TIMEOUT_MS);
+    return !s->ctx || pthread_create(&s->thread, NULL, run, s) ? TEFF_E_NOMEM : TEFF_OK;
+}
+
+/* Called again if the silo has lost its lease and has joined again. */
 static teff_err start_savers(void *arg, teff_silo *silo, char *text)
 {
+    teff_err err = TEFF_OK;
     (void)arg;
     end_phase("join");
-    for (unsigned i = 0; i < KEYS; i++) {
-        snprintf(savers[i].key, sizeof savers[i].key, "%.20s%u", name, i);
-        savers[i].keyed = i % 2 != 0;
-        savers[i].ctx = teff_silo_ctx(silo);
-        if (!savers[i].ctx || pthread_create(&savers[i].thread, NULL, save_numbers, &savers[i])) {
-            snprintf(text, TEFF_TEXT_MAX, "no thread");
-            return TEFF_E_NOMEM;
-        }
-    }
-    begin_phase("save");
-    return TEFF_OK;
+    ends = false;
+    for (unsigned i = 0; i < KEYS && !err; i++)
+        err = start_thread(&savers[i], i, silo, save_numbers);
+    if (!err && transfers)
+        err = start_thread(&auditor, 0, silo, audit_accounts);
+    if (err)
+        snprintf(text, TEFF_TEXT_MAX, "no thread");
+    else
+        begin_phase("save");
+    return err;
+}
+
+static void join_thread(saver *s)
+{
+    pthread_join(s->thread, NULL);
+    teff_ctx_free(s->ctx);
 }
 
 static void stop_savers(void *arg, teff_silo *silo)
@@ -225,10 +283,10 @@ static void stop_savers(void *arg, teff_silo *silo)
     (void)arg;
     (void)silo;
     ends = true;
-    for (unsigned i = 0; i < KEYS; i++) {
-        pthread_join(savers[i].thread, NULL);
-        teff_ctx_free(savers[i].ctx);
-    }
+    for (unsigned i = 0; i < KEYS; i++)
+        join_thread(&savers[i]);
+    if (transfers)
+        join_thread(&auditor);
     end_phase("save");
     begin_phase("leave");
 }
@@ -238,6 +296,15 @@ static teff_err take_name(void *arg, const char *value, char *text)
     (void)arg;
     (void)text;
     name = value;
+    return TEFF_OK;
+}
+
+static teff_err take_transfers(void *arg, const char *value, char *text)
+{
+    (void)arg;
+    (void)value;
+    (void)text;
+    transfers = true;
     return TEFF_OK;
 }
 
@@ -262,12 +329,14 @@ int main(int argc, char **argv)
 {
     static const crash_ledger_methods methods = {.put = put, .add = add, .get = get};
     static const teff_silo_option options[] = {{"name", "NAME", "of its grains", take_name},
+                                               {"transfers", NULL, "not saves", take_transfers},
                                                {"fail", "N", "the request", take_failing},
                                                {"fail-in", "PHASE", "of this", take_phase},
                                                {NULL, NULL, NULL, NULL}};
     const teff_silo_program program = {
         .size = sizeof program, .options = options, .start = start_savers, .stop = stop_savers};
-    int status = teff_silo_run(argc, argv, &program, crash_ledger_type(&methods, NULL), NULL);
+    int status = teff_silo_run(argc, argv, &program, crash_ledger_type(&methods, NULL),
+                               bank_teller_type(), bank_account_type(), bank_auditor_type(), NULL);
     end_phase("leave");
     return status;
 }

@@ -36,15 +36,19 @@ void child_start(silo_child *c, const char *store, const char *listen, const cha
 {
     char lease[12], name[2] = {c->numbers.name, '\0'};
     int ends[2];
-    snprintf(lease, sizeof lease, "%d", CHILD_LEASE_MS);
+    snprintf(lease, sizeof lease, "%u", c->lease_ms);
     const char *args[ARGS_MAX] = {c->program,  "--quiet", "--name",      name,       "--lease-ms",
                                   lease,       "--store", store,         "--listen", listen,
                                   "--workers", "2",       "--transport", transport};
-    for (int i = 14; more && *more; i++)
-        args[i] = *more++;
+    int n = 14;
+    if (c->transfers)
+        args[n++] = "--transfers";
+    while (more && *more)
+        args[n++] = *more++;
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     c->ready = c->ended = false;
     c->requests = 0;
+    c->audits = 0;
     c->len = 0;
     memset(c->numbers.seen, 0, sizeof c->numbers.seen);
     memset(c->numbers.saves, 0, sizeof c->numbers.saves);
@@ -103,6 +107,21 @@ static void take_again(silo_child *c, unsigned key, int64_t n)
     c->again++;
 }
 
+static void take_audited(silo_child *c)
+{
+    const char *at = strchr(c->line, ' ') + 1;
+    for (unsigned i = 0; i < CHILD_TELLERS; i++) {
+        int len = 0;
+        long long n;
+        at += strcspn(at, " ");
+        if (sscanf(at, "%lld%n", &n, &len) != 1)
+            fail_with_log(c, c->line);
+        c->audited[i] = n;
+        at += len;
+    }
+    c->audits++;
+}
+
 static void take_line(silo_child *c)
 {
     char what[16], name;
@@ -121,6 +140,8 @@ static void take_line(silo_child *c)
         take_acked(c, key, n);
     else if (strcmp(what, "again") == 0)
         take_again(c, key, n);
+    else if (strcmp(what, "audited") == 0)
+        take_audited(c);
     else if (strcmp(what, "requests") == 0)
         c->requests = n;
     else
@@ -166,6 +187,12 @@ void child_read(silo_child *c, silo_child *other, uint64_t max_us)
 
 /* ---- waits ---- */
 
+static uint64_t find_wait_end_us(const silo_child *c)
+{
+    unsigned max_ms = c->transfers ? CHILD_TRANSFERS_MAX_MS : CHILD_JOIN_MAX_MS;
+    return child_now_us() + max_ms * 1000ull;
+}
+
 /* Has each key counted so far? */
 static bool each_reached(const unsigned *counts, const unsigned *wanted)
 {
@@ -178,7 +205,7 @@ static bool each_reached(const unsigned *counts, const unsigned *wanted)
 static void read_until(silo_child *c, silo_child *other, const unsigned *counts,
                        const unsigned *wanted, const char *why)
 {
-    uint64_t limit = child_now_us() + CHILD_JOIN_MAX_MS * 1000ull;
+    uint64_t limit = find_wait_end_us(c);
     while (!each_reached(counts, wanted) || !c->ready) {
         if (child_now_us() > limit || c->ended)
             fail_with_log(c, c->ended ? "it has ended by itself" : why);
@@ -200,10 +227,34 @@ void child_until_saves(silo_child *c, silo_child *other)
     read_until(c, other, c->numbers.saves, wanted, "it does not save in time");
 }
 
+/* The next audit may have begun before this call; the one after that has not. */
+void child_until_audited(silo_child *c, silo_child *other)
+{
+    uint64_t limit = find_wait_end_us(c);
+    for (unsigned wanted = c->audits + 2; c->audits < wanted;) {
+        if (child_now_us() > limit || c->ended)
+            fail_with_log(c, c->ended ? "it has ended by itself" : "no audit succeeds in time");
+        child_read(c, other, STEP_US);
+    }
+}
+
+void child_check_audited(silo_child *c, const silo_child *dead)
+{
+    const silo_numbers *k = &dead->numbers;
+    char why[CHILD_TEXT_MAX];
+    for (unsigned i = 0; i < CHILD_KEYS; i++) {
+        int64_t n = c->audited[(unsigned)(k->name - 'a') * CHILD_KEYS + i];
+        snprintf(why, sizeof why, "teller %c%u has %lld; acknowledged %lld, tried %lld", k->name, i,
+                 (long long)n, (long long)k->acked[i], (long long)k->tried[i]);
+        if (n < k->acked[i] || n > k->tried[i])
+            fail_with_log(c, why);
+    }
+}
+
 /* After its end only the pipe is left, which may still hold acknowledgements. out: its status. */
 static int read_to_end(silo_child *c, silo_child *other)
 {
-    uint64_t limit = child_now_us() + CHILD_JOIN_MAX_MS * 1000ull;
+    uint64_t limit = find_wait_end_us(c);
     int status = 0;
     while (!c->ended) {
         if (child_now_us() > limit)
@@ -232,7 +283,7 @@ int child_end(silo_child *c, silo_child *other, int signal)
 void child_until_read_or_end(silo_child *c, silo_child *other)
 {
     static const unsigned once[CHILD_KEYS] = {1, 1, 1, 1};
-    uint64_t limit = child_now_us() + CHILD_JOIN_MAX_MS * 1000ull;
+    uint64_t limit = find_wait_end_us(c);
     while (!c->ended && !each_reached(c->numbers.seen, once)) {
         if (child_now_us() > limit)
             fail_with_log(c, "it neither serves nor ends");

@@ -11,12 +11,16 @@
 
 enum {
     CHILD_KEYS = 4,
+    CHILD_TELLERS = 2 * CHILD_KEYS, /* of two silos, a and b */
     CHILD_LINE_MAX = 512,
     CHILD_TEXT_MAX = 600,
     /* A silo must serve this long after its start, also where a killed one has served before. It
      * need not wait for that one's lease, which is longer. */
     CHILD_LEASE_MS = 60000,
-    CHILD_JOIN_MAX_MS = 40000
+    CHILD_JOIN_MAX_MS = 40000,
+    /* The same with transfers. A lock that a killed silo has left must end soon, not only at the
+     * deadline of the call that took it, which is 30 s. */
+    CHILD_TRANSFERS_MAX_MS = 20000
 };
 
 /* Numbers of one silo program's keys, over all its starts. */
@@ -31,10 +35,14 @@ typedef struct silo_numbers {
 typedef struct silo_child {
     silo_numbers numbers;
     const char *program, *log; /* the file to which its standard error is appended */
+    bool transfers;            /* it makes transfers, and audits the accounts */
+    unsigned lease_ms;
     pid_t pid;
     int out;
     bool ready, ended;
-    long requests; /* that a phase has made, as it said */
+    long requests;                  /* that a phase has made, as it said */
+    unsigned audits;                /* since the start */
+    int64_t audited[CHILD_TELLERS]; /* the tellers' numbers in the last audit */
     /* Calls with keys, over all starts: made again when their number had been read; when their
      * outcome was unknown. */
     unsigned long again, repeats;
@@ -52,9 +60,15 @@ void child_read(silo_child *c, silo_child *other, uint64_t max_us);
 
 /* child_until_read - until each key has been read; every acknowledged number must be there.
  * child_until_saves - until each key was saved once more than at this call.
- * Both fail the test after CHILD_JOIN_MAX_MS. */
+ * Both fail the test after CHILD_JOIN_MAX_MS, or with transfers CHILD_TRANSFERS_MAX_MS. */
 void child_until_read(silo_child *c, silo_child *other);
 void child_until_saves(silo_child *c, silo_child *other);
+
+/* child_until_audited - until an audit has succeeded that began after this call.
+ * child_check_audited - does the last audit agree with what a dead silo has printed? in: the audit
+ * began after the end of dead. */
+void child_until_audited(silo_child *c, silo_child *other);
+void child_check_audited(silo_child *c, const silo_child *dead);
 
 /* child_end - send a signal, read the rest. out: its exit status, or -1: it was killed by SIGKILL.
  * Every other end fails the test. */
