@@ -171,6 +171,25 @@ teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transac
     return own && lock->abort_err ? lock->abort_err : TEFF_E_ABORTED;
 }
 
+teff_err teffi_lock_check_wait(teffi_activation *act, const teffi_msg *msg)
+{
+    teffi_lock *lock = teffi_lock_of(act);
+    teffi_transaction transaction;
+    if (!lock || !teffi_transaction_read_from_msg(msg, &transaction))
+        return TEFF_OK;
+    if (!teffi_transaction_is_same(&lock->owner, &transaction))
+        return transaction_is_older(&lock->owner, &transaction) &&
+                       transaction.step != TEFFI_STEP_ROOT
+                   ? TEFF_E_ABORTED
+                   : TEFF_OK;
+    if (transaction.attempt < lock->owner.attempt)
+        return TEFF_E_ABORTED;
+    if (transaction.attempt == lock->owner.attempt)
+        return TEFF_E_INVALID;
+    lock->must_abort = true;
+    return TEFF_OK;
+}
+
 bool teffi_lock_is_held_for(const teffi_lock *lock, const teffi_msg *msg)
 {
     teffi_transaction transaction;

@@ -21,8 +21,15 @@
  *                                                   transaction takes the lock
  *     anything else                               waits
  *   a request outside of transactions           waits while the grain is locked
- *   T's call of a method that is not            fails: TEFF_E_INVALID: T's lock would wait for the
- *     transactional, at T's lock                  call, and the call for the lock
+ *   T's call of a method that is not transactional meets
+ *     T's lock                                    fails: TEFF_E_INVALID: the lock would wait for
+ *                                                   the call, and the call for the lock
+ *     T's lock of an earlier attempt              waits; the lock is rolled back
+ *     T's lock of a later attempt                 fails: TEFF_E_ABORTED
+ *     the lock of an older transaction            fails: TEFF_E_ABORTED; if T's method returns this
+ *                                                   error, T's root begins again. Also if the call
+ *                                                   waits when the older transaction takes the lock
+ *     anything else                               waits, or starts if there is no lock
  *   the end of the activation                   waits for the end of the lock, if T saves its state
  *
  * An older transaction may wait for a younger one, but never the reverse, so no two transactions
@@ -124,6 +131,14 @@ teffi_verdict teffi_lock_judge_request(teffi_activation *act, const teffi_transa
  * lock is of the same transaction and attempt, as the request would fail in the same way; else
  * TEFF_E_ABORTED. */
 teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction);
+
+/* teffi_lock_check_wait - may msg wait for the end of act's lock? Also makes the lock abort if it
+ * is of an earlier attempt of msg's transaction. For requests of methods that are not
+ * transactional, and for requests that need another silo.
+ * errs: TEFF_E_INVALID: the lock is of the same attempt, so it would wait for msg. TEFF_E_ABORTED:
+ *       the lock is of a later attempt, or of an older transaction, which may wait for a lock of
+ *       msg's transaction. A root request has no lock: it may wait for an older transaction. */
+TEFF_MUST_USE teff_err teffi_lock_check_wait(teffi_activation *act, const teffi_msg *msg);
 
 /* teffi_lock_is_held_for - does lock belong to the transaction that msg carries, in any attempt? */
 bool teffi_lock_is_held_for(const teffi_lock *lock, const teffi_msg *msg);

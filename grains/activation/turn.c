@@ -474,8 +474,9 @@ static teff_err run_root_and_commit_or_abort(teffi_turn *turn, bool once, uint64
     }
     if (!err)
         return teffi_transaction_commit(ctx, turn->act);
-    /* if the method itself returned the error, that error is the answer to the key */
-    bool counts = once && own && !lock->failed && !lock->must_abort;
+    /* If the method itself returned the error, that error is the answer to the key. Exception:
+     * after TEFF_E_ABORTED the transaction begins again. */
+    bool counts = once && own && own != TEFF_E_ABORTED && !lock->failed && !lock->must_abort;
     teffi_transaction_abort(ctx, turn->act);
     return counts ? roll_back_and_record_error(turn, hash, err) : err;
 }

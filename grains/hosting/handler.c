@@ -139,28 +139,25 @@ static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
         teffi_route_again(grains, msg);
 }
 
-/* Does act's lock belong to the transaction that msg carries? If so, the request
- * must run or be refused at once. It must not wait for the lock, because the transaction that holds
- * the lock waits for the request. */
-static bool msg_is_of_lock_owner(const teffi_activation *act, const teffi_msg *msg)
+/* If msg was made in a transaction and must not wait for act's lock, ends msg with an error. in:
+ * the method that msg calls is not transactional. out: true: msg was ended. */
+static bool refuse_if_it_must_not_wait(teffi_activation *act, teffi_msg *msg)
 {
-    const teffi_lock *lock = teffi_lock_of(act);
-    return lock && teffi_lock_is_held_for(lock, msg);
-}
-
-/* Ends msg with an error: act's lock belongs to msg's transaction, but the method that msg calls is
- * not transactional. */
-static void refuse_nontransactional_call(teffi_activation *act, teffi_msg *msg)
-{
-    refuse_queued_request(act, msg, TEFF_E_INVALID,
-                          "the caller's transaction has locked the grain, and the method is not "
-                          "transactional");
+    teff_err err = teffi_lock_check_wait(act, msg);
+    if (err)
+        refuse_queued_request(act, msg, err,
+                              err == TEFF_E_INVALID
+                                  ? "the caller's transaction has locked the grain, and the method "
+                                    "is not transactional"
+                                  : "an older transaction has locked the grain, so a call in the "
+                                    "caller's transaction may not wait; it did not run");
+    return err != TEFF_OK;
 }
 
 /* Called if msg's caller has a newer version of the type than this silo. Makes act deactivate, and
- * sets msg aside; when act has ended, msg goes to a silo with that version. If msg's transaction
- * has locked the grain, ends msg instead: TEFF_E_ABORTED makes the transaction begin again. If no
- * silo has that version, or if msg is late or cancelled, only ends msg. */
+ * sets msg aside; when act has ended, msg goes to a silo with that version. If msg must not wait
+ * for the lock of a transaction, ends msg instead: TEFF_E_ABORTED makes msg's transaction begin
+ * again. If no silo has that version, or if msg is late or cancelled, only ends msg. */
 __attribute__((noinline)) static void start_move_to_newer_silo(teffi_activation *act,
                                                                teffi_msg *msg)
 {
@@ -174,7 +171,7 @@ __attribute__((noinline)) static void start_move_to_newer_silo(teffi_activation 
                                       newest < 0 ? act->type->info->version : newest);
         return;
     }
-    if (msg_is_of_lock_owner(act, msg))
+    if (teffi_lock_check_wait(act, msg))
         refuse_queued_request(act, msg, TEFF_E_ABORTED,
                               "the grain has to move to a silo that has the caller's version");
     else
@@ -233,18 +230,16 @@ static void apply_transaction_end(teffi_activation *act, teffi_msg *msg)
 /* Called if msg carries a transaction or its method is transactional. A request for a
  * transactional method has one of three outcomes: it starts (in msg's transaction, or in a new
  * one), it is set aside until it can start, or it is refused. A call of a method that is
- * not transactional is refused if msg's transaction has locked the grain. Not inlined, because such
+ * not transactional is refused if it must not wait for the grain's lock. Not inlined, because such
  * requests are rare.
  * out: false: nothing was done; the caller must admit msg as a request without a transaction. */
 __attribute__((noinline)) static bool admit_if_transactional(teffi_activation *act, teffi_msg *msg,
                                                              const teff_method *method)
 {
     bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
-    if (!joins && !msg_is_of_lock_owner(act, msg))
-        return false;
     if (!joins)
-        refuse_nontransactional_call(act, msg);
-    else if (!msg->transaction && !teffi_transaction_begin_at_request(act->grains, msg))
+        return refuse_if_it_must_not_wait(act, msg);
+    if (!msg->transaction && !teffi_transaction_begin_at_request(act->grains, msg))
         refuse_queued_request(act, msg, TEFF_E_NOMEM, "out of memory for a transaction");
     else
         (void)admit_transactional_request(act, msg, method, true);
@@ -304,7 +299,7 @@ static bool pending_request_may_start_or_end(teffi_activation *act, const teffi_
         return false;
     if (!msg->transaction || !(method->flags & TEFF_METHOD_TRANSACTIONAL))
         return teffi_activation_admits(act, teffi_class_of_method(act->type->info, method)) ||
-               msg_is_of_lock_owner(act, msg);
+               teffi_lock_check_wait(act, msg);
     return !teffi_transaction_read_from_msg(msg, &transaction) ||
            teffi_lock_judge_request(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
@@ -366,9 +361,7 @@ static void start_requests_and_ticks(teffi_activation *act)
             continue;
         if (msg->transaction && (method->flags & TEFF_METHOD_TRANSACTIONAL))
             (void)admit_transactional_request(act, msg, method, false);
-        else if (msg_is_of_lock_owner(act, msg))
-            refuse_nontransactional_call(act, msg);
-        else
+        else if (!refuse_if_it_must_not_wait(act, msg))
             start_request(act, msg, method);
     }
     more->judge_all |= judge_all && n;

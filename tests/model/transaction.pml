@@ -2,7 +2,9 @@
  * transactions atomic and serializable, does a plain read see only what is stored, do locks never
  * wait for each other in a cycle, and is the root's answer true?
  * TXNS transactions read both grains, one after the other; one writes grain 0 or both, the other
- * writes grain 1 or both. Transaction 0 is older. Their roots are elsewhere and hold no lock. A
+ * writes grain 1 or both. Transaction 0 is older. If transaction 1 begins with grain 1, it then
+ * makes a plain call (its method is not transactional) to grain 0, before it joins that grain to the
+ * transaction. The roots are elsewhere and hold no lock. A
  * state is the set of the transactions that have written it.
  * FAULTS of these happen: a root or a grain's silo crashes, an activation ends, a root gives a call
  * up whose request arrives later, a deadline is over while the root goes on, a message that ends a
@@ -36,6 +38,7 @@ bool wrote[2], touching[2];
 
 /* messages; those of any attempt may overtake each other */
 bool request[TXNS * 2 * ATTEMPTS];
+byte plain; /* attempt of transaction 1 whose plain call goes to grain 0; 0: none */
 mtype ending[TXNS * 2 * ATTEMPTS] = NOTHING;
 mtype reply[TXNS] = NOTHING;
 byte awaits[TXNS];  /* the attempt whose call the root awaits; 0: none */
@@ -118,6 +121,19 @@ inline call(g)
     reply[t] = NOTHING
 }
 
+inline call_plainly()
+{
+    reply[t] = NOTHING;
+    awaits[t] = attempt;
+    plain = attempt;
+    if
+    :: reply[t] == STARTED
+    :: reply[t] == DIED -> lost = true
+    fi;
+    awaits[t] = 0;
+    reply[t] = NOTHING
+}
+
 /* A step lasts until the root waits. */
 proctype root(byte t)
 {
@@ -140,6 +156,10 @@ proctype root(byte t)
                 begin_attempt();
                 lost = false;
                 call(first);
+                if
+                :: !lost && first == 1 -> call_plainly()
+                :: else
+                fi;
                 if
                 :: !lost -> call(1 - first)
                 :: else
@@ -309,6 +329,32 @@ inline judge(t, g, a)
     fi
 }
 
+inline answer_plain(answer)
+{
+    if
+    :: awaits[1] == plain && reply[1] == NOTHING -> reply[1] = answer
+    :: else
+    fi;
+    plain = 0
+}
+
+/* The plain call of transaction 1, at grain 0. */
+inline judge_plain()
+{
+    if
+    :: lock[0] == FREE -> answer_plain(STARTED)
+    :: lock[0] == 1 && attempt_of[0] < plain -> roll_back(0)
+    :: lock[0] == 0 || (lock[0] == 1 && attempt_of[0] >= plain) -> answer_plain(DIED)
+    fi
+}
+
+#ifdef MUTANT_PLAIN_WAITS
+#define MAY_JUDGE_PLAIN (lock[0] != 0)
+#else
+#define MAY_JUDGE_PLAIN true
+#endif
+#define CAN_ANSWER_PLAIN(g) (g == 0 && lives[0] && !touching[0] && plain && MAY_JUDGE_PLAIN)
+
 #ifdef MUTANT_END_OF_ANY_ATTEMPT
 #define IS_OF(t, g, a) (lock[g] == t)
 #else
@@ -333,6 +379,10 @@ inline handle_end(t, g, a)
 
 inline lose_messages(g)
 {
+    if
+    :: g == 0 && plain -> answer_plain(DIED)
+    :: else
+    fi;
     for (t : 0 .. TXNS - 1) {
         for (a : 1 .. ATTEMPTS) {
             if
@@ -383,6 +433,7 @@ end:
     :: atomic { CAN_JOIN(0, g, 2) -> judge(0, g, 2) }
     :: atomic { CAN_JOIN(1, g, 1) -> judge(1, g, 1) }
     :: atomic { CAN_JOIN(1, g, 2) -> judge(1, g, 2) }
+    :: atomic { CAN_ANSWER_PLAIN(g) -> judge_plain() }
     :: atomic { CAN_END(0, g, 1) -> handle_end(0, g, 1) }
     :: atomic { CAN_END(0, g, 2) -> handle_end(0, g, 2) }
     :: atomic { CAN_END(1, g, 1) -> handle_end(1, g, 1) }

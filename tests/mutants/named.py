@@ -215,8 +215,13 @@ NAMED = {
         "grains/activation/participants.c", "bool removes = lock->removes &&",
         "bool removes = false &&"),
     "a call from a transaction waits for itself": (
-        "grains/hosting/handler.c", "if (!joins && !msg_is_of_lock_owner(act, msg))",
-        "if (!joins && (!msg_is_of_lock_owner(act, msg) || act))"),
+        "grains/activation/lock.c", "        return TEFF_E_INVALID;\n",
+        "        return TEFF_OK;\n"),
+    "a plain call in a transaction waits for an older one": (
+        "grains/activation/lock.c", "transaction.step != TEFFI_STEP_ROOT",
+        "transaction.step == TEFFI_STEP_ROOT"),
+    "a transaction that begins again has an answer": (
+        "grains/activation/turn.c", "own && own != TEFF_E_ABORTED &&", "own &&"),
     "a batch of unknown outcome was not written": (
         "grains/activation/participants.c", "return all_written ? TEFF_OK : TEFF_E_UNKNOWN;",
         "return TEFF_E_IO;"),

@@ -214,7 +214,12 @@ typedef struct teff_call_options {
  *     method returns.
  *   - Calls to methods that are not transactional, and one-way messages, are not part of the
  *     transaction: they take effect even if it is rolled back. Such a call to a grain that the
- *     transaction has locked fails with TEFF_E_INVALID.
+ *     transaction has locked fails with TEFF_E_INVALID. Such a call to a grain that an older
+ *     transaction has locked does not wait: it fails with TEFF_E_ABORTED, and did not run. Return
+ *     this error, and the transaction begins again.
+ *   - If a method that is not transactional is called in a transaction, and calls other grains
+ *     itself, these calls wait for locked grains. If the older transaction that has such a lock
+ *     needs a grain of the first transaction, all of them wait until a deadline.
  *   - Give an idempotency key to the call that begins the transaction; the root's grain must have
  *     state. The answer is written in the same batch as the states.
  *   - errs, of the root's call: an error of the store: nothing was changed; TEFF_E_UNKNOWN: the

@@ -31,6 +31,12 @@ static teff_err holds_narrow(teff_ctx *turn, bank_balance *none, const bank_act 
     return err;
 }
 
+static teff_err holds(teff_ctx *turn, bank_balance *state, const bank_act *in, bank_number *out)
+{
+    wait_for_gate(turn);
+    return TEFF_OK;
+}
+
 static teff_err uses_a_key(teff_ctx *turn, bank_balance *none, const bank_act *in, bank_number *out)
 {
     teff_uuid id = {{1}};
@@ -248,6 +254,102 @@ static void test_no_younger_request_waits_for_the_next_owner(void **state)
     are_stored(12, 7);
 }
 
+/* ---- plain calls in a transaction: their methods are not transactional ---- */
+
+static _Atomic teff_err plain_err; /* the first error of the younger transaction's plain call */
+
+/* The older transaction: locks "a" before the younger one looks at it, then calls "b". */
+static teff_err locks_a_then_b(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                               bank_number *out)
+{
+    teff_err err = call(turn, "a", adds, 2, NULL);
+    reach_step(1);
+    wait_for_step(turn, 2);
+    return err ? err : call(turn, "b", adds, 2, NULL);
+}
+
+/* The older transaction: its request waits at "a" when the younger one looks at it. */
+static teff_err waits_for_a_then_b(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                                   bank_number *out)
+{
+    teff_call one;
+    teff_err err = bank_vault_obey_async(turn, "a", ACT(adds, .n = 2), NULL, &one);
+    reach_step(1);
+    err = err ? err : bank_vault_obey_await(turn, one, &out);
+    wait_for_step(turn, 2);
+    return err ? err : call(turn, "b", adds, 2, NULL);
+}
+
+/* The younger transaction, whose root is "b": looks at "a". */
+static teff_err looks_at_a(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                           bank_number *out)
+{
+    teff_call look;
+    teff_err none = TEFF_OK;
+    state->n += 1;
+    teff_err err = teff_state_save(turn);
+    wait_for_step(turn, 1);
+    err = err ? err : bank_vault_look_async(turn, "a", NULL, &look);
+    reach_step(2);
+    err = err ? err : bank_vault_look_await(turn, look, &out);
+    atomic_compare_exchange_strong(&plain_err, &none, err);
+    return err;
+}
+
+static teff_err ignores_the_error_of_a(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                                       bank_number *out)
+{
+    (void)!looks_at_a(turn, state, in, out);
+    return TEFF_OK;
+}
+
+/* Runs both transactions. A younger one with a key is called again, and must not count again. On
+ * one silo, the first one is the older; between silos, either may be. */
+static void run_older_and_younger(bank_script *one, bank_script *other, const teff_uuid *key)
+{
+    teff_call older, younger;
+    bank_number *out;
+    teff_call_options opt = {.size = sizeof opt, .timeout_ms = 10000};
+    step = 0;
+    plain_err = TEFF_OK;
+    lab_ok(ctx, bank_teller_obey_async(ctx, "older", RUN(one), &opt, &older));
+    lab_until(step >= 1);
+    opt.once = key;
+    for (int i = 0; i < (key ? 2 : 1); i++) {
+        lab_ok(ctx, bank_vault_obey_async(ctx, "b", RUN(other), &opt, &younger));
+        lab_until(step >= 2);
+        bank.gate = true;
+        lab_ok(ctx, bank_vault_obey_await(ctx, younger, &out));
+    }
+    lab_ok(ctx, bank_teller_obey_await(ctx, older, &out));
+    if (l->n == 1)
+        assert_int_equal(plain_err, TEFF_E_ABORTED);
+}
+
+static void test_a_plain_call_does_not_wait_for_an_older_transaction(void **state)
+{
+    teff_uuid key = {{9}};
+    begin_with(10, 5);
+    run_older_and_younger(locks_a_then_b, looks_at_a, NULL);
+    are_stored(12, 8);
+    run_older_and_younger(locks_a_then_b, ignores_the_error_of_a, NULL);
+    are_stored(14, 11);
+    run_older_and_younger(locks_a_then_b, looks_at_a, &key);
+    are_stored(16, 14);
+}
+
+static void test_a_waiting_plain_call_does_not_wait_for_an_older_transaction(void **state)
+{
+    teff_call first;
+    bank_number *out;
+    begin_with(10, 5);
+    lab_ok(ctx, bank_vault_plain_async(ctx, "a", RUN(holds), NULL, &first));
+    lab_until(bank.held == 1);
+    run_older_and_younger(waits_for_a_then_b, looks_at_a, NULL);
+    lab_ok(ctx, bank_vault_plain_await(ctx, first, &out));
+    are_stored(12, 8);
+}
+
 static void test_a_silent_root_that_has_written(void **state)
 {
     begin_with(10, 5);
@@ -395,6 +497,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         EACH(test_other_calls_wait),
         EACH(test_no_younger_request_waits_for_the_next_owner),
+        EACH(test_a_plain_call_does_not_wait_for_an_older_transaction),
+        EACH(test_a_waiting_plain_call_does_not_wait_for_an_older_transaction),
         EACH(test_a_full_queue_takes_the_end),
         EACH(test_what_would_wait_for_itself_fails),
         EACH(test_a_turn_without_memory_changes_nothing),
