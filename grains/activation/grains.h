@@ -21,7 +21,7 @@ typedef struct teffi_grains {
     struct teffi_load_limit *load_limit;             /* load_limit.h */
     /* atomic */
     _Atomic uint64_t stamp;     /* highest age of a transaction that is known here (lock.h) */
-    _Atomic uint32_t retries;   /* transactions that wait to begin again (transaction.c) */
+    _Atomic uint32_t tasks;     /* tasks of transaction.c that have not ended */
     _Atomic uint64_t timer_ids; /* the last id of a timer's handle (timers.h) */
     teffi_warn_limiter ticks_failed, ticks_put_off; /* of lines about timers */
     _Atomic bool accepting;                         /* new activations may be made here */

@@ -84,6 +84,7 @@ typedef struct teffi_lock {
     bool reloads;       /* roll back, and act ends, as the row may differ from both states */
     teff_err abort_err; /* the error of the turn that set must_abort; TEFF_OK: no turn did */
     bool must_resolve;  /* a life turn must run teffi_lock_resolve, or runs it now */
+    bool submitted;     /* of the root: the batch was submitted, so it may be written */
     /* of the turn that runs, or ran last (transaction.c) */
     uint32_t calls_begun;     /* calls of transactional methods */
     uint32_t calls_collected; /* those that succeeded and whose participants are in list */

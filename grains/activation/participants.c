@@ -86,19 +86,19 @@ bool teffi_participants_pack_and_append(teff_ctx *ctx, teffi_lock *lock, partici
 
 typedef struct reading {
     teff_ctx *ctx;
-    const teffi_lock *lock;
+    teffi_bytes packed;
     ProtobufCMessage *list;
     teff_err err;
 } reading;
 
-/* Unpacks r->lock->list to r->list. Runs on the worker's stack, because unpacking recurses and a
+/* Unpacks r->packed to r->list. Runs on the worker's stack, because unpacking recurses and a
  * fiber's stack is smaller. */
 static void unpack_list_on_worker(void *arg)
 {
     reading *r = arg;
-    r->err = teffi_unpack_with_options(&teff__transaction__participants__descriptor, r->lock->list,
-                                       r->lock->list_len, r->lock->list_len, false, &r->ctx->arena,
-                                       &r->list);
+    r->err =
+        teffi_unpack_with_options(&teff__transaction__participants__descriptor, r->packed.data,
+                                  r->packed.len, r->packed.len, false, &r->ctx->arena, &r->list);
 }
 
 static bool same_bytes(ProtobufCBinaryData a, ProtobufCBinaryData b)
@@ -167,10 +167,9 @@ static bool keep_one_row_per_grain(const participants *all)
     return true;
 }
 
-teff_err teffi_participants_unpack_and_merge(teff_ctx *ctx, const teffi_lock *lock,
-                                             participants **all)
+teff_err teffi_participants_unpack_and_merge(teff_ctx *ctx, teffi_bytes packed, participants **all)
 {
-    reading r = {.ctx = ctx, .lock = lock};
+    reading r = {.ctx = ctx, .packed = packed};
     teffi_ctx_run_on_worker(ctx, unpack_list_on_worker, &r);
     *all = (participants *)r.list;
     if (r.err)
@@ -330,6 +329,8 @@ static teff_err submit_batch(teff_ctx *ctx, batch *b)
         .kind = TEFFI_STORE_BATCH, .rows = b->rows, .n_rows = b->n, .arena = &ctx->arena};
     if (!teffi_lease_holds(&ctx->home->lease, teffi_now(ctx->node->platform)))
         return teff_fail(ctx, TEFF_E_CLOSED, "store: %s", teffi_lease_over_text);
+    teffi_lock *lock = ctx->transaction;
+    lock->submitted = true; /* before the wait, in which the turn may end */
     teff_err err = teffi_ctx_run_store_op(ctx, &op);
     if (err == TEFF_E_UNKNOWN)
         err = read_batch_outcome(ctx, b);

@@ -25,12 +25,12 @@ TEFF_MUST_USE bool teffi_participants_append_packed(teffi_lock *lock, const uint
 TEFF_MUST_USE bool teffi_participants_pack_and_append(teff_ctx *ctx, teffi_lock *lock,
                                                       Teff__Transaction__Participant *one);
 
-/* teffi_participants_unpack_and_merge - unpack lock->list to ctx's memory. Of several entries of
+/* teffi_participants_unpack_and_merge - unpack a packed list to ctx's memory. Of several entries of
  * one grain on the same silo only the newest stays. If a grain has entries on two silos, both stay,
  * and only one keeps its row.
  * errs: TEFF_E_MALFORMED, TEFF_E_TOO_LARGE (depth), TEFF_E_NOMEM: *all is NULL. TEFF_E_ABORTED: a
  *       row was read in two versions, or its change was lost; *all is set. No error sets a text. */
-TEFF_MUST_USE teff_err teffi_participants_unpack_and_merge(teff_ctx *ctx, const teffi_lock *lock,
+TEFF_MUST_USE teff_err teffi_participants_unpack_and_merge(teff_ctx *ctx, teffi_bytes packed,
                                                            Teff__Transaction__Participants **all);
 
 /* teffi_participants_write_rows - write the rows of own and all in one batch; do nothing if the

@@ -1,5 +1,6 @@
 /* transaction.c - begins, joins, commits, aborts and retries transactions.
- * Threads: in the turn, on its fiber; deliver_retry_after_pause() is a task. */
+ * Threads: in the turn, on its fiber; deliver_retry_after_pause() and send_outcome_of_unfinished()
+ *          are tasks. */
 #include "activation/transaction.h"
 
 #include <stdlib.h>
@@ -145,15 +146,21 @@ teff_err teffi_transaction_end_participant_turn(teff_ctx *ctx, teffi_activation 
 
 /* ---- the root's end ---- */
 
-/* Returns the participants to which ABORT must be sent. If their list cannot be read, returns an
- * empty list: then no ABORT is sent, and each participant's watch of its lock ends the lock. If
- * teffi_participants_unpack_and_merge() returns TEFF_E_ABORTED, the transaction must not be
- * committed, but the list is complete. */
-static Teff__Transaction__Participants *read_participants_for_abort(teff_ctx *ctx)
+static teffi_bytes get_packed_list(const teffi_lock *lock)
+{
+    return (teffi_bytes){lock->list, lock->list_len};
+}
+
+/* Returns the participants to which ABORT or RESOLVE must be sent. If their packed list cannot be
+ * read, returns an empty list: then nothing is sent, and each participant's watch of its lock ends
+ * the lock. If teffi_participants_unpack_and_merge() returns TEFF_E_ABORTED, the transaction must
+ * not be committed, but the list is complete. */
+static Teff__Transaction__Participants *read_participants_for_abort(teff_ctx *ctx,
+                                                                    teffi_bytes packed)
 {
     static Teff__Transaction__Participants none = TEFF__TRANSACTION__PARTICIPANTS__INIT;
     Teff__Transaction__Participants *all = NULL;
-    teff_err err = teffi_participants_unpack_and_merge(ctx, get_lock(ctx), &all);
+    teff_err err = teffi_participants_unpack_and_merge(ctx, packed, &all);
     return err && err != TEFF_E_ABORTED ? &none : all;
 }
 
@@ -191,7 +198,7 @@ teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
     teffi_transaction transaction = lock->owner;
     Teff__Transaction__Participant own;
     Teff__Transaction__Participants *all = NULL;
-    teff_err err = teffi_participants_unpack_and_merge(ctx, lock, &all);
+    teff_err err = teffi_participants_unpack_and_merge(ctx, get_packed_list(lock), &all);
     if (err)
         (void)teff_fail(ctx, err, "%s",
                         err == TEFF_E_ABORTED
@@ -216,10 +223,94 @@ teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
 void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_lock *lock = get_lock(ctx);
-    const Teff__Transaction__Participants *all = read_participants_for_abort(ctx);
+    const Teff__Transaction__Participants *all =
+        read_participants_for_abort(ctx, get_packed_list(lock));
     teffi_participants_send_outcome(act->grains, all, &lock->owner, TEFFI_STEP_ABORT);
     apply_step_to_own_lock(act, lock, TEFFI_STEP_ABORT, 0);
     ctx->transaction = NULL;
+}
+
+/* ---- tasks ---- */
+
+/* Starts a task for which a silo that leaves or closes waits. The task must call
+ * end_awaited_task(). out: false: memory is out, or the silo closes. */
+static bool start_awaited_task(teffi_grains *grains, void (*fn)(teff_ctx *ctx, void *arg),
+                               void *arg, const char *label)
+{
+    /* seq_cst: this function adds to tasks, then reads closed; a closing silo sets closed, then
+     * reads tasks. So either this function reads closed as true, or
+     * teffi_node_wait_for_tasks_and_retries() reads the new value of tasks and waits. */
+    atomic_fetch_add(&grains->tasks, 1);
+    if (!grains->closed && !teffi_task_start(&grains->node->home, fn, arg, label, false))
+        return true;
+    atomic_fetch_sub(&grains->tasks, 1);
+    return false;
+}
+
+static void end_awaited_task(teffi_grains *grains)
+{
+    /* release, pairs with teffi_transaction_retries_pending(): a thread that reads the new count
+     * there also reads all that the task has written */
+    atomic_fetch_sub_explicit(&grains->tasks, 1, memory_order_release);
+}
+
+bool teffi_transaction_retries_pending(const teffi_grains *grains)
+{
+    /* seq_cst: see start_awaited_task(); pairs with end_awaited_task(), too */
+    return atomic_load(&grains->tasks) != 0;
+}
+
+/* ---- a root that ends in its middle ---- */
+
+typedef struct unfinished {
+    teffi_grains *grains;
+    teffi_transaction transaction;
+    teffi_step step;
+    teffi_bytes list; /* packed participants, on the heap */
+} unfinished;
+
+/* The task that sends the outcome of an unfinished transaction to its participants. */
+static void send_outcome_of_unfinished(teff_ctx *ctx, void *arg)
+{
+    unfinished u = *(unfinished *)arg;
+    free(arg);
+    teffi_participants_send_outcome(u.grains, read_participants_for_abort(ctx, u.list),
+                                    &u.transaction, u.step);
+    free((void *)(uintptr_t)u.list.data);
+    end_awaited_task(u.grains);
+}
+
+/* Starts a task that sends step to the participants in lock->list, because the root's turn must not
+ * wait any more: reading the list waits. If the task cannot start, each participant's watch of its
+ * lock ends the lock. */
+static void start_sending_outcome(teffi_activation *act, teffi_lock *lock, teffi_step step)
+{
+    unfinished *u = lock->list_len ? malloc(sizeof *u) : NULL;
+    if (!u)
+        return;
+    *u = (unfinished){act->grains, lock->owner, step, get_packed_list(lock)};
+    if (!start_awaited_task(act->grains, send_outcome_of_unfinished, u,
+                            "end an unfinished transaction")) {
+        free(u);
+        return;
+    }
+    lock->list = NULL; /* the task owns it */
+    lock->list_len = lock->list_room = 0;
+}
+
+teff_err teffi_transaction_end_in_middle(teff_ctx *ctx, teffi_activation *act, bool is_root,
+                                         teff_err err)
+{
+    teffi_lock *lock = get_lock(ctx);
+    if (is_root)
+        start_sending_outcome(act, lock, lock->submitted ? TEFFI_STEP_RESOLVE : TEFFI_STEP_ABORT);
+    lock->abort_err = lock->must_abort ? lock->abort_err : err;
+    lock->must_abort = true;
+    return lock->submitted ? teff_fail(ctx, TEFF_E_UNKNOWN,
+                                       "it is not known whether the transaction was written: "
+                                       "%s",
+                                       teff_error(ctx))
+                           : err;
 }
 
 /* ---- retry ---- */
@@ -237,15 +328,7 @@ static void deliver_retry_after_pause(teff_ctx *ctx, void *arg)
     free(arg);
     teffi_ctx_sleep(ctx, p.ms);
     teffi_node_deliver(ctx->node, p.request);
-    /* release, pairs with teffi_transaction_retries_pending(): a thread that reads the new count
-     * there also reads all that the delivery has written */
-    atomic_fetch_sub_explicit(&p.grains->retries, 1, memory_order_release);
-}
-
-bool teffi_transaction_retries_pending(const teffi_grains *grains)
-{
-    /* seq_cst: see teffi_transaction_retry(); pairs with deliver_retry_after_pause(), too */
-    return atomic_load(&grains->retries) != 0;
+    end_awaited_task(p.grains);
 }
 
 bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request)
@@ -268,14 +351,8 @@ bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request)
         return false;
     }
     *p = (retry){grains, request, (uint32_t)ms};
-    /* seq_cst: this function adds to retries, then reads closed; a closing silo sets closed, then
-     * reads retries. So either this function reads closed as true, or
-     * teffi_node_wait_for_tasks_and_retries() reads the new value of retries and waits. */
-    atomic_fetch_add(&grains->retries, 1);
-    if (!grains->closed && !teffi_task_start(&grains->node->home, deliver_retry_after_pause, p,
-                                             "begin a transaction again", false))
+    if (start_awaited_task(grains, deliver_retry_after_pause, p, "begin a transaction again"))
         return true;
-    atomic_fetch_sub(&grains->retries, 1);
     free(p);
     return false;
 }

@@ -560,13 +560,11 @@ static void break_state_and_doom_turns(const teffi_turn *turn)
 void teffi_turn_exit(teffi_turn *turn, teff_err err)
 {
     const teff_method *method = turn->method;
-    teffi_lock *lock = turn->ctx.transaction;
     if (turn->act->stored)
         break_state_and_doom_turns(turn);
-    if (lock) { /* a root sends no ABORT here: the participants' watches end their locks */
-        lock->abort_err = lock->must_abort ? lock->abort_err : err;
-        lock->must_abort = true;
-    }
+    if (turn->ctx.transaction)
+        err = teffi_transaction_end_in_middle(&turn->ctx, turn->act,
+                                              !request_joins_transaction(turn->request), err);
     (void)teffi_error_add_turn_prefix(&turn->ctx, err);
     end_request(turn, method, teffi_class_of_method(turn->act->type->info, method), err, NULL);
 }

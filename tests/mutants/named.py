@@ -220,6 +220,12 @@ NAMED = {
     "a plain call in a transaction waits for an older one": (
         "grains/activation/lock.c", "transaction.step != TEFFI_STEP_ROOT",
         "transaction.step == TEFFI_STEP_ROOT"),
+    "a root that ends in its middle is silent": (
+        "grains/activation/transaction.c", "    if (is_root)\n        start_sending_outcome",
+        "    if (is_root && err == TEFF_OK)\n        start_sending_outcome"),
+    "a root that ends in its middle has not written": (
+        "grains/activation/transaction.c",
+        "lock->submitted ? TEFFI_STEP_RESOLVE : TEFFI_STEP_ABORT", "TEFFI_STEP_ABORT"),
     "a transaction that begins again has an answer": (
         "grains/activation/turn.c", "own && own != TEFF_E_ABORTED &&", "own &&"),
     "a batch of unknown outcome was not written": (

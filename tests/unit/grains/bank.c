@@ -38,6 +38,8 @@ static void hide_outcome(teffi_store_op *op)
     hidden *h = (hidden *)(void *)op;
     teffi_store_op *own = h->own;
     free(h);
+    if (bank.doomed)
+        bank.doomed->doomed = true;
     end_with(own, TEFF_E_UNKNOWN);
 }
 
@@ -66,7 +68,7 @@ void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
 {
     int n = count_states(op);
     fault now = n > 1 ? atomic_exchange(&bank.next_batch, NONE) : NONE;
-    bank.batches += n > 1 && (now == NONE || now == UNKNOWN_WRITTEN);
+    bank.batches += n > 1 && (now == NONE || now == UNKNOWN_WRITTEN || now == DOOMED_WRITTEN);
     if (n > bank.most_rows)
         bank.most_rows = n;
     if (bank.reads_fail && op->kind == TEFFI_STORE_READ &&
@@ -74,7 +76,7 @@ void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
         end_with(op, TEFF_E_IO);
     } else if (now == FAILS || now == UNKNOWN_BEFORE) {
         end_with(op, now == FAILS ? TEFF_E_IO : TEFF_E_UNKNOWN);
-    } else if (now == UNKNOWN_WRITTEN || now == UNKNOWN_OTHER) {
+    } else if (now != NONE) {
         hidden *h = malloc(sizeof *h);
         *h = (hidden){*op, op};
         h->op.done = hide_outcome;

@@ -18,6 +18,7 @@ typedef enum fault {
     UNKNOWN_BEFORE,  /* nothing is written, and that is not known */
     UNKNOWN_WRITTEN, /* it is written, and that is not known */
     UNKNOWN_OTHER,   /* others have written the same states, and that is not known */
+    DOOMED_WRITTEN,  /* it is written, but the turn `doomed` ends before it knows that */
 } fault;
 
 extern struct bank {
@@ -27,6 +28,7 @@ extern struct bank {
     _Atomic int mute;               /* so many ends of transactions are not told */
     _Atomic int held;               /* turns that wait for the gate */
     _Atomic bool gate;
+    teff_ctx *doomed;
     _Atomic int64_t left_with; /* what vault "a" had in its last on_deactivate */
 } bank;
 

@@ -162,6 +162,14 @@ static teff_err exhausts(teff_ctx *turn, bank_balance *none, const bank_act *in,
     return err;
 }
 
+/* Its turn ends when its batch was written (DOOMED_WRITTEN). */
+static teff_err moves_and_is_doomed(teff_ctx *turn, bank_balance *none, const bank_act *in,
+                                    bank_number *out)
+{
+    bank.doomed = turn;
+    return moves(turn, none, in, out);
+}
+
 /* out: the row of vault a; etag 0: there is none. */
 static teffi_row find_row_of_a(void)
 {
@@ -259,19 +267,29 @@ static void test_a_plain_call_does_not_wait_for_its_own_transaction(void **state
     are_stored(n, 5);
 }
 
-/* The caller gets the error, and nothing of the participants, which end by themselves. */
+/* The caller gets the error, and nothing of the participants. Those roll back at once: they are
+ * called here before the root's deadline. */
 static void test_a_root_that_ends_in_its_middle(void **state)
 {
-    teff_call_options opt = {.size = sizeof opt, .timeout_ms = 1000};
     teff_call root;
     bank_number *out;
     begin_with(10, 5);
-    lab_ok(ctx, bank_teller_obey_async(ctx, "teller", RUN(exhausts), &opt, &root));
+    lab_ok(ctx, bank_teller_obey_async(ctx, "teller", RUN(exhausts), NULL, &root));
     lab_fails(ctx, bank_teller_obey_await(ctx, root, &out), TEFF_E_NOMEM);
     const teffi_call *call = (const teffi_call *)root.impl;
     assert_non_null(call->response);
     assert_null(call->response->transaction);
     are_stored(10, 5);
+}
+
+/* The root's turn ends after the batch was submitted: the participants must not roll back. */
+static void test_a_root_that_ends_while_the_batch_is_written(void **state)
+{
+    begin_with(10, 5);
+    bank.next_batch = DOOMED_WRITTEN;
+    lab_fails(ctx, ask_teller(moves_and_is_doomed, 3, "a b", NULL), TEFF_E_UNKNOWN);
+    bank.doomed = NULL;
+    are_stored(7, 8);
 }
 
 static void test_a_state_may_be_cleared(void **state)
@@ -479,6 +497,7 @@ int main(void)
         EACH(test_calls_of_all_kinds_take_part),
         EACH(test_a_plain_call_does_not_wait_for_its_own_transaction),
         EACH(test_a_root_that_ends_in_its_middle),
+        EACH(test_a_root_that_ends_while_the_batch_is_written),
         EACH(test_a_state_may_be_cleared),
         EACH(test_the_largest_state_is_written),
         EACH(test_only_what_was_saved_is_written),
