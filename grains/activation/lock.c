@@ -245,6 +245,23 @@ void teffi_lock_retry_resolve_later(teffi_activation *act)
         lock->must_resolve = false; /* on_watch_timer() sets it again when it runs next */
 }
 
+typedef struct stored_row {
+    teffi_activation *act;
+    const teffi_row *row;
+} stored_row;
+
+/* Releases the lock and lets act end with the state that the store has: on_deactivate must not see
+ * changes that were not written. If a COMMIT has released the lock, the state is right. Runs on the
+ * worker's stack, as teffi_state_restore() requires. */
+static void adopt_stored_row_and_deactivate(void *arg)
+{
+    const stored_row *s = arg;
+    if (!teffi_lock_of(s->act))
+        return;
+    teffi_state_restore(s->act, s->row->etag ? s->row->value : (teffi_bytes){"", 0});
+    release_lock_and_deactivate(s->act);
+}
+
 /* Finds out from the store whether the transaction of a silent root was written. If
  * teffi_state_touch() returns TEFF_E_CONFLICT, the row or the fence has changed, so the
  * transaction may have been written. If it returns TEFF_OK, the row had not changed and now has
@@ -252,13 +269,14 @@ void teffi_lock_retry_resolve_later(teffi_activation *act)
  * teffi_lock_resolve() again. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
 {
-    teff_err err = teffi_state_touch(ctx, act);
+    teffi_row row;
+    teff_err err = teffi_state_touch(ctx, act, &row);
     teffi_lock *lock = teffi_lock_of(act);
     if (!lock)
         return; /* a COMMIT has released it during the touch */
     lock->must_resolve = false;
     if (err == TEFF_E_CONFLICT)
-        release_lock_and_deactivate(act);
+        teffi_ctx_run_on_worker(ctx, adopt_stored_row_and_deactivate, &(stored_row){act, &row});
     else if (!err)
         lock->must_abort = true;
 }

@@ -166,10 +166,10 @@ void teffi_lock_apply_transaction_end(teffi_activation *act, const teffi_transac
 bool teffi_lock_end_if_due(teffi_activation *act);
 
 /* teffi_lock_resolve - read the row to find out whether the transaction of a silent root was
- * written. If the row has changed, release the lock; act ends. If not, write the row again with
- * the same value, so that its etag changes and a late batch of the root fails; then the lock must
- * abort. After another error of the store, the watch starts this again. The function of a life
- * turn.
+ * written. If the row has changed, adopt its state and release the lock; act ends. If not, write
+ * the row again with the same value, so that its etag changes and a late batch of the root fails;
+ * then the lock must abort. After another error of the store, the watch starts this again. The
+ * function of a life turn.
  * teffi_lock_retry_resolve_later - let the watch start it again, after its life turn could not
  *       start or did not finish. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act);

@@ -470,20 +470,23 @@ void teffi_state_set_etag_after_commit(teffi_activation *act, uint64_t etag)
 }
 
 /* Writes the row as it is, so that its etag changes. If the row does not exist, creates it with an
- * empty state and no answers: those in memory may be of the transaction that was not written. */
-teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act)
+ * empty state and no answers: those in memory may be of the transaction that was not written.
+ * After a conflict of the write, reads the row again. */
+teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
-    teffi_row row;
-    teff_err err = read_state_row(ctx, act, &row);
-    if (!err && row.etag != act->stored->etag)
+    teff_err err = read_state_row(ctx, act, row);
+    if (!err && row->etag != act->stored->etag)
         return TEFF_E_CONFLICT;
-    if (!err && !row.etag)
-        err = pack_empty_state(ctx, act, false, &row.value);
+    if (!err && !row->etag)
+        err = pack_empty_state(ctx, act, false, &row->value);
     if (!err)
-        err = submit_row(ctx, act, &row);
+        err = submit_row(ctx, act, row);
     if (!err)
-        act->stored->etag = row.etag;
-    return err;
+        act->stored->etag = row->etag;
+    if (err != TEFF_E_CONFLICT)
+        return err;
+    err = read_state_row(ctx, act, row);
+    return err ? err : TEFF_E_CONFLICT;
 }
 
 teff_err teff_state_save(teff_ctx *ctx)

@@ -27,21 +27,23 @@ TEFF_MUST_USE teff_err teffi_state_end_idempotent_call(teff_ctx *ctx, teffi_acti
  * teffi_state_pack - the state and the answers as in a row, in ctx's memory; without that memory
  *       the turn ends. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED: as teffi_check_message; text in
  *       ctx.
- * teffi_state_restore - replace the state by value, which teffi_state_pack has made; without memory
- *       the activation ends. On a worker's own stack.
+ * teffi_state_restore - replace the state by value, which teffi_state_pack has made, or which was
+ *       read from the store; if it does not decode, or without memory, the activation ends. On a
+ *       worker's own stack.
  * teffi_state_set_etag_after_commit - after a transaction has written the row: set the state's etag
  *       to the row's new etag (0: the row was removed), and mark the answers as saved.
  * teffi_state_mark_lost_and_deactivate - another writer may have changed the row: act ends and
  * writes it no more.
- * teffi_state_touch - write the row as it is, so that its etag changes. errs: the store's, with
- *       text in ctx; TEFF_E_CONFLICT, without text: the row or the fence has changed. */
+ * teffi_state_touch - write the row as it is, so that its etag changes. out: *row: the row as it
+ *       was read last, in ctx's memory. errs: the store's, with text in ctx; TEFF_E_CONFLICT: the
+ *       row or the fence has changed. */
 teffi_bytes teffi_state_make_row_key(teff_ctx *ctx, const teffi_activation *act);
 TEFF_MUST_USE teff_err teffi_state_pack(teff_ctx *ctx, const teffi_activation *act,
                                         teffi_bytes *value);
 void teffi_state_restore(teffi_activation *act, teffi_bytes value);
 void teffi_state_set_etag_after_commit(teffi_activation *act, uint64_t etag);
 void teffi_state_mark_lost_and_deactivate(teffi_activation *act);
-TEFF_MUST_USE teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act);
+TEFF_MUST_USE teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act, teffi_row *row);
 
 /* teffi_state_must_compact - has the arena so much garbage that the state must be compacted, or has
  * it reached pause_bytes?

@@ -189,8 +189,8 @@ NAMED = {
         "return counts ? roll_back_and_record_error(turn, hash, err) : err;",
         "return counts && !err ? roll_back_and_record_error(turn, hash, err) : err;"),
     "the row of a transaction that was not written has its answer": (
-        "grains/activation/state.c", "err = pack_empty_state(ctx, act, false, &row.value);",
-        "err = pack_empty_state(ctx, act, true, &row.value);"),
+        "grains/activation/state.c", "err = pack_empty_state(ctx, act, false, &row->value);",
+        "err = pack_empty_state(ctx, act, true, &row->value);"),
     "a younger request waits for the next owner of a lock": (
         "grains/activation/lock.c", "    more->judge_all = more->pending.count > 0;\n", ""),
     "the oldest entry of a participant counts": (
@@ -220,6 +220,9 @@ NAMED = {
     "a plain call in a transaction waits for an older one": (
         "grains/activation/lock.c", "transaction.step != TEFFI_STEP_ROOT",
         "transaction.step == TEFFI_STEP_ROOT"),
+    "a grain of unknown outcome ends with its changes": (
+        "grains/activation/lock.c", "    teffi_state_restore(s->act, s->row->etag ?",
+        "    (void)(s->row->etag ?"),
     "a root that ends in its middle is silent": (
         "grains/activation/transaction.c", "    if (is_root)\n        start_sending_outcome",
         "    if (is_root && err == TEFF_OK)\n        start_sending_outcome"),

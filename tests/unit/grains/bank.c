@@ -71,8 +71,10 @@ void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
     bank.batches += n > 1 && (now == NONE || now == UNKNOWN_WRITTEN || now == DOOMED_WRITTEN);
     if (n > bank.most_rows)
         bank.most_rows = n;
-    if (bank.reads_fail && op->kind == TEFFI_STORE_READ &&
-        strcmp(op->rows[0].table, "state") == 0) {
+    if (n == 1 && atomic_exchange(&bank.touch_conflicts, false))
+        end_with(op, TEFF_E_CONFLICT);
+    else if (bank.reads_fail && op->kind == TEFFI_STORE_READ &&
+             strcmp(op->rows[0].table, "state") == 0) {
         end_with(op, TEFF_E_IO);
     } else if (now == FAILS || now == UNKNOWN_BEFORE) {
         end_with(op, now == FAILS ? TEFF_E_IO : TEFF_E_UNKNOWN);

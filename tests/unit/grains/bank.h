@@ -24,6 +24,7 @@ typedef enum fault {
 extern struct bank {
     _Atomic fault next_batch;       /* of a transaction: more than one state */
     _Atomic bool reads_fail;        /* those of states */
+    _Atomic bool touch_conflicts;   /* the next write of one state, as if the fence had changed */
     _Atomic int batches, most_rows; /* of transactions that reached the store */
     _Atomic int mute;               /* so many ends of transactions are not told */
     _Atomic int held;               /* turns that wait for the gate */

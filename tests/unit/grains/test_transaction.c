@@ -416,6 +416,29 @@ static void test_a_grain_that_is_read_again_ends_without_the_changes(void **stat
     assert_int_equal(bank.left_with, 97);
 }
 
+/* The root's batch is not written, and the participants do not hear of it. Then vault a reads its
+ * row: another writer has changed it, or a conflict says that it may have been changed. In both
+ * cases, on_deactivate sees what the store has. */
+static void test_a_grain_of_unknown_outcome_ends_with_the_stored_state(void **state)
+{
+    teff_call_options opt = {.size = sizeof opt, .timeout_ms = 300};
+    teff_call one;
+    bank_number *out;
+    begin_with(10, 5);
+    for (int i = 0; i < 2; i++) {
+        if (i == 0)
+            write_row_of_a(100);
+        bank.touch_conflicts = i == 1;
+        bank.next_batch = FAILS;
+        bank.mute = 1;
+        lab_ok(ctx, bank_vault_obey_async(ctx, "b", ACT(pays, .n = 3, .to = "a"), &opt, &one));
+        lab_fails(ctx, bank_vault_obey_await(ctx, one, &out), TEFF_E_IO);
+        balances_are(100, 5);
+        assert_int_equal(bank.left_with, 100);
+        are_stored(100, 5);
+    }
+}
+
 static void test_a_key_counts_once(void **state)
 {
     teff_uuid id = {{7}}, other = {{8}};
@@ -506,6 +529,7 @@ int main(void)
         EACH(test_the_same_of_another_is_not_its_own),
         EACH(test_a_row_that_has_changed_is_read_again),
         EACH(test_a_grain_that_is_read_again_ends_without_the_changes),
+        EACH(test_a_grain_of_unknown_outcome_ends_with_the_stored_state),
         EACH(test_a_key_counts_once),
         EACH(test_what_was_not_written_has_no_answer),
     };
