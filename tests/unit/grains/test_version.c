@@ -92,12 +92,12 @@ static teff_err both(version_tally *self, const version_number *in, version_numb
     return err ? err : teff_await_all(self->ctx, calls, 2);
 }
 
-/* The generated call: this caller has version 2. */
+/* The generated call: this caller has version 2. Below 0: adds to this grain itself. */
 static teff_err pass(version_tally *self, const version_number *in, version_number *out)
 {
     char key[40];
     version_number *sum;
-    snprintf(key, sizeof key, "%.30s+", self->key);
+    snprintf(key, sizeof key, "%.30s%s", self->key, in->n < 0 ? "" : "+");
     teff_err err = version_tally_add(self->ctx, key, version_number(.n = in->n), &sum);
     out->n = err ? 0 : sum->n;
     return err;
@@ -341,6 +341,27 @@ static void test_a_running_turn_ends_first(void **state)
     teff_cancel_free(opt.cancel);
 }
 
+/* The turns of a reentrant grain end first, too: so a turn that waits for a newer caller's request
+ * to its own grain waits until the deadline. Then the grain moves. */
+static void test_a_turn_that_waits_for_a_newer_caller_ends_first(void **state)
+{
+    const teff_key to = {.kind = TEFF_KEY_STRING, .text = "s"};
+    const teff_call_options opt = {.size = sizeof opt, .timeout_ms = 300};
+    version_number in = VERSION__NUMBER__INIT;
+    ProtobufCMessage *out;
+    teff_ctx *ctx = l->ctx[0];
+    teff_call one;
+    (void)state;
+    old.info.flags |= TEFF_TYPE_REENTRANT;
+    lab_ok(ctx, ask(ctx, &old.info, "s", "Add", 1, NULL));
+    int at = roll(&version_tally_info);
+    in.n = -1;
+    lab_ok(ctx, teff_ask_async(ctx, &old.info, &to, find_method(&old.info, "Pass"), &in.base, &opt,
+                               &one));
+    lab_fails(ctx, teff_await(ctx, one, &out), TEFF_E_TIMEOUT);
+    assert_int_equal(place_of(ctx, &old.info, "s"), at);
+}
+
 /* A grain does not move while a transaction has locked it: its requests start past those of newer
  * callers, whose methods the old silo does not know. */
 static void test_a_transaction_ends_first(void **state)
@@ -487,6 +508,7 @@ int main(void)
         CASE(test_a_call_in_place_sees_the_version),
         CASE(test_one_way_and_clients),
         CASE(test_a_running_turn_ends_first),
+        CASE(test_a_turn_that_waits_for_a_newer_caller_ends_first),
         CASE(test_a_transaction_ends_first),
         CASE(test_a_failed_activation_hands_newer_calls_over),
         CASE(test_old_and_new_callers_at_once),
