@@ -12,7 +12,7 @@
 enum { METHODS = 8, KEYS = 24, CALLERS = 2, ROUNDS = 40 };
 
 static lab *l;
-static _Atomic int deactivated, told, held;
+static _Atomic int deactivated, told, held, begun;
 static _Atomic bool gate, old_ones_fail, may_put_more, has_put_more;
 
 /* ---- the grain, as each silo hosts it ---- */
@@ -80,14 +80,18 @@ static void wait_for(teff_ctx *ctx, const _Atomic bool *flag)
         teffi_ctx_sleep(ctx, 1);
 }
 
+/* Puts to "t" and, if n is 20, then to "new"; else again to "t". Grain "new" has version 2. */
 static teff_err both(version_tally *self, const version_number *in, version_number *out)
 {
-    const teff_key to = {.kind = TEFF_KEY_STRING, .text = "t"};
-    const teff_method *put = find_method(&old.info, "Put");
+    const teff_key first = {.kind = TEFF_KEY_STRING, .text = "t"},
+                   second = {.kind = TEFF_KEY_STRING, .text = in->n == 20 ? "new" : "t"};
+    const teff_type_info *info = strcmp(self->key, "new") ? &old.info : &version_tally_info;
+    const teff_method *put = find_method(info, "Put");
     teff_call calls[2];
-    teff_err err = teff_ask_async(self->ctx, &old.info, &to, put, &in->base, NULL, &calls[0]);
+    begun++;
+    teff_err err = teff_ask_async(self->ctx, info, &first, put, &in->base, NULL, &calls[0]);
     wait_for(self->ctx, &may_put_more);
-    err = err ? err : teff_ask_async(self->ctx, &old.info, &to, put, &in->base, NULL, &calls[1]);
+    err = err ? err : teff_ask_async(self->ctx, info, &second, put, &in->base, NULL, &calls[1]);
     has_put_more = true;
     return err ? err : teff_await_all(self->ctx, calls, 2);
 }
@@ -393,6 +397,35 @@ static void test_a_transaction_ends_first(void **state)
     assert_int_equal(place_of(ctx, &old.info, "t"), at);
 }
 
+/* The request of a younger transaction needs a newer silo, and its grain is locked by an older one,
+ * which then needs the root of the younger: the younger does not wait for the grain to move. */
+static void test_a_younger_transaction_does_not_wait_for_the_move(void **state)
+{
+    const teff_key older = {.kind = TEFF_KEY_STRING, .text = "r"},
+                   younger = {.kind = TEFF_KEY_STRING, .text = "new"};
+    version_number in = VERSION__NUMBER__INIT;
+    ProtobufCMessage *out;
+    teff_ctx *ctx = l->ctx[0];
+    teff_call calls[2];
+    (void)state;
+    lab_ok(ctx, ask(ctx, &old.info, "t", "Add", 1, NULL));
+    lab_ok(ctx, ask(ctx, &old.info, "r", "Add", 1, NULL));
+    (void)roll(&version_tally_info);
+    in.n = 20;
+    lab_ok(ctx, teff_ask_async(ctx, &old.info, &older, find_method(&old.info, "Both"), &in.base,
+                               NULL, &calls[0]));
+    lab_until(held == 1);
+    in.n = 1;
+    lab_ok(ctx,
+           teff_ask_async(ctx, &version_tally_info, &younger,
+                          find_method(&version_tally_info, "Both"), &in.base, NULL, &calls[1]));
+    lab_until(begun == 2);
+    gate = may_put_more = true;
+    lab_ok(ctx, teff_await(ctx, calls[0], &out));
+    lab_ok(ctx, teff_await(ctx, calls[1], &out));
+    assert_int_equal(sum_of(ctx, &old.info, "t"), 23);
+}
+
 /* What fails an activation on an old silo does not fail a newer caller that waits there. */
 static void test_a_failed_activation_hands_newer_calls_over(void **state)
 {
@@ -482,7 +515,7 @@ static int setup(void **state)
     make_build(&newest, 3, true);
     hosted = &old.info;
     next_silo = 0;
-    deactivated = told = held = 0;
+    deactivated = told = held = begun = 0;
     gate = old_ones_fail = may_put_more = has_put_more = false;
     l = lab_open_more(2, host);
     return 0;
@@ -510,6 +543,7 @@ int main(void)
         CASE(test_a_running_turn_ends_first),
         CASE(test_a_turn_that_waits_for_a_newer_caller_ends_first),
         CASE(test_a_transaction_ends_first),
+        CASE(test_a_younger_transaction_does_not_wait_for_the_move),
         CASE(test_a_failed_activation_hands_newer_calls_over),
         CASE(test_old_and_new_callers_at_once),
     };
