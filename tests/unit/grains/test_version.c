@@ -363,7 +363,7 @@ static void test_a_turn_that_waits_for_a_newer_caller_ends_first(void **state)
     lab_ok(ctx, teff_ask_async(ctx, &old.info, &to, find_method(&old.info, "Pass"), &in.base, &opt,
                                &one));
     lab_fails(ctx, teff_await(ctx, one, &out), TEFF_E_TIMEOUT);
-    assert_int_equal(place_of(ctx, &old.info, "s"), at);
+    assert_int_equal(place_of(ctx, &version_tally_info, "s"), at);
 }
 
 /* A grain does not move while a transaction has locked it: its requests start past those of newer
