@@ -21,7 +21,7 @@
  *                                                   transaction takes the lock
  *     anything else                               waits
  *   a request outside of transactions           waits while the grain is locked
- *   T's call of a method that is not transactional meets
+ *   T's call of a method that is not transactional, or a call made in such a call, meets
  *     T's lock                                    fails: TEFF_E_INVALID: the lock would wait for
  *                                                   the call, and the call for the lock
  *     T's lock of an earlier attempt              waits; the lock is rolled back

@@ -30,17 +30,36 @@ teff_err teffi_transaction_lock_grain(teff_ctx *ctx, teffi_activation *act,
 
 /* ---- calls ---- */
 
+bool teffi_transaction_find_waiting(const teff_ctx *ctx, teffi_transaction *transaction)
+{
+    for (const teffi_turn *turn = ctx->owner; turn; turn = turn->place->caller->owner) {
+        const teffi_lock *lock = get_lock(&turn->ctx);
+        if (lock) {
+            *transaction = lock->owner;
+            if (transaction->step == TEFFI_STEP_ROOT)
+                transaction->runs_at = teffi_node_word(ctx->node->id);
+            transaction->step = TEFFI_STEP_JOIN;
+            return true;
+        }
+        if (turn->request && teffi_transaction_read_from_msg(turn->request, transaction))
+            return true;
+        if (!turn->place || turn->place->kind != TEFFI_MSG_REQUEST)
+            break;
+    }
+    return false;
+}
+
 bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *method,
                                          teffi_msg *request)
 {
     teffi_lock *lock = get_lock(ctx);
-    if (request->item.kind != TEFFI_MSG_REQUEST)
+    teffi_transaction transaction;
+    bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
+    if (request->item.kind != TEFFI_MSG_REQUEST || (joins && !lock) ||
+        !teffi_transaction_find_waiting(ctx, &transaction))
         return true;
-    teffi_transaction transaction = lock->owner;
-    if (transaction.step == TEFFI_STEP_ROOT)
-        transaction.runs_at = teffi_node_word(ctx->node->id);
-    transaction.step = TEFFI_STEP_JOIN;
-    lock->calls_begun += (method->flags & TEFF_METHOD_TRANSACTIONAL) != 0;
+    if (joins)
+        lock->calls_begun++;
     return teffi_transaction_write_to_msg(request, &transaction);
 }
 

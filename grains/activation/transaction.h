@@ -19,9 +19,16 @@
 TEFF_MUST_USE teff_err teffi_transaction_lock_grain(teff_ctx *ctx, teffi_activation *act,
                                                     const teffi_msg *request);
 
-/* teffi_transaction_attach_to_request - make a request that ctx sends carry ctx's transaction, also
- * if its method is not transactional: the grain may be locked by this transaction (lock.h).
- * One-ways carry none. in: ctx->transaction is set. out: false: no memory. */
+/* teffi_transaction_find_waiting - which transaction waits for ctx's turn? It is the turn's own one
+ * or, if the turn's method is not transactional, the one whose call the turn serves, directly or
+ * through other such turns. out: false: none, as far as ctx's turn knows. */
+bool teffi_transaction_find_waiting(const teff_ctx *ctx, teffi_transaction *transaction);
+
+/* teffi_transaction_attach_to_request - make a request that ctx's turn sends carry the transaction
+ * that waits for it. If the method is not transactional, this tells the grain by whose lock the
+ * request must not wait (lock.h). If only the method is transactional, and not ctx's turn, the
+ * request carries none, because it begins a transaction. One-ways carry none. out: false: no
+ * memory. */
 TEFF_MUST_USE bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *method,
                                                        teffi_msg *request);
 

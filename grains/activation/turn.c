@@ -745,9 +745,16 @@ teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place)
     return place->turn ? TEFFI_TURN_ENDED : TEFFI_TURN_NOT_STARTED;
 }
 
+/* Stores in the turn's request which transaction waits for the turn, as it is not found through the
+ * caller any more. If there is no memory for that, calls of the turn may wait for an older
+ * transaction until their deadline. */
 void teffi_turn_detach(teffi_in_place *place)
 {
-    place->turn->place = NULL;
+    teffi_turn *turn = place->turn;
+    teffi_transaction transaction;
+    if (teffi_transaction_find_waiting(&turn->ctx, &transaction))
+        (void)!teffi_transaction_write_to_msg(turn->request, &transaction);
+    turn->place = NULL;
 }
 
 void teffi_turn_set_call(teffi_in_place *place, const teffi_call *call, uint64_t deadline_ns)

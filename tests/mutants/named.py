@@ -220,6 +220,10 @@ NAMED = {
     "a plain call in a transaction waits for an older one": (
         "grains/activation/lock.c", "transaction.step != TEFFI_STEP_ROOT",
         "transaction.step == TEFFI_STEP_ROOT"),
+    "a turn that is suspended in place forgets its transaction": (
+        "grains/activation/turn.c",
+        "        (void)!teffi_transaction_write_to_msg(turn->request, &transaction);\n",
+        "        (void)transaction;\n"),
     "a grain of unknown outcome ends with its changes": (
         "grains/activation/lock.c", "    teffi_state_restore(s->act, s->row->etag ?",
         "    (void)(s->row->etag ?"),

@@ -216,10 +216,10 @@ typedef struct teff_call_options {
  *     transaction: they take effect even if it is rolled back. Such a call to a grain that the
  *     transaction has locked fails with TEFF_E_INVALID. Such a call to a grain that an older
  *     transaction has locked does not wait: it fails with TEFF_E_ABORTED, and did not run. Return
- *     this error, and the transaction begins again.
- *   - If a method that is not transactional is called in a transaction, and calls other grains
- *     itself, these calls wait for locked grains. If the older transaction that has such a lock
- *     needs a grain of the first transaction, all of them wait until a deadline.
+ *     this error, and the transaction begins again. The same holds for the calls that such a method
+ *     makes itself. Exception: if it begins another transaction, or is the first call of a grain
+ *     whose on_activate makes calls, these calls wait for locked grains, and may wait in a cycle
+ *     until a deadline.
  *   - Give an idempotency key to the call that begins the transaction; the root's grain must have
  *     state. The answer is written in the same batch as the states.
  *   - errs, of the root's call: an error of the store: nothing was changed; TEFF_E_UNKNOWN: the

@@ -296,6 +296,42 @@ static teff_err looks_at_a(teff_ctx *turn, bank_balance *state, const bank_act *
     return err;
 }
 
+/* Not in a transaction: looks at a vault. n: how long to sleep before. */
+static teff_err sleeps_and_looks(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                                 bank_number *out)
+{
+    bank_number *looked;
+    if (in->n)
+        teffi_ctx_sleep(turn, (uint32_t)in->n);
+    return bank_vault_look(turn, in->to, &looked);
+}
+
+static _Atomic teff_err own_err;
+
+/* The younger transaction, whose root is "b": lets "c" look at "b" itself, which it has locked, and
+ * then at "a". */
+static teff_err lets_c_look(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                            bank_number *out)
+{
+    bank_number *looked;
+    teff_err none = TEFF_OK;
+    state->n += 1;
+    teff_err err = teff_state_save(turn);
+    wait_for_step(turn, 1);
+    own_err = bank_vault_plain(turn, "c", ACT(sleeps_and_looks, .n = in->n, .to = "b"), &looked);
+    reach_step(2);
+    err = err ? err
+              : bank_vault_plain(turn, "c", ACT(sleeps_and_looks, .n = in->n, .to = "a"), &looked);
+    atomic_compare_exchange_strong(&plain_err, &none, err);
+    return err;
+}
+
+static teff_err lets_c_sleep_and_look(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                                      bank_number *out)
+{
+    return lets_c_look(turn, state, bank_act(.n = 1), out);
+}
+
 static teff_err ignores_the_error_of_a(teff_ctx *turn, bank_balance *state, const bank_act *in,
                                        bank_number *out)
 {
@@ -336,6 +372,19 @@ static void test_a_plain_call_does_not_wait_for_an_older_transaction(void **stat
     are_stored(14, 11);
     run_older_and_younger(locks_a_then_b, looks_at_a, &key);
     are_stored(16, 14);
+}
+
+static void test_what_a_plain_call_calls_does_not_wait_for_an_older_transaction(void **state)
+{
+    begin_with(10, 5);
+    assert_int_equal(balance("c"), 0);
+    run_older_and_younger(locks_a_then_b, lets_c_look, NULL);
+    assert_int_equal(own_err, TEFF_E_INVALID);
+    are_stored(12, 8);
+    own_err = TEFF_OK;
+    run_older_and_younger(locks_a_then_b, lets_c_sleep_and_look, NULL);
+    assert_int_equal(own_err, TEFF_E_INVALID);
+    are_stored(14, 11);
 }
 
 static void test_a_waiting_plain_call_does_not_wait_for_an_older_transaction(void **state)
@@ -498,6 +547,7 @@ int main(void)
         EACH(test_other_calls_wait),
         EACH(test_no_younger_request_waits_for_the_next_owner),
         EACH(test_a_plain_call_does_not_wait_for_an_older_transaction),
+        EACH(test_what_a_plain_call_calls_does_not_wait_for_an_older_transaction),
         EACH(test_a_waiting_plain_call_does_not_wait_for_an_older_transaction),
         EACH(test_a_full_queue_takes_the_end),
         EACH(test_what_would_wait_for_itself_fails),
