@@ -30,6 +30,8 @@
  *                                                   error, T's root begins again. Also if the call
  *                                                   waits when the older transaction takes the lock
  *     anything else                               waits, or starts if there is no lock
+ *     a grain whose type has made the method      begins another transaction, unless it fails as
+ *       transactional in a newer build              above
  *   the end of the activation                   waits for the end of the lock, if T saves its state
  *
  * An older transaction may wait for a younger one, but never the reverse, so no two transactions
@@ -50,7 +52,9 @@ typedef enum teffi_step {
     TEFFI_STEP_COMMIT,   /* one-way, method 0: the batch was written; etag: the row's new one */
     TEFFI_STEP_ABORT,    /* one-way, method 0: roll back */
     TEFFI_STEP_RELOAD,   /* one-way, method 0: not written; the row may differ: deactivate */
-    TEFFI_STEP_RESOLVE   /* one-way, method 0: the batch's outcome is unknown: read the row */
+    TEFFI_STEP_RESOLVE,  /* one-way, method 0: the batch's outcome is unknown: read the row */
+    TEFFI_STEP_PLAIN     /* request: the transaction waits for it, but the caller does not know the
+                          * method as transactional. Older builds use and understand only JOIN */
 } teffi_step;
 
 /* A transaction, in the form in which requests and one-ways carry it. */

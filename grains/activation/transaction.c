@@ -38,7 +38,6 @@ bool teffi_transaction_find_waiting(const teff_ctx *ctx, teffi_transaction *tran
             *transaction = lock->owner;
             if (transaction->step == TEFFI_STEP_ROOT)
                 transaction->runs_at = teffi_node_word(ctx->node->id);
-            transaction->step = TEFFI_STEP_JOIN;
             return true;
         }
         if (turn->request && teffi_transaction_read_from_msg(turn->request, transaction))
@@ -58,6 +57,7 @@ bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *metho
     if (request->item.kind != TEFFI_MSG_REQUEST || (joins && !lock) ||
         !teffi_transaction_find_waiting(ctx, &transaction))
         return true;
+    transaction.step = joins ? TEFFI_STEP_JOIN : TEFFI_STEP_PLAIN;
     if (joins)
         lock->calls_begun++;
     return teffi_transaction_write_to_msg(request, &transaction);

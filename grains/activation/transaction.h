@@ -21,7 +21,8 @@ TEFF_MUST_USE teff_err teffi_transaction_lock_grain(teff_ctx *ctx, teffi_activat
 
 /* teffi_transaction_find_waiting - which transaction waits for ctx's turn? It is the turn's own one
  * or, if the turn's method is not transactional, the one whose call the turn serves, directly or
- * through other such turns. out: false: none, as far as ctx's turn knows. */
+ * through other such turns. out: *transaction, whose step is not defined. false: none, as far as
+ * ctx's turn knows. */
 bool teffi_transaction_find_waiting(const teff_ctx *ctx, teffi_transaction *transaction);
 
 /* teffi_transaction_attach_to_request - make a request that ctx's turn sends carry the transaction

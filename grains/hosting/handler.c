@@ -140,7 +140,7 @@ static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
 }
 
 /* If msg was made in a transaction and must not wait for act's lock, ends msg with an error. in:
- * the method that msg calls is not transactional. out: true: msg was ended. */
+ * msg does not join that transaction. out: true: msg was ended. */
 static bool refuse_if_it_must_not_wait(teffi_activation *act, teffi_msg *msg)
 {
     teff_err err = teffi_lock_check_wait(act, msg);
@@ -227,6 +227,17 @@ static void apply_transaction_end(teffi_activation *act, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
+/* May msg, whose method is transactional, join the transaction that it carries? Not if its caller
+ * does not know that the method is transactional: such a caller would not collect the response's
+ * participants, so msg begins another transaction. out: true also if the transaction does not
+ * decode: then admit_transactional_request() refuses msg. */
+static bool request_may_join_transaction(const teffi_msg *msg)
+{
+    teffi_transaction transaction;
+    return msg->transaction && !(teffi_transaction_read_from_msg(msg, &transaction) &&
+                                 transaction.step == TEFFI_STEP_PLAIN);
+}
+
 /* Called if msg carries a transaction or its method is transactional. A request for a
  * transactional method has one of three outcomes: it starts (in msg's transaction, or in a new
  * one), it is set aside until it can start, or it is refused. A call of a method that is
@@ -236,10 +247,12 @@ static void apply_transaction_end(teffi_activation *act, teffi_msg *msg)
 __attribute__((noinline)) static bool admit_if_transactional(teffi_activation *act, teffi_msg *msg,
                                                              const teff_method *method)
 {
-    bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
-    if (!joins)
+    if (!(method->flags & TEFF_METHOD_TRANSACTIONAL))
         return refuse_if_it_must_not_wait(act, msg);
-    if (!msg->transaction && !teffi_transaction_begin_at_request(act->grains, msg))
+    bool joins = request_may_join_transaction(msg);
+    if (msg->transaction && !joins && refuse_if_it_must_not_wait(act, msg))
+        return true;
+    if (!joins && !teffi_transaction_begin_at_request(act->grains, msg))
         refuse_queued_request(act, msg, TEFF_E_NOMEM, "out of memory for a transaction");
     else
         (void)admit_transactional_request(act, msg, method, true);

@@ -172,7 +172,8 @@ NAMED = {
         "return idle && false;"),
     "a lock watches the silo where its transaction began": (
         "grains/activation/transaction.c",
-        "        transaction.runs_at = teffi_node_word(ctx->node->id);", "        (void)0;"),
+        "                transaction->runs_at = teffi_node_word(ctx->node->id);",
+        "                (void)0;"),
     "a row that has changed is not read again": (
         "grains/activation/lock.c", "lock->reloads = end->step != TEFFI_STEP_ABORT;",
         "lock->reloads = false;"),

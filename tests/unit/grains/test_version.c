@@ -24,6 +24,7 @@ typedef struct build {
 } build;
 
 static build old, without, newest; /* versions 1, 0 and 3; only newest has Undo */
+static build plain;                /* version 1, where Put is not transactional */
 static const teff_type_info *hosted;
 static intptr_t next_silo;
 
@@ -80,12 +81,15 @@ static void wait_for(teff_ctx *ctx, const _Atomic bool *flag)
         teffi_ctx_sleep(ctx, 1);
 }
 
-/* Puts to "t" and, if n is 20, then to "new"; else again to "t". Grain "new" has version 2. */
+/* Puts to "t" and, if n is 20, then to "new"; else again to "t". Grain "new" has version 2. If n is
+ * 30, the caller does not know that Put is transactional. */
 static teff_err both(version_tally *self, const version_number *in, version_number *out)
 {
     const teff_key first = {.kind = TEFF_KEY_STRING, .text = "t"},
                    second = {.kind = TEFF_KEY_STRING, .text = in->n == 20 ? "new" : "t"};
-    const teff_type_info *info = strcmp(self->key, "new") ? &old.info : &version_tally_info;
+    const teff_type_info *info = in->n == 30                ? &plain.info
+                                 : strcmp(self->key, "new") ? &old.info
+                                                            : &version_tally_info;
     const teff_method *put = find_method(info, "Put");
     teff_call calls[2];
     begun++;
@@ -426,6 +430,24 @@ static void test_a_younger_transaction_does_not_wait_for_the_move(void **state)
     assert_int_equal(sum_of(ctx, &old.info, "t"), 23);
 }
 
+/* A build has made the method transactional, and its caller, in a transaction, does not know that:
+ * the call is a transaction of its own, which is written when it ends. */
+static void test_a_method_that_has_become_transactional(void **state)
+{
+    const teff_key root = {.kind = TEFF_KEY_STRING, .text = "r"};
+    version_number in = VERSION__NUMBER__INIT;
+    ProtobufCMessage *out;
+    teff_ctx *ctx = l->ctx[0];
+    teff_call puts;
+    (void)state;
+    gate = may_put_more = true;
+    in.n = 30;
+    lab_ok(ctx, teff_ask_async(ctx, &old.info, &root, find_method(&old.info, "Both"), &in.base,
+                               NULL, &puts));
+    lab_ok(ctx, teff_await(ctx, puts, &out));
+    assert_int_equal(sum_of(ctx, &old.info, "t"), 60);
+}
+
 /* What fails an activation on an old silo does not fail a newer caller that waits there. */
 static void test_a_failed_activation_hands_newer_calls_over(void **state)
 {
@@ -512,6 +534,10 @@ static int setup(void **state)
     (void)state;
     make_build(&without, 0, false);
     make_build(&old, 1, false);
+    make_build(&plain, 1, false);
+    for (size_t i = 0; i < plain.info.n_methods; i++)
+        if (!strcmp(plain.methods[i].name, "version.Tally.Put"))
+            plain.methods[i].flags &= ~(uint32_t)TEFF_METHOD_TRANSACTIONAL;
     make_build(&newest, 3, true);
     hosted = &old.info;
     next_silo = 0;
@@ -544,6 +570,7 @@ int main(void)
         CASE(test_a_turn_that_waits_for_a_newer_caller_ends_first),
         CASE(test_a_transaction_ends_first),
         CASE(test_a_younger_transaction_does_not_wait_for_the_move),
+        CASE(test_a_method_that_has_become_transactional),
         CASE(test_a_failed_activation_hands_newer_calls_over),
         CASE(test_old_and_new_callers_at_once),
     };
