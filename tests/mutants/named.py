@@ -221,6 +221,9 @@ NAMED = {
     "a plain call in a transaction waits for an older one": (
         "grains/activation/lock.c", "transaction.step != TEFFI_STEP_ROOT",
         "transaction.step == TEFFI_STEP_ROOT"),
+    "a caller that does not know a method as transactional joins it": (
+        "grains/hosting/handler.c", "transaction.step == TEFFI_STEP_PLAIN);",
+        "transaction.step == TEFFI_STEP_RESOLVE);"),
     "a turn that is suspended in place forgets its transaction": (
         "grains/activation/turn.c",
         "        (void)!teffi_transaction_write_to_msg(turn->request, &transaction);\n",
