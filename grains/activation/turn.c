@@ -109,9 +109,8 @@ teff_err teffi_turn_make_valid_error(teff_ctx *ctx, const teffi_activation *act,
                      has_text ? ")" : "");
 }
 
-/* Converts the turn's request message to an empty response. Makes a new message instead if the
- * request lies on this stack, or if the request is large and `stays` is true: the caller is on this
- * silo, and would keep the request's memory as long as the response.
+/* Converts the turn's request message to an empty response. Makes a new message if the request lies
+ * on this stack, or is large and `stays` is true: a caller on this silo would keep its memory.
  * out: the response; NULL if there is no memory. *to: the node to send the response to. */
 static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
 {
@@ -220,8 +219,7 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
     teffi_node_send_response(ctx->node, to, response);
 }
 
-/* Copies the response to the caller, whose turn is suspended beneath this one on the same
- * thread. */
+/* Copies the response to the caller, whose turn is suspended beneath this one on this thread. */
 static inline void respond_in_place(teffi_turn *turn, const teff_method *method, teff_err err,
                                     const ProtobufCMessage *out)
 {
@@ -657,29 +655,26 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
 /* ---- does the caller still wait? ---- */
 
 /* Does a pending call wait for this request's response? A request that runs on its caller's stack
- * (on_stack) has no pending call until teffi_turn_set_call() sets one.
- * acquire: pairs with teffi_turn_set_call(). */
+ * (on_stack) has none until teffi_turn_set_call() sets one (acquire: pairs with that). */
 static bool request_has_call(const teffi_turn *turn)
 {
     return !turn->on_stack || atomic_load_explicit(&turn->has_call, memory_order_acquire);
 }
 
-/* Has the caller's call ended, or has the caller cancelled it? May run on any thread: the members
- * of turn and request that this function reads do not change while the method runs and the request
- * has a pending call. */
+/* Has the caller's call ended, or has the caller cancelled it? Any thread: what is read of turn and
+ * request does not change while the method runs and the request has a pending call. */
 static bool caller_has_left(const teffi_turn *turn)
 {
     const teffi_msg *request = turn->request;
     teffi_node *node = turn->ctx.node;
     if (!request || request->item.kind != TEFFI_MSG_REQUEST || !request_has_call(turn))
         return false;
-    if (teffi_node_equals(request->src, node->id))
-        return !teffi_call_is_pending(&node->home, request->call.slot, request->call.generation);
-    return teffi_node_has_cancel(node, request);
+    return teffi_node_equals(request->src, node->id)
+               ? !teffi_call_is_pending(&node->home, request->call.slot, request->call.generation)
+               : teffi_node_has_cancel(node, request);
 }
 
-/* Reads the call's state before the clock: so if the call ended at its deadline, the clock shows
- * that the deadline has passed, and the result is TEFF_E_TIMEOUT, not TEFF_E_CANCELLED. */
+/* Reads the call's state before the clock: a call that ended at its deadline is TIMEOUT. */
 teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms)
 {
     const teffi_turn *turn = ctx->owner;
@@ -745,9 +740,8 @@ teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place)
     return place->turn ? TEFFI_TURN_ENDED : TEFFI_TURN_NOT_STARTED;
 }
 
-/* Stores in the turn's request which transaction waits for the turn, as it is not found through the
- * caller any more. If there is no memory for that, calls of the turn may wait for an older
- * transaction until their deadline. */
+/* Stores in the turn's request which transaction waits for the turn. Without memory for that, the
+ * turn's calls may wait for an older transaction until their deadline. */
 void teffi_turn_detach(teffi_in_place *place)
 {
     teffi_turn *turn = place->turn;
