@@ -40,7 +40,8 @@ bool teffi_transaction_find_waiting(const teff_ctx *ctx, teffi_transaction *tran
                 transaction->runs_at = teffi_node_word(ctx->node->id);
             return true;
         }
-        if (turn->request && teffi_transaction_read_from_msg(turn->request, transaction))
+        if (turn->request && turn->request->transaction &&
+            teffi_transaction_read_from_msg(turn->request, transaction))
             return true;
         if (!turn->place || turn->place->kind != TEFFI_MSG_REQUEST)
             break;

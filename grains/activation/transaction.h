@@ -25,6 +25,16 @@ TEFF_MUST_USE teff_err teffi_transaction_lock_grain(teff_ctx *ctx, teffi_activat
  * ctx's turn knows. */
 bool teffi_transaction_find_waiting(const teff_ctx *ctx, teffi_transaction *transaction);
 
+/* teffi_transaction_may_be_waiting - a quick check before teffi_transaction_find_waiting.
+ * out:  false: no transaction waits for ctx's turn, as far as the turn knows, or ctx belongs to no
+ *       turn. */
+static inline bool teffi_transaction_may_be_waiting(const teff_ctx *ctx)
+{
+    const teffi_turn *turn = ctx->owner;
+    return turn &&
+           (ctx->transaction || turn->place || (turn->request && turn->request->transaction));
+}
+
 /* teffi_transaction_attach_to_request - make a request that ctx's turn sends carry the transaction
  * that waits for it. If the method is not transactional, this tells the grain by whose lock the
  * request must not wait (lock.h). If only the method is transactional, and not ctx's turn, the

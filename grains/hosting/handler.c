@@ -312,7 +312,7 @@ static bool pending_request_may_start_or_end(teffi_activation *act, const teffi_
         return false;
     if (!msg->transaction || !(method->flags & TEFF_METHOD_TRANSACTIONAL))
         return teffi_activation_admits(act, teffi_class_of_method(act->type->info, method)) ||
-               teffi_lock_check_wait(act, msg);
+               (msg->transaction && teffi_lock_check_wait(act, msg));
     return !teffi_transaction_read_from_msg(msg, &transaction) ||
            teffi_lock_judge_request(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
@@ -374,7 +374,7 @@ static void start_requests_and_ticks(teffi_activation *act)
             continue;
         if (msg->transaction && (method->flags & TEFF_METHOD_TRANSACTIONAL))
             (void)admit_transactional_request(act, msg, method, false);
-        else if (!refuse_if_it_must_not_wait(act, msg))
+        else if (!msg->transaction || !refuse_if_it_must_not_wait(act, msg))
             start_request(act, msg, method);
     }
     more->judge_all |= judge_all && n;
