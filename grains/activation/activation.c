@@ -118,6 +118,7 @@ void teffi_activation_clear(teffi_activation *act)
     teffi_activation_free_rare_fields(act);
     drop_activation_key(act);
     act->failed = TEFF_OK;
+    atomic_store_explicit(&act->watched, 0, memory_order_relaxed);
     act->reason = 0;
     act->busy = 0;
     act->phase = TEFFI_FREE;

@@ -22,6 +22,8 @@
 enum {
     TEFFI_ITEM_NUDGE = 10, /* handle end_reason; start requests and ticks that may start now */
     TEFFI_ITEM_TICK = 11   /* never queued: the kind of the request of a timer's tick (timers.c) */
+    TEFFI_ITEM_VISIT = 20, /* do requests wait here? (waits.h) */
+    TEFFI_ITEM_PROBE = 21, /* a message: is there a deadlock? (request/deadlock.h) */
 };
 
 typedef enum __attribute__((packed)) teffi_phase {
@@ -54,6 +56,12 @@ typedef struct teffi_more {
     uint32_t pending_of_owner;         /* if lock: requests in pending of its transaction */
     bool judge_all;  /* lock was taken while requests waited: those of younger transactions die */
     uint8_t version; /* the type's newest version that newer callers need; 0: none */
+    /* waits.c: */
+    uint8_t pause;         /* visits from one probe to the next; 0: no probe is due */
+    uint8_t countdown;     /* visits until the next probe */
+    bool has_probed;       /* since the last visit */
+    uint32_t n_set_aside;  /* requests that were ever put into pending; wraps around */
+    uint32_t n_set_before; /* n_set_aside when the present countdown began */
 } teffi_more;
 
 /* The state, for a type that has one. All fields: G. */
@@ -105,7 +113,8 @@ typedef struct teffi_activation {
     teffi_item nudge;              /* TEFFI_ITEM_NUDGE */
     teffi_more *more;              /* G; NULL: not allocated */
     teffi_stored *stored;          /* G; NULL: no state */
-    teff_err failed;               /* G: error of the failed activation; its text is in more */
+    uint16_t failed;               /* G: teff_err of the failed activation; its text is in more */
+    _Atomic uint8_t watched;       /* TEFFI_WATCHED, TEFFI_WAITED (waits.h); 0: not watched */
     _Atomic uint32_t queued_bytes; /* relaxed: bytes of the large requests counted in queued */
     union {
         /* B: key bytes and a zero byte; a pointer to them if they do not fit */

@@ -19,6 +19,7 @@ typedef struct teffi_grains {
     struct teffi_location_cache *location_cache;     /* directory/location_cache.h */
     struct teffi_activation_cache *activation_cache; /* request/activation_cache.h */
     struct teffi_load_limit *load_limit;             /* load_limit.h */
+    struct teffi_waits *waits;                       /* waits.h */
     /* atomic */
     _Atomic uint64_t stamp;     /* highest age of a transaction that is known here (lock.h) */
     _Atomic uint32_t tasks;     /* tasks of transaction.c that have not ended */

@@ -7,6 +7,7 @@
 #include "activation/state.h"
 #include "activation/timers.h"
 #include "activation/transaction.h"
+#include "activation/waits.h"
 #include "call/ctx.h"
 #include "node/deliver.h"
 #include "group/closure.h"
@@ -66,7 +67,10 @@ static void discard_item(teffi_item *item)
         teffi_closure_drop(item);
     if (item->kind == TEFFI_ITEM_WAIT && wait->orphan)
         wait->arrive(wait);
-    if (item->kind == TEFFI_MSG_REQUEST || item->kind == TEFFI_MSG_ONEWAY)
+    if (item->kind == TEFFI_ITEM_VISIT)
+        teffi_waits_free_visit(item);
+    if (item->kind == TEFFI_MSG_REQUEST || item->kind == TEFFI_MSG_ONEWAY ||
+        item->kind == TEFFI_ITEM_PROBE)
         teffi_msg_free(teffi_container(item, teffi_msg, item));
 }
 

@@ -7,11 +7,13 @@
 #include "activation/lock.h"
 #include "activation/state.h"
 #include "activation/turn.h"
+#include "activation/waits.h"
 #include "base/bug.h"
 #include "call/wait.h"
 #include "directory/placement.h"
 #include "directory/shard.h"
 #include "node/deliver.h"
+#include "request/deadlock.h"
 #include "request/route.h"
 #include "group/closure.h"
 #include "hosting/ticks.h"
@@ -62,6 +64,14 @@ static bool refuse_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
+/* May the life turn that runs wait for another grain? Only user code does, not the store. */
+static bool life_turn_may_call_grains(const teffi_activation *act)
+{
+    const teff_type_info *info = act->type->info;
+    return teffi_type_has_hook(act->type, info->on_activate_at) ||
+           teffi_type_has_hook(act->type, info->on_deactivate_at);
+}
+
 /* Puts msg into act->more->pending. It stays there until start_requests_and_ticks() starts or ends
  * it, or end_activation() routes it again or ends it. If there is no memory for act->more, ends msg
  * instead. */
@@ -75,6 +85,9 @@ static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class
     teffi_queue_push(&more->pending, &msg->link);
     more->pending_of[class]++;
     teffi_lock_update_pending_of_owner(act, msg, true);
+    more->n_set_aside++;
+    if (act->busy & TEFFI_BUSY_LIFE && life_turn_may_call_grains(act))
+        teffi_waits_watch_if_requests_wait(act);
 }
 
 /* Starts the turn of a request that may start now. */
@@ -129,9 +142,10 @@ static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
         msg->flags = teffi_flags_raise_type_version(msg->flags, act->more->version);
     bool failed = act->failed && !request_needs_newer_version(act, msg);
     if (failed && act->more && act->more->failed_named)
-        teffi_node_respond_with_full_text(grains->node, msg, act->failed, act->more->failed_text);
+        teffi_node_respond_with_full_text(grains->node, msg, (teff_err)act->failed,
+                                          act->more->failed_text);
     else if (failed)
-        teffi_node_respond_with_err(grains->node, msg, act->failed,
+        teffi_node_respond_with_err(grains->node, msg, (teff_err)act->failed,
                                     act->more ? act->more->failed_text : NULL);
     else if (!teffi_node_is_none(winner) && msg->hops < TEFFI_HOPS_MAX)
         teffi_route_to_current_holder(grains, msg, winner);
@@ -454,6 +468,8 @@ __attribute__((noinline)) static void do_due_activation_work_slow_path(teffi_act
      * lock ends only after them, and act is deactivated only after the lock has ended. */
     if (act->phase == TEFFI_VALID && (!act->reason || teffi_lock_of(act)))
         start_requests_and_ticks(act);
+    if (act->phase == TEFFI_VALID)
+        teffi_waits_watch_if_requests_wait(act);
     if (act->phase == TEFFI_VALID && act->reason && act->running == 0 &&
         !(act->busy & TEFFI_BUSY_LOCKED)) {
         act->phase = TEFFI_DEACTIVATING;
@@ -526,6 +542,12 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
         break;
     case TEFFI_ITEM_NUDGE:
         clear_nudge_and_adopt_end_reason(act);
+        break;
+    case TEFFI_ITEM_VISIT:
+        teffi_deadlock_handle_visit(act, item);
+        break;
+    case TEFFI_ITEM_PROBE:
+        teffi_deadlock_handle_probe(act, teffi_container(item, teffi_msg, item));
         break;
     default:
         teffi_abort_for_bug(__FILE__, __LINE__, "an item of an unknown kind");

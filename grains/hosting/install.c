@@ -12,7 +12,9 @@
 #include "directory/server.h"
 #include "hosting/life.h"
 #include "activation/load_limit.h"
+#include "activation/waits.h"
 #include "request/activation_cache.h"
+#include "request/deadlock.h"
 #include "request/route.h"
 
 /* ---- upcalls ---- */
@@ -48,6 +50,7 @@ typedef struct hosted {
     teffi_location_cache location_cache;
     teffi_activation_cache activation_cache;
     teffi_load_limit load_limit;
+    teffi_waits waits;
     teffi_grains grains;
     pthread_mutex_t collect_lock; /* held while collect_timer is set or cancelled */
     teffi_timer collect_timer;
@@ -63,6 +66,7 @@ static hosted *get_hosting_state(teffi_grains *grains)
 static void free_hosting_state(teffi_grains *grains)
 {
     pthread_mutex_destroy(&get_hosting_state(grains)->collect_lock);
+    teffi_waits_fini(grains->waits);
     free(get_hosting_state(grains));
 }
 
@@ -80,6 +84,8 @@ static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, 
     grains->activation_cache = &all->activation_cache;
     grains->load_limit = &all->load_limit;
     teffi_load_limit_init(&all->load_limit);
+    grains->waits = &all->waits;
+    teffi_waits_init(&all->waits, node);
     pthread_mutex_init(&all->collect_lock, NULL);
 }
 
@@ -106,6 +112,7 @@ teff_err teffi_grains_install(teffi_node *node, teff_grain_type **types, size_t 
     node->upcalls = upcalls;
     node->home.exit_turn = teffi_life_exit_turn;
     teffi_node_set_target(node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle_request);
+    teffi_node_set_target(node, TEFFI_SLOT_DEADLOCK, teffi_deadlock_receive_probe);
     return TEFF_OK;
 }
 
@@ -250,5 +257,6 @@ void teffi_grains_stop(teffi_node *node)
     pthread_mutex_lock(&all->collect_lock);
     exec->ops->timer_cancel(exec, &all->collect_timer);
     pthread_mutex_unlock(&all->collect_lock);
+    teffi_waits_stop(&all->waits);
     teffi_recover_cancel_timer(node->grains);
 }

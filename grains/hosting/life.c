@@ -20,7 +20,7 @@ static void record_activation_failure(teffi_activation *act, teff_err err, const
                                       bool named)
 {
     teffi_more *more = text[0] ? teffi_activation_ensure_rare_fields(act) : NULL;
-    act->failed = err;
+    act->failed = (uint16_t)err;
     if (!more)
         return;
     free(more->failed_text);

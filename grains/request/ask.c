@@ -20,6 +20,7 @@ void teffi_ask_store_in_call(teffi_call *call, const teffi_ask *ask)
     const teff_message_ops *out = ask->method->out;
     teffi_asked *asked = &call->asked;
     asked->method = ask->method;
+    asked->type_id = ask->type->id;
     asked->key_kind = (uint8_t)ask->type->key_kind;
     asked->key_len = (uint8_t)(len < TEFFI_CALL_KEY_MAX ? len : TEFFI_CALL_KEY_MAX);
     atomic_store_explicit(&call->sent_to, 0, memory_order_relaxed);

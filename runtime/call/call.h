@@ -26,10 +26,11 @@
 #define TEFFI_CALL_SENT 0xfffffff8u
 
 /* The method and key of a call that is not awaited at once: its error text names them. */
-enum { TEFFI_CALL_KEY_MAX = 46, TEFFI_CALL_HAS_ASKED = 1 };
+enum { TEFFI_CALL_KEY_MAX = 42, TEFFI_CALL_HAS_ASKED = 1 };
 
 typedef struct teffi_asked {
     const teff_method *method;
+    uint32_t type_id;
     uint8_t key_kind, key_len;
     uint8_t key[TEFFI_CALL_KEY_MAX]; /* the key's first bytes */
 } teffi_asked;

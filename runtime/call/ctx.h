@@ -21,12 +21,16 @@ struct teff_ctx {
     teffi_group *group; /* the turn's; NULL: a thread's context */
     void *owner;        /* grains: the turn */
     void *transaction;  /* grains: the turn's lock (grains/activation/lock.h); NULL: none */
+    /* grains: the teffi_ask of the call that the turn awaits, which has no copy of its method and
+     * key (TEFFI_CALL_HAS_ASKED); NULL: it awaits no such call */
+    const void *asking;
     /* Suspends until waiting is 0; NULL: teffi_fiber_suspend. A process's (process_ctx.c). */
     void (*suspend)(teff_ctx *ctx);
     teff_arena arena;
     LIST_HEAD(, teffi_call) calls; /* started, not released; newest first */
     uint32_t n_calls;              /* calls ever begun; wraps around */
     uint32_t waiting;              /* turn: awaited waits that are not done; teffi_await_any: 1 */
+    bool waits_for_any; /* turn: suspended by teffi_await_any, for one of several waits */
     _Atomic uint32_t
         asleep_for; /* thread: signals to wait for, see sleep_until_all_waits_done, _for_first */
     teffi_poll_parker parker; /* thread: unparked by the signal that brings asleep_for to 0 */

@@ -142,7 +142,9 @@ static void await_any_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     for (size_t i = 0; i < n; i++)
         waits[i]->awaited = true;
     ctx->waiting = 1;
+    ctx->waits_for_any = n > 1;
     suspend_turn(ctx);
+    ctx->waits_for_any = false;
     for (size_t i = 0; i < n; i++)
         waits[i]->awaited = false;
 }

@@ -68,7 +68,8 @@ enum {
     TEFFI_SLOT_DIRECTORY = 1,
     TEFFI_SLOT_MEMBERSHIP = 2,
     TEFFI_SLOT_STORE = 3,
-    TEFFI_SLOT_CANCEL = 4, /* one-ways, from clients too: a call was cancelled (call/relay.h) */
+    TEFFI_SLOT_CANCEL = 4,   /* one-ways, from clients too: a call was cancelled (call/relay.h) */
+    TEFFI_SLOT_DEADLOCK = 5, /* one-ways of silos: probes (grains/request/deadlock.h) */
     TEFFI_SLOT_SYSTEM_END = 16
 };
 

@@ -61,6 +61,7 @@ static const struct {
     {"cluster.Recover", &teff__cluster__recover__descriptor},
     {"cluster.Recovered", &teff__cluster__recovered__descriptor},
     {"cluster.Moved", &teff__cluster__moved__descriptor},
+    {"cluster.Probe", &teff__cluster__probe__descriptor},
     {"cluster.StoreRow", &teff__cluster__store_row__descriptor},
     {"cluster.StoreAsk", &teff__cluster__store_ask__descriptor},
     {"cluster.StoreResponse", &teff__cluster__store_response__descriptor},

@@ -42,7 +42,8 @@ typedef enum teff_err {
     TEFF_E_CLOSED = 16,   /* the object is closed or closing; nothing was done */
     TEFF_E_IO = 17,       /* the system or an engine reported an error; the text says which */
     TEFF_E_FAILED = 18,   /* a grain's method failed; the text is the grain's own */
-    TEFF_E_DEADLOCK = 19, /* the holder of the data waits for the caller: teff/engine.h */
+    TEFF_E_DEADLOCK = 19, /* of grains: the calls of a cycle waited for each other; the text names
+                                * them; this one did not run. Of data: see teff/engine.h */
     TEFF_E_VERSION = 20,  /* no silo hosts the caller's version of the grain type; it did not run */
     TEFF_E_ABORTED =
         21,             /* the transaction was rolled back, as another one or the loss of a silo was

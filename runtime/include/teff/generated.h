@@ -128,7 +128,8 @@ TEFF_API teff_grain_type *teff_grain_type_new(const teff_type_info *info, const 
  * errs: TEFF_E_TIMEOUT, TEFF_E_UNREACHABLE, TEFF_E_CANCELLED (outcome unknown);
  *       TEFF_E_OVERLOADED, TEFF_E_UNAVAILABLE, TEFF_E_INVALID, TEFF_E_REFUSED, TEFF_E_CLOSED (not
  *       run); TEFF_E_TOO_LARGE, TEFF_E_MALFORMED (see teff/limits.h; of the request: not run; of
- *       the response: it ran); TEFF_E_NOT_FOUND, TEFF_E_UNIMPLEMENTED; TEFF_E_VERSION (not run);
+ *       the response: it ran); TEFF_E_NOT_FOUND, TEFF_E_UNIMPLEMENTED; TEFF_E_VERSION and
+ *       TEFF_E_DEADLOCK (not run);
  *       TEFF_E_NOMEM; the method's own; those of transactions (teff/grain.h). teff_error(ctx) has
  *       the text.
  * from: Orleans GrainReference; ARCHITECTURE "The way of a call". */

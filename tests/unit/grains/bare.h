@@ -7,6 +7,7 @@
 #include <string.h>
 #include "activation/activation.h"
 #include "activation/type.h"
+#include "activation/waits.h"
 #include "call/task.h"
 #include "cluster/membership.h"
 #include "directory/location_cache.h"
@@ -26,6 +27,7 @@ static const uint64_t bare_now_ns = 5000000000u;
 static teffi_node node;
 static teffi_grains grains;
 static teff_grain_type *type; /* lab.Turns */
+static const lab_turns_methods no_methods;
 
 /* ---- the network ---- */
 
@@ -150,6 +152,7 @@ static int bare_open(void **state)
     static teffi_net net = {&net_ops};
     static teffi_shards shards;
     static teffi_location_cache locations;
+    static teffi_waits waits;
     bare_platform.exec_new = bare_exec_new;
     if (!bare_exec.fibers) /* stays: fibers of tasks that never ran are dropped with it */
         bare_exec.fibers = teffi_fiber_pool_new(0, 0);
@@ -158,7 +161,8 @@ static int bare_open(void **state)
     memset(&grains, 0, sizeof grains);
     memset(&shards, 0, sizeof shards);
     memset(&locations, 0, sizeof locations);
-    type = teff_grain_type_new(&lab_turns_info, NULL, NULL);
+    memset(&waits, 0, sizeof waits);
+    type = teff_grain_type_new(&lab_turns_info, &no_methods, NULL);
     if (teffi_node_init(&node, &bare_platform, TEFFI_ROLE_SILO, "test", 1, NULL) ||
         !teffi_membership_new(&node, NULL, NULL, 0))
         return 1;
@@ -171,9 +175,11 @@ static int bare_open(void **state)
                             .n_types = 1,
                             .shards = &shards,
                             .location_cache = &locations,
+                            .waits = &waits,
                             .coarse_ms = BARE_COARSE_MS,
                             .accepting = true};
     teffi_node_set_target(&node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle_request);
+    teffi_waits_init(&waits, &node);
     return !teffi_shards_init(&shards, &grains);
 }
 
@@ -183,6 +189,7 @@ static int bare_close(void **state)
     teffi_partitions_fini(grains.shards);
     teffi_tasks_free_all(&node.home);
     teffi_shards_fini(grains.shards);
+    teffi_waits_fini(grains.waits);
     bool all_freed = bytes_used(node.budget) == 0; /* messages */
     teffi_membership_free(node.membership);
     teff_grain_type_free(type);
