@@ -1,6 +1,7 @@
 /* fuzz_decode.c - any bytes as a message: refused, or unpacked as protobuf-c unpacks them. */
 #include "base/bug.h"
 #include "../unit/message/codec_same.h"
+#include "cluster.pb-c.h"
 #include "older.pb-c.h"
 #include "tree.pb-c.h"
 
@@ -9,7 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const ProtobufCMessageDescriptor *const types[] = {&teff__test__tree__descriptor,
-                                                              &teff__test__older__descriptor};
+                                                              &teff__test__older__descriptor,
+                                                              &teff__cluster__probe__descriptor};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         teff_arena arena;
         ProtobufCMessage *msg;

@@ -45,8 +45,8 @@ mutant()
 
 # All: two at a time, since each takes one core and up to 2 GiB; those that take longest first.
 if [ $# -eq 0 ]; then
-    echo transaction deadlock poller park group deque retake outage index wait wait_any reader call \
-        slab cancel side | xargs -n 1 -P 2 sh "$0"
+    echo transaction deadlock poller park group deque retake outage index wait wait_any reader \
+        call slab cancel side | xargs -n 1 -P 2 sh "$0"
     exit
 fi
 

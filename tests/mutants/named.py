@@ -4,6 +4,26 @@
 # name: source, text that stands there exactly once, and what takes its place.
 
 NAMED = {
+    "a probe after two visits": (
+        "grains/activation/waits.c", "PAUSE_MIN = 2", "PAUSE_MIN = 1"),
+    "a probe every 1.5 s": ("grains/activation/waits.c", "PAUSE_MAX = 40", "PAUSE_MAX = 60"),
+    "a visit every 50 ms": (
+        "grains/activation/waits.h", "TEFFI_VISIT_MS = 25", "TEFFI_VISIT_MS = 50"),
+    "a probe follows a wait for any call": (
+        "grains/request/deadlock.c", "!turn->ctx.waits_for_any && ", ""),
+    "a cycle is reported after one round": (
+        "grains/request/deadlock.c", "    if (p->confirms) {\n        end_request",
+        "    if (true) {\n        end_request"),
+    "the second round does not look at the first call again": (
+        "grains/request/deadlock.c", "    if (!first)\n", "    if (!first && !p->confirms)\n"),
+    "each grain of a cycle ends a request": (
+        "grains/request/deadlock.c", "at->aside && pid_comes_first(own, initiator)", "false"),
+    "a probe ends a request at a silo that did not begin it": (
+        "grains/request/deadlock.c", "p->token == make_token(act) &&", "true &&"),
+    "2,048 probes of other silos in 25 ms": (
+        "grains/request/deadlock.h", "TEFFI_PROBES_MAX = 1024", "TEFFI_PROBES_MAX = 2048"),
+    "a writer does not wait for readers": (
+        "grains/request/deadlock.c", "own != TEFFI_FREELY", "own == TEFFI_EXCLUSIVE"),
     "a promise of a silo that reaches the store": (
         "runtime/cluster/promise.c", "        p->confirmed.number && now - p->confirmed.sent_ns >",
         "        p->confirmed.number && now + (1ull << 60) - p->confirmed.sent_ns >"),

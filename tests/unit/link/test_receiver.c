@@ -14,6 +14,7 @@ static const struct {
     {"a request to a grain", TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN, TEFFI_ADMITTED},
     {"a one-way to a grain", TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN, TEFFI_ADMITTED},
     {"a cancel", TEFFI_MSG_ONEWAY, TEFFI_SLOT_CANCEL, TEFFI_ADMITTED},
+    {"a probe for deadlocks", TEFFI_MSG_ONEWAY, TEFFI_SLOT_DEADLOCK, TEFFI_ADMIT_REFUSED},
     {"a cancel with a response", TEFFI_MSG_REQUEST, TEFFI_SLOT_CANCEL, TEFFI_ADMIT_REFUSED},
     {"a request to the store", TEFFI_MSG_REQUEST, TEFFI_SLOT_STORE, TEFFI_ADMIT_REFUSED},
     {"a one-way to a process", TEFFI_MSG_ONEWAY, TEFFI_PROCESS_BIT, TEFFI_ADMIT_REFUSED},
