@@ -17,7 +17,8 @@ NAMED = {
     "the second round does not look at the first call again": (
         "grains/request/deadlock.c", "    if (!first)\n", "    if (!first && !p->confirms)\n"),
     "each grain of a cycle ends a request": (
-        "grains/request/deadlock.c", "at->aside && pid_comes_first(own, initiator)", "false"),
+        "grains/request/deadlock.c", "at->aside && pid_comes_first(own, initiator)",
+        "at->aside && pid_comes_first(own, own)"),
     "a probe ends a request at a silo that did not begin it": (
         "grains/request/deadlock.c", "p->token == make_token(act) &&", "true &&"),
     "2,048 probes of other silos in 25 ms": (

@@ -210,7 +210,7 @@ static void fail_as(teff_err err, const char *text, bool named)
     assert_non_null(more);
     more->failed_text = text ? strdup(text) : NULL;
     more->failed_named = named;
-    act.failed = err;
+    act.failed = (uint16_t)err;
     act.phase = TEFFI_ENDED;
 }
 
