@@ -21,7 +21,7 @@
  * and TEFFI_ITEM_CLOSURE */
 enum {
     TEFFI_ITEM_NUDGE = 10, /* handle end_reason; start requests and ticks that may start now */
-    TEFFI_ITEM_TICK = 11   /* never queued: the kind of the request of a timer's tick (timers.c) */
+    TEFFI_ITEM_TICK = 11,  /* never queued: the kind of the request of a timer's tick (timers.c) */
     TEFFI_ITEM_VISIT = 20, /* do requests wait here? (waits.h) */
     TEFFI_ITEM_PROBE = 21, /* a message: is there a deadlock? (request/deadlock.h) */
 };
@@ -57,11 +57,10 @@ typedef struct teffi_more {
     bool judge_all;  /* lock was taken while requests waited: those of younger transactions die */
     uint8_t version; /* the type's newest version that newer callers need; 0: none */
     /* waits.c: */
-    uint8_t pause;         /* visits from one probe to the next; 0: no probe is due */
-    uint8_t countdown;     /* visits until the next probe */
-    bool has_probed;       /* since the last visit */
-    uint32_t n_set_aside;  /* requests that were ever put into pending; wraps around */
-    uint32_t n_set_before; /* n_set_aside when the present countdown began */
+    uint8_t pause;     /* visits from one probe to the next; 0: no probe is due */
+    uint8_t countdown; /* visits until the next probe */
+    bool has_probed;   /* since the last visit */
+    bool has_new;      /* requests were set aside since the present countdown began */
 } teffi_more;
 
 /* The state, for a type that has one. All fields: G. */

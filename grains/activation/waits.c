@@ -115,7 +115,7 @@ void teffi_waits_fini(teffi_waits *waits)
     pthread_mutex_destroy(&waits->lock);
 }
 
-__attribute__((noinline)) void teffi_waits_watch(teffi_activation *act)
+void teffi_waits_watch(teffi_activation *act)
 {
     teffi_waits *waits = act->grains->waits;
     visit *v = NULL;
@@ -140,10 +140,9 @@ __attribute__((noinline)) void teffi_waits_watch(teffi_activation *act)
  * PAUSE_MIN visits, unless such a countdown runs already. out: true: a probe is due now. */
 static bool count_down_to_probe(teffi_more *more)
 {
-    bool has_new = more->n_set_aside != more->n_set_before;
     bool is_due = more->pause && --more->countdown == 0;
-    if (has_new && (is_due || more->pause != PAUSE_MIN)) {
-        more->n_set_before = more->n_set_aside;
+    if (more->has_new && (is_due || more->pause != PAUSE_MIN)) {
+        more->has_new = false;
         more->pause = more->countdown = PAUSE_MIN;
     } else if (is_due) {
         more->pause = more->pause < PAUSE_MAX / 2 ? (uint8_t)(2 * more->pause) : PAUSE_MAX;
@@ -159,9 +158,13 @@ bool teffi_waits_visit(teffi_activation *act, teffi_item *item)
         free_visit(v);
         return false;
     }
+    bool has_new =
+        atomic_fetch_and_explicit(&act->watched, (uint8_t)~TEFFI_WAITED, memory_order_acq_rel) &
+        TEFFI_WAITED;
     list_activation(v);
     if (!act->more || !act->more->pending.count)
         return false;
+    act->more->has_new |= has_new;
     act->more->has_probed = false;
     return count_down_to_probe(act->more);
 }

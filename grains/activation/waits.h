@@ -49,20 +49,20 @@ void teffi_waits_fini(teffi_waits *waits);
 /* teffi_activation.watched */
 enum {
     TEFFI_WATCHED = 1, /* listed, or a visit is on the way */
-    TEFFI_WAITED = 2   /* requests have waited since the timer has looked */
+    TEFFI_WAITED = 2   /* a request was set aside since the last look or visit */
 };
 
-/* teffi_waits_watch - list act for visits, unless it is listed. If the list is full, or there is no
- * memory, does nothing: the next item that act handles tries again. */
+/* teffi_waits_watch - a request was set aside at act: list act for visits, unless it is listed. If
+ * the list is full, or there is no memory, does nothing: the next request tries again. */
 void teffi_waits_watch(teffi_activation *act);
 
-/* teffi_waits_watch_if_requests_wait - teffi_waits_watch if requests are set aside at act. */
-static inline void teffi_waits_watch_if_requests_wait(teffi_activation *act)
+/* teffi_waits_are_watched - is act listed, and does the timer know that requests have waited? If so,
+ * teffi_waits_watch need not be called. relaxed: if the timer clears a flag now, it sees in
+ * act->queued that a request waits. */
+static inline bool teffi_waits_are_watched(const teffi_activation *act)
 {
-    /* relaxed: only the timer clears TEFFI_WAITED; the next item that act handles sets it again */
-    if (act->more && act->more->pending.count &&
-        atomic_load_explicit(&act->watched, memory_order_relaxed) != (TEFFI_WATCHED | TEFFI_WAITED))
-        teffi_waits_watch(act);
+    return atomic_load_explicit(&act->watched, memory_order_relaxed) ==
+           (TEFFI_WATCHED | TEFFI_WAITED);
 }
 
 /* teffi_waits_visit - handle a TEFFI_ITEM_VISIT, and list act again. Owns item. out: true: requests

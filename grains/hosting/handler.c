@@ -64,12 +64,15 @@ static bool refuse_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* May the life turn that runs wait for another grain? Only user code does, not the store. */
-static bool life_turn_may_call_grains(const teffi_activation *act)
+/* Lists act for visits, since a request was set aside. Exception: a life turn runs that waits only
+ * for the store, to read the state before act becomes VALID, or to write it at act's end. */
+__attribute__((noinline)) static void watch_waits_if_needed(teffi_activation *act)
 {
     const teff_type_info *info = act->type->info;
-    return teffi_type_has_hook(act->type, info->on_activate_at) ||
-           teffi_type_has_hook(act->type, info->on_deactivate_at);
+    if (!(act->busy & TEFFI_BUSY_LIFE) || act->phase == TEFFI_VALID ||
+        teffi_type_has_hook(act->type, info->on_activate_at) ||
+        teffi_type_has_hook(act->type, info->on_deactivate_at))
+        teffi_waits_watch(act);
 }
 
 /* Puts msg into act->more->pending. It stays there until start_requests_and_ticks() starts or ends
@@ -85,9 +88,8 @@ static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class
     teffi_queue_push(&more->pending, &msg->link);
     more->pending_of[class]++;
     teffi_lock_update_pending_of_owner(act, msg, true);
-    more->n_set_aside++;
-    if (act->busy & TEFFI_BUSY_LIFE && life_turn_may_call_grains(act))
-        teffi_waits_watch_if_requests_wait(act);
+    if (!teffi_waits_are_watched(act))
+        watch_waits_if_needed(act);
 }
 
 /* Starts the turn of a request that may start now. */
@@ -435,6 +437,9 @@ static void finish_activating(teffi_activation *act)
         end_activation(act);
     else
         act->phase = TEFFI_VALID;
+    /* one of the requests set aside starts now; set_request_aside() may not have watched the rest */
+    if (act->phase == TEFFI_VALID && act->more && act->more->pending.count > 1)
+        teffi_waits_watch(act);
 }
 
 /* Ends the lock that a transaction has on the activation, if the lock must end now. If only the
@@ -468,8 +473,6 @@ __attribute__((noinline)) static void do_due_activation_work_slow_path(teffi_act
      * lock ends only after them, and act is deactivated only after the lock has ended. */
     if (act->phase == TEFFI_VALID && (!act->reason || teffi_lock_of(act)))
         start_requests_and_ticks(act);
-    if (act->phase == TEFFI_VALID)
-        teffi_waits_watch_if_requests_wait(act);
     if (act->phase == TEFFI_VALID && act->reason && act->running == 0 &&
         !(act->busy & TEFFI_BUSY_LOCKED)) {
         act->phase = TEFFI_DEACTIVATING;
@@ -521,6 +524,17 @@ static void begin_activating(teffi_activation *act)
         finish_activating(act);
 }
 
+/* Not inlined, so that the other kinds of items are told apart faster. */
+__attribute__((noinline)) static void handle_rare_item(teffi_activation *act, teffi_item *item)
+{
+    if (item->kind == TEFFI_ITEM_VISIT)
+        teffi_deadlock_handle_visit(act, item);
+    else if (item->kind == TEFFI_ITEM_PROBE)
+        teffi_deadlock_handle_probe(act, teffi_container(item, teffi_msg, item));
+    else
+        teffi_abort_for_bug(__FILE__, __LINE__, "an item of an unknown kind");
+}
+
 /* The group's callback `handle`: handles one item, then does what act's phase requires. */
 static void handle_activation_item(teffi_group *group, teffi_item *item)
 {
@@ -543,14 +557,8 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
     case TEFFI_ITEM_NUDGE:
         clear_nudge_and_adopt_end_reason(act);
         break;
-    case TEFFI_ITEM_VISIT:
-        teffi_deadlock_handle_visit(act, item);
-        break;
-    case TEFFI_ITEM_PROBE:
-        teffi_deadlock_handle_probe(act, teffi_container(item, teffi_msg, item));
-        break;
     default:
-        teffi_abort_for_bug(__FILE__, __LINE__, "an item of an unknown kind");
+        handle_rare_item(act, item);
     }
     if (!teffi_group_has_yielded_turn(group))
         do_due_activation_work(act);

@@ -20,8 +20,7 @@ void teffi_ask_store_in_call(teffi_call *call, const teffi_ask *ask)
     const teff_message_ops *out = ask->method->out;
     teffi_asked *asked = &call->asked;
     asked->method = ask->method;
-    asked->type_id = ask->type->id;
-    asked->key_kind = (uint8_t)ask->type->key_kind;
+    asked->type = ask->type;
     asked->key_len = (uint8_t)(len < TEFFI_CALL_KEY_MAX ? len : TEFFI_CALL_KEY_MAX);
     atomic_store_explicit(&call->sent_to, 0, memory_order_relaxed);
     memcpy(asked->key, ask->bytes, sizeof asked->key); /* a constant size compiles to a few moves */
@@ -31,8 +30,7 @@ void teffi_ask_store_in_call(teffi_call *call, const teffi_ask *ask)
 teff_err teffi_ask_add_error_prefix_from_call(teff_ctx *ctx, const teffi_call *call, teff_err err)
 {
     const teffi_asked *asked = teffi_call_get_method_and_key(call);
-    return asked ? teffi_error_add_call_prefix_from_bytes(ctx, asked->method,
-                                                          (teff_key_kind)asked->key_kind,
+    return asked ? teffi_error_add_call_prefix_from_bytes(ctx, asked->method, asked->type->key_kind,
                                                           asked->key, asked->key_len, err)
                  : err;
 }

@@ -115,12 +115,13 @@ static bool get_called_grain(const teffi_grains *grains, const teffi_turn *turn,
     const teffi_asked *asked = teffi_call_get_method_and_key(call);
     const teffi_ask *ask = turn->ctx.asking;
     if (asked) {
-        *ident = teffi_ident_of(&grains->secret, asked->type_id, asked->key, asked->key_len);
+        *ident = teffi_ident_of(&grains->secret, asked->type->id, asked->key, asked->key_len);
         return asked->key_len < TEFFI_CALL_KEY_MAX;
     }
-    if (ask)
-        *ident = teffi_ident_of(&grains->secret, ask->type->id, ask->bytes, ask->ident.key_len);
-    return ask != NULL;
+    if (teffi_call_is_of_no_grain(call))
+        return false;
+    *ident = teffi_ident_of(&grains->secret, ask->type->id, ask->bytes, ask->ident.key_len);
+    return true;
 }
 
 /* ---- sending ---- */

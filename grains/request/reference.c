@@ -254,7 +254,6 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
 {
     ask->ctx->asking = ask; /* deadlock.c reads it while the turn is suspended */
     teff_err err = teffi_ctx_await_call(ask->ctx, call, out);
-    ask->ctx->asking = NULL;
     if (ask->ctx->transaction)
         teffi_transaction_collect_call_result(ask->ctx, ask->method, call);
     if (err && teffi_call_text_lacks_method(call))

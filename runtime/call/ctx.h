@@ -21,8 +21,8 @@ struct teff_ctx {
     teffi_group *group; /* the turn's; NULL: a thread's context */
     void *owner;        /* grains: the turn */
     void *transaction;  /* grains: the turn's lock (grains/activation/lock.h); NULL: none */
-    /* grains: the teffi_ask of the call that the turn awaits, which has no copy of its method and
-     * key (TEFFI_CALL_HAS_ASKED); NULL: it awaits no such call */
+    /* grains: the teffi_ask of the call that the turn awaits, if that call has neither
+     * TEFFI_CALL_HAS_ASKED nor TEFFI_CALL_OF_NO_GRAIN; else not valid */
     const void *asking;
     /* Suspends until waiting is 0; NULL: teffi_fiber_suspend. A process's (process_ctx.c). */
     void (*suspend)(teff_ctx *ctx);
@@ -30,15 +30,15 @@ struct teff_ctx {
     LIST_HEAD(, teffi_call) calls; /* started, not released; newest first */
     uint32_t n_calls;              /* calls ever begun; wraps around */
     uint32_t waiting;              /* turn: awaited waits that are not done; teffi_await_any: 1 */
-    bool waits_for_any; /* turn: suspended by teffi_await_any, for one of several waits */
     _Atomic uint32_t
         asleep_for; /* thread: signals to wait for, see sleep_until_all_waits_done, _for_first */
     teffi_poll_parker parker; /* thread: unparked by the signal that brings asleep_for to 0 */
     _Atomic bool doomed;      /* turn: end it (TEFF_E_NOMEM) when its fiber resumes; relaxed */
+    bool waits_for_any;       /* turn: suspended by teffi_await_any, for one of several waits */
     uint32_t timeout_ms;      /* teff_ctx_timeout */
     uint32_t due_ms;          /* the caller's deadline, see teffi_ms_until_due; 0: none */
-    const char *text;         /* the last error's text; NULL: none */
     teff_err text_err;        /* the error that text belongs to */
+    const char *text;         /* the last error's text; NULL: none */
     _Atomic(teffi_notifier *)
         notifier;     /* thread: signalled when a call ends; NULL: no teff_ctx_fd */
     teffi_exec *runs; /* thread: its park() runs work during a wait (simulator);
