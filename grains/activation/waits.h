@@ -8,10 +8,10 @@
  *
  * A request that waits for less than 25 ms costs the test of a flag, and at most once in 25 ms a
  * place in the list: the activation is not visited. The timer runs only while the list is not
- * empty. A probe (request/deadlock.h)
- * is due two visits after one that found new requests, so it never follows from a wait of less than
- * 50 ms. Then probes are repeated, since messages may be lost; each pause is twice as long as the
- * one before, up to a second. New requests shorten the pause again. */
+ * empty. A probe (request/deadlock.h) is due two visits after one that found new requests, so it
+ * never follows from a wait of less than 50 ms. Then probes are repeated, since messages may be
+ * lost; each pause is twice as long as the one before, up to a second. New requests shorten the
+ * pause again. */
 #pragma once
 
 #include <pthread.h>
@@ -53,12 +53,11 @@ enum {
 };
 
 /* teffi_waits_watch - a request was set aside at act: list act for visits, unless it is listed. If
- * the list is full, or there is no memory, does nothing: the next request tries again. */
+ *       the list is full, or there is no memory, does nothing: the next request tries again. */
 void teffi_waits_watch(teffi_activation *act);
 
-/* teffi_waits_are_watched - is act listed, and does the timer know that requests have waited? If so,
- * teffi_waits_watch need not be called. relaxed: if the timer clears a flag now, it sees in
- * act->queued that a request waits. */
+/* teffi_waits_are_watched - are both flags set? Then teffi_waits_watch need not be called.
+ * relaxed: if the timer clears a flag now, it sees in act->queued that a request waits. */
 static inline bool teffi_waits_are_watched(const teffi_activation *act)
 {
     return atomic_load_explicit(&act->watched, memory_order_relaxed) ==

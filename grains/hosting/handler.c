@@ -437,7 +437,8 @@ static void finish_activating(teffi_activation *act)
         end_activation(act);
     else
         act->phase = TEFFI_VALID;
-    /* one of the requests set aside starts now; set_request_aside() may not have watched the rest */
+    /* One of the requests set aside starts now; watch_waits_if_needed() may have ignored the
+     * others. */
     if (act->phase == TEFFI_VALID && act->more && act->more->pending.count > 1)
         teffi_waits_watch(act);
 }
