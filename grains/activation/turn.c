@@ -191,9 +191,8 @@ static bool request_joins_transaction(const teffi_msg *request)
            transaction.step == TEFFI_STEP_JOIN;
 }
 
-/* Responds by a message; a one-way request, or a tick, gets no response. For a caller on this silo,
- * `out` is copied, because it may point into the grain's state. For another silo, the message only
- * points to `out`, which teffi_node_send_response() packs before it returns. */
+/* Responds by a message, but not to a one-way request or a tick. For a caller on this silo, copies
+ * `out`, which may point into the grain's state; for others, packs it before this returns. */
 __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff_method *method,
                                                     teff_err err, ProtobufCMessage *out)
 {
@@ -345,8 +344,8 @@ static teff_err invoke_and_copy_response(teffi_turn *turn, ProtobufCMessage **ou
     return err;
 }
 
-/* If err is TEFF_OK, adds `out` to the grain's answers; otherwise adds err. If there is no memory
- * for the answer, ends the turn and does not return: the state must not be written without it. */
+/* If err is TEFF_OK, adds `out` to the grain's answers; otherwise adds err. If memory is out, ends
+ * the turn and does not return: the state must not be written without the answer. */
 static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
                           const ProtobufCMessage *out)
 {
@@ -460,9 +459,8 @@ static teff_err roll_back_and_record_error(teffi_turn *turn, uint64_t hash, teff
     return unwritten ? unwritten : teff_fail(ctx, err, "%s", text);
 }
 
-/* Calls the method of the transaction's root request, then commits or aborts the transaction.
- * in: once: true if the request has an idempotency key. hash: of the request, used only if once is
- * true. out: the result to respond with. */
+/* Calls the method of the transaction's root request, then commits or aborts the transaction. in:
+ * once: the request has an idempotency key. hash: its hash. out: the result to respond with. */
 static teff_err run_root_and_commit_or_abort(teffi_turn *turn, bool once, uint64_t hash,
                                              ProtobufCMessage **out)
 {
@@ -484,8 +482,7 @@ static teff_err run_root_and_commit_or_abort(teffi_turn *turn, bool once, uint64
 }
 
 /* Calls the method of the transaction's root request and ends the transaction. If an answer to the
- * request's idempotency key is stored, repeats that answer and does not call the method. out: the
- * result to respond with. */
+ * request's key is stored, repeats it instead of the call. out: the result to respond with. */
 static teff_err run_transaction_root(teffi_turn *turn, ProtobufCMessage **out)
 {
     bool once = turn->request->once != NULL;
@@ -597,8 +594,7 @@ static void request_main(void *arg)
 }
 
 /* Unpacks a request from another node. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED, TEFF_E_NOMEM;
- * TEFF_E_OVERLOADED if the unpacked request makes all messages together exceed their budget (option
- * message_bytes_max). Only this error sets s->full to true. */
+ * TEFF_E_OVERLOADED, with s->full set: all messages together exceed message_bytes_max. */
 __attribute__((noinline)) static teff_err unpack_request(start *s)
 {
     if (s->request->raw_len > teffi_message_max(s->act->type->info))
