@@ -6,6 +6,7 @@
 #include <string.h>
 #include "activation/answers.h"
 #include "activation/state.h"
+#include "call/task.h"
 #include "cluster/membership.h"
 #include "message/codec.h"
 #include "node/ask.h"
@@ -365,10 +366,21 @@ teff_err teffi_participants_write_rows(teff_ctx *ctx, const teffi_transaction *t
 
 /* ---- the outcome ---- */
 
-/* Sends one participant a message that carries *transaction, whose step is the outcome. Ignores
+/* Does this silo's view say nothing about silo? Then silo may have joined already: another silo
+ * has a newer view, and has called a grain there. */
+static bool silo_is_stranger(teffi_node *node, teffi_node_id silo)
+{
+    const teffi_view *view = teffi_view_ref_current(node);
+    bool is_stranger = view && teffi_view_standing(view, silo) == TEFFI_STANDING_STRANGER;
+    teffi_view_unref(view);
+    return is_stranger;
+}
+
+/* Sends one participant a message that carries *transaction, whose step is the outcome. If this
+ * silo does not know the participant's silo yet, adds the message to unsent instead. Ignores
  * errors: if the message is not sent, the watch of the participant's lock resolves that lock. */
 static void send_outcome(teffi_grains *grains, const participant *one,
-                         const teffi_transaction *transaction)
+                         const teffi_transaction *transaction, teffi_queue *unsent)
 {
     teffi_node *node = grains->node;
     teffi_node_id to = {one->silo, one->incarnation};
@@ -380,18 +392,58 @@ static void send_outcome(teffi_grains *grains, const participant *one,
     msg->type_id = one->type;
     msg->key = teff_arena_copy(&msg->arena, one->key.data, one->key.len);
     msg->key_len = (uint32_t)one->key.len;
-    if (!msg->key || !teffi_transaction_write_to_msg(msg, transaction) ||
-        teffi_node_send(node, to, msg))
+    bool complete = msg->key && teffi_transaction_write_to_msg(msg, transaction);
+    if (complete && !teffi_node_send(node, to, msg))
+        return;
+    if (complete && silo_is_stranger(node, to))
+        teffi_queue_push(unsent, &msg->link);
+    else
         teffi_msg_free(msg);
+}
+
+/* Sends messages with outcomes, or frees those that cannot be sent. */
+static void send_or_free_outcomes(teffi_node *node, teffi_queue *unsent)
+{
+    for (teffi_qnode *n; (n = teffi_queue_pop(unsent));) {
+        teffi_msg *msg = teffi_container(n, teffi_msg, link);
+        if (teffi_node_send(node, msg->to.node, msg))
+            teffi_msg_free(msg);
+    }
+}
+
+/* A task: adopts the newest view, so that this silo knows the silos to which the messages go, and
+ * sends the messages. in: arg: a teffi_queue on the heap, which this function frees. */
+static void send_outcomes_after_refresh(teff_ctx *ctx, void *arg)
+{
+    (void)!teffi_membership_refresh(ctx, 0);
+    send_or_free_outcomes(ctx->node, arg);
+    free(arg);
+}
+
+/* Starts the task that sends the messages. If there is no memory for it, frees them. */
+static void start_sending_after_refresh(teffi_node *node, teffi_queue *unsent)
+{
+    teffi_queue *moved = malloc(sizeof *moved);
+    if (moved) {
+        *moved = *unsent;
+        if (!teffi_task_start(&node->home, send_outcomes_after_refresh, moved,
+                              "tell new silos how a transaction has ended", false))
+            return;
+        free(moved);
+    }
+    send_or_free_outcomes(node, unsent);
 }
 
 void teffi_participants_send_outcome(teffi_grains *grains, const participants *all,
                                      const teffi_transaction *transaction, teffi_step step)
 {
     teffi_transaction end = *transaction;
+    teffi_queue unsent = {0};
     end.step = step;
     for (size_t i = 0; i < all->n_list; i++) {
         end.etag = step == TEFFI_STEP_COMMIT ? all->list[i]->etag : 0;
-        send_outcome(grains, all->list[i], &end);
+        send_outcome(grains, all->list[i], &end, &unsent);
     }
+    if (unsent.count)
+        start_sending_after_refresh(grains->node, &unsent);
 }

@@ -44,8 +44,9 @@ TEFF_MUST_USE teff_err teffi_participants_write_rows(teff_ctx *ctx,
                                                      Teff__Transaction__Participants *all);
 
 /* teffi_participants_send_outcome - send step (COMMIT, ABORT, RELOAD or RESOLVE) to each
- * participant. If a message is lost, that participant's lock stays until its watch resolves it
- * (lock.h). */
+ * participant. If this silo does not know a participant's silo yet, a task adopts the newest view
+ * before it sends the message. If a message is lost, that participant's lock stays until its watch
+ * resolves it (lock.h). */
 void teffi_participants_send_outcome(teffi_grains *grains,
                                      const Teff__Transaction__Participants *all,
                                      const teffi_transaction *transaction, teffi_step step);

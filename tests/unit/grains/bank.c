@@ -13,6 +13,7 @@ typedef void tell_fn(teffi_grains *grains, const Teff__Transaction__Participants
                      const teffi_transaction *transaction, teffi_step step);
 
 struct bank bank;
+const teffi_node_id newcomer = {77, 1};
 
 lab *l;
 teff_ctx *ctx;
@@ -100,6 +101,34 @@ void __wrap_teffi_participants_send_outcome(teffi_grains *grains,
         bank.mute--;
     else
         __real_teffi_participants_send_outcome(grains, all, transaction, step);
+}
+
+/* ---- a silo that the view lacks ---- */
+
+teff_err __real_teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg);
+teff_err __wrap_teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg);
+teff_err __real_teffi_membership_refresh(teff_ctx *refresher, uint64_t version);
+teff_err __wrap_teffi_membership_refresh(teff_ctx *refresher, uint64_t version);
+
+teff_err __wrap_teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg)
+{
+    if (!teffi_node_equals(to, newcomer))
+        return __real_teffi_node_send(node, to, msg);
+    if (!bank.refreshed) {
+        bank.refused++;
+        return TEFF_E_CLOSED;
+    }
+    assert_true(teffi_msg_ends_transaction(msg));
+    teffi_msg_free(msg);
+    bank.sent++;
+    return TEFF_OK;
+}
+
+teff_err __wrap_teffi_membership_refresh(teff_ctx *refresher, uint64_t version)
+{
+    teff_err err = __real_teffi_membership_refresh(refresher, version);
+    bank.refreshed = bank.refused > 0;
+    return err;
 }
 
 /* ---- grains ---- */

@@ -27,11 +27,17 @@ extern struct bank {
     _Atomic bool touch_conflicts;   /* the next write of one state, as if the fence had changed */
     _Atomic int batches, most_rows; /* of transactions that reached the store */
     _Atomic int mute;               /* so many ends of transactions are not told */
-    _Atomic int held;               /* turns that wait for the gate */
+    /* to a silo that is in the table, and not yet in the view of the sender: messages that were
+     * refused; those that were sent, after a refresh of the view */
+    _Atomic int refused, sent;
+    _Atomic bool refreshed;
+    _Atomic int held; /* turns that wait for the gate */
     _Atomic bool gate;
     teff_ctx *doomed;
     _Atomic int64_t left_with; /* what vault "a" had in its last on_deactivate */
 } bank;
+
+extern const teffi_node_id newcomer; /* that silo */
 
 extern lab *l;
 extern teff_ctx *ctx; /* the caller's: a silo's or a client's */

@@ -2,6 +2,7 @@
  * silo, between two, and from a client. */
 #include <stdio.h>
 #include <string.h>
+#include "activation/participants.h"
 #include "bank.h"
 #include "call/call.h"
 #include "node/ask.h"
@@ -437,6 +438,23 @@ static void test_a_grain_of_unknown_outcome_ends_with_the_stored_state(void **st
     }
 }
 
+/* A participant may be on a silo that has just joined: the silo of its caller knows it, and the
+ * root's silo does not. */
+static void test_a_silo_that_is_not_in_the_view_yet_is_told(void **state)
+{
+    Teff__Transaction__Participant one = TEFF__TRANSACTION__PARTICIPANT__INIT, *list[] = {&one};
+    Teff__Transaction__Participants all = TEFF__TRANSACTION__PARTICIPANTS__INIT;
+    const teffi_transaction transaction = {.age = 1, .root = l->silos[0]->node.id, .attempt = 1};
+    one.silo = newcomer.silo;
+    one.incarnation = newcomer.incarnation;
+    one.key = (ProtobufCBinaryData){1, (uint8_t[]){'a'}};
+    all.n_list = 1;
+    all.list = list;
+    teffi_participants_send_outcome(l->silos[0]->node.grains, &all, &transaction, TEFFI_STEP_ABORT);
+    lab_until(bank.sent == 1);
+    assert_int_equal(bank.refused, 1);
+}
+
 static void test_a_key_counts_once(void **state)
 {
     teff_uuid id = {{7}}, other = {{8}};
@@ -528,6 +546,7 @@ int main(void)
         EACH(test_a_row_that_has_changed_is_read_again),
         EACH(test_a_grain_that_is_read_again_ends_without_the_changes),
         EACH(test_a_grain_of_unknown_outcome_ends_with_the_stored_state),
+        EACH(test_a_silo_that_is_not_in_the_view_yet_is_told),
         EACH(test_a_key_counts_once),
         EACH(test_what_was_not_written_has_no_answer),
     };
