@@ -259,12 +259,12 @@ static sim_silo *next_to_leave(sim_world *w)
 
 static void connect_client(teff_ctx *ctx, void *arg)
 {
-    enum { TRIES = 20, TRIES_HELD = 400, PAUSE_MS = 100 };
+    enum { TRIES = 20, TRIES_AWAY = 1200, PAUSE_MS = 100 };
     sim_client *c = arg;
     teff_err err = TEFF_E_UNREACHABLE;
-    /* With short leases all silos may be away at the same time. */
-    const sim_faults *f = &c->world->s.faults;
-    int tries = f->holds || f->blackouts ? TRIES_HELD : TRIES;
+    /* All silos may be away at the same time if leases are short; after a blackout for as long as
+     * nine leases. If the store is slow, leases are not short, and nine of them take 90 s. */
+    int tries = c->world->lease_ms ? TRIES_AWAY : TRIES;
     for (int i = 0; i < tries && err; i++) {
         if (i)
             teffi_ctx_sleep(ctx, PAUSE_MS);
