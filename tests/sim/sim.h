@@ -14,6 +14,7 @@
 #include "group/inbound.h"
 #include "sim_draw.h"
 #include "sim_trace.h"
+#include "store/store.h"
 
 #define SIM_MS 1000000ull
 #define SIM_SECOND 1000000000ull
@@ -139,6 +140,8 @@ struct sim {
     sim_nth nth;
     uint64_t paused_until_ns;   /* the latest of all nodes */
     void (*after)(void *world); /* looks at the world after each step */
+    /* looks at the world after each write of the store; NULL: none */
+    void (*wrote)(void *world, const teffi_store_op *op);
     void *world;
     sim_cancelled cancelled[SIM_CANCELLED]; /* sim_cancel.c; the newest */
     unsigned n_cancelled;

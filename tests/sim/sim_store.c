@@ -70,6 +70,13 @@ static bool failure_fits(sim_failure failure, const teffi_store_op *op)
     return failure == SIM_FAILURE_IO || op_writes(op);
 }
 
+static void submit_to_rows(sim *s, teffi_store_op *op)
+{
+    s->rows->ops->submit(s->rows, op);
+    if (s->wrote && op_writes(op) && !op->err)
+        s->wrote(s->world, op);
+}
+
 /* out: true: this was the operation that fails, and it has failed. */
 static bool op_is_nth(sim *s, teffi_store_op *op)
 {
@@ -78,7 +85,7 @@ static bool op_is_nth(sim *s, teffi_store_op *op)
         return false;
     nth->happened = true;
     if (nth->failure == SIM_FAILURE_UNKNOWN_DONE)
-        s->rows->ops->submit(s->rows, op);
+        submit_to_rows(s, op);
     if (nth->failure == SIM_FAILURE_IO)
         teffi_store_op_set_error(op, TEFF_E_IO, "the disk is full");
     else if (nth->failure == SIM_FAILURE_CONFLICT)
@@ -110,7 +117,7 @@ static void op_run(sim *s, teffi_store_op *op)
         return;
     }
     if (!lost || late)
-        s->rows->ops->submit(s->rows, op);
+        submit_to_rows(s, op);
     if (lost)
         op_unknown(op);
     if (s->plant == SIM_PLANT_STALE && op->kind == TEFFI_STORE_READ &&

@@ -712,6 +712,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
     memset(w, 0, sizeof *w);
     sim_init(&w->s, seed, plant);
     w->s.after = sim_audit_views;
+    w->s.wrote = sim_rows_check_write;
     w->s.world = w;
     w->draw = sim_draw_of(seed, STREAM_WORLD);
     w->n_silos = (unsigned)sim_draw_between(&w->draw, 2, SIM_SILOS_MAX);

@@ -183,6 +183,10 @@ void sim_audit_store(sim_world *w);
 /* sim_audit_views - views rise, and one version is one view. After each step. */
 void sim_audit_views(void *world);
 
+/* ---- sim_rows.c ---- */
+/* sim_rows_check_write - after a write: no activation stays in use that does not know it. */
+void sim_rows_check_write(void *world, const teffi_store_op *op);
+
 /* ---- sim_process.c: in some of the runs ---- */
 void sim_processes_init(sim_world *w);
 void sim_processes_fini(sim_world *w);
