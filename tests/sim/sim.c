@@ -19,7 +19,8 @@ enum {
     STREAM_NODES = 100,
     STREAM_STALL = 205,
     STREAM_POLL = 2236149,
-    STREAM_LATE = 940
+    STREAM_LATE = 940,
+    STREAM_ENDS = 941
 };
 enum {
     RUN_COST_MAX_NS = 20000,
@@ -235,6 +236,7 @@ void sim_init(sim *s, uint64_t seed, sim_plant plant)
     s->stall = sim_draw_of(seed, STREAM_STALL);
     s->poll = sim_draw_of(seed, STREAM_POLL);
     s->late = sim_draw_of(seed, STREAM_LATE);
+    s->ends = sim_draw_of(seed, STREAM_ENDS);
     s->fibers = teffi_fiber_pool_new(0, 0);
     teffi_bug_if(!s->fibers || teffi_store_open("memory", &s->rows, NULL) != TEFF_OK);
 }

@@ -72,8 +72,11 @@ typedef struct sim_faults {
     unsigned pauses;        /* not per mille: silos whose process stands still for a while */
     unsigned mutes;         /* not per mille: pairs of which one does not reach the other */
     unsigned holds;         /* not per mille: silos whose store, or its results, are late */
-    bool late_timers;       /* after a pause, they fire after all else that is due */
-    bool skews;             /* nodes have clocks of their own */
+    unsigned late_batches;  /* of transactions: they begin up to batch_late_ms later */
+    unsigned late_outcomes; /* messages that tell a participant how its transaction has ended */
+    uint32_t batch_late_ms;
+    bool late_timers; /* after a pause, they fire after all else that is due */
+    bool skews;       /* nodes have clocks of their own */
 } sim_faults;
 
 /* How one operation of the store fails, the n-th of the run. */
@@ -121,7 +124,7 @@ typedef struct sim_node {
 
 struct sim {
     uint64_t seed, now_ns, aged_ns;
-    sim_draw pick, delay, fault, stall, poll, late;
+    sim_draw pick, delay, fault, stall, poll, late, ends;
     sim_trace trace;
     sim_faults faults;
     sim_plant plant;
@@ -142,6 +145,7 @@ struct sim {
     void (*after)(void *world); /* looks at the world after each step */
     /* looks at the world after each write of the store; NULL: none */
     void (*wrote)(void *world, const teffi_store_op *op);
+    void (*batch_is_late)(void *world); /* NULL: nothing happens then */
     void *world;
     sim_cancelled cancelled[SIM_CANCELLED]; /* sim_cancel.c; the newest */
     unsigned n_cancelled;

@@ -51,7 +51,7 @@ static void draw_deed(sim_world *w, world_deed *deed, int own)
 {
     *deed = *world_deed(.account = (uint32_t)below(w, SIM_KEYS), .writes = drawn(w, 600),
                         .pause_ms = draw_pause(w), .fails = drawn(w, 20), .ends = drawn(w, 60));
-    if ((int)deed->account != own && drawn(w, 250))
+    if ((int)deed->account != own && drawn(w, w->s.faults.late_outcomes ? 600 : 250))
         deed->via = 1 + (uint32_t)below(w, 2);
 }
 
@@ -112,6 +112,8 @@ static uint32_t draw_timeout(sim_world *w)
     static const uint32_t timeouts_ms[] = {0, 0, 1500, 6000};
     bool hurried = drawn(w, w->s.faults.timeouts);
     uint32_t usual = timeouts_ms[below(w, 4)];
+    if (usual == timeouts_ms[2] && w->s.faults.late_batches)
+        usual /= 3; /* so that locks time out before late batches are written */
     if (sim_calm(w))
         return 0;
     return hurried ? 1 + (uint32_t)below(w, 60) : usual;
@@ -297,7 +299,7 @@ static void draw_patron(sim *s, void *arg, bool run)
         start_on(w, &place->silo->node, place);
     else if (client && client->joined)
         start_on(w, &client->client->node, NULL);
-    sim_at(s, below(w, 400 * SIM_MS), draw_patron, w);
+    sim_at(s, below(w, (w->s.faults.late_outcomes ? 120 : 400) * SIM_MS), draw_patron, w);
 }
 
 /* ---- a run ---- */
@@ -306,7 +308,8 @@ void sim_bank_init(sim_world *w)
 {
     static const uint32_t idles_ms[] = {40, 300, 2000, 900000};
     sim_draw draw = sim_draw_of(w->s.seed, STREAM_BANK);
-    if (!sim_draw_chance(&draw, 350) || w->s.plant != SIM_PLANT_NONE)
+    bool has_bank = sim_draw_chance(&draw, 350) || w->s.faults.late_batches;
+    if (!has_bank || w->s.plant != SIM_PLANT_NONE)
         return;
     w->bank = calloc(1, sizeof *w->bank);
     teffi_bug_if(!w->bank);
@@ -316,6 +319,8 @@ void sim_bank_init(sim_world *w)
     w->bank->account.answers_max = ANSWERS;
     w->bank->teller = world_teller_info;
     w->bank->teller.idle_ms = idles_ms[below(w, 4)];
+    if (w->s.faults.late_outcomes)
+        w->bank->teller.idle_ms = idles_ms[3]; /* so that most stay on another silo than the root */
 }
 
 void sim_bank_plan(sim_world *w)

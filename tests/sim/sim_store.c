@@ -175,11 +175,30 @@ static bool is_held(const sim_node *node)
     return !node->held_at_end && node->held_until_ns > node->sim->now_ns;
 }
 
+/* A save has one row of a state, and perhaps a fence. A transaction has more rows, most often. */
+static bool is_of_transaction(const teffi_store_op *op)
+{
+    return op->kind == TEFFI_STORE_BATCH && op->n_rows > 1 &&
+           strcmp(op->rows[0].table, "state") == 0 &&
+           (op->n_rows > 2 || strcmp(op->rows[1].table, "state") == 0);
+}
+
+/* Draws whether a batch of a transaction is on its way for long, while the store does other
+ * operations of the same silo. */
+static bool draw_late_batch(sim *s, const teffi_store_op *op)
+{
+    return s->faults.late_batches && is_of_transaction(op) &&
+           sim_draw_chance(&s->ends, s->faults.late_batches);
+}
+
 /* Operations may overtake each other, but a read begins after the writes of its row that were
  * submitted before it, as the store's contract says. */
-static uint64_t begins_ns(const door *d, const teffi_store_op *op)
+static uint64_t begins_ns(const door *d, const teffi_store_op *op, bool late)
 {
-    uint64_t due_ns = d->node->sim->now_ns + draw_delay(d->node->sim);
+    sim *s = d->node->sim;
+    uint64_t due_ns = s->now_ns + draw_delay(s);
+    if (late)
+        due_ns += sim_draw_below(&s->ends, s->faults.batch_late_ms * SIM_MS);
     if (is_held(d->node) && due_ns < d->node->held_until_ns)
         due_ns = d->node->held_until_ns;
     for (const running *r = d->waiting; op->kind == TEFFI_STORE_READ && r; r = r->next)
@@ -199,9 +218,12 @@ static void op_submit(teffi_store *store, teffi_store_op *op)
     }
     running *r = malloc(sizeof *r);
     teffi_bug_if(!r);
-    *r = (running){d->waiting, begins_ns(d, op), is_held(d->node), d, op, op->done};
+    bool late = draw_late_batch(s, op);
+    *r = (running){d->waiting, begins_ns(d, op, late), late || is_held(d->node), d, op, op->done};
     d->waiting = r;
     d->running++;
+    if (late && s->batch_is_late)
+        s->batch_is_late(s->world);
     sim_at(s, r->begins_ns - s->now_ns, op_begin, r);
 }
 

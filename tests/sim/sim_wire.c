@@ -5,7 +5,7 @@
 #include "base/bug.h"
 #include "sim_net.h"
 
-enum { FLUSH_BYTES = 16 * 1024 }; /* as the link's */
+enum { FLUSH_BYTES = 16 * 1024 /* as the link's */, OUTCOME_LATE_MS = 60 };
 
 /* Bytes are written, and read, within this time, however busy a node is. */
 
@@ -212,6 +212,17 @@ void sim_wire_eof(sim_conn *conn, int to)
     frame_departs(conn, to, sim_wire_control(SIM_EOF));
 }
 
+/* The connection stands still when it is to carry the outcome of a transaction: the requests of the
+ * next attempt may take another way, and arrive before the ABORT of this attempt. */
+static void stall_outcome(sim *s, sim_side *to, const teffi_msg *msg)
+{
+    if (!teffi_msg_ends_transaction(msg) || !sim_draw_chance(&s->ends, s->faults.late_outcomes))
+        return;
+    uint64_t until_ns = s->now_ns + sim_draw_below(&s->ends, OUTCOME_LATE_MS * SIM_MS);
+    if (to->last_due_ns < until_ns)
+        to->last_due_ns = until_ns;
+}
+
 teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg)
 {
     sim_frame *frame, *again;
@@ -221,6 +232,7 @@ teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg)
         return err;
     if (msg->item.kind == TEFFI_MSG_REQUEST)
         net->events.sent(net->arg, conn->side[from].other.node, msg);
+    stall_outcome(conn->sim, &conn->side[!from], msg);
     if (sim_plant_twice(conn->sim, msg) && encode_frame(net, msg, &again) == TEFF_OK)
         send_coalesced(conn, !from, again);
     send_coalesced(conn, !from, frame);

@@ -34,7 +34,7 @@ bool sim_calm(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
     return !w->store_faults && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
-           !f->outages && !f->blackouts && !f->pauses && !f->mutes && !f->holds;
+           !f->outages && !f->blackouts && !f->pauses && !f->mutes && !f->holds && !f->late_batches;
 }
 
 bool sim_store_fails(const sim_world *w)
@@ -699,6 +699,7 @@ static void plan_run(sim_world *w)
     draw_mutes(w, length_ms);
     draw_holds(w, length_ms);
     draw_blackouts(w, length_ms);
+    sim_danger_plan(w);
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_keyed_plan(w);
@@ -724,6 +725,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
     draw_stalls(w);
     sim_grains_init(w);
     sim_keyed_init(w);
+    sim_danger_init(w);
     sim_bank_init(w);
     unsigned polled_of_1000 = draw_polled_of_1000(w);
     draw_clocks(w);

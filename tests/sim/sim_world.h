@@ -85,7 +85,7 @@ typedef enum sim_stage {
 
 typedef struct sim_world {
     sim s;
-    sim_draw draw, outages, blackouts, pauses, clocks, mutes, holds, keyed;
+    sim_draw draw, outages, blackouts, pauses, clocks, mutes, holds, keyed, danger;
     bool store_faults; /* were drawn, though they may have ended */
     uint32_t lease_ms; /* of all silos; 0: the default */
     uint32_t outage_ms;
@@ -182,6 +182,12 @@ void sim_audit_start(sim_world *w, teffi_node *node);
 void sim_audit_store(sim_world *w);
 /* sim_audit_views - views rise, and one version is one view. After each step. */
 void sim_audit_views(void *world);
+
+/* ---- sim_danger.c ---- */
+/* sim_danger_init - draws whether faults meet the transactions of this world while they end; such a
+ * world has a bank. sim_danger_plan - these faults; after the others. */
+void sim_danger_init(sim_world *w);
+void sim_danger_plan(sim_world *w);
 
 /* ---- sim_rows.c ---- */
 /* sim_rows_check_write - after a write: no activation stays in use that does not know it. */
