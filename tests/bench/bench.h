@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <teff/silo.h>
+#include "clock.h"
 #include "bench.teff.h"
 #include "child.h"
 
@@ -48,8 +49,6 @@ double bench_take(bench *b, const char *what, uint64_t n, uint64_t width, uint64
 
 /* bench_fatal - end the program with a word. in: ctx may be NULL. */
 void bench_fatal(teff_ctx *ctx, teff_err err);
-
-uint64_t bench_now_ns(void);
 
 /* fair_calls.c: what 10,000 grains feel of two that call each other for ever. */
 void bench_fair(const bench *b);

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 #include <teff/silo.h>
 #include "child.h"
+#include "clock.h"
 #include "guard.teff.h"
 #include "raw_peer.h"
 #include "resident.h"
@@ -25,18 +25,6 @@ static void must(bool ok, const char *what)
         return;
     fprintf(stderr, "crowd: %s\n", what);
     exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void sleep_ms(unsigned ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
 }
 
 /* ---- the silo ---- */
@@ -106,7 +94,7 @@ static void *beat(void *arg)
             send_heartbeat(sockets[i]);
             (void)!recv(sockets[i], ignored, sizeof ignored, MSG_DONTWAIT);
         }
-        sleep_ms(BEAT_MS);
+        bench_sleep_ms(BEAT_MS);
     }
     return arg;
 }
@@ -148,12 +136,13 @@ static void measure(teff_ctx *ctx, uint64_t ms, const char *name)
 {
     static uint64_t took[CALLS_MAX];
     size_t n = 0;
-    for (uint64_t begin = now_ns(), last = begin; n < CALLS_MAX && last - begin < ms * 1000000;) {
+    for (uint64_t begin = bench_now_ns(), last = begin;
+         n < CALLS_MAX && last - begin < ms * 1000000;) {
         guard_small *response;
         teff_mark mark = teff_ctx_mark(ctx);
         must(!guard_target_add(ctx, 1000, guard_small(.number = 1), &response), "a call failed");
         teff_ctx_forget(ctx, mark);
-        uint64_t now = now_ns();
+        uint64_t now = bench_now_ns();
         took[n++] = now - last;
         last = now;
     }
@@ -185,7 +174,7 @@ int main(int argc, char **argv)
         sockets[n_sockets] = connect_idle(silo.said, n_sockets);
     pthread_t beats;
     must(pthread_create(&beats, NULL, beat, NULL) == 0, "no thread");
-    sleep_ms(SETTLE_MS);
+    bench_sleep_ms(SETTLE_MS);
     if (clients)
         printf(", \"bytes_per_client\": %.0f",
                (bench_resident_bytes_of(silo.pid) - before) / clients);

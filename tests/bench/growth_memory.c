@@ -1,24 +1,17 @@
 /* growth_memory.c - one random cycle through all lines of a piece of memory, walked along.
  * Way:     growth.c -> [growth_memory]
  * Source:  S. Sattolo, A random cyclic permutation, 1986 */
+#include "clock.h"
 #include "growth_memory.h"
 
 #include <stddef.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { LINE = 64, BATCH = 10000 };
 
 typedef struct line {
     _Alignas(LINE) uint64_t next;
 } line;
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static uint64_t draw(uint64_t *rng, uint64_t below)
 {
@@ -51,11 +44,11 @@ static uint64_t walk(const line *lines, uint64_t from, uint64_t steps)
 static double walk_for(const line *lines, uint64_t *at, double seconds)
 {
     double reads = 0, taken = 0;
-    uint64_t begin = now_ns();
+    uint64_t begin = bench_now_ns();
     while (taken < seconds) {
         *at = walk(lines, *at, BATCH);
         reads += BATCH;
-        taken = (double)(now_ns() - begin) / 1e9;
+        taken = (double)(bench_now_ns() - begin) / 1e9;
     }
     return taken / reads;
 }

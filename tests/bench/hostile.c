@@ -13,11 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <teff/silo.h>
 #include "attack.h"
 #include "child.h"
+#include "clock.h"
 #include "decoy.h"
 #include "guard.teff.h"
 #include "latencies.h"
@@ -31,18 +31,6 @@ static void check_or_exit(bool ok, const char *what)
         return;
     fprintf(stderr, "hostile: %s\n", what);
     exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void sleep_ms(unsigned ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
 }
 
 /* ---- the silo ---- */
@@ -115,13 +103,13 @@ static void *run_attack_thread(void *arg)
 static void call_for(teff_ctx *ctx, uint64_t ms, latencies *took)
 {
     latencies_clear(took);
-    for (uint64_t begin = now_ns(), last = begin; last - begin < ms * 1000000;) {
+    for (uint64_t begin = bench_now_ns(), last = begin; last - begin < ms * 1000000;) {
         guard_small *response;
         teff_mark mark = teff_ctx_mark(ctx);
         check_or_exit(!guard_target_add(ctx, 1000, guard_small(.number = 1), &response),
                       "a call failed");
         teff_ctx_forget(ctx, mark);
-        uint64_t now = now_ns();
+        uint64_t now = bench_now_ns();
         latencies_add(took, now - last);
         last = now;
     }
@@ -139,7 +127,7 @@ static phase run_phase(bench_run *b, phase_kind kind)
                                  .seed = b->n_phases++ / PHASES}}; /* the same within a round */
     a.plan.stop = &a.stop;
     phase p = {0};
-    uint64_t begin = now_ns();
+    uint64_t begin = bench_now_ns();
     double server_s = bench_child_seconds(server), silo_s = bench_child_seconds(&b->silo);
     if (b->targets[kind])
         check_or_exit(pthread_create(&a.thread, NULL, run_attack_thread, &a) == 0, "no thread");
@@ -147,11 +135,11 @@ static phase run_phase(bench_run *b, phase_kind kind)
     p.calls += (double)took.n;
     call_for(b->ctx, b->ms, &took);
     p.calls += (double)took.n;
-    p.seconds = (double)(now_ns() - begin) / 1e9;
+    p.seconds = (double)(bench_now_ns() - begin) / 1e9;
     a.stop = true;
     if (b->targets[kind])
         pthread_join(a.thread, NULL);
-    sleep_ms(SETTLE_MS);
+    bench_sleep_ms(SETTLE_MS);
     p.median_us = latencies_percentile_us(&took, 0.5);
     p.p99_us = latencies_percentile_us(&took, 0.99);
     p.of_time_us = latencies_percentile_of_time_us(&took, 0.99);

@@ -72,16 +72,21 @@ static uint32_t count_threads(void)
     return all.threads;
 }
 
-static void many_wait_without_a_thread_each(void **state)
+static void many_need_no_thread_each(void (*fn)(teff_process *me, teff_ctx *ctx))
 {
     begin(1, 1);
-    caller c = {.fn = ask_once};
+    caller c = {.fn = fn};
     uint32_t before = count_threads();
     for (int i = 0; i < MANY; i++)
         (void)spawn(t.system, &callers, &c);
     latch_wait(&t.ended, MANY);
     assert_int_equal(t.well, MANY);
     assert_true(count_threads() <= before + 2); /* a worker may be held up by this machine */
+}
+
+static void many_wait_without_a_thread_each(void **state)
+{
+    many_need_no_thread_each(ask_once);
 }
 
 static void sleep_long(teff_process *me, teff_ctx *ctx)
@@ -93,14 +98,7 @@ static void sleep_long(teff_process *me, teff_ctx *ctx)
 
 static void many_sleep_without_a_thread_each(void **state)
 {
-    begin(1, 1);
-    caller c = {.fn = sleep_long};
-    uint32_t before = count_threads();
-    for (int i = 0; i < MANY; i++)
-        (void)spawn(t.system, &callers, &c);
-    latch_wait(&t.ended, MANY);
-    assert_int_equal(t.well, MANY);
-    assert_true(count_threads() <= before + 2); /* a worker may be held up by this machine */
+    many_need_no_thread_each(sleep_long);
 }
 
 /* ---- one process: idle and busy grains, here and elsewhere ---- */
