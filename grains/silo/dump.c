@@ -5,6 +5,7 @@
  *          counters are copied, never while fn is called. A shard's lock guards the identity of its
  *          activations; their other fields read here are atomic. */
 #include "activation/load_limit.h"
+#include "activation/waits.h"
 #include "base/log.h"
 #include "call/calls.h"
 #include "call/task.h"
@@ -14,6 +15,7 @@
 static void print_silo(teff_silo *silo, const teffi_lines *to)
 {
     teffi_node *node = &silo->node;
+    const teffi_waits *waits = node->grains->waits;
     pthread_mutex_lock(&silo->lock);
     size_t clients = silo->n_clients;
     pthread_mutex_unlock(&silo->lock);
@@ -21,11 +23,13 @@ static void print_silo(teff_silo *silo, const teffi_lines *to)
     teffi_lines_write_line(
         to,
         "silo %s of cluster %s%s: %u members, %zu clients, %llu calls pending, %llu tasks, "
-        "%llu messages dropped",
+        "%llu messages dropped, %llu deadlocks ended, %llu probes for deadlocks",
         node->address, node->cluster, node->leaving ? ", leaving" : "", teff_silo_members(silo),
         clients, (unsigned long long)teffi_calls_count_pending(&node->home),
         (unsigned long long)teffi_tasks_count_running(&node->home),
-        (unsigned long long)atomic_load_explicit(&node->dropped, memory_order_relaxed));
+        (unsigned long long)atomic_load_explicit(&node->dropped, memory_order_relaxed),
+        (unsigned long long)atomic_load_explicit(&waits->reports, memory_order_relaxed),
+        (unsigned long long)atomic_load_explicit(&waits->probes, memory_order_relaxed));
 }
 
 static void print_system_targets(teffi_node *node, const teffi_lines *to)

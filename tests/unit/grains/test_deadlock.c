@@ -276,6 +276,13 @@ static void two_grains(void **state)
     expect_cycle(three->ctx[0], A, "2,1", two_text);
 }
 
+static bool dump_tells;
+
+static void look_for_deadlocks(void *arg, const char *line)
+{
+    dump_tells |= strstr(line, ", 2 deadlocks ended, ") != NULL;
+}
+
 static void two_grains_on_two_silos(void **state)
 {
     place(A, 0);
@@ -283,6 +290,8 @@ static void two_grains_on_two_silos(void **state)
     expect_cycle(three->ctx[0], A, "2,1", two_text);
     expect_cycle(three->ctx[2], A, "2,1", two_text); /* the caller is on another silo */
     assert_int_equal(waits_on(0)->reports, 2);
+    teff_silo_dump(three->silos[0], look_for_deadlocks, NULL);
+    assert_true(dump_tells);
 }
 
 static void three_grains_on_two_silos(void **state)
