@@ -171,7 +171,7 @@ teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transac
     return own && lock->abort_err ? lock->abort_err : TEFF_E_ABORTED;
 }
 
-teff_err teffi_lock_check_wait(teffi_activation *act, const teffi_msg *msg)
+teff_err teffi_lock_judge_wait(teffi_activation *act, const teffi_msg *msg)
 {
     teffi_lock *lock = teffi_lock_of(act);
     teffi_transaction transaction;
@@ -224,8 +224,8 @@ static void arm_watch(teffi_lock *lock, teffi_exec *exec)
     exec->ops->timer_set(exec, &lock->timer, teffi_now(exec->platform) + watch_ns);
 }
 
-/* Has the silo where the root runs left the view? If it has, nobody sends COMMIT or ABORT. The
- * root's own lock is on that silo. */
+/* Has the silo where the root runs left the view? If it has, nobody sends COMMIT or ABORT. out:
+ * false also for the root's own lock (step ROOT), which is on the same silo as the root. */
 static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
 {
     teffi_node *node = act->grains->node;
@@ -285,8 +285,9 @@ void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
  * a lock may belong to an attempt that has ended: if a silo fails after it has passed the attempt's
  * request on to this grain, the root does not know that the grain is locked, and sends it no ABORT.
  * The older transaction may have locked the root's grain. Then the root cannot begin again, and the
- * two would wait for each other until the deadline. If the attempt has not ended, ending its lock
- * is safe, too: if the row changes then, the batch of the attempt fails. Called at each check. */
+ * two would wait for each other until the deadline. Ending the
+ * lock of an attempt that has not ended is safe, too: if another transaction changes the row after
+ * that, the attempt's batch fails. Updates turns_at_check: call it once at each check. */
 static bool older_transaction_waits_for_idle_lock(const teffi_activation *act, teffi_lock *lock)
 {
     bool idle = act->running == 0 && lock->turns == lock->turns_at_check;

@@ -137,13 +137,13 @@ teffi_verdict teffi_lock_judge_request(teffi_activation *act, const teffi_transa
  * TEFF_E_ABORTED. */
 teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction);
 
-/* teffi_lock_check_wait - may msg wait for the end of act's lock? Also makes the lock abort if it
+/* teffi_lock_judge_wait - may msg wait for the end of act's lock? Also makes the lock abort if it
  * is of an earlier attempt of msg's transaction. For requests of methods that are not
  * transactional, and for requests that need another silo.
  * errs: TEFF_E_INVALID: the lock is of the same attempt, so it would wait for msg. TEFF_E_ABORTED:
  *       the lock is of a later attempt, or of an older transaction, which may wait for a lock of
  *       msg's transaction. A root request has no lock: it may wait for an older transaction. */
-TEFF_MUST_USE teff_err teffi_lock_check_wait(teffi_activation *act, const teffi_msg *msg);
+TEFF_MUST_USE teff_err teffi_lock_judge_wait(teffi_activation *act, const teffi_msg *msg);
 
 /* teffi_lock_is_held_for - does lock belong to the transaction that msg carries, in any attempt? */
 bool teffi_lock_is_held_for(const teffi_lock *lock, const teffi_msg *msg);

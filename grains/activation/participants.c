@@ -366,12 +366,12 @@ teff_err teffi_participants_write_rows(teff_ctx *ctx, const teffi_transaction *t
 
 /* ---- the outcome ---- */
 
-/* Does this silo's view say nothing about silo? Then silo may have joined already: another silo
- * has a newer view, and has called a grain there. */
-static bool silo_is_stranger(teffi_node *node, teffi_node_id silo)
+/* Is the silo `other` not in this silo's view, and not known as gone? It may have joined after the
+ * view was made: another silo, which has a newer view, may have called a grain there. */
+static bool silo_is_stranger(teffi_node *node, teffi_node_id other)
 {
     const teffi_view *view = teffi_view_ref_current(node);
-    bool is_stranger = view && teffi_view_standing(view, silo) == TEFFI_STANDING_STRANGER;
+    bool is_stranger = view && teffi_view_standing(view, other) == TEFFI_STANDING_STRANGER;
     teffi_view_unref(view);
     return is_stranger;
 }
@@ -420,8 +420,9 @@ static void send_outcomes_after_refresh(teff_ctx *ctx, void *arg)
     free(arg);
 }
 
-/* Starts the task that sends the messages. If there is no memory for it, frees them. */
-static void start_sending_after_refresh(teffi_node *node, teffi_queue *unsent)
+/* Starts the task that refreshes the view and then sends the messages. If there is no memory for
+ * the task, sends at once those that can be sent, and frees the others. */
+static void start_task_to_refresh_and_send(teffi_node *node, teffi_queue *unsent)
 {
     teffi_queue *moved = malloc(sizeof *moved);
     if (moved) {
@@ -445,5 +446,5 @@ void teffi_participants_send_outcome(teffi_grains *grains, const participants *a
         send_outcome(grains, all->list[i], &end, &unsent);
     }
     if (unsent.count)
-        start_sending_after_refresh(grains->node, &unsent);
+        start_task_to_refresh_and_send(grains->node, &unsent);
 }

@@ -470,8 +470,8 @@ void teffi_state_set_etag_after_commit(teffi_activation *act, uint64_t etag)
 }
 
 /* Writes the row as it is, so that its etag changes. If the row does not exist, creates it with an
- * empty state and no answers: those in memory may be of the transaction that was not written.
- * After a conflict of the write, reads the row again. */
+ * empty state and no answers, because the state and the answers in memory may come from a
+ * transaction that was not written. After a conflict of the write, reads the row again. */
 teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teff_err err = read_state_row(ctx, act, row);
@@ -590,7 +590,7 @@ void teffi_activation_nudge_if_due_slow(teffi_activation *act)
     bool ends = act->reason && act->running == 0;
     bool compacts = act->running == 0 && teffi_state_must_compact(act);
     if (ends || compacts || teffi_activation_any_pending_may_start(act) ||
-        teffi_timers_any_may_start(act))
+        teffi_timers_any_tick_may_start(act))
         teffi_activation_nudge(act);
 }
 

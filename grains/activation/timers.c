@@ -30,7 +30,7 @@ static void signal_grain_timer(teffi_timer *timer)
 
 static void on_timer_wait(teffi_wait *wait);
 
-/* Sets the executor's timer, which is not set, to timer->due_ns. */
+/* Sets the executor's timer to timer->due_ns. in: the executor's timer is not set. */
 static void set_exec_timer(teffi_grain_timer *timer)
 {
     teffi_exec *exec = timer->act->grains->node->home.exec;
@@ -52,7 +52,8 @@ static void arm_timer(teffi_grain_timer *timer, uint32_t ms)
         set_exec_timer(timer);
 }
 
-/* Adds the timer to the due timers or, if it is one, removes it. */
+/* in: due: true: adds the timer to the list of due timers; false: removes it if it is in that
+ * list. */
 static void set_due(teffi_grain_timer *timer, bool due)
 {
     teffi_grain_timers *timers = timers_of(timer->act);
@@ -136,7 +137,7 @@ static bool due_tick_may_start(const teffi_activation *act, teffi_class class)
     return timers_of(act)->due_of[class] > 0 && teffi_activation_admits(act, class);
 }
 
-bool teffi_timers_any_may_start_slow(const teffi_activation *act)
+bool teffi_timers_any_tick_may_start_slow(const teffi_activation *act)
 {
     return due_tick_may_start(act, TEFFI_EXCLUSIVE) || due_tick_may_start(act, TEFFI_READ_ONLY) ||
            due_tick_may_start(act, TEFFI_FREELY);
@@ -145,7 +146,7 @@ bool teffi_timers_any_may_start_slow(const teffi_activation *act)
 teffi_grain_timer *teffi_timers_find_startable(const teffi_activation *act)
 {
     teffi_grain_timer *timer = NULL;
-    if (teffi_timers_any_may_start(act))
+    if (teffi_timers_any_tick_may_start(act))
         TAILQ_FOREACH (timer, &timers_of(act)->due, due_link)
             if (teffi_activation_admits(act, class_of_timer(timer)))
                 break;

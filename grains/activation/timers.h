@@ -45,13 +45,14 @@ typedef struct teffi_grain_timers {
     bool requests_first;
 } teffi_grain_timers;
 
-/* teffi_timers_any_may_start - is a tick due that admission lets start now? Reads only counters.
- * teffi_timers_any_may_start_slow - the same, for an activation with timers. */
-bool teffi_timers_any_may_start_slow(const teffi_activation *act);
+/* teffi_timers_any_tick_may_start - is a tick due that admission lets start now? Reads only
+ * counters.
+ * teffi_timers_any_tick_may_start_slow - the same, for an activation with timers. */
+bool teffi_timers_any_tick_may_start_slow(const teffi_activation *act);
 
-static inline bool teffi_timers_any_may_start(const teffi_activation *act)
+static inline bool teffi_timers_any_tick_may_start(const teffi_activation *act)
 {
-    return act->more && act->more->timers && teffi_timers_any_may_start_slow(act);
+    return act->more && act->more->timers && teffi_timers_any_tick_may_start_slow(act);
 }
 
 /* teffi_timers_find_startable - the first of the due timers whose tick admission lets start now;

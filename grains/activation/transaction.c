@@ -30,7 +30,8 @@ teff_err teffi_transaction_lock_grain(teff_ctx *ctx, teffi_activation *act,
 
 /* ---- calls ---- */
 
-bool teffi_transaction_find_waiting(const teff_ctx *ctx, teffi_transaction *transaction)
+bool teffi_transaction_find_one_that_awaits_turn(const teff_ctx *ctx,
+                                                 teffi_transaction *transaction)
 {
     for (const teffi_turn *turn = ctx->owner; turn; turn = turn->place->caller->owner) {
         const teffi_lock *lock = get_lock(&turn->ctx);
@@ -56,7 +57,7 @@ bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *metho
     teffi_transaction transaction;
     bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
     if (request->item.kind != TEFFI_MSG_REQUEST || (joins && !lock) ||
-        !teffi_transaction_find_waiting(ctx, &transaction))
+        !teffi_transaction_find_one_that_awaits_turn(ctx, &transaction))
         return true;
     transaction.step = joins ? TEFFI_STEP_JOIN : TEFFI_STEP_PLAIN;
     if (joins)
@@ -172,11 +173,11 @@ static teffi_bytes get_packed_list(const teffi_lock *lock)
 }
 
 /* Returns the participants to which ABORT or RESOLVE must be sent. If their packed list cannot be
- * read, returns an empty list: then nothing is sent, and each participant's watch of its lock ends
- * the lock. If teffi_participants_unpack_and_merge() returns TEFF_E_ABORTED, the transaction must
- * not be committed, but the list is complete. */
-static Teff__Transaction__Participants *read_participants_for_abort(teff_ctx *ctx,
-                                                                    teffi_bytes packed)
+ * read, returns an empty list: then nothing is sent, and each participant ends its lock later, when
+ * its watch checks the lock. If teffi_participants_unpack_and_merge() returns TEFF_E_ABORTED, the
+ * transaction must not be committed, but the list is complete. */
+static Teff__Transaction__Participants *read_participants_for_outcome(teff_ctx *ctx,
+                                                                      teffi_bytes packed)
 {
     static Teff__Transaction__Participants none = TEFF__TRANSACTION__PARTICIPANTS__INIT;
     Teff__Transaction__Participants *all = NULL;
@@ -244,7 +245,7 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_lock *lock = get_lock(ctx);
     const Teff__Transaction__Participants *all =
-        read_participants_for_abort(ctx, get_packed_list(lock));
+        read_participants_for_outcome(ctx, get_packed_list(lock));
     teffi_participants_send_outcome(act->grains, all, &lock->owner, TEFFI_STEP_ABORT);
     apply_step_to_own_lock(act, lock, TEFFI_STEP_ABORT, 0);
     ctx->transaction = NULL;
@@ -252,7 +253,7 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 
 /* ---- tasks ---- */
 
-/* Starts a task for which a silo that leaves or closes waits. The task must call
+/* Starts a task. A silo that leaves or closes waits until such tasks have ended. The task must call
  * end_awaited_task(). out: false: memory is out, or the silo closes. */
 static bool start_awaited_task(teffi_grains *grains, void (*fn)(teff_ctx *ctx, void *arg),
                                void *arg, const char *label)
@@ -269,12 +270,12 @@ static bool start_awaited_task(teffi_grains *grains, void (*fn)(teff_ctx *ctx, v
 
 static void end_awaited_task(teffi_grains *grains)
 {
-    /* release, pairs with teffi_transaction_retries_pending(): a thread that reads the new count
+    /* release, pairs with teffi_transaction_tasks_pending(): a thread that reads the new count
      * there also reads all that the task has written */
     atomic_fetch_sub_explicit(&grains->tasks, 1, memory_order_release);
 }
 
-bool teffi_transaction_retries_pending(const teffi_grains *grains)
+bool teffi_transaction_tasks_pending(const teffi_grains *grains)
 {
     /* seq_cst: see start_awaited_task(); pairs with end_awaited_task(), too */
     return atomic_load(&grains->tasks) != 0;
@@ -294,15 +295,15 @@ static void send_outcome_of_unfinished(teff_ctx *ctx, void *arg)
 {
     unfinished u = *(unfinished *)arg;
     free(arg);
-    teffi_participants_send_outcome(u.grains, read_participants_for_abort(ctx, u.list),
+    teffi_participants_send_outcome(u.grains, read_participants_for_outcome(ctx, u.list),
                                     &u.transaction, u.step);
     free((void *)(uintptr_t)u.list.data);
     end_awaited_task(u.grains);
 }
 
-/* Starts a task that sends step to the participants in lock->list, because the root's turn must not
- * wait any more: reading the list waits. If the task cannot start, each participant's watch of its
- * lock ends the lock. */
+/* Starts a task that sends step to the participants in lock->list: reading the list suspends, and
+ * the root's turn must not suspend any more. If the task cannot start, each participant ends its
+ * lock later, when its watch checks the lock. */
 static void start_sending_outcome(teffi_activation *act, teffi_lock *lock, teffi_step step)
 {
     unfinished *u = lock->list_len ? malloc(sizeof *u) : NULL;
@@ -318,8 +319,8 @@ static void start_sending_outcome(teffi_activation *act, teffi_lock *lock, teffi
     lock->list_len = lock->list_room = 0;
 }
 
-teff_err teffi_transaction_end_in_middle(teff_ctx *ctx, teffi_activation *act, bool is_root,
-                                         teff_err err)
+teff_err teffi_transaction_end_by_turn_exit(teff_ctx *ctx, teffi_activation *act, bool is_root,
+                                            teff_err err)
 {
     teffi_lock *lock = get_lock(ctx);
     if (is_root)

@@ -1,6 +1,6 @@
 /* transaction.h - the turns of a transaction: its calls, a participant's response, the root's end.
  * Way:     turn -> [transaction] -> participants -> store; request/reference (calls in it)
- * Threads: in the turn, on its fiber; teffi_transaction_retries_pending: any.
+ * Threads: in the turn, on its fiber; teffi_transaction_tasks_pending: any.
  *
  * A call of a `transactional` method joins the transaction of its caller. If the caller has none,
  * the call begins one, and its turn is the root. Each response carries a list: the callee and all
@@ -19,16 +19,18 @@
 TEFF_MUST_USE teff_err teffi_transaction_lock_grain(teff_ctx *ctx, teffi_activation *act,
                                                     const teffi_msg *request);
 
-/* teffi_transaction_find_waiting - which transaction waits for ctx's turn? It is the turn's own one
- * or, if the turn's method is not transactional, the one whose call the turn serves, directly or
- * through other such turns. out: *transaction, whose step is not defined. false: none, as far as
- * ctx's turn knows. */
-bool teffi_transaction_find_waiting(const teff_ctx *ctx, teffi_transaction *transaction);
+/* teffi_transaction_find_one_that_awaits_turn - which transaction waits for ctx's turn? It is the
+ * turn's own one or, if the turn's method is not transactional, the one whose call the turn serves,
+ * directly or through other such turns. out: *transaction, whose step is not defined. false: none,
+ * as far as ctx's turn knows. */
+bool teffi_transaction_find_one_that_awaits_turn(const teff_ctx *ctx,
+                                                 teffi_transaction *transaction);
 
-/* teffi_transaction_may_be_waiting - a quick check before teffi_transaction_find_waiting.
+/* teffi_transaction_may_await_turn - a quick check before
+ * teffi_transaction_find_one_that_awaits_turn.
  * out:  false: no transaction waits for ctx's turn, as far as the turn knows, or ctx belongs to no
  *       turn. */
-static inline bool teffi_transaction_may_be_waiting(const teff_ctx *ctx)
+static inline bool teffi_transaction_may_await_turn(const teff_ctx *ctx)
 {
     const teffi_turn *turn = ctx->owner;
     return turn &&
@@ -81,22 +83,22 @@ TEFF_MUST_USE teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation 
  * is rolled back after the turn. Sets ctx->transaction to NULL. */
 void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act);
 
-/* teffi_transaction_end_in_middle - called if the turn ends in the middle of its method: the lock
- * must abort. If the turn is the root, also starts to send the outcome to the participants whose
- * entries are in lock->list: RESOLVE if the batch was submitted, else ABORT.
+/* teffi_transaction_end_by_turn_exit - called if the turn ends in the middle of its method: the
+ * lock must abort. If the turn is the root, also starts to send the outcome to the participants
+ * whose entries are in lock->list: RESOLVE if the batch was submitted, else ABORT.
  * in:   err, the error of the turn, with its text in ctx; ctx->transaction is set.
  * out:  the error to respond with: TEFF_E_UNKNOWN if the batch was submitted, else err.
  * runs: does not suspend the turn. */
-TEFF_MUST_USE teff_err teffi_transaction_end_in_middle(teff_ctx *ctx, teffi_activation *act,
-                                                       bool is_root, teff_err err);
+TEFF_MUST_USE teff_err teffi_transaction_end_by_turn_exit(teff_ctx *ctx, teffi_activation *act,
+                                                          bool is_root, teff_err err);
 
 /* teffi_transaction_retry - begin the transaction again: deliver the root's request anew, after a
  * random pause that grows with the attempts. Owns request on true. out: false: the deadline is too
  * near, memory is out, or the silo closes. */
 TEFF_MUST_USE bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request);
 
-/* teffi_transaction_retries_pending - is there a request that teffi_transaction_retry has taken and
- * not delivered yet, or an outcome that teffi_transaction_end_in_middle has not sent yet? A silo
+/* teffi_transaction_tasks_pending - is there a request that teffi_transaction_retry has taken and
+ * not delivered yet, or an outcome that teffi_transaction_end_by_turn_exit has not sent yet? A silo
  * that leaves waits until there is none, and so does a silo that closes, after it has set
  * grains->closed. */
-bool teffi_transaction_retries_pending(const teffi_grains *grains);
+bool teffi_transaction_tasks_pending(const teffi_grains *grains);

@@ -113,8 +113,9 @@ teff_err teffi_turn_make_valid_error(teff_ctx *ctx, const teffi_activation *act,
                      has_text ? ")" : "");
 }
 
-/* Converts the turn's request message to an empty response. Makes a new message if the request lies
- * on this stack, or is large and `stays` is true: a caller on this silo would keep its memory.
+/* Converts the turn's request message to an empty response. Makes a new message instead if the
+ * request lies on this stack, or if it is large and the caller is on this silo: such a caller would
+ * keep the request's memory as long as the response. in: stays: the caller is on this silo.
  * out: the response; NULL if there is no memory. *to: the node to send the response to. */
 static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
 {
@@ -191,8 +192,9 @@ static bool request_joins_transaction(const teffi_msg *request)
            transaction.step == TEFFI_STEP_JOIN;
 }
 
-/* Responds by a message, but not to a one-way request or a tick. For a caller on this silo, copies
- * `out`, which may point into the grain's state; for others, packs it before this returns. */
+/* Responds by a message; a one-way request, or a tick, gets no response. For a caller on this silo,
+ * `out` is copied, because it may point into the grain's state. For another silo, the message only
+ * points to `out`, which teffi_node_send_response() packs before it returns. */
 __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff_method *method,
                                                     teff_err err, ProtobufCMessage *out)
 {
@@ -460,7 +462,8 @@ static teff_err roll_back_and_record_error(teffi_turn *turn, uint64_t hash, teff
 }
 
 /* Calls the method of the transaction's root request, then commits or aborts the transaction. in:
- * once: the request has an idempotency key. hash: its hash. out: the result to respond with. */
+ * once: the request has an idempotency key. hash: of the request; used only if once is true. out:
+ * the result to respond with. */
 static teff_err run_root_and_commit_or_abort(teffi_turn *turn, bool once, uint64_t hash,
                                              ProtobufCMessage **out)
 {
@@ -474,15 +477,16 @@ static teff_err run_root_and_commit_or_abort(teffi_turn *turn, bool once, uint64
     }
     if (!err)
         return teffi_transaction_commit(ctx, turn->act);
-    /* If the method itself returned the error, that error is the answer to the key. Exception:
-     * after TEFF_E_ABORTED the transaction begins again. */
+    /* If the method itself returned the error, that error is stored as the answer for the key.
+     * Exception: after TEFF_E_ABORTED the transaction begins again. */
     bool counts = once && own && own != TEFF_E_ABORTED && !lock->failed && !lock->must_abort;
     teffi_transaction_abort(ctx, turn->act);
     return counts ? roll_back_and_record_error(turn, hash, err) : err;
 }
 
 /* Calls the method of the transaction's root request and ends the transaction. If an answer to the
- * request's key is stored, repeats it instead of the call. out: the result to respond with. */
+ * request's idempotency key is stored, repeats that answer and does not call the method. out: the
+ * result to respond with. */
 static teff_err run_transaction_root(teffi_turn *turn, ProtobufCMessage **out)
 {
     bool once = turn->request->once != NULL;
@@ -562,8 +566,8 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     if (turn->act->stored)
         break_state_and_doom_turns(turn);
     if (turn->ctx.transaction)
-        err = teffi_transaction_end_in_middle(&turn->ctx, turn->act,
-                                              !request_joins_transaction(turn->request), err);
+        err = teffi_transaction_end_by_turn_exit(&turn->ctx, turn->act,
+                                                 !request_joins_transaction(turn->request), err);
     (void)teffi_error_add_turn_prefix(&turn->ctx, err);
     end_request(turn, method, teffi_class_of_method(turn->act->type->info, method), err, NULL);
 }
@@ -652,45 +656,6 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
     (void)teffi_fiber_resume(s.fiber);
 }
 
-/* ---- does the caller still wait? ---- */
-
-/* Does a pending call wait for this request's response? A request that runs on its caller's stack
- * (on_stack) has none until teffi_turn_set_call() sets one (acquire: pairs with that). */
-static bool request_has_call(const teffi_turn *turn)
-{
-    return !turn->on_stack || atomic_load_explicit(&turn->has_call, memory_order_acquire);
-}
-
-/* Has the caller's call ended, or has the caller cancelled it? Any thread: what is read of turn and
- * request does not change while the method runs and the request has a pending call. */
-static bool caller_has_left(const teffi_turn *turn)
-{
-    const teffi_msg *request = turn->request;
-    teffi_node *node = turn->ctx.node;
-    if (!request || request->item.kind != TEFFI_MSG_REQUEST || !request_has_call(turn))
-        return false;
-    return teffi_node_equals(request->src, node->id)
-               ? !teffi_call_is_pending(&node->home, request->call.slot, request->call.generation)
-               : teffi_node_has_cancel(node, request);
-}
-
-/* Reads the call's state before the clock: a call that ended at its deadline is TIMEOUT. */
-teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms)
-{
-    const teffi_turn *turn = ctx->owner;
-    bool has_left = turn && caller_has_left(turn);
-    uint32_t now_ms = (uint32_t)(teffi_now(ctx->home->exec->platform) / 1000000);
-    int32_t left = teffi_ms_until_due(turn ? turn->due_ms : 0, now_ms);
-    /* due_ms is rounded up, now_ms down: a call that ended at its deadline may show 1 ms left */
-    bool late = left <= (has_left ? 1 : 0);
-    if (left_ms)
-        *left_ms = late ? 0 : left == INT32_MAX ? UINT32_MAX : (uint32_t)left;
-    if (late)
-        return TEFF_E_TIMEOUT;
-    bool ends = atomic_load_explicit(&ctx->doomed, memory_order_relaxed);
-    return ends || has_left ? TEFF_E_CANCELLED : TEFF_OK;
-}
-
 /* ---- in place ---- */
 
 typedef struct place_frame { /* on the method's stack */
@@ -746,7 +711,7 @@ void teffi_turn_detach(teffi_in_place *place)
 {
     teffi_turn *turn = place->turn;
     teffi_transaction transaction;
-    if (teffi_transaction_find_waiting(&turn->ctx, &transaction))
+    if (teffi_transaction_find_one_that_awaits_turn(&turn->ctx, &transaction))
         (void)!teffi_transaction_write_to_msg(turn->request, &transaction);
     turn->place = NULL;
 }

@@ -39,7 +39,8 @@ static void set_visit_timer(teffi_waits *waits)
                          teffi_now(exec->platform) + TEFFI_VISIT_MS * 1000000ull);
 }
 
-static void list_activation(visit *v)
+/* Lists the visit's activation, and sets the timer. */
+static void append_to_listed(visit *v)
 {
     pthread_mutex_lock(&v->waits->lock);
     teffi_queue_push(&v->waits->listed, &v->link);
@@ -47,9 +48,9 @@ static void list_activation(visit *v)
     pthread_mutex_unlock(&v->waits->lock);
 }
 
-/* Called if no request waits at the activation: lists it once more, so that it stays listed while
- * requests come and go; or, if no request has waited since the last look, stops watching it. If the
- * activation has ended, its flags are 0. */
+/* Called if no request waits at the activation now. If one has waited since the last look, keeps
+ * the activation listed; otherwise stops watching it, and frees v. If the activation has ended, its
+ * flags are 0. */
 static void list_again_or_free(visit *v)
 {
     uint8_t was = TEFFI_WATCHED;
@@ -61,11 +62,12 @@ static void list_again_or_free(visit *v)
         return;
     }
     atomic_fetch_and_explicit(&v->act->watched, (uint8_t)~TEFFI_WAITED, memory_order_acq_rel);
-    list_activation(v);
+    append_to_listed(v);
 }
 
-/* Sends a visit to the activation if requests are queued or set aside there. relaxed: requests that
- * were set aside before the flags were read are counted. */
+/* Sends a visit to the activation if requests are queued or set aside there. relaxed: this
+ * load sees each request whose flag an earlier look or visit has cleared. If it does not see a
+ * later request, list_again_or_free() sees that request's flag. */
 static void send_visit_if_requests_wait(visit *v)
 {
     if ((int32_t)atomic_load_explicit(&v->act->queued, memory_order_relaxed) <= 0)
@@ -133,11 +135,12 @@ void teffi_waits_watch(teffi_activation *act)
     *v = (visit){
         .item.kind = TEFFI_ITEM_VISIT, .act = act, .generation = act->generation, .waits = waits};
     atomic_fetch_add_explicit(&waits->watched, 1, memory_order_relaxed);
-    list_activation(v);
+    append_to_listed(v);
 }
 
-/* Counts down to the next probe. New requests begin a new countdown, so that they are probed after
- * PAUSE_MIN visits, unless such a countdown runs already. out: true: a probe is due now. */
+/* Counts down to the next probe. If there are new requests and the present countdown is longer than
+ * PAUSE_MIN visits, begins one of PAUSE_MIN visits. If one of PAUSE_MIN runs already, it runs to
+ * its end, and another one follows for the new requests. out: true: a probe is due now. */
 static bool count_down_to_probe(teffi_more *more)
 {
     bool is_due = more->pause && --more->countdown == 0;
@@ -161,7 +164,7 @@ bool teffi_waits_visit(teffi_activation *act, teffi_item *item)
     bool has_new =
         atomic_fetch_and_explicit(&act->watched, (uint8_t)~TEFFI_WAITED, memory_order_acq_rel) &
         TEFFI_WAITED;
-    list_activation(v);
+    append_to_listed(v);
     if (!act->more || !act->more->pending.count)
         return false;
     act->more->has_new |= has_new;

@@ -64,8 +64,9 @@ static bool refuse_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Lists act for visits, since a request was set aside. Exception: a life turn runs that waits only
- * for the store, to read the state before act becomes VALID, or to write it at act's end. */
+/* Lists act for visits, since a request was set aside. Exception: a life turn runs, and the type
+ * has neither on_activate nor on_deactivate. Such a turn waits only for the store and the
+ * directory. */
 __attribute__((noinline)) static void watch_waits_if_needed(teffi_activation *act)
 {
     const teff_type_info *info = act->type->info;
@@ -159,7 +160,7 @@ static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
  * msg does not join that transaction. out: true: msg was ended. */
 static bool refuse_if_it_must_not_wait(teffi_activation *act, teffi_msg *msg)
 {
-    teff_err err = teffi_lock_check_wait(act, msg);
+    teff_err err = teffi_lock_judge_wait(act, msg);
     if (err)
         refuse_queued_request(act, msg, err,
                               err == TEFF_E_INVALID
@@ -187,7 +188,7 @@ __attribute__((noinline)) static void start_move_to_newer_silo(teffi_activation 
                                       newest < 0 ? act->type->info->version : newest);
         return;
     }
-    if (teffi_lock_check_wait(act, msg))
+    if (teffi_lock_judge_wait(act, msg))
         refuse_queued_request(act, msg, TEFF_E_ABORTED,
                               "the grain has to move to a silo that has the caller's version");
     else
@@ -328,7 +329,7 @@ static bool pending_request_may_start_or_end(teffi_activation *act, const teffi_
         return false;
     if (!msg->transaction || !(method->flags & TEFF_METHOD_TRANSACTIONAL))
         return teffi_activation_admits(act, teffi_class_of_method(act->type->info, method)) ||
-               (msg->transaction && teffi_lock_check_wait(act, msg));
+               (msg->transaction && teffi_lock_judge_wait(act, msg));
     return !teffi_transaction_read_from_msg(msg, &transaction) ||
            teffi_lock_judge_request(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
@@ -355,7 +356,7 @@ __attribute__((noinline)) static void start_ticks_after_requests(teffi_activatio
         teffi_timers_stop_all(act);
     if (!more->pending.count && !more->lock && !more->timers)
         teffi_activation_free_rare_fields(act);
-    else if (teffi_activation_any_pending_may_start(act) || teffi_timers_any_may_start(act))
+    else if (teffi_activation_any_pending_may_start(act) || teffi_timers_any_tick_may_start(act))
         teffi_activation_nudge(act);
 }
 

@@ -12,8 +12,8 @@ typedef struct tick_start { /* on the stack of start_tick(): read before the fir
     teffi_fiber *fiber;
 } tick_start;
 
-/* The main function of a fiber that runs a tick. A one-way method has no response, so the request
- * needs no memory for one. */
+/* The main function of a fiber that runs a tick. A timer's method is always one-way, so the tick's
+ * request needs no memory for a response. */
 static void tick_main(void *arg)
 {
     const tick_start *s = arg;

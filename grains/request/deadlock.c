@@ -28,7 +28,8 @@ typedef struct draft {
 
 /* ---- names ---- */
 
-/* Writes "bank.Account.Deposit at b" to label. in: method: NULL: the life turn. */
+/* Writes the method's name and the grain's key to label, such as "bank.Account.Deposit at b" for
+ * the key "b". in: method: NULL: the life turn: writes "bank.Account.on_activate at b". */
 static void make_label(char label[LABEL_MAX], const teffi_activation *act,
                        const teff_method *method)
 {
@@ -62,7 +63,7 @@ static void append_label(draft *d, const teffi_activation *act, const teff_metho
 /* ---- what waits for what ---- */
 
 /* Does the turn keep requests of this class from starting? If the activation is about to end, its
- * requests wait until all turns have ended; during a life turn, they wait for that. */
+ * requests wait until all turns have ended. During a life turn, they wait until it has ended. */
 static bool turn_keeps_out_class(const teffi_turn *turn, teffi_class class)
 {
     const teffi_activation *act = turn->act;
@@ -83,19 +84,16 @@ static teffi_class get_pending_class(const teffi_activation *act, const teffi_ms
                                   : TEFFI_EXCLUSIVE;
 }
 
-/* Which requests does a turn have to keep out, to be followed? */
-typedef struct kept_out {
-    const teffi_msg *msg; /* this one; NULL: any request set aside */
-} kept_out;
-
-static bool turn_keeps_out(const teffi_turn *turn, kept_out what)
+/* Does the turn keep this request from starting? in: msg, which was set aside; NULL: any such
+ * request. */
+static bool turn_keeps_out(const teffi_turn *turn, const teffi_msg *msg)
 {
     const teffi_activation *act = turn->act;
-    if (what.msg)
-        return turn_keeps_out_class(turn, get_pending_class(act, what.msg));
-    for (int class = 0; class < 3; class ++)
-        if (teffi_activation_has_pending(act, (teffi_class) class) &&
-            turn_keeps_out_class(turn, (teffi_class) class))
+    if (msg)
+        return turn_keeps_out_class(turn, get_pending_class(act, msg));
+    for (int c = 0; c < 3; c++)
+        if (teffi_activation_has_pending(act, (teffi_class)c) &&
+            turn_keeps_out_class(turn, (teffi_class)c))
             return true;
     return false;
 }
@@ -106,9 +104,9 @@ static bool turn_awaits_call(const teffi_turn *turn, const teffi_call *call)
     return turn->ctx.waiting && !turn->ctx.waits_for_any && call->wait.awaited && !call->wait.done;
 }
 
-/* out: false: the call's grain is not known here, because the call is not one of a grain, or
- * because its key is too long to be stored in the call. in: turn: suspended: *ident may point to
- * its stack. */
+/* Finds the grain to which the call's request goes. out: false: not known, because the target is no
+ * grain, or because the grain's key is too long to be stored in the call. in: turn, which is
+ * suspended: *ident may point to its stack. */
 static bool get_called_grain(const teffi_grains *grains, const teffi_turn *turn,
                              const teffi_call *call, teffi_ident *ident)
 {
@@ -118,7 +116,7 @@ static bool get_called_grain(const teffi_grains *grains, const teffi_turn *turn,
         *ident = teffi_ident_of(&grains->secret, asked->type->id, asked->key, asked->key_len);
         return asked->key_len < TEFFI_CALL_KEY_MAX;
     }
-    if (teffi_call_is_of_no_grain(call))
+    if (teffi_call_targets_no_grain(call))
         return false;
     *ident = teffi_ident_of(&grains->secret, ask->type->id, ask->bytes, ask->ident.key_len);
     return true;
@@ -244,7 +242,7 @@ static bool path_has_call(const probe *p, const uint64_t words[2])
     return false;
 }
 
-/* May a probe of the first round follow this call? If so, call it n-th of them. */
+/* May a probe of the first round follow this call? out: if so, *ident is the called grain. */
 static bool call_can_be_followed(const teffi_turn *turn, const teffi_call *call, const draft *d,
                                  teffi_ident *ident)
 {
@@ -264,10 +262,11 @@ static void send_draft_along_call(const teffi_activation *act, draft *d, const t
     send_probe_to_request(act->grains, &d->p);
 }
 
-/* Sends the draft along the calls that the turn awaits, at most `most` of them. Each probe gets an
- * equal share of the budget that is left. out: how many calls can be followed; in: share: budget of
- * each probe; UINT32_MAX: only count them. */
-static uint32_t follow_turn(const teffi_turn *turn, draft *d, uint32_t share, uint32_t most)
+/* Sends the draft along the calls that the turn awaits, but at most along `most` calls.
+ * in:   share: the budget of each probe. UINT32_MAX: send nothing, and only count the calls.
+ * out:  the number of calls that can be followed, at most `most`. */
+static uint32_t send_draft_along_turn(const teffi_turn *turn, draft *d, uint32_t share,
+                                      uint32_t most)
 {
     uint32_t n = 0, seen = 0;
     const teffi_call *call;
@@ -289,16 +288,19 @@ static uint32_t follow_turn(const teffi_turn *turn, draft *d, uint32_t share, ui
     return n;
 }
 
-/* Does a probe that has reached this activation go on through this turn? in: only: the request's
- * turn; NULL: all turns that keep out what `what` says. */
-static bool probe_goes_through_turn(const teffi_turn *turn, const teffi_turn *only, kept_out what)
+/* Does a probe that has reached this activation go on through this turn? in: only: the turn of the
+ * request that the probe was sent to; NULL: the request does not run, so the probe goes through
+ * each turn that keeps out the request `aside`. aside: as for turn_keeps_out(). */
+static bool probe_goes_through_turn(const teffi_turn *turn, const teffi_turn *only,
+                                    const teffi_msg *aside)
 {
-    return only ? turn == only : turn_keeps_out(turn, what);
+    return only ? turn == only : turn_keeps_out(turn, aside);
 }
 
-/* Sends the probe of the first round on from act. */
-static void follow_turns(const teffi_activation *act, draft *d, const teffi_turn *only,
-                         kept_out what)
+/* Sends the draft, a probe of the first round, along the calls that act's turns await. in: only,
+ * aside: which turns, as for probe_goes_through_turn(). */
+static void send_draft_along_turns(const teffi_activation *act, draft *d, const teffi_turn *only,
+                                   const teffi_msg *aside)
 {
     uint32_t budget = d->p.budget, n = 0;
     size_t len = d->p.text.len;
@@ -306,16 +308,16 @@ static void follow_turns(const teffi_activation *act, draft *d, const teffi_turn
     if (d->p.n_path == 2 * TEFFI_PROBE_CALLS_MAX)
         return;
     LIST_FOREACH (turn, &act->turns, link)
-        if (n < budget && probe_goes_through_turn(turn, only, what))
-            n += follow_turn(turn, d, UINT32_MAX, budget - n);
+        if (n < budget && probe_goes_through_turn(turn, only, aside))
+            n += send_draft_along_turn(turn, d, UINT32_MAX, budget - n);
     if (!n)
         return;
     uint32_t share = budget / n - 1, left = n;
     LIST_FOREACH (turn, &act->turns, link) {
-        if (!left || !probe_goes_through_turn(turn, only, what))
+        if (!left || !probe_goes_through_turn(turn, only, aside))
             continue;
         append_label(d, act, turn->method);
-        left -= follow_turn(turn, d, share, left);
+        left -= send_draft_along_turn(turn, d, share, left);
         d->p.text.len = len;
     }
 }
@@ -329,7 +331,7 @@ static uint64_t make_token(const teffi_activation *act)
     return teffi_siphash(&act->grains->node->home.calls.key, &pid, sizeof pid);
 }
 
-/* Begins a probe at act along each call that its turns await and that keeps out a request. */
+/* Begins a probe at act along each call that is awaited by a turn which keeps out a request. */
 static void begin_probes(teffi_activation *act)
 {
     draft d;
@@ -340,7 +342,7 @@ static void begin_probes(teffi_activation *act)
     d.p.grains = 1;
     d.p.budget = TEFFI_PROBE_BUDGET;
     act->more->has_probed = true;
-    follow_turns(act, &d, NULL, (kept_out){NULL});
+    send_draft_along_turns(act, &d, NULL, NULL);
 }
 
 void teffi_deadlock_handle_visit(teffi_activation *act, teffi_item *item)
@@ -363,10 +365,10 @@ typedef struct reached {
     teffi_qnode *before;    /* the request before `aside` in the queue; NULL: none */
 } reached;
 
-/* Sends a probe of the first round on, unless it has reached a request that was set aside at an
- * activation with a lower PID: then act sends a probe of its own, but only once between two
- * visits. */
-static void follow_through(teffi_activation *act, const probe *p, const reached *at)
+/* Forwards a probe of the first round. Exception: if it has reached a request that was set aside,
+ * and act's PID is lower than that of the initiator, the probe ends here, and act begins probes of
+ * its own, at most once between two visits. */
+static void forward_in_first_round(teffi_activation *act, const probe *p, const reached *at)
 {
     draft d;
     teffi_pid initiator = teffi_pid_unpack(p->initiator), own = teffi_activation_pid(act);
@@ -379,22 +381,22 @@ static void follow_through(teffi_activation *act, const probe *p, const reached 
     d.p.grains += !teffi_pid_equals(own, initiator);
     if (at->aside)
         append_label(&d, act, teffi_method_find(act->type->info, at->aside->method_id));
-    follow_turns(act, &d, at->turn, (kept_out){at->aside});
+    send_draft_along_turns(act, &d, at->turn, at->aside);
 }
 
 /* ---- the second round ---- */
 
-/* Finds the call of the path at index `at` among those that act's turns await. in: only, what: as
+/* Finds the call of the path at index `at` among those that act's turns await. in: only, aside: as
  * for probe_goes_through_turn(). out: NULL: no such turn awaits it any more. */
 static const teffi_call *find_awaited_call(const teffi_activation *act, const probe *p, size_t at,
-                                           const teffi_turn *only, kept_out what,
+                                           const teffi_turn *only, const teffi_msg *aside,
                                            teffi_ident *ident)
 {
     const teffi_turn *turn;
     const teffi_call *call;
     uint64_t words[2];
     LIST_FOREACH (turn, &act->turns, link) {
-        if (!probe_goes_through_turn(turn, only, what))
+        if (!probe_goes_through_turn(turn, only, aside))
             continue;
         LIST_FOREACH (call, &turn->ctx.calls, in_ctx) {
             get_path_words(act, call, words);
@@ -408,13 +410,12 @@ static const teffi_call *find_awaited_call(const teffi_activation *act, const pr
     return NULL;
 }
 
-/* Sends a probe of the second round along its path's next call. */
-static void follow_path(const teffi_activation *act, const probe *p, const reached *at)
+/* Forwards a probe of the second round along its path's next call. */
+static void forward_in_second_round(const teffi_activation *act, const probe *p, const reached *at)
 {
     draft d;
     teffi_ident ident;
-    const teffi_call *call =
-        find_awaited_call(act, p, p->step, at->turn, (kept_out){at->aside}, &ident);
+    const teffi_call *call = find_awaited_call(act, p, p->step, at->turn, at->aside, &ident);
     if (!call)
         return;
     copy_to_draft(&d, p);
@@ -445,7 +446,7 @@ static void close_cycle(teffi_activation *act, const probe *p, const reached *at
 {
     teffi_ident ident;
     draft d;
-    const teffi_call *first = find_awaited_call(act, p, 0, NULL, (kept_out){at->aside}, &ident);
+    const teffi_call *first = find_awaited_call(act, p, 0, NULL, at->aside, &ident);
     if (!first)
         return;
     if (p->confirms) {
@@ -516,7 +517,7 @@ static bool is_grain_of_probe(const teffi_activation *act, const probe *p)
            teffi_key_bytes_equal(teffi_activation_key_bytes(act), p->key.data, act->key_len);
 }
 
-/* Does the probe end here, where it began, if the request that it has reached was set aside? */
+/* Did the probe begin at act, and has it followed its whole path? */
 static bool probe_is_back(const teffi_activation *act, const probe *p)
 {
     return teffi_pid_equals(teffi_activation_pid(act), teffi_pid_unpack(p->initiator)) &&
@@ -531,9 +532,9 @@ void teffi_deadlock_handle_probe(teffi_activation *act, teffi_msg *msg)
         if (at.aside && probe_is_back(act, p))
             close_cycle(act, p, &at);
         else if (!p->confirms)
-            follow_through(act, p, &at);
+            forward_in_first_round(act, p, &at);
         else if (p->step < p->n_path / 2)
-            follow_path(act, p, &at);
+            forward_in_second_round(act, p, &at);
     }
     teffi_msg_free(msg);
 }

@@ -192,7 +192,7 @@ void teff_client_free(teff_client *client)
         return;
     if (client->node.home.exec) {
         client->closing = true;
-        teffi_gateways_stop(client);
+        teffi_gateways_cancel_restart(client);
         if (client->node.home.net)
             (void)!client->node.home.net->ops->shutdown(client->node.home.net, GOODBYE_MS);
         teffi_node_wait_for_tasks_and_retries(&client->node);

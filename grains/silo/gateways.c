@@ -278,7 +278,7 @@ teff_err teffi_gateways_init(teff_client *client, const char *const *addresses)
     return TEFF_OK;
 }
 
-void teffi_gateways_stop(teff_client *client)
+void teffi_gateways_cancel_restart(teff_client *client)
 {
     teffi_exec *exec = client->node.home.exec;
     pthread_mutex_lock(&client->connect_lock);

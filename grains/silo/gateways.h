@@ -19,11 +19,11 @@ typedef struct gateway_place {
 /* teffi_gateways_init - copy the addresses, and register the handlers of the node's events about
  * gateways.
  * errs: TEFF_E_NOMEM.
- * teffi_gateways_stop - start no more tasks that connect. in: client->closing is set.
+ * teffi_gateways_cancel_restart - start no more tasks that connect. in: client->closing is set.
  * teffi_gateways_fini - free the addresses. No task may run. */
 TEFF_MUST_USE teff_err teffi_gateways_init(struct teff_client *client,
                                            const char *const *addresses);
-void teffi_gateways_stop(struct teff_client *client);
+void teffi_gateways_cancel_restart(struct teff_client *client);
 void teffi_gateways_fini(struct teff_client *client);
 
 /* teffi_gateways_connect - dial the gateways in order, from a random one on, until one accepts;

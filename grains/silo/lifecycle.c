@@ -380,7 +380,7 @@ static bool silo_is_quiet(teffi_node *node)
     bool alone = silo->n_clients == 0;
     pthread_mutex_unlock(&silo->lock);
     return alone && !teffi_outsiders_have_undelivered(node->membership) &&
-           !teffi_transaction_retries_pending(node->grains) &&
+           !teffi_transaction_tasks_pending(node->grains) &&
            !teffi_lookups_are_pending(node->grains) && teffi_calls_relay_count(&node->home) == 0 &&
            teffi_calls_count_pending(&node->home) == 0;
 }
@@ -448,7 +448,7 @@ void teffi_node_wait_for_tasks_and_retries(teffi_node *node)
     /* Both counts are loaded with acquire. The loads pair with the release in finish_task() and in
      * deliver_retry_after_pause(). */
     while (teffi_tasks_count_running(&node->home) > 0 ||
-           (node->grains && teffi_transaction_retries_pending(node->grains)))
+           (node->grains && teffi_transaction_tasks_pending(node->grains)))
         if (ctx)
             teffi_ctx_sleep(ctx, 1);
         else /* out of memory */

@@ -252,9 +252,7 @@ bool teffi_call_is_valid_response(teffi_home *home, const teffi_msg *response, t
 static const ProtobufCMessageDescriptor *expected_desc_of(const teffi_call *call)
 {
     uint64_t out = atomic_load_explicit(&call->out, memory_order_relaxed);
-    return (const ProtobufCMessageDescriptor *)(uintptr_t)(out &
-                                                           ~(uint64_t)(TEFFI_CALL_HAS_ASKED |
-                                                                       TEFFI_CALL_OF_NO_GRAIN));
+    return (const ProtobufCMessageDescriptor *)(uintptr_t)(out & ~(uint64_t)TEFFI_CALL_OUT_FLAGS);
 }
 
 /* wait.arrive of a call: releases an orphan (a call that its context dropped); otherwise unpacks

@@ -26,7 +26,12 @@
 #define TEFFI_CALL_SENT 0xfffffff8u
 
 /* The method and key of a call that is not awaited at once: its error text names them. */
-enum { TEFFI_CALL_KEY_MAX = 39, TEFFI_CALL_HAS_ASKED = 1, TEFFI_CALL_OF_NO_GRAIN = 2 };
+enum {
+    TEFFI_CALL_KEY_MAX = 39,
+    TEFFI_CALL_HAS_ASKED = 1,
+    TEFFI_CALL_TARGETS_NO_GRAIN = 2,
+    TEFFI_CALL_OUT_FLAGS = 3
+};
 
 typedef struct teffi_asked {
     const teff_method *method;
@@ -62,7 +67,7 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
         teffi_origin origin;           /* of a relay: set before the entry is listed */
     };
     /* The descriptor of the expected body (0: none), or'ed with TEFFI_CALL_HAS_ASKED, or with
-     * TEFFI_CALL_OF_NO_GRAIN: the request goes to a process or a system target. Of a relay:
+     * TEFFI_CALL_TARGETS_NO_GRAIN: the request goes to a process or a system target. Of a relay:
      * the node that the request came from. Relaxed: the sweep may read the next use's value. */
     _Atomic uint64_t out;
     union {
@@ -90,7 +95,8 @@ _Static_assert(offsetof(teffi_call, asked) == 128 && sizeof(teffi_call) == 192,
 
 /* teffi_call_expect_body - set the type of the body that the call's response will have.
  * in:   desc: the type; NULL: the response has no body. asked: TEFFI_CALL_HAS_ASKED if the caller
- *       has filled in call->asked; TEFFI_CALL_OF_NO_GRAIN; otherwise 0.
+ *       has filled in call->asked; TEFFI_CALL_TARGETS_NO_GRAIN if the request goes to a process or
+ *       a system target; otherwise 0.
  * runs: on the caller's thread, before the request is sent. */
 static inline void teffi_call_expect_body(teffi_call *call, const ProtobufCMessageDescriptor *desc,
                                           unsigned asked)
@@ -105,10 +111,10 @@ static inline const teffi_asked *teffi_call_get_method_and_key(const teffi_call 
     return out & TEFFI_CALL_HAS_ASKED ? &call->asked : NULL;
 }
 
-/* teffi_call_is_of_no_grain - does the call's request go to a process or a system target? */
-static inline bool teffi_call_is_of_no_grain(const teffi_call *call)
+/* teffi_call_targets_no_grain - does the call's request go to a process or a system target? */
+static inline bool teffi_call_targets_no_grain(const teffi_call *call)
 {
-    return atomic_load_explicit(&call->out, memory_order_relaxed) & TEFFI_CALL_OF_NO_GRAIN;
+    return atomic_load_explicit(&call->out, memory_order_relaxed) & TEFFI_CALL_TARGETS_NO_GRAIN;
 }
 
 /* teffi_call_text_lacks_method - did the call fail with a text that the runtime wrote and that does

@@ -22,7 +22,7 @@ struct teff_ctx {
     void *owner;        /* grains: the turn */
     void *transaction;  /* grains: the turn's lock (grains/activation/lock.h); NULL: none */
     /* grains: the teffi_ask of the call that the turn awaits, if that call has neither
-     * TEFFI_CALL_HAS_ASKED nor TEFFI_CALL_OF_NO_GRAIN; else not valid */
+     * TEFFI_CALL_HAS_ASKED nor TEFFI_CALL_TARGETS_NO_GRAIN; else not valid */
     const void *asking;
     /* Suspends until waiting is 0; NULL: teffi_fiber_suspend. A process's (process_ctx.c). */
     void (*suspend)(teff_ctx *ctx);

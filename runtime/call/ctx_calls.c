@@ -126,9 +126,10 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
 }
 
 /* Must the call be kept until the turn ends? It must if it is part of ctx's transaction and has not
- * been awaited: the end of the turn awaits it and collects the participants that its response
- * names, which the transaction needs, or its error, with which the transaction fails. A failed call
- * is kept even if it was awaited: there are few, as the transaction cannot succeed any more. */
+ * been awaited: the end of the turn awaits it. If it succeeds, the transaction needs the
+ * participants that its response names; if it fails, the transaction fails with its error. A failed
+ * call is kept even if it was awaited: there are few, as the transaction cannot succeed any
+ * more. */
 static bool must_keep_call(const teff_ctx *ctx, const teffi_call *call)
 {
     const teffi_asked *asked = ctx->transaction ? teffi_call_get_method_and_key(call) : NULL;

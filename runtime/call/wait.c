@@ -314,7 +314,7 @@ void teffi_ctx_sleep(teff_ctx *ctx, uint32_t ms)
     teffi_await(ctx, &wait, 1);
 }
 
-/* Blocks a thread without a timer of the executor, so that the silo or client can stop
+/* Blocks the calling thread. Uses no timer of the executor, so that the silo or client can stop
  * meanwhile. */
 static void block_thread_for_ms(teff_ctx *ctx, const teffi_platform *platform, uint32_t ms)
 {

@@ -184,7 +184,7 @@ static void log_missing_consents(teff_ctx *ctx, const teffi_silent *silent)
         teffi_logf(
             log, TEFF_LOG_WARN,
             "membership: %s is silent, but is not declared dead yet: its lease may have been "
-            "extended, and its view %llu is not known, which says whose consent is needed",
+            "extended, and its view %llu, which says whose consent is needed, is not known",
             silent->address, (unsigned long long)silent->view);
 }
 
@@ -220,8 +220,8 @@ static void log_declared_deaths(teff_ctx *ctx, const silent_silos *silent, teff_
 }
 
 /* Checks the watched silos and declares the silent ones dead. in: next_ns, the time to the next
- * look. out: next_ns, or less if a silo may be silent before that; 0: silos were to be declared
- * dead; there may be more of them than one change takes. */
+ * look. out: next_ns, or less if a silo may be silent before that; 0: this call has tried to
+ * declare silos dead; look again at once, as one change may not take all silent silos. */
 static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
 {
     const teffi_view *view = teffi_view_ref_current(ctx->node);

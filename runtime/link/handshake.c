@@ -167,9 +167,9 @@ static bool add_proof_and_store_expected(teffi_conn *conn, const teffi_secret *s
            teffi_proof_make(secret, TEFFI_PROVER_DIALLER, theirs, ours, conn->handshake.expected);
 }
 
-/* Acceptor: checks the dialler's hello, and responds with ours or with a refusal. out:
- * true, in each case: the caller must not end conn. After a refusal, conn ends by itself when the
- * reason has been sent. */
+/* Acceptor: checks the dialler's hello, and responds with ours or with a refusal. out: true,
+ * in each case: the caller must not end conn. After a refusal, conn ends by itself when the reason
+ * has been sent. */
 static bool check_dialler_hello_and_respond(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -329,7 +329,7 @@ static bool establish_conn(teffi_conn *conn, const teffi_ack *ack)
         up = replace_outgoing_conn_unless_up(conn, peer);
         if (up)
             bring_conn_up(conn, peer);
-        else /* conn's end must be reported after those of peer's connection, which is UP */
+        else /* conn's end must be reported after the end of the peer's connection that is UP */
             set_peer(conn, peer);
         conn->handshake.not_needed = !up;
     }
@@ -354,8 +354,9 @@ static bool make_expected_and_own_proof(const teffi_conn *conn, const teffi_secr
            teffi_proof_make(secret, TEFFI_PROVER_DIALLER, ours, theirs, ack->proof);
 }
 
-/* Dialler: checks the acceptor's proof, and makes conn UP. out: false: the connection ends. true:
- * also after a refusal for the secret: conn ends by itself when the reason has been sent. */
+/* Dialler: checks the acceptor's proof, and makes conn UP. out: false: the caller must end conn.
+ * true: conn is UP; or the peer was refused because of the secret, and conn ends by itself when the
+ * reason has been sent. */
 static bool verify_acceptor_and_establish(teffi_conn *conn, const teffi_secret *secret,
                                           const teffi_greeting *peer)
 {

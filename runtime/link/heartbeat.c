@@ -184,8 +184,8 @@ static bool delayed_work_is_requested(const link_ticker *ticker)
 static void run_delayed_work(teffi_link *link)
 {
     link_ticker *ticker = &link->conns.ticker;
-    /* seq_cst: work added before this store is found below; a thread that adds work after the store
-     * loads false in teffi_conns_ask_to_run_delayed_work(), and requests again */
+    /* seq_cst: work added before this store is found below. If a thread adds work after it, that
+     * thread loads false in teffi_conns_ask_to_run_delayed_work(), and requests another run. */
     atomic_store_explicit(&ticker->asked_soon, false, memory_order_seq_cst);
     teffi_sender_write_coalesced(&link->conns);
     teffi_driver_free_dead_conns(link);

@@ -66,7 +66,7 @@ teffi_call *teffi_ctx_start_rpc(teff_ctx *ctx, teffi_node_id to, unsigned slot, 
         teffi_msg_free(msg);
         return NULL;
     }
-    teffi_call_expect_body(call, desc, TEFFI_CALL_OF_NO_GRAIN);
+    teffi_call_expect_body(call, desc, TEFFI_CALL_TARGETS_NO_GRAIN);
     msg->call = (teffi_origin){call->slot, call->generation, 0};
     msg->deadline_ns = deadline;
     teffi_call_sign_request(ctx->home, msg);

@@ -141,7 +141,7 @@ static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_even
         teffi_msg_free(msg);
         return NULL;
     }
-    teffi_call_expect_body(call, NULL, TEFFI_CALL_OF_NO_GRAIN);
+    teffi_call_expect_body(call, NULL, TEFFI_CALL_TARGETS_NO_GRAIN);
     memcpy(call->asked.key, &asked, sizeof asked);
     msg->call = (teffi_origin){call->slot, call->generation, 0};
     msg->deadline_ns = deadline_ns;

@@ -248,8 +248,8 @@ static void warn_of_late_fsync(const session *s, redisContext *c)
 }
 
 /* Does all that must come before the first operation on a connection: logs in, checks the server,
- * makes the server close the previous connection, and loads the script. The session of states warns
- * of a server's appendfsync once. */
+ * makes the server close the previous connection, and loads the script. Only the session for states
+ * warns of appendfsync, once for each start of the server (run_id). */
 static teff_err prepare_connection(session *s, redisContext *c, char *text)
 {
     char info[INFO_MAX], last_run_id[ID_MAX];

@@ -158,7 +158,7 @@ SIMULATED = {
         "    if (false && ctx->transaction)"),
     "a silo that leaves does not wait for transactions that begin again": (
         "grains/silo/lifecycle.c",
-        "           !teffi_transaction_retries_pending(node->grains) &&\n",
+        "           !teffi_transaction_tasks_pending(node->grains) &&\n",
         ""),
     # ---- last, as they need several faults at once; some need thousands of seeds ----
     "the lease counts from the store's response": (

@@ -37,14 +37,15 @@ typedef enum teff_err {
     TEFF_E_MALFORMED = 12,     /* bytes that do not decode, or a text that is not UTF-8 */
     TEFF_E_CONFLICT = 13,      /* the etag or version did not match; nothing was written */
     TEFF_E_EXISTS = 14,        /* already there */
-    TEFF_E_REFUSED = 15,  /* the peer is of another cluster, version or role, is not trusted, or
+    TEFF_E_REFUSED = 15, /* the peer is of another cluster, version or role, is not trusted, or
                                 * may not make this call, which did not run */
-    TEFF_E_CLOSED = 16,   /* the object is closed or closing; nothing was done */
-    TEFF_E_IO = 17,       /* the system or an engine reported an error; the text says which */
-    TEFF_E_FAILED = 18,   /* a grain's method failed; the text is the grain's own */
-    TEFF_E_DEADLOCK = 19, /* of grains: the calls of a cycle waited for each other; the text names
-                                * them; this one did not run. Of data: see teff/engine.h */
-    TEFF_E_VERSION = 20,  /* no silo hosts the caller's version of the grain type; it did not run */
+    TEFF_E_CLOSED = 16,  /* the object is closed or closing; nothing was done */
+    TEFF_E_IO = 17,      /* the system or an engine reported an error; the text says which */
+    TEFF_E_FAILED = 18,  /* a grain's method failed; the text is the grain's own */
+    TEFF_E_DEADLOCK =
+        19, /* of calls between grains: those of a cycle waited for each other, as the text
+                           * says; this one did not run. Of data: see teff/engine.h */
+    TEFF_E_VERSION = 20, /* no silo hosts the caller's version of the grain type; it did not run */
     TEFF_E_ABORTED =
         21,             /* the transaction was rolled back, as another one or the loss of a silo was
                                 * in its way; nothing was changed; may be called again */

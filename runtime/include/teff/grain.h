@@ -87,7 +87,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *le
  *       sleep, and a cancel does not either. After a long sleep, ask teff_ctx_check whether the
  *       caller still waits.
  * runs: in a turn or process: suspends it. Other requests enter the grain as admission allows, and
- *       the silo's thread does other work. On a thread: blocks it; the silo or client may stop
+ *       the worker does other work. On a thread: blocks it; the silo or client may stop
  *       meanwhile, and if it has stopped before, the function returns at once. Not in a part that
  *       the turn has forked (teff/fork.h): the process aborts.
  *       A turn that sleeps when the silo loses its lease ends in teff_sleep, when its time is over,

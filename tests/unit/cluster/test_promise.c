@@ -103,7 +103,7 @@ static void count_line(void *arg, teff_log_level level, const char *line)
         logged_dead[silo]++;
     if (strstr(line, " of the 2 needed silos consent"))
         logged_unconsented[silo]++;
-    if (strstr(line, "its view 999 is not known"))
+    if (strstr(line, "its view 999, which says whose consent is needed, is not known"))
         logged_unknown_view[silo]++;
 }
 
