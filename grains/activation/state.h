@@ -64,8 +64,9 @@ void teffi_state_pause_turns_if_large(teffi_activation *act);
 
 extern const teffi_limits teffi_state_limits;
 
-/* teffi_activation_nudge_if_due - nudge the activation if its group's handler has anything to do,
- * after a turn in place that did not yield. Called by the thread that has claimed the group.
+/* teffi_activation_nudge_if_due - after a turn in place that did not yield: if the group's handler
+ * may have anything to do, call teffi_activation_nudge(), which queues an item for it. Called by
+ * the thread that has claimed the group.
  * teffi_activation_nudge_if_due_slow - the slow path. */
 void teffi_activation_nudge_if_due_slow(teffi_activation *act);
 

@@ -154,7 +154,7 @@ static bool count_down_to_probe(teffi_more *more)
     return is_due;
 }
 
-bool teffi_waits_visit(teffi_activation *act, teffi_item *item)
+bool teffi_waits_renew_visit_and_check_due(teffi_activation *act, teffi_item *item)
 {
     visit *v = teffi_container(item, visit, item);
     if (act->generation != v->generation) {

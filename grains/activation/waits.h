@@ -64,9 +64,9 @@ static inline bool teffi_waits_are_watched(const teffi_activation *act)
            (TEFFI_WATCHED | TEFFI_WAITED);
 }
 
-/* teffi_waits_visit - handle a TEFFI_ITEM_VISIT, and list act again. Owns item. out: true: requests
- * wait there, and a probe is due. */
-TEFF_MUST_USE bool teffi_waits_visit(teffi_activation *act, teffi_item *item);
+/* teffi_waits_renew_visit_and_check_due - handle a TEFFI_ITEM_VISIT, and list act again. Owns item.
+ * out: true: requests wait there, and a probe is due. */
+TEFF_MUST_USE bool teffi_waits_renew_visit_and_check_due(teffi_activation *act, teffi_item *item);
 
 /* teffi_waits_free_visit - free a TEFFI_ITEM_VISIT that will not be handled. */
 void teffi_waits_free_visit(teffi_item *item);

@@ -347,7 +347,7 @@ static void begin_probes(teffi_activation *act)
 
 void teffi_deadlock_handle_visit(teffi_activation *act, teffi_item *item)
 {
-    if (teffi_waits_visit(act, item))
+    if (teffi_waits_renew_visit_and_check_due(act, item))
         begin_probes(act);
 }
 

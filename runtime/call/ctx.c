@@ -97,11 +97,11 @@ __attribute__((noinline)) static _Noreturn void exit_turn_out_of_memory(teff_ctx
     teffi_ctx_exit_turn(ctx, TEFF_E_NOMEM);
 }
 
-/* Called when n bytes could not be allocated. Ends a grain's turn at once. For any other context
- * (of a thread, a process or a task of the runtime), tries again up to TRIES times, after pauses of
- * PAUSE_NS: a silo should not abort because memory was out for a moment. The pauses block the
- * thread, as the caller may not expect to be suspended. Aborts the OS process if no try succeeds,
- * or if n exceeds the arena's limit. out: n bytes. */
+/* Called when n bytes could not be allocated. If ctx belongs to a grain's turn, ends this turn. If
+ * ctx belongs to a thread, a process or a task of the runtime, tries again up to TRIES times, after
+ * pauses of PAUSE_NS: a silo should not abort because memory was out for a moment. The pauses block
+ * the thread, as the caller may not expect to be suspended. Aborts the OS process if no try
+ * succeeds, or if n exceeds the arena's limit. out: n bytes. */
 __attribute__((noinline)) static void *alloc_again(teff_ctx *ctx, size_t n)
 {
     enum { TRIES = 100, PAUSE_NS = 10000000 };

@@ -9,7 +9,7 @@ static bool is_client_conn_up(const teffi_conn *conn)
            conn->handshake.remote.role == TEFFI_ROLE_CLIENT;
 }
 
-/* out: the limit of frames_bytes, which is also that of spare_bytes. */
+/* out: the limit of frames_bytes; the limit of spare_bytes is the same. */
 static size_t max_reserve_bytes(const teffi_conns *conns)
 {
     return conns->budget ? (size_t)conns->budget->max_bytes / LINK_RESERVE_SHARE : SIZE_MAX;
