@@ -109,8 +109,10 @@ void teffi_timers_stop_all(teffi_activation *act)
     teffi_grain_timers *timers = timers_of(act);
     if (!timers)
         return;
-    while (!LIST_EMPTY(&timers->all))
-        release_grain_timer(LIST_FIRST(&timers->all));
+    for (teffi_grain_timer *timer = LIST_FIRST(&timers->all), *next; timer; timer = next) {
+        next = LIST_NEXT(timer, link);
+        release_grain_timer(timer);
+    }
     free(timers);
     act->more->timers = NULL;
 }
@@ -187,30 +189,35 @@ void teffi_timers_end_tick(teffi_turn *turn, teff_err err)
 
 /* ---- the functions of grains ---- */
 
-/* Checks that a turn on ctx may start a timer of this method. out: *act: the activation; *own: its
- * definition of the method, which may lie in another copy of the generated code. */
-static teff_err check_timer_start(teff_ctx *ctx, const teff_type_info *type,
-                                  const teff_method *method, const ProtobufCMessage *in,
-                                  teffi_activation **act, const teff_method **own)
+/* Checks that a turn on ctx may start a timer of this method. out: the definition of the method by
+ * the activation, *act: it may lie in another copy of the generated code. NULL: *err is set. */
+static const teff_method *check_timer_start(teff_ctx *ctx, const teff_type_info *type,
+                                            const teff_method *method, const ProtobufCMessage *in,
+                                            teffi_activation **act, teff_err *err)
 {
+    const teff_method *own = NULL;
+    *err = TEFF_OK;
     *act = teffi_activation_of_ctx(ctx);
-    if (!*act)
-        return teff_fail(ctx, TEFF_E_INVALID, "a timer of %s: only a turn of the grain starts it",
+    if (!*act) {
+        *err = teff_fail(ctx, TEFF_E_INVALID, "a timer of %s: only a turn of the grain starts it",
                          method->name);
+        return NULL;
+    }
     teffi_ctx_check_fiber(ctx);
     const teff_type_info *info = (*act)->type->info;
-    *own = info->id == type->id ? teffi_method_find(info, method->id) : NULL;
-    if (!*own || !((*own)->flags & TEFF_METHOD_ONE_WAY))
-        return teff_fail(ctx, TEFF_E_INVALID, "%s is no one-way method of this grain",
-                         method->name);
-    if ((*own)->in && !in)
-        return teff_fail(ctx, TEFF_E_INVALID, "the timer's message is NULL");
-    if ((*act)->phase == TEFFI_DEACTIVATING)
-        return teff_fail(ctx, TEFF_E_CLOSED, "on_deactivate cannot start a timer");
-    return TEFF_OK;
+    if (info->id == type->id)
+        own = teffi_method_find(info, method->id);
+    if (!own || !(own->flags & TEFF_METHOD_ONE_WAY))
+        *err =
+            teff_fail(ctx, TEFF_E_INVALID, "%s is no one-way method of this grain", method->name);
+    else if (own->in && !in)
+        *err = teff_fail(ctx, TEFF_E_INVALID, "the timer's message is NULL");
+    else if ((*act)->phase == TEFFI_DEACTIVATING)
+        *err = teff_fail(ctx, TEFF_E_CLOSED, "on_deactivate cannot start a timer");
+    return *err ? NULL : own;
 }
 
-/* out: act's timers, allocated if NULL; NULL: out of memory. */
+/* Allocates act's timers if it has none yet. out: the timers; NULL: out of memory. */
 static teffi_grain_timers *ensure_timers(teffi_activation *act)
 {
     teffi_more *more = teffi_activation_ensure_rare_fields(act);
@@ -219,24 +226,30 @@ static teffi_grain_timers *ensure_timers(teffi_activation *act)
     return more ? more->timers : NULL;
 }
 
-/* Makes a timer with a copy of its message. errs: those of teffi_message_find_copy_error(). */
-static teff_err make_grain_timer(teff_ctx *ctx, teffi_activation *act, const teff_method *method,
-                                 const ProtobufCMessage *in, teffi_grain_timer **made)
+/* Makes a timer with a copy of its message. out: NULL: *err is set: TEFF_E_NOMEM, or an error of
+ * teffi_message_find_copy_error(). */
+static teffi_grain_timer *make_grain_timer(teff_ctx *ctx, teffi_activation *act,
+                                           const teff_method *method, const ProtobufCMessage *in,
+                                           teff_err *err)
 {
     const teff_grain_type *type = act->type;
     teffi_grain_timer *timer = calloc(1, sizeof *timer);
-    if (!timer)
-        return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for a timer");
+    if (!timer) {
+        *err = teff_fail(ctx, TEFF_E_NOMEM, "out of memory for a timer");
+        return NULL;
+    }
     teffi_arena_init(&timer->arena, NULL, 0, 0);
     timer->act = act;
     timer->method = method;
-    if (method->in && !(timer->in = teffi_message_copy_and_check(type->info, type->sure_bytes,
-                                                                 method->in, &timer->arena, in))) {
-        free_grain_timer(timer);
-        return teffi_message_find_copy_error(ctx, type->info, method->in, in, "timer's message");
-    }
-    *made = timer;
-    return TEFF_OK;
+    if (!method->in)
+        return timer;
+    timer->in =
+        teffi_message_copy_and_check(type->info, type->sure_bytes, method->in, &timer->arena, in);
+    if (timer->in)
+        return timer;
+    free_grain_timer(timer);
+    *err = teffi_message_find_copy_error(ctx, type->info, method->in, in, "timer's message");
+    return NULL;
 }
 
 /* As teff_timer_start(); error texts have no prefix yet. */
@@ -247,9 +260,9 @@ static teff_err start_grain_timer(teff_ctx *ctx, const teff_type_info *type,
     char text[TEFF_TEXT_MAX];
     teff_timer_options opt;
     teffi_activation *act;
-    teffi_grain_timer *timer = NULL;
-    teff_err err = check_timer_start(ctx, type, method, in, &act, &method);
-    if (err)
+    teff_err err;
+    const teff_method *own = check_timer_start(ctx, type, method, in, &act, &err);
+    if (!own)
         return err;
     if (!teffi_options_check_and_copy(&opt, sizeof opt, options, "teff_timer_options", text))
         return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
@@ -258,9 +271,10 @@ static teff_err start_grain_timer(teff_ctx *ctx, const teff_type_info *type,
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for a timer");
     if (timers->n >= TEFF_TIMERS_MAX)
         return teff_fail(ctx, TEFF_E_OVERLOADED, "a grain has at most %d timers", TEFF_TIMERS_MAX);
-    if ((err = make_grain_timer(ctx, act, method, in, &timer)))
+    teffi_grain_timer *timer = make_grain_timer(ctx, act, own, in, &err);
+    if (!timer)
         return err;
-    /* relaxed: only the number counts */
+    /* relaxed: the id only has to be unique */
     timer->id = atomic_fetch_add_explicit(&act->grains->timer_ids, 1, memory_order_relaxed) + 1;
     timer->period_ms = opt.period_ms;
     timer->keep_alive = opt.keep_alive != 0;

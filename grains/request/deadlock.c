@@ -187,11 +187,10 @@ static void send_probe_to_request(teffi_grains *grains, probe *p)
     msg->src = node->id;
     msg->to = (teffi_pid){.node = to, .slot = TEFFI_SLOT_DEADLOCK};
     atomic_fetch_add_explicit(&grains->waits->probes, 1, memory_order_relaxed);
-    if (!teffi_node_pack_body(msg, &p->base))
-        teffi_msg_free(msg);
-    else if (teffi_node_equals(to, node->id))
+    bool packed = teffi_node_pack_body(msg, &p->base);
+    if (packed && teffi_node_equals(to, node->id))
         deliver_probe(grains, msg, p->type, p->key);
-    else if (teffi_node_send(node, to, msg))
+    else if (!packed || teffi_node_send(node, to, msg))
         teffi_msg_free(msg);
 }
 
