@@ -59,9 +59,9 @@ static const char one_way_call[] =
     "TEFF_MUST_USE teff_err $S_$m_timer(teff_ctx *ctx$I, const teff_timer_options *options, "
     "teff_timer *timer);\n";
 
-/* Writes the declarations of a grain: its struct, the struct with a slot for each method, the type
- * info, the constructor of its type, and, if the grain has a state, the functions _save and
- * _clear. */
+/* Writes the declarations of a grain: two structs (the grain's own, and one with a slot for each
+ * method), the type info, the constructor of its type, and, if the grain has a state, the functions
+ * _save and _clear. */
 static void declare_grain(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     teffi_text_expand_template(out, "\n/* ---- $N ---- */\n\n", v);

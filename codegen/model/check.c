@@ -18,9 +18,9 @@ typedef struct symbol {
     const teffi_path *path;
 } symbol;
 
-/* Registers a key for an owner. If the key already has an owner, and C code is to be generated for
- * the file of at least one of the two owners, notes the problem "A and B (file:line) <wrong>": A is
- * the new owner, B is the earlier owner, file:line is the place of B.
+/* Registers a key for an owner. If the key already has an earlier owner, notes the problem
+ * "A and B (file:line) <wrong>": A is the new owner, B is the earlier owner, file:line is the place
+ * of B. Notes nothing if C code is generated neither for A's file nor for B's.
  * out:  false: the key already had an owner. */
 static bool claim_key(teffi_model *model, const char *key, symbol owner, const char *wrong)
 {

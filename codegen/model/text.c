@@ -54,7 +54,8 @@ void teffi_text_wrap(teffi_text *text)
         if (comma)
             n = (size_t)(comma - line) + 1;
         teffi_text_add(&out, line, n);
-        /* A continuation is indented by 8 columns: 7 spaces and the space after the comma. */
+        /* The rest of the line begins with the space that followed the comma; 7 more spaces in
+         * front of it make an indent of 8 columns. */
         indent = comma ? 7 : 0;
         teffi_text_add(&out, "\n       ", comma ? 1 + indent : 0);
         line += n;

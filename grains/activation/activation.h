@@ -50,7 +50,7 @@ typedef struct teffi_more {
     uint32_t pending_of[3];  /* their number by class; those of newer callers: EXCLUSIVE */
     teffi_pid winner;        /* the activation that holds the grain instead; zero: none */
     char *failed_text;       /* NULL: none; text of teffi_activation.failed */
-    bool failed_named;       /* send failed_text by teffi_node_respond_with_full_text */
+    bool failed_named;       /* send failed_text by teffi_node_respond_with_named_err */
     struct teffi_lock *lock; /* of a transaction (lock.h); NULL: none */
     struct teffi_grain_timers *timers; /* timers.h; NULL: none */
     uint32_t pending_of_owner;         /* if lock: requests in pending of its transaction */

@@ -181,7 +181,7 @@ teff_err teffi_answers_read_outcome(teff_ctx *ctx, const teffi_answer *answer,
                                     const teff_method *method, ProtobufCMessage **response)
 {
     reading r = {.ctx = ctx, .answer = answer, .method = method};
-    teffi_ctx_run_on_worker(ctx, unpack_answer_on_worker, &r);
+    teffi_ctx_run_off_fiber(ctx, unpack_answer_on_worker, &r);
     *response = r.response;
     if (r.err)
         return teff_fail(ctx, r.err, "the stored answer to this call cannot be read");
@@ -202,11 +202,12 @@ static bool is_answer(const ProtobufCMessageUnknownField *field)
     return field->tag == ANSWER_FIELD;
 }
 
-/* Copies state's ProtobufCMessage struct and lists act's answers in the unknown fields of the copy.
+/* Copies state's base, the ProtobufCMessage with which it begins, and lists act's answers in the
+ * unknown fields of the copy.
  * Leaves out unknown fields of state that have the field number of answers: they may come from a
  * client's message that the program copied to state, and would later be loaded as answers. */
-ProtobufCMessage teffi_answers_make_head_with_answers(teff_ctx *ctx, const teffi_activation *act,
-                                                      const ProtobufCMessage *state)
+ProtobufCMessage teffi_answers_copy_base_and_add_answers(teff_ctx *ctx, const teffi_activation *act,
+                                                         const ProtobufCMessage *state)
 {
     ProtobufCMessage head = *state;
     const teffi_answers *answers = act->stored->answers;

@@ -79,13 +79,13 @@ TEFF_MUST_USE teff_err teffi_answers_read_outcome(teff_ctx *ctx, const teffi_ans
                                                   const teff_method *method,
                                                   ProtobufCMessage **response);
 
-/* teffi_answers_make_head_with_answers - make a copy of state's head (ProtobufCMessage) that lists
+/* teffi_answers_copy_base_and_add_answers - copy state's base (ProtobufCMessage); the copy lists
  * the answers among its unknown fields. While state is packed, the copy takes the place of state's
- * own head.
+ * own base.
  * in:   act has a state; state, its own or an empty one.
- * out:  the head; its fields point into ctx's memory, act's answers and state. */
-ProtobufCMessage teffi_answers_make_head_with_answers(teff_ctx *ctx, const teffi_activation *act,
-                                                      const ProtobufCMessage *state);
+ * out:  the copy; its fields point into ctx's memory, act's answers and state. */
+ProtobufCMessage teffi_answers_copy_base_and_add_answers(teff_ctx *ctx, const teffi_activation *act,
+                                                         const ProtobufCMessage *state);
 
 /* teffi_answers_move_from_state - move the answers of a row from the unknown fields of its state to
  * act, and drop the mark of a transaction.

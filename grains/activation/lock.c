@@ -152,8 +152,8 @@ teffi_verdict teffi_lock_judge_request(teffi_activation *act, const teffi_transa
     teffi_transaction_raise_stamp(act->grains, transaction->age);
     if (lock && teffi_transaction_is_same(&lock->owner, transaction))
         return judge_request_of_owner(act, lock, transaction);
-    /* A new request does not overtake an EXCLUSIVE request that was set aside: requests of
-     * transactions belong to this class, too. */
+    /* A new request does not overtake an EXCLUSIVE request that was set aside, which may be one of
+     * another transaction. */
     if (!lock && is_valid_without_turns(act) && !act->reason &&
         !(is_new && teffi_activation_has_pending(act, TEFFI_EXCLUSIVE)))
         return TEFFI_START;
@@ -276,7 +276,7 @@ void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
         return; /* a COMMIT has released it during the touch */
     lock->must_resolve = false;
     if (err == TEFF_E_CONFLICT)
-        teffi_ctx_run_on_worker(ctx, adopt_stored_row_and_deactivate, &(stored_row){act, &row});
+        teffi_ctx_run_off_fiber(ctx, adopt_stored_row_and_deactivate, &(stored_row){act, &row});
     else if (!err)
         lock->must_abort = true;
 }

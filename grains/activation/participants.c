@@ -171,7 +171,7 @@ static bool keep_one_row_per_grain(const participants *all)
 teff_err teffi_participants_unpack_and_merge(teff_ctx *ctx, teffi_bytes packed, participants **all)
 {
     reading r = {.ctx = ctx, .packed = packed};
-    teffi_ctx_run_on_worker(ctx, unpack_list_on_worker, &r);
+    teffi_ctx_run_off_fiber(ctx, unpack_list_on_worker, &r);
     *all = (participants *)r.list;
     if (r.err)
         return r.err;

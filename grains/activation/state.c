@@ -182,7 +182,7 @@ static void decode_on_worker(void *arg)
 static teff_err decode_state(teff_ctx *ctx, teffi_activation *act, teffi_bytes value)
 {
     decoding d = {act, value, TEFF_OK};
-    teffi_ctx_run_on_worker(ctx, decode_on_worker, &d);
+    teffi_ctx_run_off_fiber(ctx, decode_on_worker, &d);
     if (!d.err || d.err == TEFF_E_NOMEM)
         return d.err;
     return teff_fail(ctx, TEFF_E_MALFORMED,
@@ -330,7 +330,7 @@ static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, ProtobufC
     size_t len;
     ProtobufCMessage own = *state;
     ProtobufCMessage packed =
-        with_answers ? teffi_answers_make_head_with_answers(ctx, act, state) : own;
+        with_answers ? teffi_answers_copy_base_and_add_answers(ctx, act, state) : own;
     *state = packed;
     teff_err err = teffi_check_message(act->type->info->state->desc, state, &teffi_state_limits,
                                        "the state", &len, text);
@@ -546,7 +546,7 @@ void teffi_state_pause_turns_if_large(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
     if (act->stored->arena->used_bytes < act->stored->pause_bytes || act->busy)
-        return; /* if busy, a pause, a life turn or a lock keeps turns from overlapping */
+        return; /* act->busy: a pause, a life turn or a lock keeps turns from overlapping already */
     struct teffi_pause *pause = calloc(1, sizeof *pause);
     if (!pause)
         return;

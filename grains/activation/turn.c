@@ -451,7 +451,7 @@ static teff_err roll_back_and_record_error(teffi_turn *turn, uint64_t hash, teff
     teff_ctx *ctx = &turn->ctx;
     char text[TEFF_TEXT_MAX];
     snprintf(text, sizeof text, "%s", teff_error(ctx));
-    teffi_ctx_run_on_worker(ctx, roll_back_on_worker, turn->act);
+    teffi_ctx_run_off_fiber(ctx, roll_back_on_worker, turn->act);
     teff_err unwritten = teffi_state_begin_idempotent_call(ctx, turn->act);
     if (!unwritten) {
         (void)teff_fail(ctx, err, "%s", text);
@@ -705,8 +705,9 @@ teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place)
     return place->turn ? TEFFI_TURN_ENDED : TEFFI_TURN_NOT_STARTED;
 }
 
-/* Stores in the turn's request which transaction waits for the turn. Without memory for that, the
- * turn's calls may wait for an older transaction until their deadline. */
+/* A transaction that waits for the turn is found through the turn's place. So it is stored in the
+ * turn's request before the turn loses its place. If there is no memory to store it, the turn's
+ * calls may wait for an older transaction until their deadline. */
 void teffi_turn_detach(teffi_in_place *place)
 {
     teffi_turn *turn = place->turn;

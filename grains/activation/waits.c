@@ -39,8 +39,8 @@ static void set_visit_timer(teffi_waits *waits)
                          teffi_now(exec->platform) + TEFFI_VISIT_MS * 1000000ull);
 }
 
-/* Lists the visit's activation, and sets the timer. */
-static void append_to_listed(visit *v)
+/* Appends the visit to waits->listed, and sets the timer. */
+static void append_visit_to_list(visit *v)
 {
     pthread_mutex_lock(&v->waits->lock);
     teffi_queue_push(&v->waits->listed, &v->link);
@@ -62,12 +62,13 @@ static void list_again_or_free(visit *v)
         return;
     }
     atomic_fetch_and_explicit(&v->act->watched, (uint8_t)~TEFFI_WAITED, memory_order_acq_rel);
-    append_to_listed(v);
+    append_visit_to_list(v);
 }
 
-/* Sends a visit to the activation if requests are queued or set aside there. relaxed: this
- * load sees each request whose flag an earlier look or visit has cleared. If it does not see a
- * later request, list_again_or_free() sees that request's flag. */
+/* Sends a visit to the activation if requests are queued or set aside there. relaxed: a request is
+ * counted in `queued` before TEFFI_WAITED is set. If an earlier look or visit has cleared
+ * TEFFI_WAITED, this load counts that request. If this load misses a newer request, TEFFI_WAITED is
+ * still set, and list_again_or_free() sees it. */
 static void send_visit_if_requests_wait(visit *v)
 {
     if ((int32_t)atomic_load_explicit(&v->act->queued, memory_order_relaxed) <= 0)
@@ -135,12 +136,13 @@ void teffi_waits_watch(teffi_activation *act)
     *v = (visit){
         .item.kind = TEFFI_ITEM_VISIT, .act = act, .generation = act->generation, .waits = waits};
     atomic_fetch_add_explicit(&waits->watched, 1, memory_order_relaxed);
-    append_to_listed(v);
+    append_visit_to_list(v);
 }
 
-/* Counts down to the next probe. If there are new requests and the present countdown is longer than
- * PAUSE_MIN visits, begins one of PAUSE_MIN visits. If one of PAUSE_MIN runs already, it runs to
- * its end, and another one follows for the new requests. out: true: a probe is due now. */
+/* Counts the visits down to the next probe. If there are new requests, restarts the countdown at
+ * PAUSE_MIN visits; but a countdown that began at PAUSE_MIN runs to its end first. If a countdown
+ * ends and there are no new requests, the next one is twice as long, but at most PAUSE_MAX.
+ * out: true: a probe is due now. */
 static bool count_down_to_probe(teffi_more *more)
 {
     bool is_due = more->pause && --more->countdown == 0;
@@ -164,7 +166,7 @@ bool teffi_waits_renew_visit_and_check_due(teffi_activation *act, teffi_item *it
     bool has_new =
         atomic_fetch_and_explicit(&act->watched, (uint8_t)~TEFFI_WAITED, memory_order_acq_rel) &
         TEFFI_WAITED;
-    append_to_listed(v);
+    append_visit_to_list(v);
     if (!act->more || !act->more->pending.count)
         return false;
     act->more->has_new |= has_new;

@@ -298,7 +298,7 @@ bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now)
 
 /* ---- recovery ---- */
 
-bool teffi_partitions_list_and_empty_locked(teffi_grains *grains, uint8_t *set)
+bool teffi_partitions_begin_recovery_round(teffi_grains *grains, uint8_t *set)
 {
     bool any = false;
     if (set)

@@ -68,10 +68,10 @@ bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now);
 
 /* ---- recovery ---- */
 
-/* teffi_partitions_list_and_empty_locked - begin a round of recovery: list the LOCKED partitions in
- * set, and free their entries, which earlier rounds have added. in: set, NULL: free and list
- * nothing. out: is any partition LOCKED? */
-bool teffi_partitions_list_and_empty_locked(teffi_grains *grains, uint8_t *set);
+/* teffi_partitions_begin_recovery_round - list the LOCKED partitions in set, and free the entries
+ * that earlier rounds of recovery have added to them. in: set: NULL: list and free nothing.
+ * out: is any partition LOCKED? */
+bool teffi_partitions_begin_recovery_round(teffi_grains *grains, uint8_t *set);
 
 /* teffi_partition_merge_activation - make an activation of another silo, pid, the holder of its
  * grain, unless the present holder has a lower PID. Part of recovery: changes only a LOCKED

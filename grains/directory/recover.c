@@ -100,7 +100,7 @@ static teff_err recover_from_silo(teff_ctx *ctx, recovery *r, teffi_node_id from
     do {
         teff_mark here = teff_ctx_mark(ctx);
         err = recover_part(ctx, r, from, &ask);
-        teff_ctx_forget(ctx, here);
+        teff_ctx_rewind(ctx, here);
     } while (!err && ask.cursor);
     return err;
 }
@@ -158,13 +158,13 @@ static void recover_round(teff_ctx *ctx, recovery *r)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* Finds the LOCKED partitions by teffi_partitions_list_and_empty_locked(grains, set). out: true:
- * there are some, and this silo must recover them. false: there are none, or this silo will not
- * serve them because it is closing or its lease is over. */
-static bool find_partitions_to_recover(teffi_grains *grains, uint8_t *set)
+/* Lists the LOCKED partitions in set and drops their entries; if set is NULL, only checks whether
+ * there are any. out: true: there are some, and this silo must recover them. false: there are none,
+ * or this silo will not serve them because it is closing or its lease is over. */
+static bool prepare_partitions_to_recover(teffi_grains *grains, uint8_t *set)
 {
     return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&
-           teffi_partitions_list_and_empty_locked(grains, set);
+           teffi_partitions_begin_recovery_round(grains, set);
 }
 
 /* Clears `recovering`, at the end of the task or when the timer fires. Starts the task again if
@@ -174,7 +174,7 @@ static void end_or_restart_recovery(teffi_grains *grains)
     grains->shards->recovering = false;
     /* A view that was adopted after the last round may have locked more partitions. At that time
      * teffi_recover_start() did nothing for them, because `recovering` was set. */
-    if (find_partitions_to_recover(grains, NULL))
+    if (prepare_partitions_to_recover(grains, NULL))
         teffi_recover_start(grains);
 }
 
@@ -186,11 +186,11 @@ static void run_recovery_rounds(teff_ctx *ctx, void *arg)
     bool wanted;
     do {
         r.view = teffi_view_ref_current(grains->node);
-        wanted = find_partitions_to_recover(grains, r.set);
+        wanted = prepare_partitions_to_recover(grains, r.set);
         teff_mark here = teff_ctx_mark(ctx);
         if (wanted)
             recover_round(ctx, &r);
-        teff_ctx_forget(ctx, here); /* there may be any number of rounds */
+        teff_ctx_rewind(ctx, here); /* there may be any number of rounds */
         teffi_view_unref(r.view);
     } while (wanted);
     end_or_restart_recovery(grains);
@@ -235,8 +235,8 @@ void teffi_recover_cancel_timer(teffi_grains *grains)
 {
     teffi_shards *shards = grains->shards;
     teffi_exec *exec = grains->node->home.exec;
-    /* start_recovery_later() holds the same lock when it loads `closed` and sets the timer. So it
-     * sets no timer after the cancel below. */
+    /* The caller has set `closed`. start_recovery_later() loads `closed` and sets the timer under
+     * this lock, so it sets no timer after the cancel below. */
     pthread_mutex_lock(&shards->parked_lock);
     exec->ops->timer_cancel(exec, &shards->recover_timer);
     pthread_mutex_unlock(&shards->parked_lock);

@@ -103,7 +103,8 @@ teffi_activation *teffi_shard_find_activation_without_lock(teffi_grains *grains,
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teffi_probe probe;
     *certain = false;
-    /* relaxed: if this misses a new collision, the activation routes the request here again */
+    /* relaxed: if this misses a new collision, the result may be the activation of another grain;
+     * that one compares the identity and routes the request again */
     if (atomic_load_explicit(&shard->hash_collision, memory_order_relaxed))
         return NULL;
     uint32_t slot = teffi_index_find_first(&probe, &shard->index, ident->hash);

@@ -64,9 +64,9 @@ static bool refuse_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Lists act for visits, since a request was set aside. Exception: a life turn runs, and the type
- * has neither on_activate nor on_deactivate. Such a turn waits only for the store and the
- * directory. */
+/* Called when a request was set aside: adds act to the activations that deadlock detection visits.
+ * Exception: a life turn runs, and the type has neither on_activate nor on_deactivate. Such a turn
+ * waits only for the store and the directory. */
 __attribute__((noinline)) static void watch_waits_if_needed(teffi_activation *act)
 {
     const teff_type_info *info = act->type->info;
@@ -145,7 +145,7 @@ static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
         msg->flags = teffi_flags_raise_type_version(msg->flags, act->more->version);
     bool failed = act->failed && !request_needs_newer_version(act, msg);
     if (failed && act->more && act->more->failed_named)
-        teffi_node_respond_with_full_text(grains->node, msg, (teff_err)act->failed,
+        teffi_node_respond_with_named_err(grains->node, msg, (teff_err)act->failed,
                                           act->more->failed_text);
     else if (failed)
         teffi_node_respond_with_err(grains->node, msg, (teff_err)act->failed,
@@ -367,7 +367,7 @@ static void start_requests_and_ticks(teffi_activation *act)
 {
     teffi_more *more = act->more; /* turns do not free it: they only add to pending */
     teffi_qnode *n, *kept = NULL; /* the last request before n that stays; NULL: none */
-    unsigned starts = 0; /* requests that stay do not count: each nudge begins with them again */
+    unsigned starts = 0;          /* without requests that stay: each nudge meets them first */
     if (!more)
         return;
     if (more->timers)

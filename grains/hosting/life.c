@@ -29,8 +29,8 @@ static void record_activation_failure(teffi_activation *act, teff_err err, const
 }
 
 /* Removes act from the directory, unless teffi_shard_ask_duplicate_to_end() has cleared
- * `registered`. Frees the context's memory first, because the calls below may read the membership
- * table, and must not fail if the turn has used up its memory. */
+ * `registered`. Frees the context's memory first: the calls below may allocate from it to read the
+ * membership table, and must not fail because the turn has used up its memory. */
 static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_ident ident = teffi_activation_ident(act);

@@ -86,7 +86,7 @@ static teffi_class get_pending_class(const teffi_activation *act, const teffi_ms
 
 /* Does the turn keep this request from starting? in: msg, which was set aside; NULL: any such
  * request. */
-static bool turn_keeps_out(const teffi_turn *turn, const teffi_msg *msg)
+static bool turn_keeps_out_request(const teffi_turn *turn, const teffi_msg *msg)
 {
     const teffi_activation *act = turn->act;
     if (msg)
@@ -149,8 +149,9 @@ static void deliver_probe(teffi_grains *grains, teffi_msg *msg, uint32_t type,
         teffi_msg_free(msg);
 }
 
-/* Finds the node to which the request of a pending call of this node was sent. out: this node if
- * the request was not sent; false: the call has ended, or its silo is not in the view. */
+/* Finds the node to which a pending call of this node sent its request. out: *to: that node, or
+ * this node if the request was not sent yet. false: the call has ended, or that node is not in the
+ * view. */
 static bool find_request_node(teffi_node *node, uint32_t slot, uint32_t generation,
                               teffi_node_id *to)
 {
@@ -172,8 +173,8 @@ static bool find_request_node(teffi_node *node, uint32_t slot, uint32_t generati
     return found;
 }
 
-/* Sends the probe to the request of a pending call of this node, in p->slot and p->generation. If
- * the probe cannot be sent, it is lost: it will be repeated. */
+/* p->slot and p->generation identify a pending call of this node: sends the probe to the request of
+ * this call. A probe that cannot be sent is dropped, because a later probe repeats it. */
 static void send_probe_to_request(teffi_grains *grains, probe *p)
 {
     teffi_node *node = grains->node;
@@ -289,11 +290,11 @@ static uint32_t send_draft_along_turn(const teffi_turn *turn, draft *d, uint32_t
 
 /* Does a probe that has reached this activation go on through this turn? in: only: the turn of the
  * request that the probe was sent to; NULL: the request does not run, so the probe goes through
- * each turn that keeps out the request `aside`. aside: as for turn_keeps_out(). */
+ * each turn that keeps out the request `aside`. aside: as for turn_keeps_out_request(). */
 static bool probe_goes_through_turn(const teffi_turn *turn, const teffi_turn *only,
                                     const teffi_msg *aside)
 {
-    return only ? turn == only : turn_keeps_out(turn, aside);
+    return only ? turn == only : turn_keeps_out_request(turn, aside);
 }
 
 /* Sends the draft, a probe of the first round, along the calls that act's turns await. in: only,
@@ -364,9 +365,9 @@ typedef struct reached {
     teffi_qnode *before;    /* the request before `aside` in the queue; NULL: none */
 } reached;
 
-/* Forwards a probe of the first round. Exception: if it has reached a request that was set aside,
- * and act's PID is lower than that of the initiator, the probe ends here, and act begins probes of
- * its own, at most once between two visits. */
+/* Forwards a probe of the first round. Exception: if the probe has reached a request that was set
+ * aside, and act's PID is lower than that of the initiator, the probe ends here. Then act begins
+ * probes of its own, unless it has done so since it was last visited (every TEFFI_VISIT_MS). */
 static void forward_in_first_round(teffi_activation *act, const probe *p, const reached *at)
 {
     draft d;
@@ -435,13 +436,13 @@ static void end_request_in_cycle(teffi_activation *act, const probe *p, const re
     teffi_lock_update_pending_of_owner(act, msg, false);
     teffi_activation_uncount_queued(act, msg);
     atomic_fetch_add_explicit(&act->grains->waits->reports, 1, memory_order_relaxed);
-    teffi_node_respond_with_full_text(act->grains->node, msg, TEFF_E_DEADLOCK, text);
+    teffi_node_respond_with_named_err(act->grains->node, msg, TEFF_E_DEADLOCK, text);
 }
 
 /* The probe has come back to the activation where it began, to a request that was set aside. If the
  * path's first call is awaited by a turn that keeps out this request, the path is a cycle: begins
  * the second round, or, after the second round, ends the request. */
-static void close_cycle(teffi_activation *act, const probe *p, const reached *at)
+static void handle_returned_probe(teffi_activation *act, const probe *p, const reached *at)
 {
     teffi_ident ident;
     draft d;
@@ -529,7 +530,7 @@ void teffi_deadlock_handle_probe(teffi_activation *act, teffi_msg *msg)
     const probe *p = unpack_probe(msg);
     if (p && is_grain_of_probe(act, p) && find_probed_request(act, p, msg->src, &at)) {
         if (at.aside && probe_is_back(act, p))
-            close_cycle(act, p, &at);
+            handle_returned_probe(act, p, &at);
         else if (!p->confirms)
             forward_in_first_round(act, p, &at);
         else if (p->step < p->n_path / 2)

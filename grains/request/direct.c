@@ -358,9 +358,9 @@ bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call,
     return call_in_place_if_possible(ask, TEFFI_MSG_REQUEST, false, out, call, err);
 }
 
-/* Makes a call that has ended, in ctx's memory. Allocates no bytes for `asked` and the members
+/* Allocates, in ctx's memory, a teffi_call that has ended already. Omits `asked` and the members
  * after it, which only pending calls use. */
-static teffi_call *make_ended_call(teff_ctx *ctx, teff_err err, ProtobufCMessage *body)
+static teffi_call *new_ended_call(teff_ctx *ctx, teff_err err, ProtobufCMessage *body)
 {
     teffi_call *call = teff_alloc(ctx, offsetof(teffi_call, asked));
     call->wait.group = ctx->group;
@@ -380,9 +380,9 @@ bool teffi_direct_ask_async(teffi_ask *ask, teffi_call **call)
     teff_err err = TEFF_OK;
     if (!call_in_place_if_possible(ask, TEFFI_MSG_REQUEST, true, &body, call, &err))
         return false;
-    /* The call is made only after the callee's release: if its allocation fails, this turn ends. */
+    /* Allocated only now that the callee is released: if the allocation fails, this turn ends. */
     if (!*call)
-        *call = make_ended_call(ask->ctx, err, body);
+        *call = new_ended_call(ask->ctx, err, body);
     return true;
 }
 

@@ -103,7 +103,7 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
     }
     msg->to = (teffi_pid){.node = to};
     if (msg->item.kind == TEFFI_MSG_REQUEST &&
-        !teffi_call_sign_unless_cancelled(&node->home, msg, to)) {
+        !teffi_call_sign_and_check_cancel(&node->home, msg, to)) {
         teffi_msg_free(msg); /* cancelled meanwhile: no response is needed */
         return;
     }
@@ -217,11 +217,11 @@ bool teffi_lookups_are_pending(const teffi_grains *grains)
     return false;
 }
 
-/* If no request waits, removes the look-up from the table. If requests wait and the look-up's
- * outcome is valid, moves all of them to *waiting. The outcome is valid if the directory was asked
- * and no request that had failed to reach its grain has joined since, so that entry->tries is 0. If
- * the outcome is not valid, the requests wait until the directory is asked again. Sets entry->tries
- * to 0.
+/* If no request waits, removes the look-up from the table. Otherwise, if the look-up's outcome is
+ * valid, moves all waiting requests to *waiting; if it is not valid, they wait until the directory
+ * is asked again. The outcome is valid if `asked` is true and entry->tries is 0: a request that
+ * joins after it failed to reach its grain raises entry->tries, because the outcome may be out of
+ * date for it. After this check entry->tries becomes 0.
  * in:  asked: the directory was asked. out: *tries: the previous entry->tries. false: the look-up
  *      was removed. */
 static bool move_waiting_or_remove_lookup(lookup *entry, bool asked, teffi_queue *waiting,
@@ -414,7 +414,7 @@ void teffi_reroute_unsent_request(teffi_grains *grains, teffi_msg *msg, teffi_no
 {
     teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);
     if (teffi_msg_ends_transaction(msg))
-        teffi_msg_free(msg); /* if the silo still holds the lock, the lock's watch resolves it */
+        teffi_msg_free(msg); /* if the grain is still locked, the lock's watch ends the lock */
     else if (grains->closed)
         teffi_node_respond_with_err(grains->node, msg, TEFF_E_UNAVAILABLE,
                                     "the silo is closing; the call did not run");
@@ -444,7 +444,7 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
         place_grain_and_send(grains, ident, msg, &placed);
     else if (err == TEFF_OK && !teffi_node_equals(holder.node, grains->node->id))
         route_to_silo(grains, ident, msg, holder.node, false);
-    else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE) /* ask_directory() handles the OK case */
+    else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE) /* OK: see ask_directory() */
         (void)join_lookup(grains, ident, msg, true);
     else
         end_request_with_error(grains, msg, err, "the grain's queue is full");
@@ -466,8 +466,8 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
 {
     teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);
     bool placed = msg->flags & TEFFI_MSG_PLACED;
-    /* Not checked on the first two hops: a fresh request has hardly expired, and the activation
-     * checks again before the turn. */
+    /* Not checked on the first two hops: so new a request is unlikely to have expired, and the
+     * activation checks again before the turn. */
     if (msg->hops > 1 && request_is_expired(grains, msg)) {
         teffi_node_respond_with_err(grains->node, msg, TEFF_E_TIMEOUT,
                                     "expired before it could run");

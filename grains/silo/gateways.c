@@ -77,7 +77,7 @@ static teff_err dial_gateway_once(teff_ctx *ctx, gateway_place *place)
     place->missed = false;
     pthread_mutex_unlock(&place->client->node.lock);
     teff_err err = teffi_dial(ctx, place->address, &peer);
-    teff_ctx_forget(ctx, mark);
+    teff_ctx_rewind(ctx, mark);
     if (err || set_gateway_if_usable(place, peer.node))
         return err;
     return teff_fail(ctx, TEFF_E_UNREACHABLE,

@@ -89,10 +89,10 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
 }
 
 /* Tells the membership that another silo, `peer`, has connected. If the view declares the peer dead
- * (perhaps only since its hello was accepted), disconnects it. If the view does not list the peer,
- * adds it to the net, so that it gets responses: a silo that joins through this silo requests rows
- * of the table before any view lists it, and a silo that left before this silo joined may forward
- * requests. */
+ * (the view may have changed after the peer's hello was accepted), disconnects it. If the view does
+ * not list the peer, adds it to the net, so that it gets responses: a silo that joins through this
+ * silo requests rows of the table before any view lists it, and a silo that left before this silo
+ * joined may forward requests. */
 static void on_silo_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     const teffi_net_ops *net = node->home.net->ops;

@@ -41,7 +41,8 @@ static void add_engine_to_list(teff_silo *silo, teff_engine *engine)
     pthread_mutex_unlock(&silo->lock);
 }
 
-teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt, teff_engine **engine)
+teff_err teff_silo_make_engine(teff_silo *silo, const teff_engine_options *opt,
+                               teff_engine **engine)
 {
     const teffi_process_calls calls = teffi_make_process_call_functions(&silo->node.home);
     *engine = NULL;

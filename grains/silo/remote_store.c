@@ -138,8 +138,8 @@ static bool copy_bytes(teff_arena *arena, const void *data, size_t len, teffi_by
     return to->data != NULL;
 }
 
-/* Copies one row of the response to op into *to: the etag, the value unless op writes, and for a
- * scan also the table and the key. out: false if memory is exhausted. */
+/* Copies into *to one row of the response that op has received: the etag, the value unless op
+ * writes, and for a scan also the table and the key. out: false if memory is exhausted. */
 static bool copy_response_row(const teffi_store_op *op, const Teff__Cluster__StoreRow *from,
                               teffi_row *to)
 {
@@ -230,9 +230,9 @@ static bool try_read_on_seed(teff_ctx *ctx, const teffi_store_op *look)
 
 /* Waits until op, a write that got no response, can no longer run: sends a read of the same row
  * again and again until the seed's store has run one such read, or ASK_TIMEOUT_MS have passed. The
- * write cannot run after that read, because the seed drops requests of an old connection and its
- * store runs an earlier write of the row first. Does not wait if op compares no etags, because the
- * caller repeats such a write. */
+ * write cannot run after that read: if it is already in the store's queue, the store runs it before
+ * the read; if it was sent on a connection that was replaced since, the seed drops it. Does not
+ * wait if op compares no etags, because the caller repeats such a write. */
 static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
 {
     uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;
@@ -257,7 +257,7 @@ static void ask_seed_task(teff_ctx *ctx, void *arg)
                  TEFFI_FRAME_ROW_MAX);
     } else if (err) {
         /* TEFF_E_NOMEM: the seed may have run the write, and had no memory for the response */
-        bool unknown = teff_err_unknown(err) || err == TEFF_E_NOMEM;
+        bool unknown = teff_call_may_have_run(err) || err == TEFF_E_NOMEM;
         op->err = unknown && op_writes(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
         snprintf(op->text, sizeof op->text, "the seed's store: %s", teff_error(ctx));
         if (op->err == TEFF_E_UNKNOWN)

@@ -373,8 +373,8 @@ teff_ctx *teff_silo_ctx(teff_silo *silo)
 
 /* ---- counters and scaling; not during start and stop, which make and free the executor ---- */
 
-size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all, teff_sched_worker *workers,
-                       size_t max)
+size_t teff_silo_sched_metrics(teff_silo *silo, teff_sched_metrics *all, teff_sched_worker *workers,
+                               size_t max)
 {
     if (silo->phase == TEFFI_SILO_SERVING)
         return teffi_exec_metrics(silo->node.home.exec, all, workers, max);

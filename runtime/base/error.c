@@ -54,7 +54,7 @@ const char *teff_err_name(teff_err err)
 }
 
 /* out: non-zero: the call may have run although it failed. */
-int teff_err_unknown(teff_err err)
+int teff_call_may_have_run(teff_err err)
 {
     return err == TEFF_E_TIMEOUT || err == TEFF_E_UNREACHABLE || err == TEFF_E_UNKNOWN ||
            err == TEFF_E_CANCELLED;

@@ -55,9 +55,9 @@ static teffi_call *call_at(teffi_home *home, uint32_t slot)
     return teffi_slab_at(&home->calls.slab, slot);
 }
 
-/* The slab's begin(): initializes a free entry. in: generation: the entry's next use gets the
- * generation after it; 0: never used. A thread that knows the slot from an earlier use may load the
- * word meanwhile: it reads 0 or the new word, and neither is pending. */
+/* The slab's begin(): initializes a free entry. in: generation: that of the entry's last use; 0:
+ * never used. The next use gets the generation after it. A thread that knows the slot from an
+ * earlier use may load the word meanwhile: it reads 0 or the new word, and neither is pending. */
 static void init_free_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teffi_call *call = entry;
@@ -128,8 +128,8 @@ uint64_t teffi_call_due_ns(const teffi_call *call)
 
 /* ---- ending a call, after it was taken ---- */
 
-/* Releases a relay or kept cancel, and subtracts it from two counts: its origin node's (share), and
- * that of all entries of its kind. */
+/* Releases an entry that is a relay or a kept cancel. Subtracts 1 from its origin node's count,
+ * *call->share, and from the home's count of relays or of cancels. */
 void teffi_call_free_relay(teffi_call *call)
 {
     teffi_calls *calls = &call->home->calls;

@@ -83,9 +83,9 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
         };
     };
     /* The node that the request was sent to, or is about to be sent to; 0: none yet. Only of relays
-     * and of calls with TEFFI_CALL_HAS_ASKED. seq_cst: teffi_call_sign_unless_cancelled stores it,
+     * and of calls with TEFFI_CALL_HAS_ASKED. seq_cst: teffi_call_sign_and_check_cancel stores it,
      * then loads word; teffi_cancel_call takes word, then loads sent_to. A store of a late
-     * teffi_call_sign_unless_cancelled may hit the entry's next use; then a cancel goes to a node
+     * teffi_call_sign_and_check_cancel may hit the entry's next use; then a cancel goes to a node
      * that does not know the call. */
     _Atomic uint64_t sent_to;
 };
@@ -140,7 +140,7 @@ teffi_call *teffi_call_new(teffi_home *home, struct teff_ctx *ctx, uint64_t dead
 void teffi_call_set_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to);
 
 /* teffi_call_sign_request - set the cookie of a request, which its response must carry. For a
- * request to a grain, call teffi_call_sign_unless_cancelled instead. */
+ * request to a grain, call teffi_call_sign_and_check_cancel instead. */
 void teffi_call_sign_request(teffi_home *home, teffi_msg *request);
 
 /* teffi_call_cookie - the cookie of the call {slot, generation}. */
@@ -226,7 +226,7 @@ enum { TEFFI_CALL_GENERATION = 32 }; /* where the word's generation begins */
 
 static inline uint64_t teffi_call_word(const teffi_call *call)
 {
-    /* seq_cst: the sweep (see deadline.h) and teffi_call_sign_unless_cancelled need it; other
+    /* seq_cst: the sweep (see deadline.h) and teffi_call_sign_and_check_cancel need it; other
      * callers need acquire */
     return atomic_load_explicit(&call->word, memory_order_seq_cst);
 }

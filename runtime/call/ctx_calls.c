@@ -139,7 +139,7 @@ static bool must_keep_call(const teff_ctx *ctx, const teffi_call *call)
 
 /* Drops the calls that were begun since the mark was taken, except those that must stay, and frees
  * what was allocated since then. */
-void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
+void teff_ctx_rewind(teff_ctx *ctx, teff_mark mark)
 {
     teffi_call *next, *call = LIST_FIRST(&ctx->calls);
     for (; call && (int32_t)(call->number - mark.n_calls) > 0; call = next) { /* numbers wrap */

@@ -39,7 +39,7 @@ static pthread_mutex_t *lock_of(teffi_home *home, uint32_t bucket)
     return &home->calls.locks[bucket % TEFFI_ORIGIN_LOCKS];
 }
 
-/* Is call, a relay or kept cancel, an entry of the origin k? */
+/* Is this entry, a relay or a kept cancel, one of the origin k? */
 static bool is_of_origin(const teffi_call *call, const key *k)
 {
     const key own = key_of(call);

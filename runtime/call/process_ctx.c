@@ -80,7 +80,7 @@ static void run_closure_or_handle_signal(teffi_item *item)
     if (item->kind == TEFFI_ITEM_CLOSURE)
         teffi_closure_run(item);
     else
-        /* returns false for a process: its own turn resumes the context, not this call */
+        /* returns false for a process: the process's own turn resumes the context */
         (void)teffi_wait_mark_done_and_resume(item, &ctx);
 }
 

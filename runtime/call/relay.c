@@ -144,12 +144,12 @@ static bool must_forward_cancel(const teffi_call *call, uint64_t word)
            atomic_load_explicit(&call->out, memory_order_relaxed) & TEFFI_CALL_HAS_ASKED;
 }
 
-/* Signs the request. If a cancel of its call must be forwarded, also stores the node that the
- * request is about to be sent to, and after that loads the call's word again (see
+/* Signs the request. If a cancel of its call would have to be forwarded, also stores the node that
+ * the request is about to be sent to, and after that loads the call's word again (see
  * teffi_call.sent_to). out: false: the call was cancelled: do not send the request. The cancel,
  * which was kept here, is removed. true: send the request: the call is pending, or it has ended
  * and no cancel of it is kept here. */
-bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg *request, teffi_node_id to)
+bool teffi_call_sign_and_check_cancel(teffi_home *home, teffi_msg *request, teffi_node_id to)
 {
     /* for a call of this node the cookie is 0 */
     const teffi_origin own = {.slot = request->call.slot, .generation = request->call.generation};
@@ -196,7 +196,7 @@ static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *
 
 /* in: call: it has been taken; word: its state word before it was taken. out: the node that the
  * call's request was sent to, or is about to be sent to. none: there is no such node, or sent_to
- * was overwritten by a late teffi_call_sign_unless_cancelled of an earlier use of this entry (the
+ * was overwritten by a late teffi_call_sign_and_check_cancel of an earlier use of this entry (the
  * hash in word is not that of sent_to). */
 static teffi_node_id get_request_destination(const teffi_call *call, uint64_t word)
 {
@@ -225,7 +225,7 @@ static void end_cancelled_call(teffi_home *home, teffi_call *call, uint64_t word
 }
 
 /* Ends a pending call or relay. If its request was not sent yet, this node first keeps the cancel,
- * then ends the call. So teffi_call_sign_unless_cancelled, which runs just before a send, finds
+ * then ends the call. So teffi_call_sign_and_check_cancel, which runs just before a send, finds
  * either a pending call or the cancel, and a cancelled request is not sent. in: slot: if its entry
  * is a kept cancel, nothing is done. */
 void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)

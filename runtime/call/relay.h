@@ -44,10 +44,10 @@ TEFF_MUST_USE teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_no
  * runs: without a lock. */
 void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation);
 
-/* teffi_call_sign_unless_cancelled - teffi_call_sign_request, for a request to a grain, just before
- * it is sent to a node: a cancel then follows it there. out: false: it was cancelled: free it, do
- * not send it. */
-TEFF_MUST_USE bool teffi_call_sign_unless_cancelled(teffi_home *home, teffi_msg *request,
+/* teffi_call_sign_and_check_cancel - like teffi_call_sign_request, for a request to a grain, just
+ * before it is sent to a node: a later cancel is sent there, too. out: false: it was cancelled:
+ * free it, do not send it. */
+TEFF_MUST_USE bool teffi_call_sign_and_check_cancel(teffi_home *home, teffi_msg *request,
                                                     teffi_node_id to);
 
 /* from, below: the node that sent the request; none: this node, and the origin's cookie is 0.

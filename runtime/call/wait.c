@@ -222,9 +222,10 @@ static void sleep_until_all_waits_done(teff_ctx *ctx, teffi_wait *const *waits, 
 
 /* Sleeps until the first signal, which brings asleep_for from 1 to 0. Afterwards sets the waits'
  * words back to WAIT_NEW. If a word cannot be set back, its wait was signalled: `signals` counts
- * these waits. Each of their signals uses the context and subtracts 1 from asleep_for, so this
- * function adds signals - 1. If asleep_for is not 0 after that, some signals have not subtracted
- * yet: sleeps until the last of them brings asleep_for to 0 and sends a token.
+ * these waits. Each of their signals subtracts 1 from asleep_for. The initial 1 counts one of them,
+ * so this function adds signals - 1 for the others. If asleep_for is not 0 after that, some signals
+ * have not subtracted yet and still use the context: sleeps until the last of them brings
+ * asleep_for to 0 and sends a token.
  * `awaited` marks the waits already seen: a wait that is listed twice is skipped the second time.
  * Model: tests/model/wait_any.pml */
 static void sleep_until_first_wait_done(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
@@ -348,8 +349,9 @@ static void run_worker_call(teffi_wait *wait)
     w->fn(w->arg);
 }
 
-/* Signals a wait at once: its arrive() runs fn, on the stack of the worker or thread. */
-void teffi_ctx_run_on_worker(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
+/* Awaits a wait that was signalled already: the wait's arrive() function runs fn, on the stack of
+ * the worker or thread. */
+void teffi_ctx_run_off_fiber(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
 {
     worker_call w = {.fn = fn, .arg = arg};
     teffi_wait *wait = &w.wait;

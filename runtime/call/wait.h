@@ -50,7 +50,7 @@ void teffi_await_any(struct teff_ctx *ctx, teffi_wait *const *waits, size_t n);
 /* teffi_ctx_sleep - wait for ms milliseconds. */
 void teffi_ctx_sleep(struct teff_ctx *ctx, uint32_t ms);
 
-/* teffi_ctx_run_on_worker - run fn(arg) on the worker's own stack (a thread's context: on the
- * thread's) and wait for it: for functions that need more stack than a fiber has, such as
- * unpacking. */
-void teffi_ctx_run_on_worker(struct teff_ctx *ctx, void (*fn)(void *arg), void *arg);
+/* teffi_ctx_run_off_fiber - run fn(arg) on the worker's own stack, not on the fiber's, and return
+ * when it has ended: for functions that need more stack than a fiber has, such as unpacking. If
+ * the context is a thread's, fn runs on the thread's stack. */
+void teffi_ctx_run_off_fiber(struct teff_ctx *ctx, void (*fn)(void *arg), void *arg);

@@ -36,8 +36,9 @@ void teffi_membership_record_connection_state(teffi_membership *m, teffi_node_id
     bool newly_broken = !up && at && teffi_node_is_none(*at);
     if (at)
         *at = up ? none : node;
-    /* Read the other silos' heartbeats now, not at the next regular time: a heartbeat counts as
-     * unchanged only since its last value was first read, so this finds a dead silo earlier. */
+    /* Read the other silos' heartbeats now, not at the next regular time. The time for which a
+     * heartbeat has not changed is measured from the first read of its last value, so an earlier
+     * read finds a dead silo earlier. */
     if (newly_broken && m->joined && !m->beat.looks && exec->ops->timer_cancel(exec, &m->beat.look))
         teffi_membership_set_timer(m, &m->beat.look, 0);
     else if (newly_broken)

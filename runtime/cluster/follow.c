@@ -87,7 +87,8 @@ void teffi_membership_disconnect_departed(teffi_membership *m)
 }
 
 /* follow.lock held. Stores a view that was just replaced, in place of the oldest stored view. If
- * outage_ms is 0, no promise needs earlier views, and the view is released instead.
+ * outage_ms is 0, the view is released instead: earlier views are needed only to extend leases
+ * while the store cannot be reached (see promise.c).
  * in: view: owned, or NULL. */
 static void keep_or_release_old_view(teffi_membership *m, const teffi_view *view)
 {
@@ -201,9 +202,10 @@ static void read_and_adopt_as_task(teff_ctx *ctx, void *arg)
     (void)!read_table_and_adopt_view(ctx);
 }
 
-/* Waits until a view of at least this version is adopted, or until a read of the table that began
- * after this call has ended. All waiting contexts share one read. A context that arrives during a
- * read waits for the next read, since the running read may miss rows that the context needs.
+/* Waits until a view of at least this version is adopted, or until a read of the table has begun
+ * and ended since this function was called. All waiting contexts share one read. A context that
+ * arrives during a read waits for the next read, since the running read may miss rows that the
+ * context needs.
  * errs: those of the last read; TEFF_E_NOMEM. */
 static teff_err await_version_or_new_read(teff_ctx *ctx, uint64_t version)
 {

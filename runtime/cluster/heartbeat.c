@@ -220,8 +220,9 @@ static void log_declared_deaths(teff_ctx *ctx, const silent_silos *silent, teff_
 }
 
 /* Checks the watched silos and declares the silent ones dead. in: next_ns, the time to the next
- * look. out: next_ns, or less if a silo may be silent before that; 0: this call has tried to
- * declare silos dead; look again at once, as one change may not take all silent silos. */
+ * look. out: next_ns, or less if a silo may be silent before that; 0 if this call has tried
+ * to declare silos dead: the caller looks again at once, because there may be more silent silos
+ * than one change can declare dead. */
 static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
 {
     const teffi_view *view = teffi_view_ref_current(ctx->node);

@@ -126,8 +126,8 @@ teff_err teffi_membership_join(teff_ctx *ctx)
 /* A teffi_change_fn: changes this silo's row, unless the table no longer lists the silo as alive.
  * in: arg: NULL: the silo begins to leave, and its status becomes LEAVING; not NULL: the silo has
  * left, and its row becomes that of a dead silo. */
-static size_t change_own_row(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
-                             const void *arg)
+static size_t change_rows_to_leave(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
+                                   const void *arg)
 {
     const teffi_member_row *mine = teffi_rows_find_silo(rows, ctx->node->id.silo);
     if (!mine || mine->dead || !teffi_node_equals(mine->member.node, ctx->node->id))
@@ -140,7 +140,7 @@ static size_t change_own_row(teff_ctx *ctx, const teffi_rows *rows, teffi_member
 
 teff_err teffi_membership_begin_leaving(teff_ctx *ctx)
 {
-    teff_err err = teffi_membership_change(ctx, change_own_row, NULL);
+    teff_err err = teffi_membership_change(ctx, change_rows_to_leave, NULL);
     if (!err)
         teffi_membership_push_view(ctx, false);
     return err;
@@ -150,7 +150,8 @@ teff_err teffi_membership_leave(teff_ctx *ctx)
 {
     teffi_membership *m = ctx->node->membership;
     m->left = true; /* first, so that a view without this silo does not count as a lost lease */
-    teff_err err = teffi_membership_change(ctx, change_own_row, m); /* not NULL: it has left */
+    teff_err err =
+        teffi_membership_change(ctx, change_rows_to_leave, m); /* not NULL: it has left */
     if (err)
         return err;
     teffi_lease_release(&ctx->home->lease);

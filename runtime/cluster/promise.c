@@ -116,9 +116,9 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
                      : "membership: no promise: its death was consented to";
 }
 
-/* promises.lock held. Consents to the death of a silo whose heartbeat `beat` stands still, and
- * records the consent. out: false: no consent was given: the other silo still has a promise of this
- * silo, or is not in the view, or all entries are in use. */
+/* promises.lock held. Consents to the death of a silent silo, whose last heartbeat is `beat`, and
+ * records the consent. out: false: no consent was given, because this silo's promise to the silent
+ * one still holds, the silent one is not in the view, or all entries are in use. */
 static bool give_consent(teffi_membership *m, const teffi_view *view, teffi_node_id silo,
                          uint64_t beat)
 {
@@ -220,8 +220,8 @@ static void run_promise_round(teff_ctx *ctx, void *arg)
     pthread_mutex_lock(&m->promises.lock);
     teffi_own_beat confirmed = m->promises.confirmed;
     bool certain = confirmed.number && !m->promises.view_changed;
-    /* The time is read under the lock, so this silo sends any heartbeat that names a view other
-     * than confirmed.view after since_ns. */
+    /* The time is read under the lock. So after since_ns, and not before, this silo may send a
+     * heartbeat that names another view than confirmed.view. */
     uint64_t since_ns = teffi_now(ctx->node->platform);
     pthread_mutex_unlock(&m->promises.lock);
     const teffi_view *view = certain ? teffi_membership_find_view(m, confirmed.view) : NULL;

@@ -26,10 +26,10 @@ static void increment_counter(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* teffi_pid_route.respond: the process system calls this function if a copy of a task will not run
- * because the component that got the copy has ended, or was evicted from the run queue
- * (waiting_max). Copies are sent as requests, since the process system calls respond only for
- * requests. */
+/* teffi_pid_route.respond: the process system calls this function if a copy of a task will not run:
+ * either the component that got the copy has ended, or that component was evicted from the run
+ * queue (waiting_max). Copies are sent as requests, since the process system calls respond only
+ * for requests. */
 static teff_err finish_unrun_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
                                   size_t len)
 {
@@ -155,7 +155,7 @@ static void report_component_end(void *arg, teff_pid pid, teff_err err)
 {
     teffi_scheduler *s = arg;
     (void)err;
-    if (s->engine->opt.ended && !teff_pid_is(pid, s->dispatcher))
+    if (s->engine->opt.ended && !teff_pid_equals(pid, s->dispatcher))
         s->engine->opt.ended(s->engine->opt.arg, (teff_component_id){s->index, pid});
 }
 

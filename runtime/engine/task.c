@@ -158,8 +158,8 @@ static teff_err claim_and_wait(teff_component *component, teffi_claim *claim)
                                            : TEFF_E_CANCELLED;
 }
 
-teff_err teff_component_run(teff_component *component, const teff_task_type *type, void *task,
-                            const teff_need *lock, size_t n)
+teff_err teff_component_run_task(teff_component *component, const teff_task_type *type, void *task,
+                                 const teff_need *lock, size_t n)
 {
     teffi_claim claim = {0};
     if (!lock && n) { /* the caller passed NULL, SIZE_MAX: lock all data that the task needs */

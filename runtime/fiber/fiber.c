@@ -36,7 +36,7 @@ void *teffi_fiber_main(void *top)
             fiber, "it returned after teff_preemptible_begin without teff_preemptible_end");
     fiber->ended = true;
     teffi_san_begin_switch_back(fiber, true);
-    if (TEFFI_SAN_SWITCHED) /* the sanitizer has left this stack: it must not see a return */
+    if (TEFFI_SAN_SWITCHED) /* for the sanitizer, the resumer's stack is in use: do not return */
         teffi_switch(&fiber->sp, fiber->back);
     return fiber->back;
 }

@@ -256,7 +256,7 @@ static void give_half_of_cache_to_pool(teffi_stacks *c)
 void teffi_stack_give_to_pool_or_cache(teffi_fiber *fiber)
 {
     teffi_stacks *c = own_stack_cache();
-    if (c->pool == fiber->pool) /* teffi_stack_try_cache refused it, so the cache is full */
+    if (c->pool == fiber->pool) /* the caller's teffi_stack_try_cache() failed: the cache is full */
         give_half_of_cache_to_pool(c);
     if (teffi_stack_try_cache(fiber))
         return;

@@ -77,9 +77,10 @@ static void start_part(teffi_group *group, teffi_item *item)
     teffi_group_complete(group);
 }
 
-/* ops->ended of parts: add the part's run time to j->ran_ns, free the part, and count down. If the
- * count is not zero after that, the turn may already have ended the join, so j must not be used. If
- * the count is zero, the turn still waits. group.c has already charged the part's last run to
+/* ops->ended of parts: add the part's run time to j->ran_ns, free the part, and count down. The
+ * turn counts as one until it waits. So if the count is not zero after that, the turn may end the
+ * join at any time, and j must not be used. If the count is zero, the turn waits until it is made
+ * ready, and j is valid until then. group.c has already charged the part's last run to
  * group->used. relaxed: count_down makes the added run time visible to the turn. */
 static void finish_part(teffi_group *group)
 {

@@ -357,7 +357,7 @@ static __attribute__((noinline)) unsigned do_rest_of_run(teffi_group *group, uns
 
 /* out: twice the number of items handled, plus 1 if the caller must queue the group again. Most
  * runs handle one item, and then the group is IDLE or BLOCKED. The code for other runs is in
- * functions that are not inlined, so that a run of one item saves few registers. */
+ * functions that are not inlined, so that this function pushes few registers onto the stack. */
 unsigned teffi_group_run_and_count(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
     if (!group_begin_run(group))

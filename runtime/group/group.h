@@ -83,9 +83,9 @@ typedef struct teffi_meter {
 /* teffi_group_init - IDLE and empty. in: ops, constant; exec, borrowed. */
 void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_group_ops *ops);
 
-/* teffi_group_set_system - mark the group as a system group. The silo needs the work of such a
- * group to stay in the cluster, so the group runs on the executor's system thread, if there is one
- * (exec ops->system). Call this after init, before the first push. */
+/* teffi_group_set_system - mark the group as a system group. A silo cannot stay in the cluster
+ * without the work of such a group. So the group runs on the executor's system thread, if there is
+ * one (exec ops->system). Call this after init, before the first push. */
 static inline void teffi_group_set_system(teffi_group *group)
 {
     group->system = true;

@@ -180,7 +180,7 @@ static void drop_inbound_reference(teffi_inbound *batch)
  * thread, within the callback of the stream, and freeing an nng stream waits for its callback. So
  * the executor holds a reference until those turns have ended: otherwise the ticker, which frees
  * connections, would wait for them. */
-static void submit_read_or_run_here(teffi_conn *conn)
+static void submit_or_handle_received_bytes(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
     /* A polling thread that is no worker must not run turns. So it handles the bytes itself: the
@@ -211,7 +211,7 @@ static void run_deferred_read(teffi_deferred *work)
     } else if (client) {
         teffi_driver_handle_frames_and_read(conn);
     } else {
-        submit_read_or_run_here(conn);
+        submit_or_handle_received_bytes(conn);
     }
 }
 
@@ -232,7 +232,7 @@ static void on_received(void *arg, const teffi_stream_result *result)
     if (conn->state != CONN_UP || !teffi_receiver_has_frame(conn))
         teffi_driver_handle_frames_and_read(conn); /* no message, so no need to choose a thread */
     else if (!teffi_client_reader_try_give_conn(conn))
-        submit_read_or_run_here(conn);
+        submit_or_handle_received_bytes(conn);
 }
 
 static void on_written(void *arg, const teffi_stream_result *result)

@@ -22,9 +22,9 @@ static void plan_redial(link_peer *peer, bool failed)
 
 /* conns.lock held. Removes conn from its peer. If conn was the peer's outgoing connection:
  * - Plans a redial, if the peer is known, neither side has said BYE, and the link is not leaving.
- * - Appends BYE_ACK to the peer's incoming connection, if the peer has said BYE and there is an
- *   incoming connection without BYE_ACK.
- * out:  true: conn was the outgoing connection, and the incoming connection has BYE_ACK. */
+ * - If the peer has said BYE and there is an incoming connection, appends our BYE_ACK to that one,
+ *   unless it was appended before.
+ * out:  true: conn was the outgoing connection, and our BYE_ACK is appended to the incoming one. */
 static bool detach_conn(teffi_conn *conn, link_peer *peer)
 {
     bool was_up = conn->ending.was_up;
@@ -114,8 +114,8 @@ void teffi_ending_kill_incoming_conn(teffi_link *link, teffi_node_id id)
 
 /* conns.lock held. Decides whether the end is clean, detaches conn from its peer, and posts the
  * down event. If conn was UP and broke by itself, the other connection of its pair ends, too. If
- * our BYE is not acknowledged yet, appends BYE to the remaining connection, unless that one has our
- * BYE_ACK: the peer closes a connection when it gets BYE_ACK. */
+ * the peer has not acknowledged our BYE yet, appends BYE to the remaining connection, unless our
+ * BYE_ACK was appended to that one: the peer closes a connection when it gets BYE_ACK. */
 static void detach_and_post_down(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;
@@ -123,10 +123,10 @@ static void detach_and_post_down(teffi_conn *conn, link_peer *peer)
     if (ending->cause != CONN_REPLACED)
         ending->clean = ending->was_up &&
                         (peer->goodbye == GOODBYE_ACKNOWLEDGED || (peer->bye_heard && !unsent));
-    bool acknowledged = detach_conn(conn, peer);
+    bool bye_ack_appended = detach_conn(conn, peer);
     if (ending->was_up && !ending->clean && ending->cause == CONN_OWN_CAUSE)
         teffi_ending_kill_for_broken_pair(peer->in ? peer->in : peer->out);
-    if (!acknowledged && peer->goodbye == GOODBYE_SAID)
+    if (!bye_ack_appended && peer->goodbye == GOODBYE_SAID)
         teffi_goodbye_say(peer);
     post_down(conn, peer);
 }

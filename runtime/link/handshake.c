@@ -117,7 +117,7 @@ static const char *find_refusal_reason(teffi_link *link, const teffi_hello *hell
     const link_peer *peer = teffi_peer_find(link, hello->node);
     bool silo = hello->role == TEFFI_ROLE_SILO;
     *which = LINK_REFUSED_IDENTITY;
-    if (silo && !teffi_peer_check_or_record_incarnation(link, hello->node, false))
+    if (silo && !teffi_peer_check_and_record_incarnation(link, hello->node, false))
         return "a later start of the same silo has connected already; only the latest start may "
                "connect";
     if (peer && sequence <= peer->in_sequence)
@@ -255,8 +255,8 @@ static bool accept_or_refuse_peer(teffi_conn *conn)
     link_peer *peer = conflict ? NULL : teffi_peer_find_or_add(link, remote->node);
     if (peer) {
         if (remote->role == TEFFI_ROLE_SILO)
-            teffi_peer_check_or_record_incarnation(link, remote->node,
-                                                   true); /* true: remembers it */
+            teffi_peer_check_and_record_incarnation(link, remote->node,
+                                                    true); /* true: remembers it */
         replace_incoming_conn(peer, conn);
         link->conns.pending--;
         bring_conn_up(conn, peer);

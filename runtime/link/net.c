@@ -72,10 +72,9 @@ static void wait_and_free_conns(teffi_link *link)
 }
 
 /* Frees the link. A killed connection ends in the callback of its operation in flight. Two kinds of
- * connections have no operation in flight: if the read is deferred, it is begun before
- * kill_all_conns(); if the connection waits for memory, teffi_driver_resume_waiting_conns() ends it
- * after kill_all_conns().
- */
+ * connections have no such operation: those whose read is deferred, and those that wait for memory.
+ * For the first kind, the read is begun before kill_all_conns(). The second kind is ended after it
+ * by teffi_driver_resume_waiting_conns(). */
 static void free_link(teffi_net *net)
 {
     teffi_link *link = (teffi_link *)net;
@@ -86,7 +85,7 @@ static void free_link(teffi_net *net)
     pthread_mutex_unlock(&link->conns.lock);
     link->conns.transport->ops->stop_listeners(link->conns.transport);
     teffi_link_heartbeat_stop(link);
-    /* drain_events_and_write_coalesced() writes the frames that are kept after this call */
+    /* Frames that are coalesced from here on are written by drain_events_and_write_coalesced(). */
     teffi_sender_write_coalesced(&link->conns);
     (void)teffi_client_reader_run_overdue_reads(&link->conns, true);
     kill_all_conns(&link->conns);

@@ -98,10 +98,11 @@ void teffi_peers_fini(teffi_link *link)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* Each set keeps the newest known incarnation of a few silos whose hashes are equal. A silo without
- * an entry in its set passes the check. If `note` is true, id is written to the silo's entry. If
- * the silo has none, id is written to an empty entry, or else to the one written longest ago. */
-bool teffi_peer_check_or_record_incarnation(teffi_link *link, teffi_node_id id, bool note)
+/* Each set keeps the newest known incarnation of a few silos whose hashes are equal. out: false if
+ * the set has a newer incarnation of id's silo. Otherwise true; and if `record` is set, id is
+ * written to the silo's entry. If the silo has no entry, id is written to an empty entry, or else
+ * to the one written longest ago. */
+bool teffi_peer_check_and_record_incarnation(teffi_link *link, teffi_node_id id, bool record)
 {
     link_seen_silo *set = link->peers.seen[teffi_mix64(id.silo) % LINK_SEEN_SETS];
     link_seen_silo *place = &set[0];
@@ -115,7 +116,7 @@ bool teffi_peer_check_or_record_incarnation(teffi_link *link, teffi_node_id id, 
     }
     if (place->node.silo == id.silo && place->node.incarnation > id.incarnation)
         return false;
-    if (note)
+    if (record)
         *place = (link_seen_silo){.node = id, .stamp = ++link->peers.seen_clock};
     return true;
 }

@@ -79,10 +79,11 @@ void teffi_peers_fini(struct teffi_link *link);
 void teffi_peer_ref(link_peer *peer);
 void teffi_peer_unref(link_peer *peer); /* conns.lock not held */
 
-/* teffi_peer_check_or_record_incarnation - conns.lock held; is the incarnation in id at least as
+/* teffi_peer_check_and_record_incarnation - conns.lock held; is the incarnation in id at least as
  * new as the one that was recorded for its silo? out: true also if none was recorded.
- * in:   note: true: also record the incarnation in id, unless it is older. */
-bool teffi_peer_check_or_record_incarnation(struct teffi_link *link, teffi_node_id id, bool note);
+ * in:   record: true: also record the incarnation in id, unless it is older. */
+bool teffi_peer_check_and_record_incarnation(struct teffi_link *link, teffi_node_id id,
+                                             bool record);
 
 /* teffi_peer_post_event - append an event to the peer's queue. After it has released its locks,
  * this thread calls drain_events_and_write_coalesced() (driver.c).

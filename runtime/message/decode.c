@@ -260,7 +260,7 @@ static bool skip_value(decoder *d, const uint8_t *end, unsigned wire)
     return true;
 }
 
-/* Copies a field that the descriptor does not have to the message's list of unknown fields. */
+/* The descriptor lacks this field: appends a copy of it to the message's unknown fields. */
 static teff_err keep_unknown_field(decoder *d, const uint8_t *end, uint32_t tag,
                                    ProtobufCMessage *msg)
 {

@@ -132,7 +132,7 @@ teff_err teffi_node_send_to_gateway(teffi_node *node, teffi_msg *msg)
     if (teffi_node_is_none(gateway))
         return TEFF_E_UNREACHABLE;
     if (msg->item.kind == TEFFI_MSG_REQUEST &&
-        !teffi_call_sign_unless_cancelled(&node->home, msg, gateway))
+        !teffi_call_sign_and_check_cancel(&node->home, msg, gateway))
         return TEFF_E_CANCELLED;
     return node->home.net->ops->send(node->home.net, gateway, msg);
 }
@@ -251,7 +251,7 @@ void teffi_node_respond_with_err(teffi_node *node, teffi_msg *request, teff_err 
 }
 
 /* As teffi_node_respond_with_err, but text already names the method and key. */
-void teffi_node_respond_with_full_text(teffi_node *node, teffi_msg *request, teff_err err,
+void teffi_node_respond_with_named_err(teffi_node *node, teffi_msg *request, teff_err err,
                                        const char *text)
 {
     respond_with_err_and_text(node, request, err, text, 0);
@@ -280,7 +280,7 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
         teff_err err = teffi_relay_new(&node->home, msg->src, msg->call, deadline_ns, &relay);
         if (err)
             return err;
-        msg->call.slot = relay.slot; /* teffi_call_sign_unless_cancelled replaces the cookie */
+        msg->call.slot = relay.slot; /* teffi_call_sign_and_check_cancel replaces the cookie */
         msg->call.generation = relay.generation;
     }
     msg->src = node->id;

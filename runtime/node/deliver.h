@@ -43,9 +43,9 @@ TEFF_MUST_USE teff_err teffi_node_send_to_gateway(teffi_node *node, teffi_msg *m
 void teffi_node_respond_with_err(teffi_node *node, teffi_msg *request, teff_err err,
                                  const char *text);
 
-/* teffi_node_respond_with_full_text - as teffi_node_respond_with_err with an error, but text
+/* teffi_node_respond_with_named_err - as teffi_node_respond_with_err with an error, but text
  * already names type, method and key: the caller does not put them before it. */
-void teffi_node_respond_with_full_text(teffi_node *node, teffi_msg *request, teff_err err,
+void teffi_node_respond_with_named_err(teffi_node *node, teffi_msg *request, teff_err err,
                                        const char *text);
 
 /* teffi_node_respond_with_body - respond to a request with a body, borrowed, packed. Owns

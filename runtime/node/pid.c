@@ -129,8 +129,8 @@ typedef struct asked_pid {
 
 _Static_assert(sizeof(asked_pid) <= TEFFI_CALL_KEY_MAX, "it fits in place of a key");
 
-/* Sends the event as a request. out: the call, which the response ends; it has ended already, with
- * an error, if the send failed. NULL: out of memory. */
+/* Sends the event as a request. out: the call, which the response will end. If the send failed, the
+ * call has ended already, with an error. NULL: out of memory. */
 static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_event *event,
                                      uint64_t deadline_ns)
 {

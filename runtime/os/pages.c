@@ -35,8 +35,9 @@ void teffi_pages_fini(teffi_pages *pages)
     *pages = (teffi_pages){.fd = -1};
 }
 
-/* If there is no image, the whole reservation is usable at once, since zeros take no pages until
- * they are written. If there is an image, teffi_pages_commit() makes the reservation usable. */
+/* If there is no image, the whole reservation is usable at once: it reads as zeros, and a page of
+ * it takes no memory until it is written to. If there is an image, teffi_pages_commit() makes the
+ * reservation usable. */
 void *teffi_pages_reserve(const teffi_pages *pages, size_t bytes)
 {
     int protection = pages->bytes ? PROT_NONE : PROT_READ | PROT_WRITE;

@@ -43,7 +43,8 @@ void teff_process_stats_get(teff_process_system *system, teff_process_stats *sta
     uint64_t spawned = 0, ended = 0;
     for (uint32_t i = 0; i < system->n_cells; i++) {
         ended += atomic_load_explicit(&system->cells[i].ended, memory_order_relaxed);
-        /* each spawn adds TEFFI_SPAWNED; spawns in progress add 1 each, which the division drops */
+        /* a completed spawn has added TEFFI_SPAWNED; one in progress adds 1, which the division
+         * drops */
         spawned +=
             atomic_load_explicit(&system->cells[i].spawned, memory_order_relaxed) / TEFFI_SPAWNED;
     }
@@ -60,7 +61,8 @@ void teff_process_stats_get(teff_process_system *system, teff_process_stats *sta
 
 /* Copies the processors' counters to counts, at most max elements. counts[0] is for the threads
  * that hold no processor. out: the number of elements written. */
-size_t teff_process_workers(teff_process_system *system, teff_process_count *counts, size_t max)
+size_t teff_process_worker_counts(teff_process_system *system, teff_process_count *counts,
+                                  size_t max)
 {
     size_t n = max < system->n_cells ? max : system->n_cells;
     for (size_t i = 0; i < n; i++)
@@ -74,8 +76,8 @@ size_t teff_process_workers(teff_process_system *system, teff_process_count *cou
 
 /* Reads the counters of the scheduler that runs the system, and of at most max of its workers.
  * out: the number of elements of workers that were written. */
-size_t teff_process_sched(teff_process_system *system, teff_sched_metrics *all,
-                          teff_sched_worker *workers, size_t max)
+size_t teff_process_sched_metrics(teff_process_system *system, teff_sched_metrics *all,
+                                  teff_sched_worker *workers, size_t max)
 {
     return teffi_exec_metrics(system->exec, all, workers, max);
 }

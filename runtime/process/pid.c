@@ -33,10 +33,11 @@ static void init_new_slot(void *entry, uint32_t slot, uint32_t generation, void 
     p->slot = slot | TEFFI_PROCESS_BIT;
 }
 
-/* The slab's last_use(). Returns generation 0, since the slab needs a generation only to decommit a
- * block. Slots are never decommitted, because the generation in a free slot tells an ended process
- * from an unknown PID, and the group in a free slot refuses late items. */
-static teffi_slab_use get_slot_last_use(const void *entry)
+/* The slab's last_use(): returns the index of the slot, and 0 as its generation, since the slab
+ * needs a generation only to decommit a block. Slots are never decommitted, because the generation
+ * in a free slot tells an ended process from an unknown PID, and the group in a free slot
+ * refuses late items. */
+static teffi_slab_use get_slot_index_and_no_generation(const void *entry)
 {
     const teff_process *p = entry;
     return (teffi_slab_use){p->slot & ~TEFFI_PROCESS_BIT, 0};
@@ -47,7 +48,7 @@ static const teffi_slab_type process_type = {.bytes = sizeof(teff_process),
                                              .entries_max = TEFFI_PROCESS_BIT / 2,
                                              .stays = true,
                                              .begin = init_new_slot,
-                                             .last_use = get_slot_last_use};
+                                             .last_use = get_slot_index_and_no_generation};
 
 bool teffi_slots_init(teff_process_system *system)
 {

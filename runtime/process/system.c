@@ -203,12 +203,12 @@ static void publish_process(teff_process *p, teff_pid *pid)
 teff_err teff_process_spawn(teff_process_system *system, const teff_process_ops *ops, void *self,
                             const char *method, const void *input, size_t len, teff_pid *pid)
 {
-    return teff_process_spawn_shared(system, ops, self, method, input, len, 0, pid);
+    return teff_process_spawn_on_account(system, ops, self, method, input, len, 0, pid);
 }
 
-teff_err teff_process_spawn_shared(teff_process_system *system, const teff_process_ops *ops,
-                                   void *self, const char *method, const void *input, size_t len,
-                                   uint64_t account, teff_pid *pid)
+teff_err teff_process_spawn_on_account(teff_process_system *system, const teff_process_ops *ops,
+                                       void *self, const char *method, const void *input,
+                                       size_t len, uint64_t account, teff_pid *pid)
 {
     if (!ops->step && !ops->run)
         return TEFF_E_INVALID;

@@ -178,8 +178,9 @@ static void resume_yielded_turn(teffi_group *group, teffi_fiber *fiber)
     end_or_requeue_process(p);
 }
 
-/* May run_one_message handle this item? It must be a message, and the last item that was taken off
- * the group; the process must be idle, have no fiber, and not be measured. */
+/* May run_one_message handle this item? It must be a message, and no other item that was taken off
+ * the group may be left (group.head is NULL); the process must be idle, have no fiber, and not be
+ * measured. */
 static bool can_run_one_message(const teff_process *p, const teffi_item *item)
 {
     return !p->group.head && item->kind == TEFFI_ITEM_MESSAGE &&

@@ -88,7 +88,7 @@ static bool has_awaited_event_or_cancel(teff_process *p, teffi_waiting *w)
     return w->arrived || p->cancel;
 }
 
-/* Has the again item that teff_process_yield pushed been taken off the group? */
+/* teff_process_yield has pushed the `again` item. out: true: it was taken off the group. */
 static bool again_item_was_taken(teff_process *p, teffi_waiting *w)
 {
     (void)w;

@@ -54,8 +54,8 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
 }
 
 /* The operation `may`: may the turn on this thread run another turn in place now? If the budget is
- * used up, the turn yields first. A call that returns true counts against the budget; so does one
- * that would return true if async were false. in: async, see teffi_direct_may_run_in_place.
+ * used up, the turn yields first. A call counts against the budget if it returns true, or if
+ * it returns false only because `async` is true. in: async, see teffi_direct_may_run_in_place.
  * Turns call this function and those below only through the pointers in
  * teffi_direct_ops, so these functions are never inlined into a turn. Therefore they may read the
  * thread-local teffi_own_worker: see worker.h. */

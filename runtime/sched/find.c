@@ -247,7 +247,7 @@ __attribute__((noinline)) static teffi_group *pick_above_level_0_by_chance(teffi
     if (!atomic_load_explicit(&levels->n_above_0, memory_order_relaxed) ||
         teffi_random_next(&w->processor->rng) % TEFFI_CHANCE_ONE <
             atomic_load_explicit(&levels->chance, memory_order_relaxed) ||
-        !teffi_runqueue_pop_by_function(&w->sched->queue, &group, 1, teffi_levels_pop_above_0))
+        !teffi_runqueue_pop_using(&w->sched->queue, &group, 1, teffi_levels_pop_above_0))
         return NULL;
     teffi_counter_add(&w->processor->counters.global, 1);
     return group;
@@ -279,10 +279,10 @@ static teffi_group *find_elsewhere(teffi_worker *w)
     return group;
 }
 
-/* teffi_find_group_nearby calls this function if the policy is multilevel, or if there is a local
- * batch or deferred work. This function and find_beyond_lifo are noinline, so that
- * teffi_find_group_nearby need not save registers for a plain pick from the LIFO slot. */
-static __attribute__((noinline)) teffi_group *find_near_all_cases(teffi_worker *w)
+/* teffi_find_group_nearby for the policy multilevel, and if there is a local batch or deferred
+ * work. This function and find_beyond_lifo are noinline, so that teffi_find_group_nearby need not
+ * save registers for a plain pick from the LIFO slot. */
+static __attribute__((noinline)) teffi_group *find_nearby_slow_path(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
     teffi_group *group = w->sched->levels ? pick_above_level_0_by_chance(w) : NULL;
@@ -307,7 +307,7 @@ teffi_group *teffi_find_group_nearby(teffi_worker *w)
     const teffi_processor *p = w->processor;
     bool fair;
     if (w->sched->levels || p->batch.exists || teffi_deferral_has_work(&p->deferral))
-        return find_near_all_cases(w);
+        return find_nearby_slow_path(w);
     teffi_group *group = pick_lifo(w, &fair);
     return group ? group : find_beyond_lifo(w, fair);
 }

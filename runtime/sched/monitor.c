@@ -282,7 +282,7 @@ static void run_tick(teffi_sched *sched)
     sched->monitor.reclaims = reclaim_memory(sched, now);
 }
 
-/* Are all workers that have a processor parked, and does each active processor have a worker?
+/* out: true: each worker that has a processor is parked, and each active processor has a worker.
  * idle_lock held. */
 static bool all_workers_are_parked(const teffi_sched *sched)
 {

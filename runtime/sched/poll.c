@@ -95,8 +95,8 @@ static teffi_poller *claim_poller(teffi_worker *w)
     teffi_poller *poller = get_poller(sched);
     if (!poller || teffi_enough_workers_are_running(sched) || !teffi_poller_claim(poller))
         return NULL;
-    /* relaxed: the monitor does not sleep before it has loaded w from sched->polling; sched->waits
-     * is only a hint */
+    /* relaxed: the monitor may see this store late, since it goes on ticking until it sees w in
+     * sched->polling; sched->waits is only a hint */
     atomic_store_explicit(&sched->polling, w, memory_order_relaxed);
     atomic_fetch_add_explicit(&sched->waits, 1, memory_order_relaxed);
     return poller;

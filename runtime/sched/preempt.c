@@ -18,7 +18,8 @@ enum { HAS_SIGNALS = 1 };
 bool teffi_turn_may_yield(const teffi_worker *w)
 {
     const teffi_fiber *fiber = teffi_fiber_current();
-    /* group is NULL while the worker looks for a nested run, on the waiting turn's fiber. */
+    /* While a turn waits, its worker may run other groups on that turn's fiber. While the worker
+     * searches for such a group, teffi_worker_group returns NULL. */
     const teffi_group *group = teffi_worker_group(w);
     return fiber && fiber != w->nested_on && group && group->ops->resume && !w->blocking;
 }

@@ -107,7 +107,7 @@ static inline bool teffi_processor_forbids_stealing(const teffi_processor *p)
  * runs: the owner, using the processor; any thread with idle_lock; the monitor. */
 static inline bool teffi_processor_allow_stealing(teffi_processor *p)
 {
-    /* relaxed: only the owner sets it */
+    /* relaxed: only the owner changes no_steal to true */
     bool forbidden = atomic_load_explicit(&p->no_steal, memory_order_relaxed);
     if (forbidden) /* seq_cst: the waker loads idle_word after this store */
         atomic_store_explicit(&p->no_steal, false, memory_order_seq_cst);

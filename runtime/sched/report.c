@@ -65,9 +65,9 @@ static teff_sched_worker read_processor_counters(const teffi_processor *p)
     for (unsigned l = 0; l < TEFF_SCHED_LEVELS; l++)
         one.level_ns[l] = counter_get(&c->level_ns[l]);
     uint64_t others = one.local + one.global + one.stolen;
-    /* p->runs begins at 1, and is loaded last, since a pick is counted before its run. Picks from
-     * the LIFO slot, the hottest path, have no counter: one.lifo is the number of runs that are in
-     * no other counter, which include forked parts that ran at once. */
+    /* p->runs begins at 1. It is loaded last, because a pick is counted before its run. Picks from
+     * the LIFO slot, the hottest path, have no counter: one.lifo is the number of runs that no
+     * other counter holds. It includes forked parts that a turn ran without queueing them. */
     one.runs = counter_get(&p->runs) - 1;
     if (one.runs < others)
         one.runs = others;
@@ -261,7 +261,7 @@ static bool measure_run_and_check_if_long(teffi_worker *w, uint64_t now_ns, seen
     return true;
 }
 
-/* Store the turns that are to be logged into the array `out`, and return how many they are. */
+/* Find the turns that are to be logged, and store them in the array `out`. out: their number. */
 static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run out[REPORTS_MAX])
 {
     unsigned n = 0;

@@ -25,7 +25,8 @@ extern const teffi_direct_ops teffi_direct_by_worker;
 extern const teffi_direct_ops teffi_direct_hooked;
 
 /* teffi_hooks_call_before, teffi_hooks_call_after - call hooks->before or hooks->after, if it is
- * set. runs: before and after each run of a group, and each turn in place (group/direct.h). */
+ * set. runs: before and after each run of a group, and before and after each turn in place
+ * (group/direct.h). */
 static inline void teffi_hooks_call_before(const teffi_worker *w, const teffi_group *group)
 {
     const teff_sched_hooks *hooks = &w->sched->hooks;

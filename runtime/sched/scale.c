@@ -73,10 +73,10 @@ static void vacate_processor(teffi_processor *p)
         teffi_worker_wake(w);
 }
 
-/* Take p from its worker, and move p's groups and timers away, unless another thread has activated
- * p meanwhile. A running worker keeps p until teffi_scale_leave_processor, but the deque's groups
- * and the timers are moved now. */
-static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
+/* p was deactivated: take it from its worker, and move its groups and timers away, unless another
+ * thread has activated p again meanwhile. A running worker keeps p until
+ * teffi_scale_leave_processor, but the deque's groups and the timers are moved now. */
+static void empty_deactivated_processor(teffi_sched *sched, teffi_processor *p)
 {
     pthread_mutex_lock(&sched->idle_lock);
     bool unused = !teffi_processor_is_active(sched, p);
@@ -93,7 +93,8 @@ static bool give_worker_to_active_processor(teffi_sched *sched, teffi_processor 
     teffi_worker *w = NULL;
     pthread_mutex_lock(&sched->idle_lock);
     bool wanted = !sched->stopping && teffi_processor_is_active(sched, p);
-    /* If the processor was deactivated but its worker has not left it yet, that worker stays. */
+    /* p may have been deactivated and activated again before its worker left it. Then that worker
+     * stays. */
     if (wanted && !p->worker) {
         teffi_monitor_wake(sched); /* the monitor must not sleep while a worker runs */
         w = teffi_processor_assign_to_spare_or_new(sched, p);
@@ -118,6 +119,6 @@ teff_err teffi_scale_active_processors(teffi_exec *exec, unsigned n)
     for (unsigned i = 0; !stopping && i < n; i++)
         ok &= give_worker_to_active_processor(sched, &sched->processors[i]);
     for (unsigned i = n; !stopping && i < sched->n_processors; i++)
-        deactivate_processor(sched, &sched->processors[i]);
+        empty_deactivated_processor(sched, &sched->processors[i]);
     return stopping ? TEFF_E_CLOSED : ok ? TEFF_OK : TEFF_E_IO;
 }

@@ -293,7 +293,7 @@ static bool decode_base64(const json_t *object, const char *name, teffi_etcd_tex
     for (size_t i = 0; i < len; i += 4, out += 3) {
         uint32_t bits = 0, wrong = 0;
         for (size_t k = i; k < i + 4; k++) {
-            /* `=` is valid only behind the letters of the last byte */
+            /* `=` is valid only where no bits of the output are left */
             bool pads = in[k] == '=' && k / 4 * 3 + k % 4 >= bytes + 1;
             uint32_t letter = pads ? 0 : decode_base64_letter(in[k]);
             wrong |= letter & 64;
@@ -426,8 +426,9 @@ size_t teffi_etcd_set_write_results(const json_t *response, teffi_store_op **ops
     return n;
 }
 
-/* Appends one row of a page. out: false: op has failed. */
-static bool append_scan_row(const json_t *kv, const char *prefix, teffi_store_op *op,
+/* Decodes kv, one row of a page, and adds the row to op's result. in: room: scratch memory.
+ * out: false: op has failed. */
+static bool add_scanned_row(const json_t *kv, const char *prefix, teffi_store_op *op,
                             teffi_row *from, teffi_etcd_text *room)
 {
     char head[KEY_MAX + 1];
@@ -457,7 +458,7 @@ bool teffi_etcd_append_scan_page(const json_t *response, const char *prefix, tef
     if (get_revision(response) == 0 || n > op->limit - op->n_found)
         teffi_store_op_set_error(op, TEFF_E_MALFORMED, "etcd: unexpected response to a scan");
     for (size_t i = 0; op->err == TEFF_OK && i < n; i++)
-        (void)append_scan_row(json_array_get(kvs, i), prefix, op, from, room);
+        (void)add_scanned_row(json_array_get(kvs, i), prefix, op, from, room);
     *more = n > 0 && json_is_true(json_object_get(response, "more"));
     if (op->err == TEFF_OK)
         return true;

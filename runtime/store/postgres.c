@@ -452,7 +452,7 @@ static teff_err set_up_connection(session *s, PGconn *conn, char *text)
     return err;
 }
 
-/* Connects, and blocks meanwhile. The target's options replace those listed before dbname. */
+/* Connects, and blocks meanwhile. An option in the target overrides a key before "dbname". */
 static teff_err connect_session(session *s, char *text)
 {
     static const char *const keys[] = {"connect_timeout",
@@ -523,8 +523,8 @@ static bool take_results(session *s, size_t *n, bool *refused)
     return false;
 }
 
-/* Waits until it can receive or send, then does so. in, out: *sent: may all bytes have been sent?
- * out: false: the connection broke, or no byte could be received or sent for SILENCE_MS. */
+/* Waits until it can receive or send, then does so. *sent becomes true if no bytes are left to send,
+ * as far as is known. out: false: the connection broke, or was silent for SILENCE_MS. */
 static bool wait_then_receive_and_send(session *s, bool *sent)
 {
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};

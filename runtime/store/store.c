@@ -182,7 +182,7 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
         op->done(op);
         return;
     }
-    /* the first row is enough: a batch that writes TEFFI_TABLE_FENCE begins with `membership` */
+    /* The first row decides: a batch that writes TEFFI_TABLE_FENCE begins with `membership`. */
     const char *table = op->rows[0].table;
     op->system =
         strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;

@@ -112,7 +112,7 @@ static void start_nng_dial(teffi_stream_dial *dial)
     if (dial->dialer)
         nng_stream_dialer_dial(dial->dialer, dial->aio);
     else
-        nng_sleep_aio(0, dial->aio); /* the failure is reported by the callback, too */
+        nng_sleep_aio(0, dial->aio); /* the callback reports that there is no dialer */
 }
 
 static void cancel_nng_dial(teffi_stream_dial *dial)

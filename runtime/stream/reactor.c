@@ -49,8 +49,8 @@ static bool set_side_bit(reactor_side *side, uint32_t bit)
     uint32_t word = atomic_load_explicit(&side->word, memory_order_relaxed), want;
     do
         want = ((word | bit) & both) == both ? word | bit | SIDE_QUEUED : word | bit;
-    /* acq_rel: attempt() gets the operation's fields as the thread that begins the operation wrote
-     * them, even if another thread pushes the side */
+    /* acq_rel: attempt() sees the operation's fields, written by the thread that begins the
+     * operation, even if another thread pushes the side */
     while (!atomic_compare_exchange_weak_explicit(&side->word, &word, want, memory_order_acq_rel,
                                                   memory_order_relaxed));
     return want & ~word & SIDE_QUEUED;

@@ -262,7 +262,7 @@ socket_stream *teffi_socket_stream_new(teffi_reactor *reactor, int fd, reactor_s
 
 bool teffi_socket_stream_watch(socket_stream *s)
 {
-    bool again = s->source.out != NULL; /* the dial has added the source */
+    bool again = s->source.out != NULL; /* true: the source was added when the dial began */
     s->source.in = &s->in;
     s->source.out = &s->out;
     return teffi_reactor_watch(s->reactor, &s->source, true, again);

@@ -88,7 +88,7 @@ static teff_err supervise(void *self, const teff_event *events, size_t n, teff_s
             return teff_step_done(out);
         if (events[i].kind == TEFF_EVENT_REQUEST)
             err = respond(out, &events[i], &p->parser, sizeof p->parser);
-        else if (teff_pid_is(events[i].from, p->parser))
+        else if (teff_pid_equals(events[i].from, p->parser))
             err = start_parser(p);
     }
     return err;
@@ -101,7 +101,7 @@ static void tell_supervisor(void *arg, teff_pid pid, teff_err err)
 {
     const program *p = arg;
     const teff_event ended = {.tag = ENDED, .from = pid};
-    if (err && !teff_pid_is(pid, p->supervisor) &&
+    if (err && !teff_pid_equals(pid, p->supervisor) &&
         teff_process_send(p->system, p->supervisor, &ended))
         fprintf(stderr, "the supervisor cannot be told\n");
 }

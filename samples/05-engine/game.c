@@ -279,7 +279,7 @@ static teff_err start(void *arg, teff_silo *silo, char *text)
     const teff_engine_options options = {.size = sizeof options, .schedulers = 2};
     game *g = arg;
     (void)text;
-    teff_err err = teff_silo_engine(silo, &options, &g->engine);
+    teff_err err = teff_silo_make_engine(silo, &options, &g->engine);
     if (!err)
         err = teff_engine_add(g->engine, 0, &mover, g, NULL);
     if (!err)

@@ -157,7 +157,7 @@ static teff_err run_all(teff_silo *silo, const numbers *x)
     teff_ctx *ctx = teff_silo_ctx(silo);
     if (!ctx)
         return TEFF_E_NOMEM;
-    (void)teff_silo_sched(silo, &all, NULL, 0);
+    (void)teff_silo_sched_metrics(silo, &all, NULL, 0);
     printf("%zu numbers, %u workers\n", x->n, all.active);
     teff_err err = crunch_three_ways(ctx);
     teff_ctx_free(ctx);

@@ -121,7 +121,7 @@ static _Noreturn void be_flood(const char *address, const char *transport)
         teff_mark mark = teff_ctx_mark(ctx);
         if (guard_target_note(ctx, i % 64, guard_small(.name = "flood")))
             refused++; /* and goes on */
-        teff_ctx_forget(ctx, mark);
+        teff_ctx_rewind(ctx, mark);
     }
 }
 
@@ -141,7 +141,7 @@ static void measure(teff_ctx *ctx, uint64_t ms, const char *name)
         guard_small *response;
         teff_mark mark = teff_ctx_mark(ctx);
         must(!guard_target_add(ctx, 1000, guard_small(.number = 1), &response), "a call failed");
-        teff_ctx_forget(ctx, mark);
+        teff_ctx_rewind(ctx, mark);
         uint64_t now = bench_now_ns();
         took[n++] = now - last;
         last = now;

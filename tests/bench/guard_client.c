@@ -23,7 +23,7 @@ static void call_round(void *arg, uint64_t n)
             guard_must(guard_target_add_async(
                 ctx, (int64_t)i, guard_small(.number = i, .name = "small"), NULL, &calls[i]));
         guard_must(teff_await_all(ctx, calls, WIDTH));
-        teff_ctx_forget(ctx, mark);
+        teff_ctx_rewind(ctx, mark);
     }
 }
 

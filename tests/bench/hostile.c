@@ -108,7 +108,7 @@ static void call_for(teff_ctx *ctx, uint64_t ms, latencies *took)
         teff_mark mark = teff_ctx_mark(ctx);
         check_or_exit(!guard_target_add(ctx, 1000, guard_small(.number = 1), &response),
                       "a call failed");
-        teff_ctx_forget(ctx, mark);
+        teff_ctx_rewind(ctx, mark);
         uint64_t now = bench_now_ns();
         latencies_add(took, now - last);
         last = now;

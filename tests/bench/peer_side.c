@@ -139,7 +139,7 @@ static teff_err one_by_one(teff_ctx *ctx, const bench_plan *plan)
         int64_t key = (int64_t)key_of(plan, plan->done + i);
         err = plan->what[0] == 's' ? swap_blob(ctx, key, plan->width) : ask(ctx, key, i);
         if (i % FORGET_EVERY == 0)
-            teff_ctx_forget(ctx, mark);
+            teff_ctx_rewind(ctx, mark);
     }
     return err;
 }

@@ -99,7 +99,7 @@ static int print_seen(char *line, int n, const char *whose, const chaos_seen *se
 /* With a key, a later call may store what the store has refused. */
 static bool is_unknown(const operation *o, teff_err err)
 {
-    return err && (o->calls ? err != TEFF_E_INVALID : teff_err_unknown(err));
+    return err && (o->calls ? err != TEFF_E_INVALID : teff_call_may_have_run(err));
 }
 
 /* One write() a line, so that lines of several threads do not mix. in: other, of a transaction. */

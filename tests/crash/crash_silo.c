@@ -159,7 +159,7 @@ static bool add_number(saver *s, int64_t n, bool again)
 {
     crash_number *out = NULL;
     teff_err err = call_once(s, n, again, &out);
-    while (teff_err_unknown(err) && !ends) {
+    while (teff_call_may_have_run(err) && !ends) {
         print_line("repeats", s->key, n, teff_error(s->ctx));
         teff_ctx_reset(s->ctx);
         usleep(PAUSE_US);

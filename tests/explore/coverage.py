@@ -28,7 +28,7 @@ UNREACHED = {
     ("process/system.c", "make_executor"),
     # A thread gives back more free slots than a scene has. The test of it is
     # tests/unit/process/test_churn.c.
-    ("process/pid.c", "get_slot_last_use"),
+    ("process/pid.c", "get_slot_index_and_no_generation"),
 }
 
 

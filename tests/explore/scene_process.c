@@ -126,7 +126,7 @@ static void on_end(void *arg, teff_pid pid, teff_err err)
     (void)arg;
     (void)err;
     for (unsigned i = 0; i < n_actors; i++) {
-        if (!teff_pid_is(actors[i].pid, pid))
+        if (!teff_pid_equals(actors[i].pid, pid))
             continue;
         if (actors[i].ends)
             explore_fail("a process ends twice");
@@ -145,7 +145,7 @@ static teff_err on_init(void *self, teff_process *me, const char *method, const 
     if (a->inits++ != a->upgrades || strcmp(method, "begin") || len != sizeof(unsigned) ||
         *(const unsigned *)input != a - actors)
         explore_fail("a process begins twice, or with another's input");
-    if (!teff_pid_is(teff_process_pid(me), a->pid) || teff_process_system_of(me) != processes)
+    if (!teff_pid_equals(teff_process_pid(me), a->pid) || teff_process_system_of(me) != processes)
         explore_fail("a process is another one");
     leave(a);
     return explore_draw(16) ? TEFF_OK : TEFF_E_FAILED;
@@ -442,9 +442,9 @@ static void look_around(void)
     for (size_t i = 0; i < n; i++)
         (void)teffi_process_has_room(processes, infos[i].pid, sizeof(letter));
     teff_process_stats_get(processes, &stats);
-    if (teff_process_workers(processes, counts, 4) != exec->workers + 1)
+    if (teff_process_worker_counts(processes, counts, 4) != exec->workers + 1)
         explore_fail("not all workers are counted");
-    (void)teff_process_sched(processes, NULL, NULL, 0);
+    (void)teff_process_sched_metrics(processes, NULL, NULL, 0);
     (void)teff_process_system_scale(processes, 1 + explore_draw(exec->workers));
     teff_process_system_dump(processes, on_line, NULL);
 }

@@ -1,4 +1,4 @@
-/* cancel.pml - runtime/call/relay.c, teffi_call_sign_unless_cancelled and teffi_cancel_call: does a cancel meet its
+/* cancel.pml - runtime/call/relay.c, teffi_call_sign_and_check_cancel and teffi_cancel_call: does a cancel meet its
  * request, wherever the request is? One use of one entry. A router signs the request and gives it
  * to a node, which may refuse it; then to the next one. Beside it a caller who cancels, and a
  * deadline. One step per atomic operation; the table of origins has a lock, the net has one. */

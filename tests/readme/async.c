@@ -32,6 +32,6 @@ teff_err add_once(teff_ctx *ctx, const teff_uuid *order_id, words_total **total)
         err = words_word_add_async(ctx, "teff", words_seen(.times = 1), &options, &call);
         if (!err)
             err = words_word_add_await(ctx, call, total);
-    } while (teff_err_unknown(err) && --tries);
+    } while (teff_call_may_have_run(err) && --tries);
     return err;
 }

@@ -137,7 +137,7 @@ static void fill_main(teff_ctx *ctx, void *arg)
         teff_mark mark = teff_ctx_mark(ctx);
         snprintf(key, sizeof key, "%u-%u", p->no, i);
         must(!world_relay_pass(ctx, key, world_fan(), NULL), "a call", teff_error(ctx));
-        teff_ctx_forget(ctx, mark);
+        teff_ctx_rewind(ctx, mark);
     }
     p->filled = true;
 }
@@ -169,7 +169,7 @@ static bool is_settled(unsigned members)
         if (p->gone)
             continue;
         if (!p->serves || teff_silo_members(p->silo) != members ||
-            teffi_partitions_list_and_empty_locked(p->silo->node.grains, NULL))
+            teffi_partitions_begin_recovery_round(p->silo->node.grains, NULL))
             return false;
     }
     return true;
@@ -183,7 +183,7 @@ static void explain(unsigned members)
             fprintf(stderr, "%s: serves %d, %u members of %u, locked %d\n", p->address, p->serves,
                     teff_silo_members(p->silo), members,
                     p->silo->node.grains &&
-                        teffi_partitions_list_and_empty_locked(p->silo->node.grains, NULL));
+                        teffi_partitions_begin_recovery_round(p->silo->node.grains, NULL));
     }
     sim_trace_tail(&s.trace);
     must(false, "settle", "it takes too long");

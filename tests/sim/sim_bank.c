@@ -65,11 +65,11 @@ void sim_bank_ended(sim_world *w, uint64_t call, teff_err err, uint64_t run)
     sim_bank *bank = w->bank;
     sim_deal *deal = &bank->calls[call];
     bank->answered += !err;
-    bank->unknown += err && teff_err_unknown(err);
-    bank->failed += err && !teff_err_unknown(err);
-    deal->outcome = !err                    ? SIM_OUTCOME_ANSWERED
-                    : teff_err_unknown(err) ? SIM_OUTCOME_OPEN
-                                            : SIM_OUTCOME_FAILED;
+    bank->unknown += err && teff_call_may_have_run(err);
+    bank->failed += err && !teff_call_may_have_run(err);
+    deal->outcome = !err                          ? SIM_OUTCOME_ANSWERED
+                    : teff_call_may_have_run(err) ? SIM_OUTCOME_OPEN
+                                                  : SIM_OUTCOME_FAILED;
     deal->end_ns = w->s.now_ns;
     deal->run = run;
     if (!err && (!run || run > bank->n_runs || bank->runs[run].call != call))

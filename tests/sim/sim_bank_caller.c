@@ -208,7 +208,7 @@ static void ask_again(const patron *p, teff_ctx *ctx, const task *t, uint64_t ca
  * method itself has answered. */
 static teff_err join_errors(teff_err before, teff_err err)
 {
-    return teff_err_unknown(before) && !error_is_own(err) ? before : err;
+    return teff_call_may_have_run(before) && !error_is_own(err) ? before : err;
 }
 
 static bool may_ask_again(const patron *p, const task *t, teff_err err)

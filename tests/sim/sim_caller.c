@@ -48,7 +48,7 @@ static void call_failed(sim_world *w, teff_ctx *ctx, const sim_call *call, teff_
     if (err == TEFF_E_TIMEOUT && !w->s.faults.timeouts && !w->s.faults.pauses && !w->lease_ms)
         sim_fail(&w->s, "nobody tells the caller of kind %d key %u that its call is lost",
                  call->kind, call->key);
-    if (teff_err_unknown(err)) {
+    if (teff_call_may_have_run(err)) {
         w->ledger[call->kind][call->key].unknown += call->by;
         w->unknown++;
     } else {

@@ -165,7 +165,7 @@ static teff_err counter_add(world_counter *self, const world_step *in, world_tot
     self->state->count += in->by;
     out->count = self->state->count;
     teff_err err = world_counter_save(self);
-    if (err && !teff_err_unknown(err))
+    if (err && !teff_call_may_have_run(err))
         self->state->count -= in->by; /* or the next save would write it */
     sim_turn_end(self->user, SIM_COUNTER, key);
     if (err == TEFF_E_CONFLICT && !((sim_silo *)self->user)->node.dead)
@@ -273,8 +273,8 @@ static void add_up(world_sum *sum, teff_err err)
 {
     sum->sent++;
     sum->ok += err == TEFF_OK;
-    sum->unknown += err && teff_err_unknown(err);
-    sum->failed += err && !teff_err_unknown(err);
+    sum->unknown += err && teff_call_may_have_run(err);
+    sum->failed += err && !teff_call_may_have_run(err);
 }
 
 /* In every other world relays have neither on_activate nor on_deactivate, so they begin and end

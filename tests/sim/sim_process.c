@@ -226,7 +226,7 @@ static void check_response(const asking *q, const teff_event *response)
     letter l = {0};
     bool right = read_letter(&l, response) && l.is_response && l.id == q->id &&
                  l.from == q->to->no && response->tag == q->id &&
-                 teff_pid_is(response->from, q->to->pid);
+                 teff_pid_equals(response->from, q->to->pid);
     if (!right || q->world->processes->fates[q->id] != RESPONDED)
         sim_fail(&q->world->s, "request %u to process %u gets another response", q->id, q->to->no);
 }
@@ -262,7 +262,7 @@ static void check_failure(const asking *q, teff_err err, const char *text)
     if (!may_fail_with(q, err))
         sim_fail(&q->world->s, "request %u to process %u ends as %s: %s", q->id, q->to->no,
                  teff_err_name(err), text);
-    all->untaken[q->id] = !teff_err_unknown(err);
+    all->untaken[q->id] = !teff_call_may_have_run(err);
 }
 
 static void ask_ended(const asking *q, teff_ctx *ctx, teff_err err, const teff_event *response)
@@ -475,7 +475,7 @@ static void on_end(void *arg, teff_pid pid, teff_err err)
     sim_processes *all = place->world->processes;
     for (unsigned i = 0; i < all->n_actors; i++) {
         actor *a = &all->actors[i];
-        if (!teff_pid_is(a->pid, pid))
+        if (!teff_pid_equals(a->pid, pid))
             continue;
         if (a->ended || a->place != place || (err && err != TEFF_E_CANCELLED))
             sim_fail(&place->world->s, "process %u ends as %s", i, teff_err_name(err));

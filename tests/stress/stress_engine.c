@@ -258,7 +258,8 @@ static bool make_engine(void)
                                      .queue_max = draw(2) ? 20 : 0,
                                      .poll_ms = draw(2),
                                      .ended = note_end};
-    teff_err err = silo ? teff_silo_engine(silo, &opt, &engine) : teff_engine_new(&opt, &engine);
+    teff_err err =
+        silo ? teff_silo_make_engine(silo, &opt, &engine) : teff_engine_new(&opt, &engine);
     if (err)
         fprintf(stderr, "stress_engine: %s\n", teff_err_name(err));
     return !err;

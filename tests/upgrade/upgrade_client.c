@@ -36,7 +36,7 @@ static int errors[TEFF_E_VERSION + 1];
 /* What a call may meet while silos leave: it did not run, or its outcome is unknown. */
 static bool may_happen(teff_err err)
 {
-    return teff_err_unknown(err) || err == TEFF_E_UNAVAILABLE || err == TEFF_E_VERSION;
+    return teff_call_may_have_run(err) || err == TEFF_E_UNAVAILABLE || err == TEFF_E_VERSION;
 }
 
 static bool add_one(int i, count *c)
@@ -47,7 +47,7 @@ static bool add_one(int i, count *c)
     if (err)
         fprintf(stderr, "%s: %s\n", teff_err_name(err), teff_error(ctx));
     c->acked += !err;
-    c->unknown += teff_err_unknown(err);
+    c->unknown += teff_call_may_have_run(err);
     errors[known ? err : TEFF_OK]++;
     teff_ctx_reset(ctx);
     return !err || known;

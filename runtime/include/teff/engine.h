@@ -121,7 +121,7 @@ TEFF_API teff_component_id teff_component_id_of(teff_component *component);
 
 /* teff_component_ctx - the context with which this component's tasks call grains and ask processes,
  * see teff_process_ctx.
- * in:   component, of an engine of a silo (teff_silo_engine), with TEFF_COMPONENT_FIBER.
+ * in:   component, of an engine of a silo (teff_silo_make_engine), with TEFF_COMPONENT_FIBER.
  * out:  borrowed, valid until the component ends. NULL: no fiber, no silo, or out of memory.
  * runs: inside any function of the component. A call suspends the component, which keeps the data
  *       that its task has locked. */
@@ -134,23 +134,24 @@ TEFF_API teff_ctx *teff_component_ctx(teff_component *component);
  * runs: inside any function of the component. */
 TEFF_API void *teff_component_data(teff_component *component, const teff_data_type *type);
 
-/* teff_component_run - run a task now, inside another task or inside run; its over is not called.
+/* teff_component_run_task - run a task now, inside another task or inside run; its `over` function
+ * is not called.
  * in:   task, borrowed, may be changed by the run. lock, n needs to lock for the run; the caller
  *       must hold the locks of the task's other needs. lock = NULL, n = SIZE_MAX: lock all.
  * runs: inside the component; waits for the locks.
  * errs: TEFF_E_INVALID: a need is not used by the component or not locked; TEFF_E_DEADLOCK: its
  *       holder waits for data that the caller holds; TEFF_E_CLOSED: the data's owner has ended;
  *       TEFF_E_CANCELLED: the component is ending. On an error the task did not run. */
-TEFF_API TEFF_MUST_USE teff_err teff_component_run(teff_component *component,
-                                                   const teff_task_type *type, void *task,
-                                                   const teff_need *lock, size_t n);
+TEFF_API TEFF_MUST_USE teff_err teff_component_run_task(teff_component *component,
+                                                        const teff_task_type *type, void *task,
+                                                        const teff_need *lock, size_t n);
 
 /* teff_component_lock - lock data until teff_component_unlock, or until the function that locked it
- * (of the task, or run) returns. Tasks inside need not lock it again, see teff_component_run.
+ * (of the task, or run) returns. Tasks inside need not lock it again, see teff_component_run_task.
  * in:   needs, n of them, up to TEFF_NEEDS_MAX: all are locked at once.
  * runs: inside a task or the run function; waits for the locks as teff_component_wait. A queued
  *       task is not run (over with ran = 0) if it waits for a component that waits for this lock.
- * errs: TEFF_E_NOMEM; else as teff_component_run. On an error nothing is locked. */
+ * errs: TEFF_E_NOMEM; else as teff_component_run_task. On an error nothing is locked. */
 TEFF_API TEFF_MUST_USE teff_err teff_component_lock(teff_component *component,
                                                     const teff_need *needs, size_t n);
 

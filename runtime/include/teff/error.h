@@ -2,8 +2,9 @@
  * Way:     the runtime and grain methods -> [teff_err] -> callers, other silos (the wire keeps the
  *          number)
  *
- * A call has one of three outcomes. TEFF_OK: it ran. An error for which teff_err_unknown() is true:
- * it may have run. Every other error: it did not run, or it ran and failed as the error says. */
+ * A call has one of three outcomes. TEFF_OK: it ran. An error for which teff_call_may_have_run() is
+ * true: it may have run. Every other error: it did not run, or it ran and failed as the error
+ * says. */
 #pragma once
 
 #ifdef __cplusplus
@@ -72,10 +73,10 @@ typedef enum teff_err {
  * runs: anywhere. */
 TEFF_API const char *teff_err_name(teff_err err);
 
-/* teff_err_unknown - may the call have run although it failed?
+/* teff_call_may_have_run - may the call have run although it failed?
  * in:   err, any number.
  * out:  non-zero for TEFF_E_TIMEOUT, TEFF_E_UNREACHABLE, TEFF_E_UNKNOWN and TEFF_E_CANCELLED.
  * runs: anywhere. */
-TEFF_API int teff_err_unknown(teff_err err);
+TEFF_API int teff_call_may_have_run(teff_err err);
 
 TEFF_END_C

@@ -121,7 +121,7 @@ TEFF_API teff_grain_type *teff_grain_type_new(const teff_type_info *info, const 
  * in:   ctx, the caller. key, of type->key_kind, borrowed. in, borrowed, copied or packed before
  *       the return; NULL for teff.Void.
  * out:  *out, if not NULL and the method returns a message: valid until the turn ends,
- *       teff_ctx_forget or, on the context of a thread or process, teff_ctx_reset.
+ *       teff_ctx_rewind or, on the context of a thread or process, teff_ctx_reset.
  * runs: suspends a turn (other requests enter only as admission allows), blocks a thread. From a
  *       turn, an idle grain of the same silo runs its method at once, inside the caller's turn,
  *       which cannot time out before the method waits or returns.

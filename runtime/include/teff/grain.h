@@ -109,14 +109,14 @@ TEFF_API void teff_sleep(teff_ctx *ctx, uint32_t ms);
  * from: Orleans ClosureWorkItem. */
 TEFF_API TEFF_MUST_USE teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg);
 
-/* teff_ctx_mark, teff_ctx_forget - limit the memory of a long loop: forget frees all responses and
+/* teff_ctx_mark, teff_ctx_rewind - limit the memory of a long loop: rewind frees all responses and
  * allocations that ctx has got since the mark was taken.
  *     teff_mark mark = teff_ctx_mark(ctx);
- *     for (...) { ... calls, responses ...; teff_ctx_forget(ctx, mark); }
- * in:   mark: taken on this context, in this turn, and after its last reset. forget makes marks
+ *     for (...) { ... calls, responses ...; teff_ctx_rewind(ctx, mark); }
+ * in:   mark: taken on this context, in this turn, and after its last reset. rewind makes marks
  *       invalid that were taken after this one.
  * out:  mark: a value, the position of ctx's memory and calls now.
- * runs: in ctx's turn or thread. forget abandons pending calls that began after the mark, except
+ * runs: in ctx's turn or thread. rewind abandons pending calls that began after the mark, except
  *       those of a transaction, which stay until the turn ends. */
 typedef struct teff_mark {
     void *at[3];
@@ -124,7 +124,7 @@ typedef struct teff_mark {
     uint32_t n_calls;
 } teff_mark;
 TEFF_API teff_mark teff_ctx_mark(teff_ctx *ctx);
-TEFF_API void teff_ctx_forget(teff_ctx *ctx, teff_mark mark);
+TEFF_API void teff_ctx_rewind(teff_ctx *ctx, teff_mark mark);
 
 /* teff_ctx_reset - free all responses and allocations of a thread's or process's context; abandon
  * its calls.
@@ -161,7 +161,7 @@ TEFF_API void teff_grain_type_priority(teff_grain_type *type, int8_t priority);
 /* ---- pending calls ---------------------------------------------------------------------- */
 
 /* A handle to a call, filled in by <method>_async. It is valid until the turn ends, or until
- * teff_ctx_reset, teff_ctx_forget or teff_drop releases the call. A zeroed one is "none". */
+ * teff_ctx_reset, teff_ctx_rewind or teff_drop releases the call. A zeroed one is "none". */
 typedef struct teff_call {
     struct teffi_call *impl;
 } teff_call;
@@ -180,7 +180,8 @@ typedef struct teff_call_options {
      * grain's state, before it is sent. A later call of the grain with the same key, method and
      * request, even from another caller, gets that answer and runs nothing, as long as the grain
      * still keeps the answer: it keeps the newest answers_max (teff/grain.proto). So after an error
-     * for which teff_err_unknown() is true, or an error of the store, make the same call again.
+     * for which teff_call_may_have_run() is true, or an error of the store, make the same call
+     * again.
      *     In the turn of such a call, teff_state_save and teff_state_clear only check the state.
      * The state is written when the method has returned, even if the method did not save. If this
      * write fails, the call ends with the write's error, and the grain is deactivated. So no later
@@ -282,9 +283,9 @@ TEFF_API void teff_cancel_free(teff_cancel *cancel);
 
 /* teff_drop - release a call and its response, to save memory in a long turn; *call becomes none. A
  * pending call is abandoned, which does not cancel it: its request still runs if it can start
- * before its deadline. Calls are abandoned in the same way by teff_ctx_forget, teff_ctx_reset,
+ * before its deadline. Calls are abandoned in the same way by teff_ctx_rewind, teff_ctx_reset,
  * teff_ctx_free, and the end of a turn or client.
- * in:   call, begun on this ctx, or none; not one that teff_ctx_forget has released.
+ * in:   call, begun on this ctx, or none; not one that teff_ctx_rewind has released.
  * runs: in ctx's turn or thread. */
 TEFF_API void teff_drop(teff_ctx *ctx, teff_call *call);
 

@@ -33,14 +33,14 @@ TEFF_BEGIN_C
 
 /* ---- names and events ------------------------------------------------------------------- */
 
-/* The address of a process in the cluster. Zeroed = none. Compare with teff_pid_is. */
+/* The address of a process in the cluster. Zeroed = none. Compare with teff_pid_equals. */
 typedef struct teff_pid {
     uint32_t silo, incarnation; /* both 0 in a system that belongs to no silo */
     uint32_t slot, generation;  /* a slot is reused with another generation */
 } teff_pid;
 
 /* True if a and b are the same PID. */
-static inline int teff_pid_is(teff_pid a, teff_pid b)
+static inline int teff_pid_equals(teff_pid a, teff_pid b)
 {
     return a.silo == b.silo && a.incarnation == b.incarnation && a.slot == b.slot &&
            a.generation == b.generation;
@@ -286,18 +286,18 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_spawn(teff_process_system *system,
                                                    const char *method, const void *input,
                                                    size_t len, teff_pid *pid);
 
-/* teff_process_spawn_shared - as teff_process_spawn, for many processes that do one job. With
+/* teff_process_spawn_on_account - as teff_process_spawn, for many processes that do one job. With
  * TEFF_SCHED_MULTILEVEL the processes of an account have their run time in common, and so go down
  * and up the levels together; other policies ignore it.
  * in:   account, any number, of this scheduler; 0: none. Two numbers that differ by a multiple of
  *       1,021 are one account. The rest as teff_process_spawn.
  * runs, errs: as teff_process_spawn.
  * from: yatp's task id. */
-TEFF_API TEFF_MUST_USE teff_err teff_process_spawn_shared(teff_process_system *system,
-                                                          const teff_process_ops *ops, void *self,
-                                                          const char *method, const void *input,
-                                                          size_t len, uint64_t account,
-                                                          teff_pid *pid);
+TEFF_API TEFF_MUST_USE teff_err teff_process_spawn_on_account(teff_process_system *system,
+                                                              const teff_process_ops *ops,
+                                                              void *self, const char *method,
+                                                              const void *input, size_t len,
+                                                              uint64_t account, teff_pid *pid);
 
 /* teff_process_send - put a message into a process's mailbox. Messages of one sender arrive in
  * order.
@@ -361,7 +361,7 @@ typedef struct teff_process_stats {
     uint64_t refused; /* messages over a mailbox's limit */
     uint64_t evicted; /* messages returned and processes ended over waiting_max */
     uint64_t dropped; /* events after the end of their process; second completions of a command */
-    uint32_t workers; /* number of elements of teff_process_workers */
+    uint32_t workers; /* number of elements of teff_process_worker_counts */
 } teff_process_stats;
 
 /* teff_process_list - the processes that are alive, by slot; each is read at another moment.
@@ -376,12 +376,12 @@ TEFF_API size_t teff_process_list(teff_process_system *system, teff_process_info
  * runs: any thread. */
 TEFF_API void teff_process_stats_get(teff_process_system *system, teff_process_stats *stats);
 
-/* teff_process_workers - each worker's counters. [0] counts threads that are not workers.
+/* teff_process_worker_counts - each worker's counters. [0] counts threads that are not workers.
  * in:   counts, of max elements.
  * out:  counts[0..max); returns the number of elements written.
  * runs: any thread. */
-TEFF_API size_t teff_process_workers(teff_process_system *system, teff_process_count *counts,
-                                     size_t max);
+TEFF_API size_t teff_process_worker_counts(teff_process_system *system, teff_process_count *counts,
+                                           size_t max);
 
 /* teff_process_system_scale - change the number of workers. A removed worker ends its current turn;
  * its queue and timers move to the others.
@@ -390,12 +390,13 @@ TEFF_API size_t teff_process_workers(teff_process_system *system, teff_process_c
  * errs: TEFF_E_INVALID, TEFF_E_IO (a thread could not start). */
 TEFF_API teff_err teff_process_system_scale(teff_process_system *system, uint32_t n);
 
-/* teff_process_sched - the counters of the system's scheduler; for a silo's system: the silo's.
+/* teff_process_sched_metrics - the counters of the system's scheduler; for a silo's system: the
+ * silo's.
  * in:   all, may be NULL; workers, of max elements.
  * out:  *all, if not NULL; workers[0..max); returns the number of elements written.
  * runs: any thread; takes no lock. */
-TEFF_API size_t teff_process_sched(teff_process_system *system, teff_sched_metrics *all,
-                                   teff_sched_worker *workers, size_t max);
+TEFF_API size_t teff_process_sched_metrics(teff_process_system *system, teff_sched_metrics *all,
+                                           teff_sched_worker *workers, size_t max);
 
 /* teff_process_system_dump - report the system's current activity as lines of text: workers, their
  * turns and run times, processors, queues, timers, the processes with the fullest mailboxes.

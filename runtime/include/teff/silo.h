@@ -199,15 +199,16 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_processes(teff_silo *silo,
                                                     const teff_process_options *opt,
                                                     teff_process_system **system);
 
-/* teff_silo_engine - make an engine (teff/engine.h) whose components run on this silo's workers and
- * may call grains (teff_component_ctx). A silo may have several.
+/* teff_silo_make_engine - make an engine (teff/engine.h) whose components run on this silo's
+ * workers and may call grains (teff_component_ctx). A silo may have several.
  * in:   silo, serving; opt as for teff_engine_new, but its threads and sched are ignored.
  * out:  *engine, owned by the silo: do not free it. You may call teff_engine_stop; otherwise a silo
  *       that stops also stops the engine, before it leaves. On an error *engine is NULL.
  * runs: a thread outside, but not concurrently with teff_silo_start or _stop.
  * errs: TEFF_E_CLOSED (not serving), TEFF_E_INVALID, TEFF_E_NOMEM. */
-TEFF_API TEFF_MUST_USE teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt,
-                                                 teff_engine **engine);
+TEFF_API TEFF_MUST_USE teff_err teff_silo_make_engine(teff_silo *silo,
+                                                      const teff_engine_options *opt,
+                                                      teff_engine **engine);
 
 /* teff_silo_members - the number of active silos in this silo's view of the cluster. Silos that are
  * leaving are not counted.
@@ -222,11 +223,12 @@ TEFF_API uint32_t teff_silo_members(const teff_silo *silo);
  * errs: as teff_process_system_scale; TEFF_E_CLOSED (not running). */
 TEFF_API teff_err teff_silo_scale(teff_silo *silo, uint32_t n);
 
-/* teff_silo_sched - the scheduler's counters since the start.
- * in, out: as teff_process_sched. While the silo does not serve: returns 0, and zeroes *all.
+/* teff_silo_sched_metrics - the scheduler's counters since the start.
+ * in, out: as teff_process_sched_metrics. While the silo does not serve: returns 0, and zeroes
+ * *all.
  * runs: any thread, but not concurrently with teff_silo_start or _stop. */
-TEFF_API size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all,
-                                teff_sched_worker *workers, size_t max);
+TEFF_API size_t teff_silo_sched_metrics(teff_silo *silo, teff_sched_metrics *all,
+                                        teff_sched_worker *workers, size_t max);
 
 /* teff_silo_dump - write the silo's status line by line, as teff_process_system_dump, with pending
  * calls, the grains with the longest queues, the silo's processes, its engines and their

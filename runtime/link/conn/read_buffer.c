@@ -44,10 +44,11 @@ static void move_to_front(read_buffer *in)
     in->at = 0;
 }
 
-/* Doubles the buffer if no room is left, or if `full` is set and the capacity is below
- * LINK_READ_BUFFER_MAX. A read is small if it has less than 1/8 of the capacity. After more than
- * CALM_MAX small reads in a row, halves the buffer if it is empty and has at least twice
- * LINK_READ_BUFFER_MIN. in: got, bytes of the last read. out: false: no memory to grow. */
+/* Doubles the buffer if no room is left, or if the last read filled the room it was given (`full`)
+ * and the capacity is below LINK_READ_BUFFER_MAX. A read is small if it has less than 1/8 of the
+ * capacity. After more than CALM_MAX small reads in a row, halves the buffer if it is empty and has
+ * at least twice LINK_READ_BUFFER_MIN. in: got, bytes of the last read. out: false: no memory to
+ * grow. */
 static bool resize_for_small_frames(read_buffer *in, size_t got, bool full)
 {
     if (in->len == in->cap || (full && in->cap < LINK_READ_BUFFER_MAX))
@@ -60,11 +61,11 @@ static bool resize_for_small_frames(read_buffer *in, size_t got, bool full)
     return true;
 }
 
-/* Fits the capacity to a large frame. The capacity needed is the frame's length plus
- * LINK_READ_BUFFER_MIN. If the buffer has more than twice this capacity, shrinks it to this
- * capacity. If it has less, grows it to this capacity, but only if the last large frame was at
- * least as long, or half of this frame has arrived. Otherwise only doubles the buffer when it is
- * full, so that a peer cannot take memory by announcing a long frame.
+/* Fits the capacity to a large frame. `need` is the frame's length plus LINK_READ_BUFFER_MIN. A
+ * capacity over 2 * need is shrunk to need. A capacity below need is grown to need, but only if the
+ * last large frame was at least as long as this one, or half of this frame has arrived. In all
+ * other cases the buffer is only doubled when it is full, so that a peer cannot take memory by
+ * announcing a long frame.
  * in:   frame, the length of the frame. out: false: no memory. */
 static bool resize_for_large_frame(read_buffer *in, size_t frame)
 {

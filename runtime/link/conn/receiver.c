@@ -90,7 +90,7 @@ bool teffi_receiver_begin_receive(teffi_conn *conn)
 
 /* Defers the next read if the last one has read more than LINK_READ_SHORT bytes. A worker defers it
  * until the worker has no other work; a client's reading thread defers it until a thread of the
- * client waits.
+ * client awaits a call.
  * out:  false: not deferred. */
 static bool defer_read(teffi_conn *conn)
 {

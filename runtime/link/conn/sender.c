@@ -46,9 +46,9 @@ static bool has_finished_lingering(const conn_sender *s)
     return s->closing == SENDER_LINGERS && !s->writing;
 }
 
-/* conn->lock held. If a deferred or coalesced write is scheduled, leaves the pending frames to it.
- * Otherwise calls begin_flight(). Also calls it if a pending frame is urgent or is the last of the
- * connection, or if the pending frames together have LINK_FLUSH_BYTES or more. */
+/* conn->lock held. Calls begin_flight(), unless a deferred or coalesced write is scheduled, which
+ * will write the pending frames. Calls it even then if a pending frame is urgent or is the last of
+ * the connection, or if the pending frames together have LINK_FLUSH_BYTES or more. */
 static bool begin_flight_unless_scheduled(teffi_conn *conn)
 {
     const conn_sender *s = &conn->sender;

@@ -105,8 +105,8 @@ static struct iovec piece_at(const write_buffer *out, const write_position *at)
     return (struct iovec){bytes, segment->len - at->segment_done};
 }
 
-/* Moves *at forward by n bytes; at the end of a segment, to what follows it. in: n: not more bytes
- * than piece_at() returns for *at. */
+/* Moves *at forward by n bytes. If this reaches the end of a segment, *at is then the position
+ * after the segment. in: n: not more bytes than piece_at() returns for *at. */
 static void advance_position(const write_buffer *out, write_position *at, size_t n)
 {
     bool in_segment = at->segment < out->n_segments && at->data == out->segments[at->segment].at;

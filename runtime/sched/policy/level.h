@@ -68,7 +68,7 @@ unsigned teffi_level_of_group(const teffi_levels *levels, const teffi_group *gro
 void teffi_levels_charge_group(teffi_levels *levels, teffi_group *group, uint64_t now_ns,
                                uint64_t ns);
 
-/* teffi_levels_pop_above_0 - a pop for teffi_runqueue_pop_by_function: one group, of level 1 or
+/* teffi_levels_pop_above_0 - a pop for teffi_runqueue_pop_using: one group, of level 1 or
  * 2. */
 unsigned teffi_levels_pop_above_0(teffi_order *order, teffi_group **out, unsigned n);
 

@@ -49,8 +49,8 @@ static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group
 
 /* Remove the group at one end of a rank that is not empty. in: end: &rank->head to remove the
  * oldest group, &rank->tail to remove the newest. other: the address of the rank's other end. */
-static teffi_group *rank_remove_group_at_end(teffi_priorities *ranks, unsigned at,
-                                             teffi_qnode **end, teffi_qnode **other)
+static teffi_group *rank_remove_first_or_last_group(teffi_priorities *ranks, unsigned at,
+                                                    teffi_qnode **end, teffi_qnode **other)
 {
     teffi_qnode *node = *end, *next = xor_links(node->next, NULL);
     if (next)
@@ -77,7 +77,7 @@ static void evict_one(teffi_priorities *ranks)
 {
     unsigned at = least_urgent_filled_rank(ranks);
     teffi_rank *rank = &ranks->rank[at];
-    teffi_group *group = rank_remove_group_at_end(ranks, at, &rank->tail, &rank->head);
+    teffi_group *group = rank_remove_first_or_last_group(ranks, at, &rank->tail, &rank->head);
     group->evicted = true;
     ranks->waiting--;
     rank_append(ranks, 0, group);
@@ -107,7 +107,7 @@ static unsigned priorities_pop(teffi_order *order, teffi_group **out, unsigned n
     unsigned at;
     for (; got < n && (at = most_urgent_filled_rank(ranks)) < TEFFI_RANKS; got++) {
         teffi_rank *rank = &ranks->rank[at];
-        out[got] = rank_remove_group_at_end(ranks, at, &rank->head, &rank->tail);
+        out[got] = rank_remove_first_or_last_group(ranks, at, &rank->head, &rank->tail);
         ranks->waiting -= at > 0;
     }
     return got;

@@ -28,9 +28,9 @@ void teffi_runqueue_push(teffi_runqueue *queue, teffi_group *group)
     pthread_mutex_unlock(&queue->lock);
 }
 
-unsigned teffi_runqueue_pop_by_function(teffi_runqueue *queue, teffi_group **out, unsigned n,
-                                        unsigned (*pop)(teffi_order *order, teffi_group **out,
-                                                        unsigned n))
+unsigned teffi_runqueue_pop_using(teffi_runqueue *queue, teffi_group **out, unsigned n,
+                                  unsigned (*pop)(teffi_order *order, teffi_group **out,
+                                                  unsigned n))
 {
     if (atomic_load_explicit(&queue->count, memory_order_relaxed) == 0)
         return 0; /* no lock is needed: before a worker parks, it loads count again (seq_cst) */
@@ -43,5 +43,5 @@ unsigned teffi_runqueue_pop_by_function(teffi_runqueue *queue, teffi_group **out
 
 unsigned teffi_runqueue_pop(teffi_runqueue *queue, teffi_group **out, unsigned n)
 {
-    return teffi_runqueue_pop_by_function(queue, out, n, queue->order ? queue->order->pop : NULL);
+    return teffi_runqueue_pop_using(queue, out, n, queue->order ? queue->order->pop : NULL);
 }

@@ -34,11 +34,11 @@ void teffi_runqueue_push(teffi_runqueue *queue, teffi_group *group);
  * give fewer than n though there are more. */
 unsigned teffi_runqueue_pop(teffi_runqueue *queue, teffi_group **out, unsigned n);
 
-/* teffi_runqueue_pop_by_function - do what teffi_runqueue_pop does, but call the given function
+/* teffi_runqueue_pop_using - do what teffi_runqueue_pop does, but call the given function
  * instead of order->pop. in: pop: the function; NULL: pop from fifo. */
-unsigned teffi_runqueue_pop_by_function(teffi_runqueue *queue, teffi_group **out, unsigned n,
-                                        unsigned (*pop)(teffi_order *order, teffi_group **out,
-                                                        unsigned n));
+unsigned teffi_runqueue_pop_using(teffi_runqueue *queue, teffi_group **out, unsigned n,
+                                  unsigned (*pop)(teffi_order *order, teffi_group **out,
+                                                  unsigned n));
 
 /* teffi_runqueue_count - how many groups are queued. seq_cst: ordered against idle_word, see
  * sched/idle.h. */

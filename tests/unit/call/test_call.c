@@ -178,7 +178,7 @@ static void forgetting_drops_what_came_after_the_mark(void **state)
     teff_mark mark = teff_ctx_mark(ctx);
     for (unsigned i = 0; i < 3; i++)
         pending(60000);
-    teff_ctx_forget(ctx, mark);
+    teff_ctx_rewind(ctx, mark);
     assert_true(lab_pending(before));
     assert_ptr_equal(LIST_FIRST(&ctx->calls), before);
 }

@@ -91,7 +91,7 @@ static void a_thread_copies_into_its_context(void **state)
     teff_mark mark = teff_ctx_mark(&ctx);
     size_t used = ctx.arena.used_bytes;
     (void)teff_alloc(&ctx, 100000);
-    teff_ctx_forget(&ctx, mark);
+    teff_ctx_rewind(&ctx, mark);
     assert_int_equal(ctx.arena.used_bytes, used);
     assert_string_equal(copy, "text");
     teff_ctx_reset(&ctx);

@@ -199,7 +199,7 @@ static void it_ends_the_relay_of_its_call_alone(void **state)
     assert_int_equal(teffi_calls_relay_count(&node->home), 0);
     assert_int_equal(node->dropped, dropped); /* no response was sent on */
     assert_int_equal(kept(), before + 1);     /* the relay's own: its request was not sent */
-    assert_false(teffi_call_sign_unless_cancelled(&node->home, msg, silo));
+    assert_false(teffi_call_sign_and_check_cancel(&node->home, msg, silo));
     assert_int_equal(kept(), before);
     teffi_msg_free(msg);
 }
@@ -316,7 +316,7 @@ static void a_request_that_waits_here_is_not_sent(void **state)
     fire(call_a_grain(&msg));
     assert_int_equal(kept(), 1);
     assert_true(teffi_node_has_cancel(node, msg));
-    assert_false(teffi_call_sign_unless_cancelled(&node->home, msg, silo));
+    assert_false(teffi_call_sign_and_check_cancel(&node->home, msg, silo));
     assert_int_equal(kept(), 0);
     teffi_msg_free(msg);
 }
@@ -325,7 +325,7 @@ static void of_a_request_that_was_sent_nothing_is_kept(void **state)
 {
     teffi_msg *msg;
     teffi_call *call = call_a_grain(&msg);
-    assert_true(teffi_call_sign_unless_cancelled(&node->home, msg, silo));
+    assert_true(teffi_call_sign_and_check_cancel(&node->home, msg, silo));
     assert_true(msg->call.cookie == teffi_call_cookie(&node->home, call->slot, call->generation));
     teffi_call_set_sent_to(&node->home, call->slot, call->generation, silo);
     fire(call);
@@ -338,9 +338,9 @@ static void a_call_that_was_dropped_is_still_sent(void **state)
     teffi_msg *msg;
     teff_call call = {call_a_grain(&msg)};
     teff_drop(ctx, &call);
-    assert_true(teffi_call_sign_unless_cancelled(&node->home, msg, silo));
+    assert_true(teffi_call_sign_and_check_cancel(&node->home, msg, silo));
     come(one_client, origin);
-    assert_true(teffi_call_sign_unless_cancelled(&node->home, msg, silo));
+    assert_true(teffi_call_sign_and_check_cancel(&node->home, msg, silo));
     teffi_msg_free(msg);
 }
 

@@ -386,12 +386,12 @@ static void run_outer(teff_component *w, void *task, void *const *data)
     static const teff_need read_b[] = {{&acc_b, TEFF_READ}};
     uint64_t out = 0;
     ((account *)data[0])->sum = 7;
-    inner_err[0] = teff_component_run(w, &inner, &out, only_b, 1);
+    inner_err[0] = teff_component_run_task(w, &inner, &out, only_b, 1);
     inner_sum = out;
-    inner_err[1] = teff_component_run(w, &inner, &out, NULL, 0);
-    inner_err[2] = teff_component_run(w, &inner, &out, read_b, 1);
-    inner_err[3] = teff_component_run(w, &inner, &out, NULL, SIZE_MAX);
-    inner_err[4] = teff_component_run(w, &see_task, NULL, NULL, SIZE_MAX);
+    inner_err[1] = teff_component_run_task(w, &inner, &out, NULL, 0);
+    inner_err[2] = teff_component_run_task(w, &inner, &out, read_b, 1);
+    inner_err[3] = teff_component_run_task(w, &inner, &out, NULL, SIZE_MAX);
+    inner_err[4] = teff_component_run_task(w, &see_task, NULL, NULL, SIZE_MAX);
     latch_hit(&ready);
 }
 
@@ -434,7 +434,8 @@ static void cross(teff_component *w, const teff_need *want)
     latch_hit(&holding);
     if (teff_component_wait(w, both_hold, &holding))
         return;
-    teff_err err = teff_component_run(w, want->type == &acc_a ? &take_a : &take_b, NULL, want, 1);
+    teff_err err =
+        teff_component_run_task(w, want->type == &acc_a ? &take_a : &take_b, NULL, want, 1);
     atomic_fetch_add(err == TEFF_E_DEADLOCK ? &deadlocks : &went_on, 1);
 }
 

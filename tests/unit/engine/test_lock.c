@@ -219,9 +219,9 @@ static void a_component_that_ends_releases_it(void **state)
 static void run_lock(teff_component *w, void *task, void *const *data)
 {
     uint64_t none = 0;
-    t.err[0] = teff_component_run(w, &use_a, &none, NULL, 0); /* needs a lock of a */
+    t.err[0] = teff_component_run_task(w, &use_a, &none, NULL, 0); /* needs a lock of a */
     t.err[1] = teff_component_lock(w, &write_a, 1);
-    t.err[2] = teff_component_run(w, &use_a, &none, NULL, 0);
+    t.err[2] = teff_component_run_task(w, &use_a, &none, NULL, 0);
     t.err[3] = teff_component_unlock(w);
     t.err[4] = teff_component_lock(w, &write_a, 1); /* left to the return */
 }

@@ -235,7 +235,7 @@ uint64_t acts_picks(void)
 {
     teff_sched_worker workers[64];
     uint64_t sum = 0;
-    size_t n = teff_silo_sched(l->silos[0], NULL, workers, 64);
+    size_t n = teff_silo_sched_metrics(l->silos[0], NULL, workers, 64);
     for (size_t i = 0; i < n; i++)
         sum += workers[i].local + workers[i].global + workers[i].stolen;
     return sum;

@@ -59,7 +59,7 @@ static teff_err turns_write(lab_turns *self, const lab_step *in, lab_number *out
     teffi_ctx_sleep(ctx, (uint32_t)in->seq % 2); /* a timer */
     at_home(ctx);
     teff_err err = fan_out(ctx);
-    teffi_ctx_run_on_worker(ctx, run_closure, ctx);
+    teffi_ctx_run_off_fiber(ctx, run_closure, ctx);
     at_home(ctx);
     if (!err)
         err = teff_post(ctx, on_post, ctx->group);

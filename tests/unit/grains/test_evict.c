@@ -37,7 +37,7 @@ static void test_requests_are_refused(void **state)
         err = lab_relay_fan(ctx, "fan", lab_plan(.n = 200, .prefix = (char *)"few"), &out);
     assert_int_equal(err, TEFF_E_OVERLOADED);
     assert_non_null(strstr(teff_error(ctx), "evicted"));
-    (void)teff_silo_sched(silo, &all, NULL, 0);
+    (void)teff_silo_sched_metrics(silo, &all, NULL, 0);
     assert_true(all.evicted > 0);
     /* Those that were not refused have counted, and the grains are as before. */
     lab_ok(ctx, lab_account_add(ctx, "few-0", lab_number(.n = 0), &out));

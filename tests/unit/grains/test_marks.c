@@ -1,5 +1,5 @@
 /* test_marks.c - a long loop keeps its memory small: it forgets responses early, or drops them.
- * Way:     turns and a thread -> teff_ctx_forget, teff_drop */
+ * Way:     turns and a thread -> teff_ctx_rewind, teff_drop */
 #include <malloc.h>
 #include <string.h>
 #include "acts.h"
@@ -39,7 +39,7 @@ static teff_err loops(teff_ctx *of, direct_number *out)
         if (!err && got->n == i + 1 && strlen(got->text) == 99)
             out->n++;
         teff_alloc(of, 3000);
-        teff_ctx_forget(of, mark);
+        teff_ctx_rewind(of, mark);
         if (calls_of(of) != calls || of->arena.used_bytes != used)
             return TEFF_E_FAILED;
     }
@@ -75,7 +75,7 @@ static void test_a_mark_at_the_beginning(void **state)
         teff_alloc(ctx, 100000);
         lab_ok(ctx, ask(ctx, i, &got));
         assert_int_equal(got->n, i + 1);
-        teff_ctx_forget(ctx, mark);
+        teff_ctx_rewind(ctx, mark);
         assert_null(ctx->arena.chunks);
         assert_int_equal(ctx->arena.used_bytes, 0);
     }
@@ -89,11 +89,11 @@ static void test_marks_nest(void **state)
     teff_mark inner = teff_ctx_mark(ctx);
     for (int i = 0; i < 100; i++) {
         memset(teff_alloc(ctx, 5000), 0xff, 5000);
-        teff_ctx_forget(ctx, inner);
+        teff_ctx_rewind(ctx, inner);
         assert_string_equal(a, "a");
     }
     assert_ptr_not_equal(ctx->arena.chunks, NULL);
-    teff_ctx_forget(ctx, outer);
+    teff_ctx_rewind(ctx, outer);
     assert_null(ctx->arena.chunks);
 }
 
@@ -107,7 +107,7 @@ static void test_large_pieces_are_given_back(void **state)
     size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
     for (int i = 0; i < LOOPS; i++) {
         memset(teff_alloc(ctx, LARGE), 'x', LARGE);
-        teff_ctx_forget(ctx, mark);
+        teff_ctx_rewind(ctx, mark);
     }
     size_t after = mallinfo2().uordblks + mallinfo2().hblkhd;
     assert_true(after < before + 2 * (size_t)TEFFI_BLOCK_KEPT_MAX);
@@ -177,7 +177,7 @@ static teff_err abandons(teff_ctx *turn, int64_t key, const direct_act *in, dire
     if (!err)
         err = direct_actor_obey_async(turn, FIRST + 1, RUN(waits), NULL, &forgotten);
     teff_drop(turn, &dropped);
-    teff_ctx_forget(turn, mark);
+    teff_ctx_rewind(turn, mark);
     out->text = teff_strdup(turn, calls_of(turn) ? "some are left" : "none");
     world.gate = true;
     for (int64_t i = 0; i < 100 && !err; i++)
@@ -207,7 +207,7 @@ static void test_an_older_call_is_dropped_first(void **state)
     teff_mark mark = teff_ctx_mark(ctx);
     lab_ok(ctx, direct_actor_obey(ctx, FIRST, ACT(responds, .n = 3), &got));
     teff_drop(ctx, &older);
-    teff_ctx_forget(ctx, mark);
+    teff_ctx_rewind(ctx, mark);
     assert_int_equal(calls_of(ctx), 1);
     assert_int_equal(kept->n, 2);
 }

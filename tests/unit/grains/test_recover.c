@@ -217,7 +217,7 @@ static void what_was_asked_before_a_partition_was_lost_is_not_taken(void **state
     assert_int_equal(peek(&ident, &pid), TEFF_E_UNAVAILABLE);
     /* A round for a later view takes what is listed for it, and nothing of the one before. */
     assert_int_equal(teffi_partition_merge_activation(grains, &ident, other, v + 2, &pid), TEFF_OK);
-    assert_true(teffi_partitions_list_and_empty_locked(grains, set)); /* a new round */
+    assert_true(teffi_partitions_begin_recovery_round(grains, set)); /* a new round */
     assert_int_equal(teffi_partition_merge_activation(grains, &ident, third, v + 3, &pid), TEFF_OK);
     /* Two of them: the same one wins whichever comes first. */
     assert_int_equal(teffi_partition_merge_activation(grains, &ident, other, v + 3, &pid),
@@ -226,7 +226,7 @@ static void what_was_asked_before_a_partition_was_lost_is_not_taken(void **state
     assert_int_equal(teffi_partition_merge_activation(grains, &ident, third, v + 3, &pid),
                      TEFF_E_EXISTS);
     assert_true(teffi_pid_equals(pid, third));
-    assert_true(teffi_partitions_list_and_empty_locked(grains, set)); /* a new round */
+    assert_true(teffi_partitions_begin_recovery_round(grains, set)); /* a new round */
     teffi_partitions_start_serving(grains, all, v + 3);
     assert_int_equal(peek(&ident, &pid), TEFF_E_NOT_FOUND);
     grains->shards->recovering = false;

@@ -51,7 +51,7 @@ static teff_err moves_and_drops(teff_ctx *turn, bank_balance *none, const bank_a
     for (int i = 0; i < 2 && !err; i++) {
         err = bank_vault_obey_async(turn, i ? a : b, ACT(adds, .n = i ? -2 * in->n : in->n), NULL,
                                     &one);
-        teff_ctx_forget(turn, mark);
+        teff_ctx_rewind(turn, mark);
     }
     return err;
 }

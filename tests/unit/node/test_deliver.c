@@ -324,7 +324,7 @@ static void the_text_of_a_process_is_cut(void **state)
 
 static void a_text_that_names_the_call_is_marked_as_such(void **state)
 {
-    teffi_node_respond_with_full_text(&node, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN),
+    teffi_node_respond_with_named_err(&node, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN),
                                       TEFF_E_FAILED, NULL);
     responded(TEFF_E_FAILED, "none");
     assert_int_equal(sent.flags, 0);

@@ -57,7 +57,7 @@ static inline void until_state(teff_process_system *system, teff_pid pid, teff_p
     for (;;) {
         size_t n = teff_process_list(system, infos, 64);
         for (size_t i = 0; i < n; i++)
-            if (teff_pid_is(infos[i].pid, pid) && infos[i].state == state)
+            if (teff_pid_equals(infos[i].pid, pid) && infos[i].state == state)
                 return;
         teffi_thread_yield();
     }

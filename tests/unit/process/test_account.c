@@ -42,8 +42,8 @@ static teff_pid spawn_on(const teff_process_ops *as, uint64_t account)
 {
     teff_pid pid;
     void *self = as == &forks ? &done : NULL;
-    assert_int_equal(teff_process_spawn_shared(processes, as, self, NULL, NULL, 0, account, &pid),
-                     TEFF_OK);
+    assert_int_equal(
+        teff_process_spawn_on_account(processes, as, self, NULL, NULL, 0, account, &pid), TEFF_OK);
     return pid;
 }
 

@@ -246,7 +246,7 @@ static void test_statistics_of_workers_and_processes(void **state)
     teff_process_info infos[8];
     assert_int_equal(teff_process_list(system, infos, 2), 2);
     assert_int_equal(teff_process_list(system, infos, 8), 3);
-    assert_true(teff_pid_is(infos[1].pid, pids[1]));
+    assert_true(teff_pid_equals(infos[1].pid, pids[1]));
     assert_string_equal(infos[1].name, "taker");
     assert_int_equal(infos[1].events, 500);
     assert_in_range(infos[1].turns, 1 + 500 / 64, 501);
@@ -259,7 +259,7 @@ static void test_statistics_of_workers_and_processes(void **state)
     assert_int_equal(stats.spawned, 3);
     assert_int_equal(stats.workers, 3);
     teff_process_count counts[3], sum = {0};
-    assert_int_equal(teff_process_workers(system, counts, 3), 3);
+    assert_int_equal(teff_process_worker_counts(system, counts, 3), 3);
     for (unsigned i = 0; i < 3; i++) {
         sum.turns += counts[i].turns;
         sum.events += counts[i].events;

@@ -81,7 +81,7 @@ static void test_other_silos_take_the_route(void **state)
 {
     teff_pid other = {.silo = 7, .incarnation = 9, .slot = 1, .generation = 1};
     assert_int_equal(send_tag(*state, other, 5), TEFF_E_UNREACHABLE);
-    assert_true(teff_pid_is(routed.to, other));
+    assert_true(teff_pid_equals(routed.to, other));
     assert_int_equal(routed.tag, 5);
 }
 

@@ -287,7 +287,7 @@ static void test_a_message_wakes_an_idle_process(void **state)
     assert_int_equal(t.seen[0].kind, TEFF_EVENT_MESSAGE);
     assert_int_equal(t.seen[0].tag, 42);
     assert_string_equal(t.seen_data[0], "hello");
-    assert_true(teff_pid_is(t.seen[0].from, me));
+    assert_true(teff_pid_equals(t.seen[0].from, me));
     assert_int_equal(send_tag(*state, pid, 99), TEFF_OK);
     latch_wait(&t.ended, 1);
     assert_int_equal(send_tag(*state, pid, 1), TEFF_E_CLOSED); /* Complete is final */

@@ -157,7 +157,7 @@ static void test_what_does_not_end_is_forced_and_named(void **state)
     assert_int_equal(report.n_named, 4);
     assert_int_equal(report.stuck, 0);
     for (unsigned i = 0; i < 4; i++) {
-        assert_true(teff_pid_is(report.named[i].pid, pids[i]));
+        assert_true(teff_pid_equals(report.named[i].pid, pids[i]));
         assert_string_equal(report.named[i].name, ways[i].name);
         assert_int_equal(errs[i], i ? TEFF_E_CLOSED : TEFF_OK);
     }

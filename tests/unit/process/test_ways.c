@@ -81,7 +81,7 @@ static void others_complete_it(unsigned ends)
 static uint64_t count_events(teff_process_system *system)
 {
     teff_process_count counts[4];
-    size_t n = teff_process_workers(system, counts, 4);
+    size_t n = teff_process_worker_counts(system, counts, 4);
     uint64_t events = 0;
     for (size_t i = 0; i < n; i++)
         events += counts[i].events;
@@ -193,7 +193,7 @@ static teff_err run_caller(void *self, teff_process *me)
         assert_int_equal(teff_process_receive(me, &event), TEFF_OK);
         assert_int_equal(event.tag, i);
         assert_memory_equal(event.data, &i, sizeof i);
-        assert_true(teff_pid_is(event.from, *echo));
+        assert_true(teff_pid_equals(event.from, *echo));
         t.events++;
     }
     return TEFF_OK;

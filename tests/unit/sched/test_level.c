@@ -119,8 +119,7 @@ static void test_queue(void **state)
     }
     unsigned of_one = 0, of_two = 0; /* then the others one by one, four to one */
     for (unsigned i = 0; i < EACH; i++) {
-        assert_int_equal(teffi_runqueue_pop_by_function(&queue, out, 4, teffi_levels_pop_above_0),
-                         1);
+        assert_int_equal(teffi_runqueue_pop_using(&queue, out, 4, teffi_levels_pop_above_0), 1);
         if (*out == &group[1][of_one])
             of_one++;
         else

@@ -291,7 +291,7 @@ static void test_a_process_system_tells(void **state)
         teffi_thread_yield();
         teff_process_stats_get(system, &stats);
     } while (stats.ended < PROCESSES);
-    assert_int_equal(teff_process_sched(system, &all, workers, 4), 2);
+    assert_int_equal(teff_process_sched_metrics(system, &all, workers, 4), 2);
     assert_int_equal(all.workers, 2);
     assert_true(workers[0].runs + workers[1].runs >= PROCESSES);
     teff_process_system_free(system);

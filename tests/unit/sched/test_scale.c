@@ -236,7 +236,7 @@ static void test_a_process_system(void **state)
     for (unsigned i = 0; i < PROCESSES; i++)
         assert_int_equal(steps[i], 10);
     assert_int_equal(teff_process_system_scale(system, 2), TEFF_OK);
-    assert_int_equal(teff_process_sched(system, &all, NULL, 0), 0);
+    assert_int_equal(teff_process_sched_metrics(system, &all, NULL, 0), 0);
     assert_int_equal(all.active, 2);
     assert_int_equal(teff_process_system_scale(system, 4), TEFF_E_INVALID);
     teff_process_system_free(system);

@@ -296,7 +296,7 @@ static uint64_t turns_of(teff_process_system *system, teff_pid pid)
     teff_process_info infos[8];
     size_t n = teff_process_list(system, infos, 8);
     for (size_t i = 0; i < n; i++)
-        if (teff_pid_is(infos[i].pid, pid))
+        if (teff_pid_equals(infos[i].pid, pid))
             return infos[i].turns;
     return 0;
 }

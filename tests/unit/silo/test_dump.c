@@ -247,7 +247,7 @@ static void a_dump_names_processes_components_and_parts(void **state)
     until(silo_shows(silo, "process waiter (0.1): BLOCKED, 0 messages wait", "") &&
           has("processes: 2 alive: ", "1 blocked") == 1);
     assert_int_equal(has("engine:", ""), 0);
-    assert_int_equal(teff_silo_engine(silo, &opt, &engine), TEFF_OK);
+    assert_int_equal(teff_silo_make_engine(silo, &opt, &engine), TEFF_OK);
     assert_int_equal(teff_engine_add(engine, 1, &singer, NULL, NULL), TEFF_OK);
     until(silo_shows(silo, "component singer (1.1): IDLE, 0 messages wait", "") &&
           has("components and dispatcher: 2 alive: 2 idle", "") == 1 &&

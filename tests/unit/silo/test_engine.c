@@ -111,7 +111,7 @@ static void begin(uint32_t schedulers)
     t.lab = lab_open(2);
     teff_engine_options opt = {.size = sizeof opt, .schedulers = schedulers, .ended = on_end};
     assert_int_equal(teff_silo_scale(t.lab->silos[0], WORKERS), TEFF_OK);
-    assert_int_equal(teff_silo_engine(t.lab->silos[0], &opt, &t.engine), TEFF_OK);
+    assert_int_equal(teff_silo_make_engine(t.lab->silos[0], &opt, &t.engine), TEFF_OK);
 }
 
 static int end(void **state)
@@ -142,7 +142,7 @@ static void tasks_call_grains_and_keep_their_data(void **state)
     latch_wait(&t.over, COMPONENTS * TASKS);
     assert_int_equal(t.well, COMPONENTS * TASKS);
     teff_sched_metrics all;
-    (void)teff_silo_sched(t.lab->silos[0], &all, NULL, 0);
+    (void)teff_silo_sched_metrics(t.lab->silos[0], &all, NULL, 0);
     assert_true(all.threads <= WORKERS + 2); /* no thread waits for a lock or a call */
     assert_int_equal(teff_engine_stop(t.engine, 0, NULL), TEFF_OK);
     latch_wait(&t.ended, COMPONENTS + 1);
@@ -178,7 +178,7 @@ static void waiting_for_data_blocks_no_thread(void **state)
     broadcast(2, false);
     lab_until(count_waiting() == COMPONENTS + 1);
     lab_ok(t.lab->ctx[0], lab_turns_write(t.lab->ctx[0], "two", lab_step(.seq = 1), &out));
-    (void)teff_silo_sched(t.lab->silos[0], &all, NULL, 0);
+    (void)teff_silo_sched_metrics(t.lab->silos[0], &all, NULL, 0);
     assert_true(all.threads <= WORKERS + 2);
     assert_int_equal(atomic_load(&t.over.count), 0);
     t.lab->record.gate = true;
@@ -204,7 +204,7 @@ static void the_silo_stops_its_engines(void **state)
 {
     teff_engine *second;
     begin(1);
-    assert_int_equal(teff_silo_engine(t.lab->silos[0], NULL, &second), TEFF_OK);
+    assert_int_equal(teff_silo_make_engine(t.lab->silos[0], NULL, &second), TEFF_OK);
     add(0, &owner);
     add(0, &doer);
     broadcast(1, true);
@@ -215,14 +215,14 @@ static void the_silo_stops_its_engines(void **state)
     assert_int_equal(t.err, TEFF_E_CANCELLED);
     t.lab->record.gate = true;
     assert_int_equal(teff_silo_stop(t.lab->silos[0], 0), TEFF_OK);
-    assert_int_equal(teff_silo_engine(t.lab->silos[0], NULL, &second), TEFF_E_CLOSED);
+    assert_int_equal(teff_silo_make_engine(t.lab->silos[0], NULL, &second), TEFF_E_CLOSED);
     assert_null(second);
 }
 
 /* Make another engine, with a component that waits for a grain. */
 static void add_stuck_engine(void)
 {
-    assert_int_equal(teff_silo_engine(t.lab->silos[0], NULL, &t.engine), TEFF_OK);
+    assert_int_equal(teff_silo_make_engine(t.lab->silos[0], NULL, &t.engine), TEFF_OK);
     add(0, &owner);
     add(0, &doer);
     broadcast(1, true);
@@ -271,10 +271,10 @@ static void bad_options_make_no_engine(void **state)
     teff_engine *none;
     begin(1);
     teff_engine_options opt = {.size = sizeof opt, .schedulers = 1000};
-    assert_int_equal(teff_silo_engine(t.lab->silos[0], &opt, &none), TEFF_E_INVALID);
+    assert_int_equal(teff_silo_make_engine(t.lab->silos[0], &opt, &none), TEFF_E_INVALID);
     assert_null(none);
     opt = (teff_engine_options){.size = sizeof opt, .queue_max = UINT32_MAX};
-    assert_int_equal(teff_silo_engine(t.lab->silos[0], &opt, &none), TEFF_E_INVALID);
+    assert_int_equal(teff_silo_make_engine(t.lab->silos[0], &opt, &none), TEFF_E_INVALID);
     assert_null(none);
 }
 

@@ -160,7 +160,7 @@ static void the_scheduler_options_are_copied(void **state)
     memset(&silo_opt, 0xff, sizeof silo_opt);
     assert_int_equal(teff_silo_start(silo, NULL), TEFF_OK);
     assert_int_equal(teff_silo_scale(silo, 2), TEFF_OK);
-    (void)teff_silo_sched(silo, &all, NULL, 0);
+    (void)teff_silo_sched_metrics(silo, &all, NULL, 0);
     assert_int_equal(all.workers, 2);
     assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
     teff_silo_free(silo);

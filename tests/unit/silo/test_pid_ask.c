@@ -70,7 +70,7 @@ static teff_err keeper_get(pids_keeper *self, pids_who *out)
 static teff_err keeper_ask(pids_keeper *self, const pids_number *in, pids_number *out)
 {
     teff_pid to = teff_pid_of_message(self->state->process);
-    t.well += teff_pid_is(to, t.to) ? 1 : 0;
+    t.well += teff_pid_equals(to, t.to) ? 1 : 0;
     ask_in_turns(self->ctx);
     return TEFF_OK;
 }
@@ -104,7 +104,7 @@ static bool echoes(teff_ctx *ctx, teff_pid to, const void *data, size_t len)
     teff_event r;
     teff_err err = teff_pid_ask(ctx, to, ECHO, data, len, &r);
     return !err && r.len == len && (!len || !memcmp(r.data, data, len)) && r.tag == ECHO &&
-           teff_pid_is(r.from, to) && (uintptr_t)r.data % 16 == 0;
+           teff_pid_equals(r.from, to) && (uintptr_t)r.data % 16 == 0;
 }
 
 /* ---- the table: who asks, where the process is ---- */
@@ -309,12 +309,12 @@ static void a_pid_travels_in_messages(void **state)
     teff_ctx *ctx = t.lab->ctx[0];
     pids_who *who;
     lab_ok(ctx, pids_keeper_get(ctx, "two", &who));
-    assert_true(teff_pid_is(teff_pid_of_message(who->process), (teff_pid){0}));
+    assert_true(teff_pid_equals(teff_pid_of_message(who->process), (teff_pid){0}));
     teff_pid to = spawn(t.systems[1], &responder, NULL);
     lab_ok(ctx,
            pids_keeper_set(ctx, "two", pids_who(.process = teff_process_id(teff_pid_fields(to)))));
     lab_ok(t.lab->ctx[1], pids_keeper_get(t.lab->ctx[1], "two", &who));
-    assert_true(teff_pid_is(teff_pid_of_message(who->process), to));
+    assert_true(teff_pid_equals(teff_pid_of_message(who->process), to));
     assert_true(echoes(ctx, teff_pid_of_message(who->process), "x", 1));
 }
 

@@ -71,7 +71,7 @@ static void take_back(const teff_event *event)
 {
     bool right = event->err == TEFF_E_OVERLOADED && event->tag < SINKS && event->len == 3 &&
                  memcmp(event->data, "abc", 3) == 0 &&
-                 teff_pid_is(event->from, t.sinks[event->tag]);
+                 teff_pid_equals(event->from, t.sinks[event->tag]);
     atomic_fetch_add(&t.wrong, !right);
     atomic_fetch_add(&t.returned, 1);
     latch_hit(&t.over);

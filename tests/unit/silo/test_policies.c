@@ -181,7 +181,7 @@ static bool item_waits(void)
     teff_process_info infos[8];
     size_t n = teff_process_list(t.systems[0], infos, 8);
     for (size_t i = 0; i < n; i++)
-        if (teff_pid_is(infos[i].pid, t.item) && infos[i].waiting)
+        if (teff_pid_equals(infos[i].pid, t.item) && infos[i].waiting)
             return true;
     return false;
 }
@@ -287,7 +287,7 @@ static void open_silos(teff_sched_options sched)
     t.ctx = teff_silo_ctx(t.silos[0]);
     stop_clock();
     const teff_engine_options opt = {.size = sizeof opt};
-    assert_int_equal(teff_silo_engine(t.silos[0], &opt, &t.engine), TEFF_OK);
+    assert_int_equal(teff_silo_make_engine(t.silos[0], &opt, &t.engine), TEFF_OK);
     let_worker_park();
 }
 

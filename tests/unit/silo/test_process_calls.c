@@ -68,7 +68,7 @@ static void ask_once(teff_process *me, teff_ctx *ctx)
 static uint32_t count_threads(void)
 {
     teff_sched_metrics all;
-    (void)teff_process_sched(t.system, &all, NULL, 0);
+    (void)teff_process_sched_metrics(t.system, &all, NULL, 0);
     return all.threads;
 }
 

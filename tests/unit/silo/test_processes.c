@@ -98,7 +98,7 @@ static void messages_reach_the_other_silo_in_order(void **state)
     latch_wait(&t.got, MESSAGES);
     latch_wait(&t.answers, MESSAGES); /* the from that arrived leads back */
     assert_int_equal(t.disorder + t.refused, 0);
-    assert_true(teff_pid_is(t.from, here));
+    assert_true(teff_pid_equals(t.from, here));
     uint64_t bytes = 0;
     for (uint64_t i = 1; i <= MESSAGES; i++)
         bytes += i % sizeof text;

@@ -17,17 +17,17 @@ static void a_silo_is_scaled_while_it_serves(void **state)
     teff_silo *silo;
     assert_int_equal(teff_silo_new(&opt, &silo, text), TEFF_OK);
     assert_int_equal(teff_silo_scale(silo, 1), TEFF_E_CLOSED);
-    assert_int_equal(teff_silo_sched(silo, &all, workers, 2), 0);
+    assert_int_equal(teff_silo_sched_metrics(silo, &all, workers, 2), 0);
     assert_int_equal(all.workers, 0);
     if (teff_silo_start(silo, text))
         fail_msg("start: %s", text);
     assert_int_equal(teff_silo_scale(silo, 2), TEFF_OK);
     assert_int_equal(teff_silo_scale(silo, 3), TEFF_E_INVALID);
-    assert_int_equal(teff_silo_sched(silo, &all, workers, 2), 2);
+    assert_int_equal(teff_silo_sched_metrics(silo, &all, workers, 2), 2);
     assert_int_equal(all.active, 2);
     teff_ctx *ctx = teff_silo_ctx(silo);
     assert_int_equal(teff_post(ctx, do_nothing, NULL), TEFF_OK);
-    lab_until(teff_silo_sched(silo, NULL, workers, 2) == 2 &&
+    lab_until(teff_silo_sched_metrics(silo, NULL, workers, 2) == 2 &&
               workers[0].runs + workers[1].runs > 0);
     teff_ctx_free(ctx);
     assert_int_equal(teff_silo_scale(silo, 1), TEFF_OK);
