@@ -118,9 +118,9 @@ static bool same_silo(const participant *a, const participant *b)
 }
 
 /* Is b newer than a? Both are entries of one grain on one silo. They may come from two activations,
- * and each activation counts its turns from 1. An activation that writes its row does not end while
- * it is locked, so of two activations only the second may write. Therefore an entry that writes is
- * newer than an entry that does not. */
+ * and each activation counts its turns from 1. An activation that writes its row does not end
+ * before its lock is released. So if there are two activations, the first one, which has ended, has
+ * not written. Therefore an entry that writes is newer than an entry that does not. */
 static bool second_entry_is_newer(const participant *a, const participant *b)
 {
     return a->writes != b->writes ? b->writes : b->turn > a->turn;

@@ -9,7 +9,7 @@
 #include "fork/fork.h"
 #include "sched/exec.h"
 
-void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms)
+void teff_ctx_set_timeout(teff_ctx *ctx, uint32_t ms)
 {
     ctx->timeout_ms = ms;
 }

@@ -35,7 +35,7 @@ struct teff_ctx {
     teffi_poll_parker parker; /* thread: unparked by the signal that brings asleep_for to 0 */
     _Atomic bool doomed;      /* turn: end it (TEFF_E_NOMEM) when its fiber resumes; relaxed */
     bool waits_for_any;       /* turn: suspended by teffi_await_any, for one of several waits */
-    uint32_t timeout_ms;      /* teff_ctx_timeout */
+    uint32_t timeout_ms;      /* teff_ctx_set_timeout */
     uint32_t due_ms;          /* the caller's deadline, see teffi_ms_until_due; 0: none */
     teff_err text_err;        /* the error that text belongs to */
     const char *text;         /* the last error's text; NULL: none */
@@ -90,7 +90,7 @@ static inline bool teffi_is_late(teffi_exec *exec, uint64_t deadline_ns)
 /* teffi_ctx_compute_call_deadline - the deadline of a call of ctx that begins now: now plus the
  * timeout, or the deadline of the turn's own caller, rounded up by less than 2 ms, if that is
  * earlier.
- * in:   ms; 0: teff_ctx_timeout's, else TEFFI_TIMEOUT_DEFAULT_MS.
+ * in:   ms; 0: teff_ctx_set_timeout's, else TEFFI_TIMEOUT_DEFAULT_MS.
  * out:  monotonic nanoseconds; 0: the caller's deadline has passed: fail with
  *       teffi_ctx_late_text. */
 enum { TEFFI_TIMEOUT_DEFAULT_MS = 30000 };

@@ -269,15 +269,17 @@ typedef struct consents {
     size_t given;
 } consents;
 
-/* Adds one member's consents to of[0..n-1]. in: from: the member. given: its response; bit i is set
- * if the member consents to the death of silent[i]. The consent does not count if the member is
- * silent[i] itself, or is not in the view that silent[i] had. */
-static void add_consents_of_member(const teffi_silent *silent, size_t n, teffi_node_id from,
-                                   uint32_t given, consents *of)
+/* Counts the consents of one member in counts[0..n-1]. in: from: the member. given: its response;
+ * bit i is set if the member consents to the death of silent[i]. The consent does not count if the
+ * member is silent[i] itself, or is not in the view that silent[i] had. */
+static void count_consents_of_member(const teffi_silent *silent, size_t n, teffi_node_id from,
+                                     uint32_t given, consents *counts)
 {
-    for (size_t i = 0; i < n; i++)
-        of[i].given += given >> i & 1 && of[i].view && teffi_view_find_member(of[i].view, from) &&
-                       !teffi_node_equals(silent[i].node, from);
+    for (size_t i = 0; i < n; i++) {
+        const teffi_view *view = counts[i].view;
+        counts[i].given += given >> i & 1 && view && teffi_view_find_member(view, from) &&
+                           !teffi_node_equals(silent[i].node, from);
+    }
 }
 
 static void make_consent_request(teff_ctx *ctx, const teffi_silent *silent, size_t n,
@@ -307,14 +309,14 @@ static void collect_consents(teff_ctx *ctx, const teffi_view *view, const teffi_
     Teff__Cluster__Consent ask;
     ProtobufCMessage *response;
     make_consent_request(ctx, silent, n, &ask);
-    add_consents_of_member(silent, n, ctx->node->id,
-                           teffi_membership_consent_to_deaths(ctx->node->membership, &ask), of);
+    count_consents_of_member(silent, n, ctx->node->id,
+                             teffi_membership_consent_to_deaths(ctx->node->membership, &ask), of);
     teffi_call **calls = start_calls_to_other_members(ctx, view, TEFFI_METHOD_CONSENT, &ask.base,
                                                       &teff__cluster__consented__descriptor);
     for (size_t i = 0; i < view->n_members; i++)
         if (calls[i] && !teffi_ctx_await_call(ctx, calls[i], &response))
-            add_consents_of_member(silent, n, view->members[i].node,
-                                   ((const Teff__Cluster__Consented *)response)->given, of);
+            count_consents_of_member(silent, n, view->members[i].node,
+                                     ((const Teff__Cluster__Consented *)response)->given, of);
 }
 
 void teffi_promise_ask_consents(teff_ctx *ctx, const teffi_view *view, teffi_silent *silent,

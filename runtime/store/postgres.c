@@ -523,8 +523,8 @@ static bool take_results(session *s, size_t *n, bool *refused)
     return false;
 }
 
-/* Waits until it can receive or send, then does so. *sent becomes true if no bytes are left to send,
- * as far as is known. out: false: the connection broke, or was silent for SILENCE_MS. */
+/* Waits until it can receive or send, then does so. *sent becomes true if no bytes are left to
+ * send, as far as is known. out: false: the connection broke, or was silent for SILENCE_MS. */
 static bool wait_then_receive_and_send(session *s, bool *sent)
 {
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};

@@ -174,7 +174,7 @@ static bool begin_write(teffi_stream *stream, const struct iovec *pieces, unsign
     return true;
 }
 
-static size_t receive_at_once(teffi_stream *stream, void *to, size_t n)
+static size_t receive_without_waiting(teffi_stream *stream, void *to, size_t n)
 {
     socket_stream *s = (socket_stream *)stream;
     teffi_side_clear_ready(&s->in);
@@ -182,7 +182,7 @@ static size_t receive_at_once(teffi_stream *stream, void *to, size_t n)
     return got > 0 ? (size_t)got : 0;
 }
 
-static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, unsigned n)
+static size_t write_without_waiting(teffi_stream *stream, const struct iovec *pieces, unsigned n)
 {
     socket_stream *s = (socket_stream *)stream;
     teffi_side_clear_ready(&s->out);
@@ -239,8 +239,8 @@ static void free_socket_memory(reactor_source *source)
 static const teffi_stream_ops socket_stream_ops = {
     .receive = begin_receive,
     .write = begin_write,
-    .receive_now = receive_at_once,
-    .write_now = write_at_once,
+    .receive_now = receive_without_waiting,
+    .write_now = write_without_waiting,
     .call_written = begin_empty_write,
     .remote = format_peer_address,
     .close = close_socket_stream,

@@ -146,7 +146,7 @@ static void open_silo(bench *b, bool hosts, notes *seen)
     b->ctx = teff_silo_ctx(b->silo);
     b->loop = drive;
     b->next_key = 1000000;
-    teff_ctx_timeout(b->ctx, 600000);
+    teff_ctx_set_timeout(b->ctx, 600000);
 }
 
 static void close_silo(bench *b)

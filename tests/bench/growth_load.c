@@ -117,7 +117,7 @@ static teff_err run_some(teff_ctx *ctx, const growth_work *work, uint64_t *seed)
 static teff_err run(growth_caller *self, const growth_work *in)
 {
     uint64_t seed = in->seed;
-    teff_ctx_timeout(self->ctx, TIMEOUT_MS);
+    teff_ctx_set_timeout(self->ctx, TIMEOUT_MS);
     if (!in->goes_on)
         atomic_fetch_add_explicit(&load->running, 1, memory_order_relaxed);
     teff_err err = run_some(self->ctx, in, &seed);

@@ -313,7 +313,7 @@ static int run_row(const row *r, const setting *set, uint64_t n)
 {
     bench_child target;
     teff_ctx *ctx = open_row(r, set, &target);
-    teff_ctx_timeout(ctx, 600000);
+    teff_ctx_set_timeout(ctx, 600000);
     (strcmp(r->name, "grain-bytes") == 0 ? grain_bytes : timed)(ctx, r, n);
     fflush(stdout);
     if (r->where != HERE)

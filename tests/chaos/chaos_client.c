@@ -278,7 +278,7 @@ static void start_lane(lane *l, uint64_t client_number, uint64_t n, uint32_t tim
     l->ctx = teff_client_ctx(client);
     if (!l->ctx)
         exit(1);
-    teff_ctx_timeout(l->ctx, timeout_ms);
+    teff_ctx_set_timeout(l->ctx, timeout_ms);
     if (pthread_create(&l->thread, NULL, run_lane, l) != 0)
         exit(1);
 }

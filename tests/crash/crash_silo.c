@@ -250,7 +250,7 @@ static teff_err start_thread(saver *s, unsigned i, teff_silo *silo, void *(*run)
     s->keyed = i % 2 != 0;
     s->ctx = teff_silo_ctx(silo);
     if (s->ctx && failing && transfers)
-        teff_ctx_timeout(s->ctx, SCARCE_TIMEOUT_MS);
+        teff_ctx_set_timeout(s->ctx, SCARCE_TIMEOUT_MS);
     return !s->ctx || pthread_create(&s->thread, NULL, run, s) ? TEFF_E_NOMEM : TEFF_OK;
 }
 

@@ -50,7 +50,7 @@ static bool begin_write(teffi_stream *stream, const struct iovec *pieces, unsign
     return true;
 }
 
-static size_t receive_at_once(teffi_stream *stream, void *to, size_t n)
+static size_t receive_without_waiting(teffi_stream *stream, void *to, size_t n)
 {
     script_stream *s = (script_stream *)stream;
     return s->closed ? 0 : take_bytes(&s->sent, to, n);
@@ -68,7 +68,7 @@ static size_t copy_pieces(script_stream *s, const struct iovec *pieces, unsigned
     return copied;
 }
 
-static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, unsigned n)
+static size_t write_without_waiting(teffi_stream *stream, const struct iovec *pieces, unsigned n)
 {
     script_stream *s = (script_stream *)stream;
     return s->closed ? 0 : copy_pieces(s, pieces, n, SIZE_MAX);
@@ -103,8 +103,8 @@ static void free_stream(teffi_stream *stream)
 static const teffi_stream_ops stream_ops = {
     .receive = begin_receive,
     .write = begin_write,
-    .receive_now = receive_at_once,
-    .write_now = write_at_once,
+    .receive_now = receive_without_waiting,
+    .write_now = write_without_waiting,
     .call_written = call_when_polled,
     .remote = write_address,
     .close = close_stream,

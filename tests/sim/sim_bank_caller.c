@@ -275,9 +275,9 @@ static void call_bank(teff_ctx *ctx, void *arg)
         if (drawn(w, 700)) {
             do_task(&p, ctx);
         } else {
-            teff_ctx_timeout(ctx, draw_timeout(w));
+            teff_ctx_set_timeout(ctx, draw_timeout(w));
             (void)!read_plainly(w, ctx, (unsigned)below(w, SIM_KEYS), drawn(w, 300));
-            teff_ctx_timeout(ctx, 0);
+            teff_ctx_set_timeout(ctx, 0);
         }
         if (drawn(w, 500))
             teffi_ctx_sleep(ctx, (uint32_t)below(w, 60));

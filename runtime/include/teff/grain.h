@@ -60,14 +60,14 @@ TEFF_API teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
 TEFF_API void *teff_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
 
-/* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, the deadline of the turn's
- * own caller also limits each call. A call may end up to 2 ms after that deadline or, if it begins
- * in place (inside the caller's turn), up to an eighth of its timeout after the deadline. A call
- * that is made after the deadline of the turn's caller ends at once as TEFF_E_TIMEOUT and does not
- * run. The turn of a one-way message has no such deadline.
+/* teff_ctx_set_timeout - set the timeout of later calls on ctx. In a turn, the deadline of the
+ * turn's own caller also limits each call. A call may end up to 2 ms after that deadline or, if it
+ * begins in place (inside the caller's turn), up to an eighth of its timeout after the deadline. A
+ * call that is made after the deadline of the turn's caller ends at once as TEFF_E_TIMEOUT and does
+ * not run. The turn of a one-way message has no such deadline.
  * in:   ms, up to 12 days; 0 = each method's own timeout (30 s unless its option says so).
  * runs: in ctx's turn or thread. */
-TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
+TEFF_API void teff_ctx_set_timeout(teff_ctx *ctx, uint32_t ms);
 
 /* teff_ctx_check - does the caller of this turn still wait for its response? For long computations.
  * in:   ctx; left_ms may be NULL.
@@ -172,7 +172,7 @@ typedef struct teff_cancel teff_cancel;
 /* Options of one call. Zeroed, except size: the defaults of its method and context. */
 typedef struct teff_call_options {
     size_t size;         /* sizeof(teff_call_options) */
-    uint32_t timeout_ms; /* 0: that of teff_ctx_timeout or, if that is 0, the method's */
+    uint32_t timeout_ms; /* 0: that of teff_ctx_set_timeout or, if that is 0, the method's */
     teff_cancel *cancel; /* borrowed until the call has ended; NULL: none */
     /* An idempotency key: the call counts once. Borrowed, copied; NULL: none. Draw it at random, or
      * take it from what the call is about, such as an order's id. Two grains may get the same key.

@@ -30,7 +30,7 @@ TEFF_BEGIN_C
  * runs: in ctx's turn, process or thread, which it suspends or blocks.
  * errs: the process's own error, its text in teff_error(ctx). TEFF_E_NOT_FOUND: there never was
  *       such a process; TEFF_E_CLOSED: it ended before it took the request; TEFF_E_OVERLOADED: its
- *       mailbox is full; TEFF_E_TIMEOUT: no response before the deadline (teff_ctx_timeout, the
+ *       mailbox is full; TEFF_E_TIMEOUT: no response before the deadline (teff_ctx_set_timeout, the
  *       turn's own deadline; 30 s); TEFF_E_UNREACHABLE: the link to its silo broke;
  *       TEFF_E_CANCELLED: the silo of ctx closes; after the last three the process may have got the
  *       request. TEFF_E_UNAVAILABLE: its silo is not connected, or has no processes;

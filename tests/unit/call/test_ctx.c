@@ -44,7 +44,7 @@ static void a_call_ends_with_its_caller(void **state)
         {30, 0, NOW_MS - 1, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        teff_ctx_timeout(&ctx, rows[i].of_ctx_ms);
+        teff_ctx_set_timeout(&ctx, rows[i].of_ctx_ms);
         ctx.due_ms = rows[i].due_ms;
         uint64_t expected_ns = rows[i].left_ms ? (NOW_MS + rows[i].left_ms) * MS : 0;
         if (teffi_ctx_compute_call_deadline(&ctx, rows[i].timeout_ms) != expected_ns)

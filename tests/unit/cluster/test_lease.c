@@ -222,7 +222,7 @@ static void without_a_lease_nothing_leaves(void **state)
     teffi_membership_stop_timers(node->membership); /* and with it the timer of the lease */
     advance(CUT, LEASE_MS + STEP_MS);
     assert_false(is_over(CUT));
-    teff_ctx_timeout(l->ctx[WELL], 500);
+    teff_ctx_set_timeout(l->ctx[WELL], 500);
     assert_true(add_is_unknown(WELL, key));
     assert_int_equal(teff_silo_members(l->silos[WELL]), SILOS);
     /* Not begun; or begun, if the coarse clock is late, and not saved. */
@@ -300,15 +300,16 @@ static void a_turn_that_waits_ends(void **state)
     char key[20];
     for (int i = 0;; i++) { /* one that is activated there */
         snprintf(key, sizeof key, "way-%d", i);
-        int before = l->record.went;
-        lab_ok(ctx, lab_relay_go_async(ctx, key, lab_path(.n_keys = 1, .keys = last, .hold = true),
-                                       NULL, &call));
-        lab_until(l->record.went > before);
+        lab_ok(ctx, lab_relay_go(ctx, key, lab_path(.n_keys = 0), &out));
         ident = teffi_ident_of(&l->silos[CUT]->node.grains->secret, lab_relay_info.id,
                                (const uint8_t *)key, (uint32_t)strlen(key));
         if (teffi_shard_find_activation_without_lock(l->silos[CUT]->node.grains, &ident, &certain))
             break;
     }
+    int before = l->record.went;
+    lab_ok(ctx, lab_relay_go_async(ctx, key, lab_path(.n_keys = 1, .keys = last, .hold = true),
+                                   NULL, &call));
+    lab_until(l->record.went > before);
     int ended = l->record.went_err;
     cut = true;
     advance(CUT, LEASE_MS + STEP_MS);

@@ -332,7 +332,7 @@ static teff_err relay_go(lab_relay *self, const lab_path *in, lab_number *out)
         hold_turn(self->ctx, r);
     if (in->n_keys == 0)
         return TEFF_OK;
-    teff_ctx_timeout(self->ctx, in->timeout_ms);
+    teff_ctx_set_timeout(self->ctx, in->timeout_ms);
     lab_path *path = lab_path(.n_keys = in->n_keys - 1, .keys = in->keys + 1);
     teff_err err = lab_relay_go(self->ctx, in->keys[0], path, &rest);
     r->went_err = (int)err;

@@ -78,7 +78,7 @@ static lab_record *fresh(void)
     here.l->record.gate = false;
     here.l->record.started = 0;
     teff_ctx_reset(here.ctx);
-    teff_ctx_timeout(here.ctx, 0);
+    teff_ctx_set_timeout(here.ctx, 0);
     return &here.l->record;
 }
 
@@ -275,11 +275,11 @@ static void a_context_has_a_timeout_of_its_own(void **state)
 {
     lab_record *r = fresh();
     lab_number *out;
-    teff_ctx_timeout(here.ctx, 50);
+    teff_ctx_set_timeout(here.ctx, 50);
     lab_fails(here.ctx, lab_turns_write(here.ctx, "own", lab_step(.hold = true), &out),
               TEFF_E_TIMEOUT);
     r->gate = true;
-    teff_ctx_timeout(here.ctx, 0);
+    teff_ctx_set_timeout(here.ctx, 0);
     lab_ok(here.ctx, lab_turns_write(here.ctx, "own", lab_step(), &out));
     lab_until(r->held == 0);
 }

@@ -15,14 +15,14 @@ enum { SHORT_MS = 300, LONG_MS = 20000 };
 
 static void give_up_soon(teff_ctx *ctx)
 {
-    teff_ctx_timeout(ctx, SHORT_MS);
+    teff_ctx_set_timeout(ctx, SHORT_MS);
 }
 
 /* The grain is free again long before a call's own 30 s are over. */
 static void is_free(teff_ctx *ctx, const char *key)
 {
     lab_number *out;
-    teff_ctx_timeout(ctx, LONG_MS);
+    teff_ctx_set_timeout(ctx, LONG_MS);
     lab_ok(ctx, lab_relay_go(ctx, key, lab_path(.n_keys = 0), &out));
 }
 
@@ -55,7 +55,7 @@ static void a_turn_that_is_held_until_late(lab *l, teff_ctx *ctx)
     l->record.went = l->record.went_err = 0;
     for (uint32_t ms = SHORT_MS; !l->record.went; ms *= 2) {
         assert_true(ms < LONG_MS);
-        teff_ctx_timeout(ctx, ms);
+        teff_ctx_set_timeout(ctx, ms);
         lab_fails(
             ctx, lab_relay_go(ctx, "late", lab_path(.n_keys = 1, .keys = next, .hold = true), &out),
             TEFF_E_TIMEOUT);

@@ -676,7 +676,7 @@ static void a_cycle_is_reported_after_75_ms(void **state)
 static teff_err walks_for_60_ms(teff_ctx *turn, int64_t key, const direct_act *in,
                                 direct_number *out)
 {
-    teff_ctx_timeout(turn, 60);
+    teff_ctx_set_timeout(turn, 60);
     return walks(turn, key, in, out);
 }
 

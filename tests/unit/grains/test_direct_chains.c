@@ -78,7 +78,7 @@ static void test_chains_are_deeper_than_stacks_are_nested(void **state)
 static teff_err asks_back(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    teff_ctx_timeout(turn, in->text[0] ? 50 : 0);
+    teff_ctx_set_timeout(turn, in->text[0] ? 50 : 0);
     teff_err err = in->text[0] ? direct_actor_obey(turn, key - FIRST, RUN(responds), &got)
                                : direct_loose_obey(turn, key - FIRST, RUN(responds), &got);
     out->n = err ? (int64_t)err : 1000 + got->n;

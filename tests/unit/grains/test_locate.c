@@ -201,7 +201,7 @@ static void hold_by_ghost(void)
 static void the_store_is_read_once_for_all(void **state)
 {
     teff_call calls[CALLS];
-    teff_ctx_timeout(ctx, TIMEOUT_MS);
+    teff_ctx_set_timeout(ctx, TIMEOUT_MS);
     reads = 0;
     start_calls(calls, true);
     (void)!teff_await_all(ctx, calls, CALLS);
@@ -213,7 +213,7 @@ static void tries_become_rare(void **state)
     enum { TRIES_MAX = 30 };
     teff_call calls[CALLS];
     hold_by_ghost();
-    teff_ctx_timeout(ctx, TIMEOUT_MS);
+    teff_ctx_set_timeout(ctx, TIMEOUT_MS);
     sends = 0;
     start_calls(calls, false);
     (void)!teff_await_all(ctx, calls, CALLS);
@@ -258,7 +258,7 @@ static bool any_ended(const teff_call *calls)
 static void a_silo_that_leaves_waits_for_the_last_active_one(void **state)
 {
     teff_call calls[CALLS];
-    teff_ctx_timeout(ctx, 10 * TIMEOUT_MS);
+    teff_ctx_set_timeout(ctx, 10 * TIMEOUT_MS);
     lab_ok(ctx, teffi_membership_begin_leaving(ctx));
     sends = 0;
     start_calls(calls, true);
@@ -283,7 +283,7 @@ static bool in_view(teffi_node_id id)
 static void a_look_up_that_nobody_waits_for_ends(void **state)
 {
     teff_call calls[CALLS];
-    teff_ctx_timeout(ctx, 100);
+    teff_ctx_set_timeout(ctx, 100);
     start_calls(calls, true);
     assert_int_equal(teff_await_all(ctx, calls, CALLS), TEFF_E_TIMEOUT);
     assert_true(in_view(ghost));

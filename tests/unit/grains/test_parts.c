@@ -145,7 +145,7 @@ static void a_cancel_after_the_end_changes_nothing(void **state)
 static void late(teff_ctx *from)
 {
     direct_number *got;
-    teff_ctx_timeout(from, SOON_MS);
+    teff_ctx_set_timeout(from, SOON_MS);
     teff_err err = direct_actor_obey(from, FIRST, RUN(forks), &got);
     assert_true(err == TEFF_E_TIMEOUT || err == TEFF_OK);
     lab_until(seen.ended == PARTS);

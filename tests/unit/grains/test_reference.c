@@ -75,7 +75,7 @@ static int open_client(void **state)
     node.role = TEFFI_ROLE_CLIENT;
     teffi_gateways_set(&node.gateways, 0, bare_peer);
     ctx = teffi_ctx_new(&node.home);
-    teff_ctx_timeout(ctx, TIMEOUT_MS);
+    teff_ctx_set_timeout(ctx, TIMEOUT_MS);
     return failed || !ctx;
 }
 

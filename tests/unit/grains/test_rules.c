@@ -84,7 +84,7 @@ static void call(teff_ctx *ctx)
     const ProtobufCMessage *in = makes ? &none.base : job.drawn;
     ProtobufCMessage *out = NULL;
     outcome *result = job.result;
-    teff_ctx_timeout(ctx, PATIENCE_MS);
+    teff_ctx_set_timeout(ctx, PATIENCE_MS);
     result->err = method->flags & TEFF_METHOD_ONE_WAY
                       ? teff_send(ctx, job.info, &key, method, in)
                       : teff_ask(ctx, job.info, &key, method, in, &out);
@@ -215,7 +215,7 @@ static void go(way w, int info, outcome *result)
     job.info = infos[info];
     job.key = keys[info][w == THREAD_AWAY || w == TURN_AWAY ? AWAY : HERE];
     job.result = result;
-    teff_ctx_timeout(ctx, PATIENCE_MS);
+    teff_ctx_set_timeout(ctx, PATIENCE_MS);
     if (w == TURN_HERE || w == TURN_AWAY)
         lab_ok(ctx, rules_asker_ask(ctx, asker, rules_case()));
     else

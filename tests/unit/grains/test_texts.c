@@ -64,11 +64,11 @@ static void late(const caller *c)
 {
     lab_number *out;
     teff_call call, first = hold(c);
-    teff_ctx_timeout(c->ctx, 20);
+    teff_ctx_set_timeout(c->ctx, 20);
     names(c, "lab.Turns.Write", lab_turns_write(c->ctx, key, lab_step(), &out), TEFF_E_TIMEOUT);
     lab_ok(c->ctx, lab_turns_write_async(c->ctx, key, lab_step(), NULL, &call));
     names(c, "lab.Turns.Write", lab_turns_write_await(c->ctx, call, &out), TEFF_E_TIMEOUT);
-    teff_ctx_timeout(c->ctx, 0);
+    teff_ctx_set_timeout(c->ctx, 0);
     let_go();
     lab_ok(c->ctx, lab_turns_write_await(c->ctx, first, &out));
 }

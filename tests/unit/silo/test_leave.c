@@ -54,7 +54,7 @@ static void the_last_silo_to_leave_ends_calls_of_grains_that_are_nowhere(void **
     lab_number *out;
     lab *l = lab_open(1);
     lab_ok(l->ctx[0], teffi_membership_begin_leaving(l->ctx[0]));
-    teff_ctx_timeout(l->ctx[0], LEAVE_MS / 2);
+    teff_ctx_set_timeout(l->ctx[0], LEAVE_MS / 2);
     lab_fails(l->ctx[0], lab_single_add(l->ctx[0], 1, lab_number(.n = 1), &out),
               TEFF_E_UNAVAILABLE);
     assert_non_null(strstr(teff_error(l->ctx[0]), "the call did not run"));

@@ -226,9 +226,9 @@ static void a_late_response_is_dropped(void **state)
     begin(2);
     for (int silo = 0; silo < 2; silo++) {
         teff_pid to = spawn(t.systems[silo], &responder, NULL);
-        teff_ctx_timeout(t.lab->ctx[0], LATE_MS);
+        teff_ctx_set_timeout(t.lab->ctx[0], LATE_MS);
         fails_with(silo, to, KEEP, TEFF_E_TIMEOUT, "before the deadline");
-        teff_ctx_timeout(t.lab->ctx[0], 0);
+        teff_ctx_set_timeout(t.lab->ctx[0], 0);
         latch_wait(&t.kept, (unsigned)silo + 1);
         for (int twice = 0; twice < 2; twice++)
             assert_int_equal(teff_pid_respond(t.systems[silo], &t.first_kept, TEFF_OK, NULL, 0),

@@ -215,7 +215,7 @@ static void closures_run_in_the_process(void **state)
 static void call_until_late(teff_process *me, teff_ctx *ctx)
 {
     lab_number *out;
-    teff_ctx_timeout(ctx, WAITS_MS);
+    teff_ctx_set_timeout(ctx, WAITS_MS);
     t.err = lab_turns_write(ctx, "held", lab_step(.hold = true), &out);
     t.well = strstr(teff_error(ctx), "lab.Turns.Write") != NULL;
 }
