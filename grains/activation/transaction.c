@@ -301,8 +301,9 @@ static void send_outcome_of_unfinished(teff_ctx *ctx, void *arg)
     end_awaited_task(u.grains);
 }
 
-/* Starts a task that sends step to the participants in lock->list: reading the list suspends, and
- * the root's turn must not suspend any more. If the task cannot start, each participant ends its
+/* Starts a task that sends step to the participants in lock->list. The root's turn cannot do this
+ * itself: a function that unpacks the list suspends its caller, and the root's turn must not be
+ * suspended any more. If the task cannot start, each participant ends its
  * lock later, when its watch checks the lock. */
 static void start_sending_outcome(teffi_activation *act, teffi_lock *lock, teffi_step step)
 {

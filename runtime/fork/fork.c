@@ -177,7 +177,7 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
 /* worker.after_yield of a turn that waits for a join; called when the turn's fiber is suspended.
  * The turn counts as one in the join's count: subtract that one. If all parts have ended, make the
  * turn's group READY. */
-static void count_down_waiting_turn(void *arg)
+static void subtract_suspended_turn_from_join(void *arg)
 {
     join *j = arg;
     if (count_down(j))
@@ -207,7 +207,7 @@ void teff_join_wait(teff_join *public)
             teffi_turn_abort_for_broken_rule(w,
                                              "teff_join_wait between teff_blocking_begin and _end");
         j->turn = teffi_worker_group(w);
-        w->after_yield = count_down_waiting_turn;
+        w->after_yield = subtract_suspended_turn_from_join;
         w->after_yield_arg = j;
         (void)teffi_turn_yield(w,
                                true); /* until the last count_down calls teffi_group_make_ready */

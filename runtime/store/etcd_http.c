@@ -202,9 +202,10 @@ void teffi_etcd_http_fini(teffi_etcd_http *http)
     http->headers = NULL;
 }
 
-/* Converts code, the result of libcurl. Sets http->status and, unless RESPONDED, http->why.
- * out: UNSENT: http->given is less than the request's length; etcd does not run incomplete JSON.
- * libcurl's own count of sent bytes cannot be used, since each attempt to connect sets it to 0. */
+/* Converts libcurl's result, `code`. Sets http->status and, unless RESPONDED, http->why.
+ * out: UNSENT: libcurl has taken less than the whole request (http->given). Then etcd has not run
+ * it, since etcd runs no incomplete JSON. libcurl's own count of sent bytes cannot be used,
+ * since each attempt to connect sets it to 0. */
 static teffi_etcd_sent classify_curl_result(teffi_etcd_http *http, CURLcode code)
 {
     (void)curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &http->status);

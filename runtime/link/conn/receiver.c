@@ -13,7 +13,7 @@ enum {
 void teffi_receiver_fini(teffi_conn *conn)
 {
     teffi_read_buffer_fini(&conn->receiver.buffer);
-    teffi_reserve_count_or_trim_spare(
+    teffi_reserve_charge_or_trim_spare(
         conn); /* sets spare_bytes to 0, because the buffer is freed */
     teffi_reserve_release(conn);
 }
@@ -299,7 +299,7 @@ static bool fit_buffer_and_count_spare(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
     bool fits = teffi_read_buffer_fit(&r->buffer, r->got, r->filled);
-    teffi_reserve_count_or_trim_spare(conn);
+    teffi_reserve_charge_or_trim_spare(conn);
     return fits;
 }
 
@@ -333,7 +333,7 @@ receive_step teffi_receiver_fill_batch(teffi_conn *conn, teffi_frame *frame)
     if (step != RECEIVE_MORE || conn->receiver.batch.count || conn->receiver.batch_acks)
         return step;
     if (!teffi_reserve_frame(conn)) {
-        teffi_reserve_count_or_trim_spare(conn);
+        teffi_reserve_charge_or_trim_spare(conn);
         return RECEIVE_WAITS;
     }
     if (!fit_buffer_and_count_spare(conn))

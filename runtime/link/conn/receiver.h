@@ -23,7 +23,7 @@ enum { LINK_RESERVE_SHARE = 8 }; /* 1/8 of the budget for frames, and 1/8 for sp
 typedef struct conn_reserve {
     pthread_mutex_t lock;
     size_t frames_bytes; /* memory reserved for incomplete large frames, see bytes_for_frame() */
-    size_t spare_bytes;  /* clients' buffers beyond that, see teffi_reserve_count_or_trim_spare() */
+    size_t spare_bytes; /* clients' buffers beyond that, see teffi_reserve_charge_or_trim_spare() */
     teffi_queue waiting; /* connections that are not read until their frame is reserved */
 } conn_reserve;
 
@@ -111,14 +111,14 @@ bool teffi_reserve_frame(teffi_conn *conn);
  * the queue. */
 bool teffi_reserve_or_enqueue(teffi_conn *conn);
 
-/* teffi_reserve_count_or_trim_spare - count as spare bytes the capacity of a client's buffer that
+/* teffi_reserve_charge_or_trim_spare - count as spare bytes the capacity of a client's buffer that
  * exceeds both the reserved frame and a buffer for small frames; trim the buffer if the link has
  * too many spare bytes. runs: the reader, after the buffer has changed; the free of the
  * connection. */
-void teffi_reserve_count_or_trim_spare(teffi_conn *conn);
+void teffi_reserve_charge_or_trim_spare(teffi_conn *conn);
 
 /* teffi_reserve_release - release the reservation: the frame is complete, or will never be.
- * runs: as teffi_reserve_count_or_trim_spare(). */
+ * runs: as teffi_reserve_charge_or_trim_spare(). */
 void teffi_reserve_release(teffi_conn *conn);
 
 /* teffi_reserve_dequeue_ready - take connections off the queue: killed ones, and those whose frame

@@ -85,7 +85,7 @@ bool teffi_reserve_or_enqueue(teffi_conn *conn)
     return waits;
 }
 
-void teffi_reserve_count_or_trim_spare(teffi_conn *conn)
+void teffi_reserve_charge_or_trim_spare(teffi_conn *conn)
 {
     conn_reserve *r = &conn->conns->reserve;
     conn_receiver *receiver = &conn->receiver;
