@@ -115,11 +115,13 @@ typedef struct sim_node {
     uint64_t offset_ns, wall_ns; /* its clocks at the start of the run */
     int64_t fast_ppm;            /* how much faster than the world's its clocks are */
     bool dead; /* crashed: it reaches neither other nodes nor the store until it starts again */
-    uint64_t cut_until_ns;    /* till then it does not reach the store */
-    uint64_t paused_until_ns; /* till then nothing happens in it */
-    uint64_t held_until_ns;   /* till then operations of the store do not begin, or not end */
-    bool held_at_end;         /* they begin, and do not end */
-    bool polled;              /* its transport works as the reactor, else as nng */
+    uint64_t cut_until_ns;           /* till then it does not reach the store */
+    uint64_t paused_until_ns;        /* till then nothing happens in it */
+    const struct teffi_lease *lease; /* NULL: it has none */
+    uint64_t lapsed_ns;              /* when its groups last ran while its lease did not hold */
+    uint64_t held_until_ns; /* till then operations of the store do not begin, or not end */
+    bool held_at_end;       /* they begin, and do not end */
+    bool polled;            /* its transport works as the reactor, else as nng */
 } sim_node;
 
 struct sim {

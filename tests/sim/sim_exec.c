@@ -4,6 +4,7 @@
  * Source:  runtime/sched: run, poll, borrow */
 #include <stdlib.h>
 #include "base/bug.h"
+#include "call/lease.h"
 #include "group/closure.h"
 #include "group/direct.h"
 #include "group/group.h"
@@ -78,6 +79,16 @@ static void set_coarse_clock(sim_exec *exec)
         teffi_coarse_ms_set(&exec->exec, ms ? ms : 1);
 }
 
+/* Turns that run now may end because the lease does not hold, even if it is renewed later. The
+ * coarse clock may say so up to 1 ms early. */
+static void note_lapse(sim_exec *exec)
+{
+    sim_node *node = exec->node;
+    if (node->lease && !(teffi_lease_holds(node->lease, sim_node_now(node)) &&
+                         teffi_lease_holds_coarse(node->lease, &exec->exec)))
+        node->lapsed_ns = node->sim->now_ns;
+}
+
 static void run_at(sim *s, size_t at)
 {
     sim_ready picked = s->ready[at];
@@ -86,6 +97,7 @@ static void run_at(sim *s, size_t at)
     picked.exec->n_ready--;
     sim_trace_add(&s->trace, s->now_ns, picked.exec->node->name, "run", at, s->n_ready);
     set_coarse_clock(picked.exec);
+    note_lapse(picked.exec);
     teffi_group *outer = running; /* a thread that waits runs others nested */
     running = picked.group;
     bool again = teffi_group_run(picked.group, items, 0);

@@ -134,6 +134,7 @@ static void silo_start(sim_silo *place)
     place->view = 0;
     teff_err err = teffi_silo_new_on_platform(&place->node.platform, &opt, &place->silo, text);
     if (!err) {
+        place->node.lease = &place->silo->node.home.lease;
         sim_grains_host(place);
         place->silo->phase = TEFFI_SILO_STARTED;
         err = teffi_silo_open(place->silo, text);
@@ -177,6 +178,7 @@ static void silo_close(sim *s, void *arg, bool run)
         sim_fail(s, "silo %u cannot close: %s", place->no, teff_err_name(err));
     teff_silo_free(place->silo);
     place->silo = NULL;
+    place->node.lease = NULL;
     if (place->failed || place->node.dead) {
         lose_activations(place);
         lose_calls(place);
@@ -421,8 +423,6 @@ static void draw_pause(sim *s, void *arg, bool run)
     uint64_t longest_ms = sim_draw_chance(&w->pauses, 300) ? 2000 : 40000;
     uint64_t pause_ns = sim_draw_between(&w->pauses, 100, longest_ms) * SIM_MS;
     place->node.paused_until_ns = s->now_ns + pause_ns;
-    if (!teffi_lease_holds(&place->silo->node.home.lease, sim_node_now(&place->node) + pause_ns))
-        place->lapsed_ns = place->node.paused_until_ns;
     if (s->paused_until_ns < place->node.paused_until_ns)
         s->paused_until_ns = place->node.paused_until_ns;
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "paused", pause_ns, 0);

@@ -65,7 +65,6 @@ typedef struct sim_silo { /* one silo, which may start and stop several times */
     uint64_t view;      /* newest seen */
     unsigned starts;    /* how often it has started */
     uint64_t serves_ns; /* since when */
-    uint64_t lapsed_ns; /* the end of its last pause that was longer than its lease */
 } sim_silo;
 
 typedef struct sim_client {
