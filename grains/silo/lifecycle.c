@@ -248,7 +248,10 @@ static teff_err open_own_store_and_get_id(teff_ctx *ctx, teff_silo *silo)
     if (err)
         return teff_fail(ctx, err, "%s", text);
     err = teffi_membership_choose_silo_id(ctx, get_own_address(silo));
-    return err ? teff_fail(ctx, err, "%s: %s", address, teff_error(ctx)) : TEFF_OK;
+    char shown[TEFFI_STORE_SHOWN_MAX];
+    return err ? teff_fail(ctx, err, "%s: %s", teffi_store_show_address(address, shown),
+                           teff_error(ctx))
+               : TEFF_OK;
 }
 
 /* Dials the seeds in order until one accepts. out: *seed: the hello of the seed that accepted. */

@@ -92,11 +92,13 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
     if (err)
         return err;
     const char *expected = opt->store ? teffi_store_check_address(opt->store) : NULL;
-    if (expected)
-        return teffi_option_refuse(text, "store", opt->store, expected);
-    if (opt->store && opt->seeds[0])
-        return teffi_option_refuse(text, "store", opt->store,
-                                   "no store beside a seed: the seed's is used");
+    if (opt->store && opt->seeds[0] && !expected)
+        expected = "no store beside a seed: the seed's is used";
+    if (expected) {
+        char shown[TEFFI_STORE_SHOWN_MAX];
+        return teffi_option_refuse(text, "store", teffi_store_show_address(opt->store, shown),
+                                   expected);
+    }
     if (opt->workers > 1024)
         return teffi_option_refuse(text, "workers", "over 1024", "0 to 1024");
     if (opt->lease_ms && (opt->lease_ms < TEFFI_LEASE_MIN_MS || opt->lease_ms > TEFFI_LEASE_MAX_MS))

@@ -1,6 +1,7 @@
 /* open.c - the list of engines. A new engine adds its line to engines[] and addresses[]. */
 #include "store/store.h"
 
+#include <stdio.h>
 #include <string.h>
 #include "base/error.h"
 #include "config.h"
@@ -52,16 +53,36 @@ const char *teffi_store_check_address(const char *address)
     return !found ? addresses : !found->open ? lacks_engine : NULL;
 }
 
+/* Does address contain a password, as libpq allows: as an option, or before the host of a URI? */
+static bool may_hold_password(const char *address)
+{
+    const char *password = strcasestr(address, "password");
+    return strchr(address, '@') || (password && strncmp(password, "password-file=", 14) != 0);
+}
+
+const char *teffi_store_show_address(const char *address, char shown[TEFFI_STORE_SHOWN_MAX])
+{
+    bool hides = may_hold_password(address);
+    size_t len = strcspn(address, hides ? ":@" : "");
+    snprintf(shown, TEFFI_STORE_SHOWN_MAX, "%.*s%s", (int)(len < 200 ? len : 200), address,
+             hides ? ":..." : "");
+    return shown;
+}
+
 teff_err teffi_store_open(const char *address, teffi_store **store, char *text)
 {
-    char ignored[TEFF_TEXT_MAX];
+    char ignored[TEFF_TEXT_MAX], shown[TEFFI_STORE_SHOWN_MAX];
     const engine *found = find_engine(address);
     const char *expected = teffi_store_check_address(address);
     text = text ? text : ignored;
     *store = NULL;
     text[0] = '\0';
-    if (!expected)
-        return found->open(address + strlen(found->prefix), store, text);
-    return teffi_fail(text, TEFF_E_INVALID, "store '%.200s': %s expected", address ? address : "",
-                      expected);
+    if (!expected) {
+        teff_err err = found->open(address + strlen(found->prefix), store, text);
+        if (err != TEFF_E_INVALID || !may_hold_password(address))
+            return err;
+        expected = addresses; /* the engine's text may quote the address */
+    }
+    return teffi_fail(text, TEFF_E_INVALID, "store '%s': %s expected",
+                      teffi_store_show_address(address ? address : "", shown), expected);
 }

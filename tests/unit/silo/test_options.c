@@ -123,6 +123,27 @@ static void long_values_do_not_overflow_the_text(void **state)
     refused((teff_silo_options){.seeds = {value}}, "seed", "vvv");
 }
 
+static void a_password_in_the_address_of_a_store_is_not_shown(void **state)
+{
+    static const char *const addresses[] = {
+        "postgres:host=h password=geheim", "postgres:host=h PassWord = 'geheim'",
+        "postgres://user:geheim@h/db",     "postgres://h/db?password=geheim",
+        "postgre:host=h password=geheim",  "etcd://geheim@h:1/x",
+    };
+    for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
+        char text[TEFF_TEXT_MAX] = "";
+        teff_silo *silo;
+        teff_silo_options opt = {
+            .size = sizeof opt, .store = addresses[i], .seeds = {"127.0.0.1:1"}};
+        assert_int_equal(teff_silo_new(&opt, &silo, text), TEFF_E_INVALID);
+        assert_non_null(strstr(text, "store: '"));
+        assert_null(strstr(text, "geheim"));
+        teffi_store *store;
+        assert_int_not_equal(teffi_store_open(addresses[i], &store, text), TEFF_OK);
+        assert_null(strstr(text, "geheim"));
+    }
+}
+
 static void names_with_underscores_are_addresses(void **state)
 {
     teff_silo *silo;
@@ -257,6 +278,7 @@ int main(void)
         cmocka_unit_test(a_secret_for_clients_needs_one_for_silos),
         cmocka_unit_test(a_gateway_takes_what_listen_takes),
         cmocka_unit_test(long_values_do_not_overflow_the_text),
+        cmocka_unit_test(a_password_in_the_address_of_a_store_is_not_shown),
         cmocka_unit_test(names_with_underscores_are_addresses),
         cmocka_unit_test(defaults_are_enough),
         cmocka_unit_test(what_cannot_be_hosted_is_told),

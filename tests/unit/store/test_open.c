@@ -23,8 +23,28 @@ static void addresses(void **state)
     teffi_store_close(NULL);
 }
 
+static void only_what_may_hold_a_password_is_hidden(void **state)
+{
+    static const struct {
+        const char *address, *shown;
+    } rows[] = {
+        {"sqlite:a/b.db", "sqlite:a/b.db"},
+        {"redis:h:1/n?user=u&password-file=f", "redis:h:1/n?user=u&password-file=f"},
+        {"postgres:dbname=x PASSWORD=y", "postgres:..."},
+        {"postgres://u:y@h/x", "postgres:..."},
+        {"nothing@all", "nothing:..."},
+    };
+    char shown[TEFFI_STORE_SHOWN_MAX], longest[1000];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_string_equal(teffi_store_show_address(rows[i].address, shown), rows[i].shown);
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    assert_int_equal(strlen(teffi_store_show_address(longest, shown)), 200);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(addresses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(addresses),
+                                       cmocka_unit_test(only_what_may_hold_a_password_is_hidden)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
