@@ -159,8 +159,9 @@ static void check_against_lock_line(teffi_model *model, const teffi_file *file,
 }
 
 /* Compares the file to generate with the lock file at path: each method of the lock file must still
- * exist with the same id, and each grain type with at least the same version. It is a problem if
- * there is more than one file to generate. */
+ * exist with the same id, and each grain type with at least the same version. Adds a problem to the
+ * model for each line of the lock file that breaks this rule, if the lock file cannot be read, or
+ * if the number of files to generate is not 1. */
 static void check_against_lock_file(teffi_model *model, const teffi_codegen_env *env,
                                     const char *path, const Protoc__Request *request)
 {
@@ -185,8 +186,8 @@ static void check_against_lock_file(teffi_model *model, const teffi_codegen_env 
     }
 }
 
-/* Writes the text of the lock file. `model` is unused: the functions in the table outputs[] must
- * all have the same parameters. */
+/* Writes the text of the lock file. `model` is unused, but all functions in the table outputs[]
+ * must have the same parameters. */
 static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     (void)model;

@@ -126,7 +126,8 @@ static void emit_optional_field_copy(teffi_text *out, const Protoc__Field *f, te
     teffi_text_printf(out, "\n");
 }
 
-/* If a member of the oneof contains a pointer, writes a switch that copies the member that is set.
+/* Writes a switch statement that has a case for each member of the oneof that contains a pointer;
+ * the case copies this member. Writes nothing if no member contains a pointer.
  * in: index is the oneof's index in m. */
 static void emit_oneof_copy(teffi_text *out, const teffi_model *model, const teffi_message *m,
                             int32_t index)

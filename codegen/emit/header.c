@@ -91,8 +91,8 @@ static void declare_calls(teffi_text *out, const teffi_service *s, teffi_values 
     }
 }
 
-/* out: the end of the header's include guard, after TEFF_GENERATED_. For "sub/a_b.proto", it is
- * "sub_2fa_5fb_2eproto". */
+/* out: the part of the include guard's name that follows TEFF_GENERATED_. For the .proto file
+ * "sub/a_b.proto", this part is "sub_2fa_5fb_2eproto". */
 static const char *make_guard_suffix(teffi_pool *pool, const char *name)
 {
     teffi_text text = {.pool = pool};

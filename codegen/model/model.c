@@ -200,10 +200,11 @@ static void mark_exported_files(const teffi_model *model, bool *set, const teffi
         set[other - model->files] |= import->exports[other - model->files];
 }
 
-/* Sets file->imports. Sets file->sees, the files whose definitions are visible in the file: itself
- * and what its imports export. Sets file->exports, the files whose definitions are visible in its
- * importers: itself and what its public imports export. Notes a problem for each import that is
- * missing or does not precede the file; options files may be missing.
+/* Sets file->imports, file->sees and file->exports. file->sees marks the files whose definitions
+ * are visible in this file: this file, and the exports of all its imports. file->exports marks the
+ * files whose definitions are visible in each file that imports this file: this file, and the
+ * exports of its public imports. Notes a problem for each import that is missing or does not
+ * precede the file; options files may be missing.
  * in: file: &model->files[model->n_files]; load_file() has not incremented n_files yet. */
 static void load_imports(teffi_model *model, teffi_file *file)
 {

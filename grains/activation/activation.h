@@ -149,14 +149,14 @@ static inline teffi_activation *teffi_activation_of_ctx(const teff_ctx *ctx)
 void teffi_activation_init(teffi_activation *act, teffi_grains *grains);
 
 /* teffi_activation_give_identity - give a FREE activation an identity; its group accepts items
- * from now on. Under the shard's lock.
+ * from now on. The caller must hold the shard's lock.
  * errs: TEFF_E_NOMEM; TEFF_E_INVALID: not a key of the type. */
 TEFF_MUST_USE teff_err teffi_activation_give_identity(teffi_activation *act,
                                                       const teff_grain_type *type,
                                                       const teffi_ident *ident);
 
-/* teffi_activation_clear - make act FREE again: drop identity and more. After teffi_state_free,
- * when the group has ended or the executor has stopped.
+/* teffi_activation_clear - make act FREE again: drop its identity and act->more. Called after
+ * teffi_state_free(), when the group has ended or the executor has stopped.
  * in:   act has no lock and no pending requests. */
 void teffi_activation_clear(teffi_activation *act);
 

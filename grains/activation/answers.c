@@ -160,9 +160,9 @@ typedef struct reading {
     teff_err err;
 } reading;
 
-/* Unpacks the stored message Answer and, unless it holds an error, the method's response that is
- * packed inside it. Runs on the worker's stack, because unpacking recurses and may need more stack
- * than a fiber has. */
+/* Unpacks the stored Answer message. If the message contains the method's response, also unpacks
+ * the response. Runs on the worker's stack, because unpacking recurses and may need more stack than
+ * a fiber has. */
 static void unpack_answer_on_worker(void *arg)
 {
     reading *r = arg;

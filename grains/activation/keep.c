@@ -123,8 +123,8 @@ static teffi_room *find_room_entry(teffi_rooms *rooms, const void *list)
     return &rooms->at[at & (rooms->max - 1)];
 }
 
-/* out: list's capacity; 0: nothing was appended to list since the last compaction, which leaves no
- * spare room, so that the list is full. */
+/* out: list's capacity, or 0 if nothing was appended to list since the last compaction. In the
+ * latter case the list is full, because a compaction leaves no spare room. */
 static size_t find_capacity(const teffi_stored *stored, const void *list)
 {
     return stored->rooms ? find_room_entry(stored->rooms, list)->n_max : 0;

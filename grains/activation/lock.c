@@ -106,7 +106,8 @@ static void release_lock_and_deactivate(teffi_activation *act)
 
 /* ---- which requests may start ---- */
 
-/* Is act VALID, with no turn under way, not even a life turn, and not in a pause? */
+/* Is act VALID and not paused, and is no turn of act under way (neither a turn of a method, nor one
+ * of on_activate, on_deactivate or teffi_lock_resolve())? */
 static bool is_valid_without_turns(const teffi_activation *act)
 {
     return act->phase == TEFFI_VALID && !(act->busy & ~TEFFI_BUSY_LOCKED) && act->running == 0;
@@ -152,8 +153,8 @@ teffi_verdict teffi_lock_judge_request(teffi_activation *act, const teffi_transa
     teffi_transaction_raise_stamp(act->grains, transaction->age);
     if (lock && teffi_transaction_is_same(&lock->owner, transaction))
         return judge_request_of_owner(act, lock, transaction);
-    /* A new request does not overtake an EXCLUSIVE request that was set aside, which may be one of
-     * another transaction. */
+    /* No new request overtakes an EXCLUSIVE request that was set aside, whether or not both
+     * requests belong to the same transaction. */
     if (!lock && is_valid_without_turns(act) && !act->reason &&
         !(is_new && teffi_activation_has_pending(act, TEFFI_EXCLUSIVE)))
         return TEFFI_START;
@@ -235,9 +236,9 @@ static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
            node->membership && !teffi_view_current_has_member(node, silo);
 }
 
-/* Called if the life turn that should run teffi_lock_resolve() could not start or did not finish.
- * Clears must_resolve, so that the next such life turn starts only after the watch has checked the
- * lock again. */
+/* Called if the turn that should run teffi_lock_resolve() could not start or did not finish. Clears
+ * must_resolve, so that the next such turn starts only after the watch has checked the lock
+ * again. */
 void teffi_lock_retry_resolve_later(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
@@ -250,9 +251,9 @@ typedef struct stored_row {
     const teffi_row *row;
 } stored_row;
 
-/* Releases the lock and lets act end with the state that the store has: on_deactivate must not see
- * changes that were not written. If a COMMIT has released the lock, the state is right. Runs on the
- * worker's stack, as teffi_state_restore() requires. */
+/* Releases the lock and lets act end with the state that the store has, because on_deactivate must
+ * not see changes that were not written. Does nothing if a COMMIT has already released the lock: in
+ * this case act's state is right. Runs on the worker's stack, as teffi_state_restore() requires. */
 static void adopt_stored_row_and_deactivate(void *arg)
 {
     const stored_row *s = arg;
@@ -284,10 +285,10 @@ void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
 /* Does an older transaction wait for a lock under which no turn has run since the last check? Such
  * a lock may belong to an attempt that has ended: if a silo fails after it has passed the attempt's
  * request on to this grain, the root does not know that the grain is locked, and sends it no ABORT.
- * The older transaction may have locked the root's grain. Then the root cannot begin again, and the
- * two would wait for each other until the deadline. Ending the
- * lock of an attempt that has not ended is safe, too: if another transaction changes the row after
- * that, the attempt's batch fails. Updates turns_at_check: call it once at each check. */
+ * If the older transaction has locked the root's grain, the root cannot begin again, and both
+ * transactions would wait for each other until the deadline. It is safe to end the lock even if its
+ * attempt has not ended: if another transaction changes the row afterwards, the attempt's batch
+ * fails. Call this function once at each check, because it updates turns_at_check. */
 static bool older_transaction_waits_for_idle_lock(const teffi_activation *act, teffi_lock *lock)
 {
     bool idle = act->running == 0 && lock->turns == lock->turns_at_check;
@@ -295,8 +296,8 @@ static bool older_transaction_waits_for_idle_lock(const teffi_activation *act, t
     return idle && older_request_waits(act, &lock->owner);
 }
 
-/* Decides how the lock ends, without a message from the root. If the transaction does not write
- * this row, the changes are rolled back. Otherwise the row may have been written already, so
+/* Decides how the lock ends if the root sent neither COMMIT nor ABORT. If the transaction does not
+ * write this row, the changes are rolled back. Otherwise the row may have been written already, so
  * teffi_lock_resolve() must find that out from the store. */
 static void set_must_abort_or_resolve(teffi_lock *lock)
 {
@@ -405,8 +406,9 @@ void teffi_lock_apply_transaction_end(teffi_activation *act, const teffi_transac
     }
 }
 
-/* Ends the lock if it must end and no turn runs. out: true: the lock stays, because only the store
- * knows whether the transaction was written: the caller must start teffi_lock_resolve(). */
+/* Ends the lock if it must end and no turn runs. out: true if the lock stays because only the store
+ * knows whether the transaction was written. In this case the caller must start
+ * teffi_lock_resolve(). */
 bool teffi_lock_end_if_due(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);

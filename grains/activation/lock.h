@@ -164,9 +164,9 @@ void teffi_lock_apply_transaction_end(teffi_activation *act, const teffi_transac
 
 /* teffi_lock_end_if_due - end the lock if it must end and no turn runs: roll it back if it must
  * abort, or if act must end and the transaction does not write; after RELOAD, roll it back and let
- * act end. Called after each item, while act is VALID. On a worker's own stack. out: true: the lock
- * stays, because only the store knows whether the transaction was written: the caller must start
- * teffi_lock_resolve. */
+ * act end. Called after each item, while act is VALID. On a worker's own stack. out: true if the
+ * lock stays because only the store knows whether the transaction was written. In this case the
+ * caller must start teffi_lock_resolve. */
 bool teffi_lock_end_if_due(teffi_activation *act);
 
 /* teffi_lock_resolve - read the row to find out whether the transaction of a silent root was

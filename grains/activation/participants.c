@@ -152,8 +152,8 @@ static bool raise_stamps_and_keep_newest_entries(teffi_grains *grains, participa
 
 /* If a grain has entries on two silos, removes the row from one of the two entries. Both entries
  * stay in the list, as both silos must get the outcome. out: false if the etags of two such entries
- * differ, or if both entries write. If both write, one of the silos was lost, and neither state
- * contains the changes of both. */
+ * differ, or if both entries write. If both entries write, one of the silos was lost, and neither
+ * entry's state contains all changes of the transaction. */
 static bool keep_one_row_per_grain(const participants *all)
 {
     for (size_t i = 0; i < all->n_list; i++)
@@ -256,9 +256,9 @@ static void add_fence_check(teff_ctx *ctx, batch *b, size_t n_states, uint32_t s
         add_row(b, NULL, row);
 }
 
-/* Adds to the batch the root's row (*own) and the rows of the entries in all->list. After these
- * rows, adds a check of this silo's fence row, and checks of the fence rows of all silos that have
- * an entry with a row in all->list. */
+/* First adds state rows to the batch: that of the root (*own), and those of the entries in
+ * all->list. An entry may have no state row. After these rows, adds fence checks: a check of this
+ * silo's fence row and, for each entry that has a state row, a check of its silo's fence row. */
 static void fill_batch(teff_ctx *ctx, batch *b, const teffi_transaction *transaction,
                        participant *own, participants *all)
 {
@@ -366,8 +366,9 @@ teff_err teffi_participants_write_rows(teff_ctx *ctx, const teffi_transaction *t
 
 /* ---- the outcome ---- */
 
-/* Is the silo `other` not in this silo's view, and not known as gone? It may have joined after the
- * view was made: another silo, which has a newer view, may have called a grain there. */
+/* Is the silo `other` neither in this silo's view nor known as gone? Such a silo may have joined
+ * after this view was made. A silo with a newer view may have called a grain there, so that this
+ * grain takes part in the transaction. */
 static bool silo_is_stranger(teffi_node *node, teffi_node_id other)
 {
     const teffi_view *view = teffi_view_ref_current(node);

@@ -546,7 +546,7 @@ void teffi_state_pause_turns_if_large(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
     if (act->stored->arena->used_bytes < act->stored->pause_bytes || act->busy)
-        return; /* act->busy: a pause, a life turn or a lock keeps turns from overlapping already */
+        return; /* if act->busy is set, turns do not overlap, so compaction needs no pause */
     struct teffi_pause *pause = calloc(1, sizeof *pause);
     if (!pause)
         return;

@@ -52,8 +52,8 @@ static void arm_timer(teffi_grain_timer *timer, uint32_t ms)
         set_exec_timer(timer);
 }
 
-/* in: due: true: adds the timer to the list of due timers; false: removes it if it is in that
- * list. */
+/* If `due` is true, adds the timer to the list of due timers. Otherwise removes the timer from that
+ * list, if it is there. */
 static void set_due(teffi_grain_timer *timer, bool due)
 {
     teffi_grain_timers *timers = timers_of(timer->act);
@@ -71,10 +71,11 @@ static void free_grain_timer(teffi_grain_timer *timer)
     free(timer);
 }
 
-/* The `arrive` function of the timer's wait: the tick is due, unless the timer was changed to a
- * later time. If the timer was released after the executor's timer had fired, only frees it. If
- * act's group has ended, wait->done is false and this function may run on another thread, so it
- * does not read act's fields. */
+/* The `arrive` function of the grain timer's wait: adds the grain timer to the due timers. If the
+ * grain timer was changed to a later time, sets the executor's timer again instead. If the grain
+ * timer was released after the executor's timer had fired, only frees the grain timer. If act's
+ * group has ended, wait->done is false and this function may run on another thread, so it does not
+ * read act's fields. */
 static void on_timer_wait(teffi_wait *wait)
 {
     teffi_grain_timer *timer = teffi_container(wait, teffi_grain_timer, wait);
@@ -91,8 +92,8 @@ static void on_timer_wait(teffi_wait *wait)
         set_due(timer, true);
 }
 
-/* Takes the timer out of its activation's lists and frees it; if the executor's timer has fired
- * already, on_timer_wait() frees it later. */
+/* Removes the grain timer from its activation's lists and frees it. If the executor's timer has
+ * fired already, on_timer_wait() frees the grain timer later. */
 static void release_grain_timer(teffi_grain_timer *timer)
 {
     teffi_exec *exec = timer->act->grains->node->home.exec;
@@ -189,8 +190,10 @@ void teffi_timers_end_tick(teffi_turn *turn, teff_err err)
 
 /* ---- the functions of grains ---- */
 
-/* Checks that a turn on ctx may start a timer of this method. out: the definition of the method by
- * the activation, *act: it may lie in another copy of the generated code. NULL: *err is set. */
+/* Checks that a turn on ctx may start a timer of this method. out: *act: the activation whose turn
+ * runs on ctx. Return value: the method's definition in the type of this activation, or NULL if the
+ * check fails; *err tells why. The definition may differ from `method`, because a program may
+ * contain several copies of the generated code. */
 static const teff_method *check_timer_start(teff_ctx *ctx, const teff_type_info *type,
                                             const teff_method *method, const ProtobufCMessage *in,
                                             teffi_activation **act, teff_err *err)
@@ -226,8 +229,8 @@ static teffi_grain_timers *ensure_timers(teffi_activation *act)
     return more ? more->timers : NULL;
 }
 
-/* Makes a timer with a copy of its message. out: NULL: *err is set: TEFF_E_NOMEM, or an error of
- * teffi_message_find_copy_error(). */
+/* Makes a timer with a copy of its message. out: the timer. On failure: NULL, and *err is
+ * TEFF_E_NOMEM or an error of teffi_message_find_copy_error(). */
 static teffi_grain_timer *make_grain_timer(teff_ctx *ctx, teffi_activation *act,
                                            const teff_method *method, const ProtobufCMessage *in,
                                            teff_err *err)
@@ -252,7 +255,7 @@ static teffi_grain_timer *make_grain_timer(teff_ctx *ctx, teffi_activation *act,
     return NULL;
 }
 
-/* As teff_timer_start(); error texts have no prefix yet. */
+/* Does what teff_timer_start() does, but adds no prefix to error texts. */
 static teff_err start_grain_timer(teff_ctx *ctx, const teff_type_info *type,
                                   const teff_method *method, const ProtobufCMessage *in,
                                   const teff_timer_options *options, teff_timer *handle)

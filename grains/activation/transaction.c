@@ -254,7 +254,7 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 /* ---- tasks ---- */
 
 /* Starts a task. A silo that leaves or closes waits until such tasks have ended. The task must call
- * end_awaited_task(). out: false: memory is out, or the silo closes. */
+ * end_awaited_task(). out: false if memory is exhausted or the silo closes. */
 static bool start_awaited_task(teffi_grains *grains, void (*fn)(teff_ctx *ctx, void *arg),
                                void *arg, const char *label)
 {

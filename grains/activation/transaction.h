@@ -26,9 +26,9 @@ TEFF_MUST_USE teff_err teffi_transaction_lock_grain(teff_ctx *ctx, teffi_activat
 bool teffi_transaction_find_one_that_awaits_turn(const teff_ctx *ctx,
                                                  teffi_transaction *transaction);
 
-/* teffi_transaction_may_be_found_for_turn - a quick check before
- * teffi_transaction_find_one_that_awaits_turn.
- * out:  false: no transaction waits for ctx's turn, as far as the turn knows, or ctx belongs to no
+/* teffi_transaction_may_be_found_for_turn - may a transaction be waiting for ctx's turn? A quick
+ * check before teffi_transaction_find_one_that_awaits_turn.
+ * out:  false if that function would find no transaction, for example because ctx belongs to no
  *       turn. */
 static inline bool teffi_transaction_may_be_found_for_turn(const teff_ctx *ctx)
 {

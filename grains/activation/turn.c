@@ -27,7 +27,8 @@ void teffi_turn_set_doing_on_resume(teffi_activation *act, teffi_item *item)
         set_doing(act, turn->method ? turn->method->name : act->type->info->name);
 }
 
-/* in: method: NULL for a life turn. due_ms: the caller's deadline; 0 if there is none. */
+/* in: method: NULL for a turn of on_activate, on_deactivate or teffi_lock_resolve(). due_ms: the
+ * caller's deadline; 0 if there is none. */
 static inline void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
                              const teff_method *method, uint32_t due_ms)
 {
@@ -92,7 +93,8 @@ void teffi_activation_discard_contents(teffi_activation *act)
 
 /* ---- responses ---- */
 
-/* Keeps ctx's text only if that text was set for err: any other text is of an earlier error. */
+/* Keeps ctx's text only if it was set for err. Any other text is of an earlier error, so the new
+ * text only quotes it, if at all. */
 teff_err teffi_turn_make_valid_error(teff_ctx *ctx, const teffi_activation *act, const char *what,
                                      teff_err err)
 {
@@ -336,7 +338,7 @@ static teff_err invoke_and_copy_response(teffi_turn *turn, ProtobufCMessage **ou
     teff_ctx *ctx = &turn->ctx;
     const teff_method *method = turn->method;
     ProtobufCMessage *body = new_response_body(turn->request, method);
-    if (!body && method->out) /* exit: a returned error would be stored as the answer */
+    if (!body && method->out) /* a returned error would be stored as the answer, so exit */
         teffi_ctx_exit_turn(ctx, make_no_memory_error(turn));
     teff_err err = invoke_method(turn, method, body);
     if (err)
@@ -705,9 +707,9 @@ teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place)
     return place->turn ? TEFFI_TURN_ENDED : TEFFI_TURN_NOT_STARTED;
 }
 
-/* A transaction that waits for the turn is found through the turn's place. So it is stored in the
- * turn's request before the turn loses its place. If there is no memory to store it, the turn's
- * calls may wait for an older transaction until their deadline. */
+/* A transaction that waits for the turn is found through turn->place, which this function clears.
+ * So this function first stores that transaction in the turn's request. If there is no memory to
+ * store it, the turn's calls may wait for an older transaction until their deadline. */
 void teffi_turn_detach(teffi_in_place *place)
 {
     teffi_turn *turn = place->turn;
@@ -742,7 +744,8 @@ void teffi_turn_end_life_turn(teffi_turn *turn)
     act->busy &= (uint8_t)~TEFFI_BUSY_LIFE;
 }
 
-/* The main function of a fiber that runs a life turn. */
+/* The main function of a fiber that runs a life turn. Such a turn serves no request: it calls
+ * on_activate, on_deactivate or teffi_lock_resolve(). */
 static void life_main(void *arg)
 {
     life l = *(life *)arg; /* a copy: the starter's stack frame may end before this function does */

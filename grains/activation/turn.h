@@ -67,8 +67,8 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err);
 /* teffi_turn_end_life_turn - free the life turn, at its end or in its middle; on its fiber. */
 void teffi_turn_end_life_turn(teffi_turn *turn);
 
-/* teffi_turn_set_doing_on_resume - set act->doing to the method of the turn that a wait's item will
- * resume; of a life turn: to the type. */
+/* teffi_turn_set_doing_on_resume - set act->doing to the name of the method whose turn a wait's
+ * item will resume. If that turn is a life turn, which has no method, set it to the type's name. */
 void teffi_turn_set_doing_on_resume(teffi_activation *act, teffi_item *item);
 
 /* teffi_turn_fill_grain - fill the teff_grain that generated code gets. */

@@ -92,8 +92,8 @@ teff_err teffi_message_find_copy_error(teff_ctx *ctx, const teff_type_info *info
 ProtobufCMessage *teffi_message_check_copy(const teff_type_info *info, const teff_message_ops *ops,
                                            teff_arena *arena, ProtobufCMessage *copy);
 
-/* teffi_message_unchecked_bytes_max - the size in memory up to which a message cannot exceed the
- * limits, and needs no check of them. */
+/* teffi_message_unchecked_bytes_max - the largest size in memory of a message that is not checked:
+ * a message of this size or less cannot exceed the limits. */
 static inline size_t teffi_message_unchecked_bytes_max(const teff_type_info *info)
 {
     return teffi_message_max(info) / TEFFI_PACKED_PER_BYTE;

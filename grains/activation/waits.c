@@ -28,7 +28,7 @@ void teffi_waits_free_visit(teffi_item *item)
     free_visit(teffi_container(item, visit, item));
 }
 
-/* Sets the timer, unless it is set. The lock is held. */
+/* Sets the timer, unless it is already set or `waits` is closed. The caller holds the lock. */
 static void set_visit_timer(teffi_waits *waits)
 {
     teffi_exec *exec = waits->node->home.exec;
@@ -48,9 +48,9 @@ static void append_visit_to_list(visit *v)
     pthread_mutex_unlock(&v->waits->lock);
 }
 
-/* Called if no request waits at the activation now. If one has waited since the last look, keeps
- * the activation listed; otherwise stops watching it, and frees v. If the activation has ended, its
- * flags are 0. */
+/* Called if no request waits at the activation now. If a request was set aside there since the last
+ * look or visit (TEFFI_WAITED), lists the activation again; otherwise stops watching it, and frees
+ * v. Also frees v if both flags are 0, because the activation has ended in that case. */
 static void list_again_or_free(visit *v)
 {
     uint8_t was = TEFFI_WATCHED;
@@ -65,10 +65,10 @@ static void list_again_or_free(visit *v)
     append_visit_to_list(v);
 }
 
-/* Sends a visit to the activation if requests are queued or set aside there. relaxed: a request is
- * counted in `queued` before TEFFI_WAITED is set. If an earlier look or visit has cleared
- * TEFFI_WAITED, this load counts that request. If this load misses a newer request, TEFFI_WAITED is
- * still set, and list_again_or_free() sees it. */
+/* Sends a visit to the activation if requests are queued or set aside there.
+ * relaxed: a request is counted in `queued` before TEFFI_WAITED is set for it. If an earlier look
+ * or visit has cleared that flag, this load counts the request. If this load misses the request,
+ * the flag is still set, and list_again_or_free() lists the activation again. */
 static void send_visit_if_requests_wait(visit *v)
 {
     if ((int32_t)atomic_load_explicit(&v->act->queued, memory_order_relaxed) <= 0)
@@ -77,7 +77,8 @@ static void send_visit_if_requests_wait(visit *v)
         free_visit(v); /* the activation has ended */
 }
 
-/* The timer's function: looks at each activation listed, but at most at TEFFI_VISITS_MAX. */
+/* The timer's function: looks at the first TEFFI_VISITS_MAX activations listed, and sends visits to
+ * those where requests wait. */
 static void send_visits(teffi_timer *timer)
 {
     teffi_waits *waits = teffi_container(timer, teffi_waits, timer);

@@ -56,8 +56,9 @@ enum {
  *       the list is full, or there is no memory, does nothing: the next request tries again. */
 void teffi_waits_watch(teffi_activation *act);
 
-/* teffi_waits_are_watched - are both flags set? Then teffi_waits_watch need not be called.
- * relaxed: if the timer clears a flag now, it sees in act->queued that a request waits. */
+/* teffi_waits_are_watched - are both flags set? If so, teffi_waits_watch() need not be called.
+ * relaxed: if send_visits() in waits.c clears TEFFI_WAITED at the same time, its next look finds
+ * the request in act->queued. */
 static inline bool teffi_waits_are_watched(const teffi_activation *act)
 {
     return atomic_load_explicit(&act->watched, memory_order_relaxed) ==

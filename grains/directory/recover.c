@@ -118,8 +118,8 @@ static teff_err recover_from_other_silos(teff_ctx *ctx, recovery *r)
     return err;
 }
 
-/* Refreshes the view. out: true if the view is now newer than r->view. The next round then asks the
- * silos of the newer view, and no longer asks silos that have left the cluster. */
+/* Refreshes the view. out: true if the view is now newer than r->view. In that case the next round
+ * asks the silos of the newer view, and no longer asks silos that have left the cluster. */
 static bool refresh_to_newer_view(teff_ctx *ctx, const recovery *r)
 {
     return teffi_membership_refresh(ctx, 0) == TEFF_OK &&

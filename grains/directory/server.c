@@ -63,8 +63,10 @@ static bool refuse_if_stranger(teffi_node *node, teffi_msg *msg)
     return true;
 }
 
-/* Parks msg if its sender has seen a view that this silo has not adopted yet. in: view, the version
- * of the sender's view. out: true: msg was parked, or was refused because too many are parked. */
+/* Parks msg if its sender has a view that this silo has not adopted yet. If this silo adopts that
+ * view before msg is parked, delivers msg and all other parked requests at once.
+ * in: view: the version of the sender's view. out: true: msg was parked, or was refused because
+ * too many are parked. */
 static bool park_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
 {
     teffi_shards *shards = node->grains->shards;

@@ -103,8 +103,8 @@ teffi_activation *teffi_shard_find_activation_without_lock(teffi_grains *grains,
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teffi_probe probe;
     *certain = false;
-    /* relaxed: if this misses a new collision, the result may be the activation of another grain;
-     * that one compares the identity and routes the request again */
+    /* relaxed: if this load misses a new collision, the result may be the activation of another
+     * grain. That activation compares the identity and routes the request again. */
     if (atomic_load_explicit(&shard->hash_collision, memory_order_relaxed))
         return NULL;
     uint32_t slot = teffi_index_find_first(&probe, &shard->index, ident->hash);
@@ -215,7 +215,8 @@ teff_err teffi_shard_push_request(teffi_grains *grains, const teffi_ident *ident
     uint32_t deep = 0;
     bool certain;
     teffi_activation *act = teffi_shard_find_activation_without_lock(grains, ident, &certain);
-    /* TEFF_E_CLOSED: act has ended, or none was found: the search is repeated under the lock */
+    /* TEFF_E_CLOSED: act has ended, or no activation was found. In both cases the search is
+     * repeated under the lock. */
     teff_err err = TEFF_E_CLOSED;
     if (act)
         err = teffi_activation_push(act, teffi_type_find(grains, ident->type), msg, &deep);

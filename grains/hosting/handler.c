@@ -32,7 +32,7 @@ static void refuse_queued_request(teffi_activation *act, teffi_msg *msg, teff_er
     teffi_node_respond_with_err(act->grains->node, msg, err, text);
 }
 
-/* out: true: the caller has cancelled msg, and it was freed. */
+/* out: true: msg's caller has cancelled it, and msg was freed. */
 static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
 {
     if (!teffi_node_forget_cancel(act->grains->node, msg))
@@ -65,8 +65,8 @@ static bool refuse_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
 }
 
 /* Called when a request was set aside: adds act to the activations that deadlock detection visits.
- * Exception: a life turn runs, and the type has neither on_activate nor on_deactivate. Such a turn
- * waits only for the store and the directory. */
+ * Exception: a turn that activates or deactivates act runs, and the type has neither on_activate
+ * nor on_deactivate. Such a turn waits only for the store and the directory. */
 __attribute__((noinline)) static void watch_waits_if_needed(teffi_activation *act)
 {
     const teff_type_info *info = act->type->info;
@@ -135,7 +135,7 @@ static bool request_needs_newer_version(const teffi_activation *act, const teffi
  * 2. If act has failed, ends msg with the error in act->failed, unless msg asks for a newer version
  *    than this silo has.
  * 3. If msg was not ended, routes it to the silo of the winner (the activation that holds the
- *    grain), or as a new request if no winner is known. */
+ *    grain). If no winner is known, or msg was routed too often, calls teffi_route_again(). */
 static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
@@ -244,10 +244,10 @@ static void apply_transaction_end(teffi_activation *act, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* May msg, whose method is transactional, join the transaction that it carries? Not if its caller
+/* May msg, whose method is transactional, join the transaction that it carries? No if msg's caller
  * does not know that the method is transactional: such a caller would not collect the response's
- * participants, so msg begins another transaction. out: true also if the transaction does not
- * decode: then admit_transactional_request() refuses msg. */
+ * participants, so msg begins another transaction. out: true also if the transaction cannot be
+ * decoded, because in that case admit_transactional_request() refuses msg. */
 static bool request_may_join_transaction(const teffi_msg *msg)
 {
     teffi_transaction transaction;
@@ -334,17 +334,18 @@ static bool pending_request_may_start_or_end(teffi_activation *act, const teffi_
            teffi_lock_judge_request(act, &transaction, false) != TEFFI_SET_ASIDE;
 }
 
-/* Starts due ticks, of an activation with timers, before the requests set aside are tried.
- * Exception: after a tick has started, requests come first until one of them has started or ended.
- * So ticks and requests of the same class take turns, and neither of them waits for ever. */
+/* Called before the requests set aside are tried, if the activation has timers: starts the due
+ * ticks. Exception: after a tick has started, requests come first until one of them has started or
+ * ended. So ticks and requests of the same class alternate, and neither of them waits for ever. */
 __attribute__((noinline)) static void start_ticks_before_requests(teffi_activation *act)
 {
     if (!act->more->timers->requests_first)
         teffi_ticks_start_due(act);
 }
 
-/* Starts due ticks after the requests set aside were tried. Frees act->more if it is not needed any
- * more. in: request_started: has a request started or ended? */
+/* Starts due ticks after the requests set aside were tried. Afterwards frees act->more if it is
+ * not needed any more, or nudges act if a request or a tick may start. in: request_started: has a
+ * request started or ended? */
 __attribute__((noinline)) static void start_ticks_after_requests(teffi_activation *act,
                                                                  bool request_started)
 {
@@ -362,12 +363,12 @@ __attribute__((noinline)) static void start_ticks_after_requests(teffi_activatio
 
 /* Goes through the requests set aside, in order of arrival: starts or ends each request that need
  * not wait any more, and leaves the others in their order. Stops after STARTS_MAX requests have
- * started or ended; the next nudge continues. Before and after that, starts due ticks. */
+ * started or ended; the next nudge continues. Starts due ticks before and after the requests. */
 static void start_requests_and_ticks(teffi_activation *act)
 {
     teffi_more *more = act->more; /* turns do not free it: they only add to pending */
     teffi_qnode *n, *kept = NULL; /* the last request before n that stays; NULL: none */
-    unsigned starts = 0;          /* without requests that stay: each nudge meets them first */
+    unsigned starts = 0;          /* requests that stay do not count: each nudge tries them first */
     if (!more)
         return;
     if (more->timers)
@@ -431,7 +432,7 @@ static void free_ended_activation(teffi_group *group)
 /* ---- after each item ---- */
 
 /* Makes act VALID, or ends it if it has failed or another activation holds the grain. Called when
- * the life turn has ended, or if none was needed. */
+ * the turn that activates act has ended, or if no such turn was needed. */
 static void finish_activating(teffi_activation *act)
 {
     if (act->failed || (act->more && act->more->winner.slot))
@@ -445,13 +446,14 @@ static void finish_activating(teffi_activation *act)
 }
 
 /* Ends the lock that a transaction has on the activation, if the lock must end now. If only the
- * activation's row in the store can tell that, starts a life turn, which reads the row. */
+ * activation's row in the store shows whether the lock must end, starts a turn that reads the
+ * row. */
 __attribute__((noinline)) static void end_or_resolve_lock_if_due(teffi_activation *act)
 {
     if (!teffi_lock_end_if_due(act))
         return;
     teffi_life_start_resolving_lock(act);
-    if (!(act->busy & TEFFI_BUSY_LIFE)) /* the life turn has ended already, or did not start */
+    if (!(act->busy & TEFFI_BUSY_LIFE)) /* the turn has ended already, or did not start */
         (void)teffi_lock_end_if_due(act);
 }
 

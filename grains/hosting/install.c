@@ -224,9 +224,9 @@ static bool ask_activation_to_end(void *arg, teffi_activation *act)
     return ++*asked < ROUND_ENDS;
 }
 
-/* Asks all activations again and again, because a walk may miss an activation that is just being
- * made, and because teffi_activation_ask_to_end() does not store TEFF_REASON_STOPPING while an
- * earlier TEFF_REASON_IDLE is not handled. */
+/* Asks all activations to end, in repeated rounds: a walk may miss an activation that is just
+ * being made, and teffi_activation_ask_to_end() does not store TEFF_REASON_STOPPING while an
+ * earlier TEFF_REASON_IDLE has not been handled yet. */
 teff_err teffi_grains_end_all_activations(teff_ctx *ctx, uint64_t deadline_ns)
 {
     teffi_grains *grains = ctx->node->grains;
@@ -252,8 +252,8 @@ void teffi_grains_stop(teffi_node *node)
     node->grains->accepting = false;
     node->grains->closed = true;
     teffi_membership_signal_change(node->membership); /* wakes waiting look-ups, which then fail */
-    /* update_coarse_ms_and_set_timer() reads `closed` under collect_lock. As `closed` is set
-     * already, it cannot set the timer again after this cancels it. */
+    /* update_coarse_ms_and_set_timer() reads `closed` under collect_lock. Because `closed` is set
+     * already, that function does not set the timer after the cancel below. */
     pthread_mutex_lock(&all->collect_lock);
     exec->ops->timer_cancel(exec, &all->collect_timer);
     pthread_mutex_unlock(&all->collect_lock);

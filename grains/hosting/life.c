@@ -55,8 +55,8 @@ static teff_err run_on_activate_hook(teff_ctx *ctx, teffi_activation *act)
     return teffi_turn_make_valid_error(ctx, act, what, err);
 }
 
-/* The life turn of a registered activation: loads the state and runs on_activate. On an error,
- * unregisters act. */
+/* Runs in the turn that activates act, after act was registered: loads the state and runs
+ * on_activate. On an error, unregisters act. */
 static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teff_err err = teffi_state_load(ctx, act);
@@ -81,8 +81,8 @@ static bool store_registration_result(teffi_activation *act, teff_err err, teffi
     return !err;
 }
 
-/* The life turn of an activation whose partition another silo owns: registers act there, then loads
- * the state and runs on_activate. */
+/* Runs as the turn that activates act, if another silo owns act's partition: registers act at that
+ * silo, then loads the state and runs on_activate. */
 static void register_and_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_pid holder;
@@ -91,7 +91,7 @@ static void register_and_activate(teff_ctx *ctx, teffi_activation *act)
         load_and_activate(ctx, act);
 }
 
-/* Starts fn as the life turn that activates act. If there is no stack for the turn, records that
+/* Starts fn as the turn that activates act. If there is no stack for the turn, records that
  * act has failed. */
 static void start_activation_turn(teffi_activation *act,
                                   void (*fn)(teff_ctx *ctx, teffi_activation *act))
@@ -148,7 +148,8 @@ static bool must_run_on_deactivate(const teffi_activation *act)
            !teffi_state_is_broken(act);
 }
 
-/* The life turn of an activation that ends. A failure of on_deactivate is only logged. */
+/* Runs as the turn that deactivates act: calls on_deactivate if must_run_on_deactivate() is true,
+ * then unregisters act. If on_deactivate fails, only logs the error. */
 static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain;
@@ -161,8 +162,9 @@ static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
     unregister_activation(ctx, act);
 }
 
-/* Starts a fiber only if on_deactivate must run or this silo does not serve the partition. If there
- * is no stack for the fiber, another silo's directory keeps the entry until the next look-up. */
+/* Starts a fiber only if on_deactivate must run or this silo does not serve act's partition. If
+ * there is no stack for the fiber and another silo serves the partition, that silo's directory
+ * keeps act's entry until the next look-up of the grain. */
 void teffi_life_end(teffi_activation *act)
 {
     teffi_pid holder;
@@ -185,7 +187,7 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
 {
     teffi_turn *turn = ctx->owner;
     teffi_activation *act = turn->act;
-    if (turn->method) { /* not a life turn */
+    if (turn->method) { /* the turn of a method */
         teffi_turn_exit(turn, err);
         return;
     }
@@ -196,7 +198,7 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
         record_activation_failure(act, err, teff_error(ctx), true);
     if (act->phase != TEFFI_VALID)
         unregister_activation(ctx, act);
-    else /* the life turn was teffi_lock_resolve() */
+    else /* the turn ran teffi_lock_resolve() */
         teffi_lock_retry_resolve_later(act);
     teffi_turn_end_life_turn(turn);
 }

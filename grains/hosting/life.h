@@ -11,12 +11,12 @@
 extern const teffi_group_ops teffi_activation_ops;
 
 /* teffi_life_begin - register act, load its state, run on_activate. TEFFI_BUSY_LIFE is set while
- * this continues on a fiber. After it, act->failed or act->more->winner is set, or neither: then
- * act may become VALID. */
+ * this continues on a fiber. When all is done, act may become VALID, unless act->failed or
+ * act->more->winner is set. */
 void teffi_life_begin(teffi_activation *act);
 
 /* teffi_life_end - run on_deactivate and unregister act. TEFFI_BUSY_LIFE is set while this
- * continues on a fiber. Without a stack for the fiber, logs an error and does neither. */
+ * continues on a fiber. If there is no stack for the fiber, logs an error and does neither. */
 void teffi_life_end(teffi_activation *act);
 
 /* teffi_life_start_resolving_lock - start a life turn that runs teffi_lock_resolve. If there is no

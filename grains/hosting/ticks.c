@@ -23,7 +23,8 @@ static void tick_main(void *arg)
     teffi_turn_run_tick(&tick.turn, s->timer->act, s->fiber, s->timer->method, &tick.request);
 }
 
-/* Starts the tick of a due timer, unless the silo has no lease, or no stack for the turn. */
+/* Starts the tick of a due timer. If the silo's lease is over or there is no stack for the turn,
+ * calls teffi_timers_put_off_tick() instead. */
 static void start_or_put_off_tick(teffi_grain_timer *timer)
 {
     const teffi_home *home = &timer->act->grains->node->home;

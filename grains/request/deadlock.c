@@ -29,7 +29,8 @@ typedef struct draft {
 /* ---- names ---- */
 
 /* Writes the method's name and the grain's key to label, such as "bank.Account.Deposit at b" for
- * the key "b". in: method: NULL: the life turn: writes "bank.Account.on_activate at b". */
+ * the key "b". in: method: NULL for a turn that activates or deactivates act: the label is, for
+ * example, "bank.Account.on_activate at b". */
 static void make_label(char label[LABEL_MAX], const teffi_activation *act,
                        const teff_method *method)
 {
@@ -62,8 +63,8 @@ static void append_label(draft *d, const teffi_activation *act, const teff_metho
 
 /* ---- what waits for what ---- */
 
-/* Does the turn keep requests of this class from starting? If the activation is about to end, its
- * requests wait until all turns have ended. During a life turn, they wait until it has ended. */
+/* Does the turn keep requests of this class from starting? A turn without a method, such as that of
+ * on_activate, keeps out all requests. If the activation is about to end, each turn does. */
 static bool turn_keeps_out_class(const teffi_turn *turn, teffi_class class)
 {
     const teffi_activation *act = turn->act;
@@ -366,8 +367,9 @@ typedef struct reached {
 } reached;
 
 /* Forwards a probe of the first round. Exception: if the probe has reached a request that was set
- * aside, and act's PID is lower than that of the initiator, the probe ends here. Then act begins
- * probes of its own, unless it has done so since it was last visited (every TEFFI_VISIT_MS). */
+ * aside, and act's PID is lower than that of the initiator, the probe ends here. In this case act
+ * begins probes of its own, unless it has begun some since the last teffi_deadlock_handle_visit()
+ * (every TEFFI_VISIT_MS). */
 static void forward_in_first_round(teffi_activation *act, const probe *p, const reached *at)
 {
     draft d;
@@ -386,8 +388,9 @@ static void forward_in_first_round(teffi_activation *act, const probe *p, const 
 
 /* ---- the second round ---- */
 
-/* Finds the call of the path at index `at` among those that act's turns await. in: only, aside: as
- * for probe_goes_through_turn(). out: NULL: no such turn awaits it any more. */
+/* Finds the call at index `at` of the path among the calls that act's turns await. in: only, aside:
+ * as for probe_goes_through_turn(). out: *ident: the called grain. NULL: no such turn awaits the
+ * call any more, or the called grain is not known. */
 static const teffi_call *find_awaited_call(const teffi_activation *act, const probe *p, size_t at,
                                            const teffi_turn *only, const teffi_msg *aside,
                                            teffi_ident *ident)
@@ -423,7 +426,7 @@ static void forward_in_second_round(const teffi_activation *act, const probe *p,
     send_draft_along_call(act, &d, call, &ident);
 }
 
-/* Ends the request that was set aside, the last one of the path. */
+/* Ends the request that was set aside, the last request of the path, with TEFF_E_DEADLOCK. */
 static void end_request_in_cycle(teffi_activation *act, const probe *p, const reached *at)
 {
     char text[TEFF_TEXT_MAX], label[LABEL_MAX];
@@ -541,7 +544,8 @@ void teffi_deadlock_handle_probe(teffi_activation *act, teffi_msg *msg)
 
 /* ---- from other silos ---- */
 
-/* Counts a probe of another silo. out: false: there were too many lately: drop it. */
+/* Counts a probe that another silo has sent. out: false: too many probes came in the current
+ * window of TEFFI_VISIT_MS: the caller must drop this probe. */
 static bool count_received_probe(teffi_waits *waits)
 {
     uint64_t now = teffi_now(waits->node->platform);

@@ -217,11 +217,11 @@ bool teffi_lookups_are_pending(const teffi_grains *grains)
     return false;
 }
 
-/* If no request waits, removes the look-up from the table. Otherwise, if the look-up's outcome is
- * valid, moves all waiting requests to *waiting; if it is not valid, they wait until the directory
- * is asked again. The outcome is valid if `asked` is true and entry->tries is 0: a request that
- * joins after it failed to reach its grain raises entry->tries, because the outcome may be out of
- * date for it. After this check entry->tries becomes 0.
+/* If no request waits, removes the look-up from the table. Otherwise, moves all waiting requests to
+ * *waiting if the look-up's outcome is valid; if it is not valid, the requests wait until the
+ * directory is asked again. The outcome is valid if `asked` is true and entry->tries is 0. If
+ * entry->tries is not 0, a request has joined that had failed to reach its grain before, so the
+ * outcome may be out of date. Sets entry->tries to 0.
  * in:  asked: the directory was asked. out: *tries: the previous entry->tries. false: the look-up
  *      was removed. */
 static bool move_waiting_or_remove_lookup(lookup *entry, bool asked, teffi_queue *waiting,
@@ -466,8 +466,8 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
 {
     teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);
     bool placed = msg->flags & TEFFI_MSG_PLACED;
-    /* Not checked on the first two hops: so new a request is unlikely to have expired, and the
-     * activation checks again before the turn. */
+    /* The deadline is not checked on the first two hops: a request is unlikely to expire so early,
+     * and the activation checks the deadline again before the turn. */
     if (msg->hops > 1 && request_is_expired(grains, msg)) {
         teffi_node_respond_with_err(grains->node, msg, TEFF_E_TIMEOUT,
                                     "expired before it could run");

@@ -129,8 +129,9 @@ static bool start_connecting_place(gateway_place *place)
     return false;
 }
 
-/* connect_lock held. Starts to connect all empty places. Where there is no memory for this, the
- * timer does it again later: otherwise the place would stay empty until another gateway breaks. */
+/* connect_lock held. Starts to connect all empty places. If there is no memory to connect a place,
+ * restart_timer calls this function again later: otherwise the place would stay empty until the
+ * connection to another gateway breaks. */
 static void start_connecting_locked(teff_client *client)
 {
     bool failed = false;

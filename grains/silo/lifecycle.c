@@ -91,8 +91,8 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
 /* Tells the membership that another silo, `peer`, has connected. If the view declares the peer dead
  * (the view may have changed after the peer's hello was accepted), disconnects it. If the view does
  * not list the peer, adds it to the net, so that it gets responses: a silo that joins through this
- * silo requests rows of the table before any view lists it, and a silo that left before this silo
- * joined may forward requests. */
+ * silo requests rows of the membership table before any view lists it, and a silo that left before
+ * this silo joined may forward requests. */
 static void on_silo_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     const teffi_net_ops *net = node->home.net->ops;
@@ -298,11 +298,12 @@ static void close_store_and_disconnect_from_seed(teff_ctx *ctx, teff_silo *silo,
         teffi_ctx_sleep(ctx, 1);
 }
 
-/* Makes the seed's store this silo's store, and gets this silo's identity from the table in it.
- * Connects to the seed twice: the hello must contain an identity, but the table can be read only
- * on a connection. So the first hello contains a random identity, and the second one the identity
- * from the table. The random identity must differ from the silo's identities of earlier starts:
- * when the first connection ends, the seed ends all calls that it has made to that identity. */
+/* Makes the seed's store this silo's store, and gets this silo's identity from the membership
+ * table in that store. Connects to the seed twice: the hello must contain an identity, but the
+ * table can be read only on a connection. So the first hello contains a random identity, and the
+ * second hello contains the identity from the table. The random identity must differ from the
+ * silo's identities of earlier starts: when the first connection ends, the seed ends all calls that
+ * it has made to that identity. */
 static teff_err open_seed_store_and_get_id(teff_ctx *ctx, teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -322,8 +323,9 @@ static teff_err open_seed_store_and_get_id(teff_ctx *ctx, teff_silo *silo)
     return dial_seeds_and_set_store(ctx, silo, node->address, &seed);
 }
 
-/* Ends a join that has failed with err. If the table may list this silo already, this silo leaves
- * the cluster, because other silos may place grains here. out: err; ctx still has its text. */
+/* Ends a join that has failed with err. If the membership table may list this silo already, this
+ * silo leaves the cluster, because other silos may place grains here. out: err; ctx still has its
+ * text. */
 static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
 {
     enum { ABORT_MS = 5000 };
@@ -406,9 +408,9 @@ static teff_err pick_first_error(teff_err a, teff_err b)
     return a ? a : b;
 }
 
-/* Calls `step`, which changes this silo's status in the table, until the call succeeds or the
- * deadline has passed. Retries matter because other silos place grains here until the table says
- * that this silo is leaving. out: TEFF_OK also if the lease is over. */
+/* Calls `step`, which changes this silo's status in the membership table, until the call succeeds
+ * or the deadline has passed. Retries matter because other silos place grains here until the table
+ * says that this silo is leaving. out: TEFF_OK also if the lease is over. */
 static teff_err retry_step_until_deadline(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx),
                                           uint64_t deadline_ns)
 {

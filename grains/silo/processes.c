@@ -111,7 +111,8 @@ teff_err teffi_silo_stop_engines_and_processes(teff_silo *silo, uint32_t timeout
     teff_err err = TEFF_OK;
     uint64_t until_ns = teffi_now(&silo->platform) + timeout_ms * 1000000ull;
     set_refuses_processes(silo, true);
-    /* Ask all engines to end before waiting for any: timeout_ms is the limit for all together. */
+    /* Ask all engines to end before waiting for any, because timeout_ms is the limit for all
+     * engines together. The process system gets timeout_ms of its own. */
     for (teff_engine *engine = silo->engines; engine; engine = engine->next)
         teff_engine_end(engine);
     for (teff_engine *engine = silo->engines; engine; engine = engine->next)

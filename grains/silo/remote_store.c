@@ -158,7 +158,8 @@ static bool copy_response_row(const teffi_store_op *op, const Teff__Cluster__Sto
 }
 
 /* Copies the result from a response into op: for a scan, the rows that were found; for a read, the
- * etag and the value; for a write, the etags of its rows. After an error, op is unchanged.
+ * etag and the value; for a write, the etags of its rows. After an error, op is unchanged: only a
+ * scan or a read can run out of memory, and a read has a single row.
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
 static teff_err copy_response_to_op(teffi_store_op *op,
                                     const Teff__Cluster__StoreResponse *response)

@@ -154,8 +154,9 @@ bool teffi_index_reserve(teffi_index *index)
     uint32_t n = cells ? cells->n : 0;
     if (index->filled + 1 <= n - n / 4)
         return true;
-    /* If the rebuild fails, the add uses the old array, and the next add tries the rebuild again.
-     * One cell must stay EMPTY, since a search ends there. */
+    /* If the rebuild fails, the caller may still add a number to the old array if that leaves at
+     * least one cell EMPTY, because a search ends at an EMPTY cell. The next call tries the rebuild
+     * again. */
     return rebuild_cells(index, index->count + 1) || index->filled + 1 < n;
 }
 

@@ -155,7 +155,7 @@ static void list_or_release_ended_relay(teffi_call *call, teffi_call **relays)
         teffi_call_remove_and_free_relay(call);
         return;
     }
-    teffi_bug_if(!relays); /* callers without a list end relays with TEFF_E_TIMEOUT only */
+    teffi_bug_if(!relays); /* callers that pass NULL end relays with TEFF_E_TIMEOUT only */
     call->wait.item.next = *relays ? &(*relays)->wait.item : NULL;
     *relays = call;
 }

@@ -165,9 +165,10 @@ void teffi_calls_end_relays_of_node(teffi_home *home, teffi_node_id origin_node)
 {
     uint64_t origin = teffi_node_word(origin_node);
     uint32_t bits = TEFFI_CALL_PENDING | TEFFI_CALL_RELAY;
-    /* A client's kept cancels are ended, too. A silo's stay, because each may still have to cancel
-     * a request that the silo forwarded to this node and that is queued or running here. So for a
-     * silo the mask includes CANCEL: no word in which CANCEL is set matches. */
+    /* The kept cancels of a client are ended, too. Those of a silo are not ended, because each may
+     * still have to cancel a request that the silo forwarded to this node and that is queued or
+     * running here. So for a silo the mask includes CANCEL: no word in which CANCEL is set
+     * matches. */
     uint32_t keeps = origin_node.silo & TEFFI_CLIENT_BIT ? 0 : TEFFI_CALL_CANCEL;
     /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
     uint32_t most =

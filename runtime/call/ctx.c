@@ -56,7 +56,8 @@ teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     return ctx->text_err;
 }
 
-/* Aborts the OS process, with the label of the context's fiber and the context's error text. */
+/* Prints the label of the context's fiber and the context's error text, and aborts the OS
+ * process. */
 static _Noreturn void abort_os_process(const teff_ctx *ctx)
 {
     const char *doing = ctx->fiber ? teffi_fiber_get_label(ctx->fiber) : "a thread's context";
@@ -75,8 +76,9 @@ void teffi_ctx_abort_in_forked_part(void)
 void teffi_ctx_exit_turn(teff_ctx *ctx, teff_err err)
 {
     if (!ctx->owner || teffi_fiber_current() != ctx->fiber)
-        abort_os_process(ctx); /* it is no grain's turn, or not the turn's own fiber */
-    /* End what the method has left open: blocking regions; joins, whose parts use this stack. */
+        abort_os_process(ctx); /* ctx belongs to no grain's turn, or to a turn on another fiber */
+    /* End the blocking regions and wait for the joins that the method has left open: the parts of
+     * a join use this stack. */
     teffi_blocking_end_all();
     teffi_joins_wait();
     ctx->home->exit_turn(ctx, err);
@@ -97,11 +99,11 @@ __attribute__((noinline)) static _Noreturn void exit_turn_out_of_memory(teff_ctx
     teffi_ctx_exit_turn(ctx, TEFF_E_NOMEM);
 }
 
-/* Called when n bytes could not be allocated. If ctx belongs to a grain's turn, ends this turn. If
- * ctx belongs to a thread, a process or a task of the runtime, tries again up to TRIES times, after
- * pauses of PAUSE_NS: a silo should not abort because memory was out for a moment. The pauses block
- * the thread, as the caller may not expect to be suspended. Aborts the OS process if no try
- * succeeds, or if n exceeds the arena's limit. out: n bytes. */
+/* Called when n bytes could not be allocated. If ctx belongs to a grain's turn, ends this turn.
+ * Otherwise ctx belongs to a thread, a process or a task of the runtime: tries again up to TRIES
+ * times, after pauses of PAUSE_NS, because a silo should not abort when memory is out for a moment.
+ * The pauses block the thread, as the caller may not expect to be suspended. If no try succeeds, or
+ * if the arena's limit does not allow n more bytes, aborts the OS process. out: n bytes. */
 __attribute__((noinline)) static void *alloc_again(teff_ctx *ctx, size_t n)
 {
     enum { TRIES = 100, PAUSE_NS = 10000000 };

@@ -114,7 +114,9 @@ bool teff_call_ended(const teff_ctx *ctx, teff_call call)
 
 void teff_ctx_reset(teff_ctx *ctx)
 {
-    if (!ctx->group || ctx->suspend) /* a thread or a process; a turn's or task's end frees all */
+    /* Only the context of a thread or a process is reset here. The context of a turn or a task is
+     * cleared when the turn or the task ends. */
+    if (!ctx->group || ctx->suspend)
         teffi_ctx_fini(ctx);
 }
 
@@ -125,11 +127,11 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
         .at = {here.at, here.end, here.chunks}, .used = here.used_bytes, .n_calls = ctx->n_calls};
 }
 
-/* Must the call be kept until the turn ends? It must if it is part of ctx's transaction and has not
- * been awaited: the end of the turn awaits it. If it succeeds, the transaction needs the
- * participants that its response names; if it fails, the transaction fails with its error. A failed
- * call is kept even if it was awaited: there are few, as the transaction cannot succeed any
- * more. */
+/* Must the call be kept until the turn ends? A call that is part of ctx's transaction must be kept,
+ * unless it has succeeded and the participants that its response names were collected. At the end
+ * of the turn, the kept calls are awaited, and their participants and errors are collected. A
+ * failed call is kept even if its error was collected already: there are few failed calls, as the
+ * transaction cannot succeed any more. */
 static bool must_keep_call(const teff_ctx *ctx, const teffi_call *call)
 {
     const teffi_asked *asked = ctx->transaction ? teffi_call_get_method_and_key(call) : NULL;

@@ -75,10 +75,10 @@ bool teffi_origins_find_entry(teffi_home *home, uint64_t node, teffi_origin orig
     return there;
 }
 
-/* Finds an entry of the origin k because of which `call` must not be added. If `call` is a cancel:
- * any entry (a relay or an earlier cancel); if it is a relay: only a pending cancel. The bucket's
- * lock is held. A cancel is counted before it is added (relay.c), so if the count is 0, there is no
- * cancel to find. */
+/* Finds an entry that prevents `call`, whose origin is k, from being added. If `call` is a cancel,
+ * any entry of the origin k prevents it (a relay or an earlier cancel). If `call` is a relay, only
+ * a pending cancel of the origin k prevents it. The bucket's lock is held. A cancel is counted
+ * before it is added (relay.c), so if the count is 0, there is no cancel to find. */
 static bool find_conflicting_entry(const teffi_call *call, const key *k, teffi_slab_use *found)
 {
     if (call->is_cancel)

@@ -224,10 +224,11 @@ static void end_cancelled_call(teffi_home *home, teffi_call *call, uint64_t word
                                   "cancelled by its caller; the call may have run");
 }
 
-/* Ends a pending call or relay. If its request was not sent yet, this node first keeps the cancel,
- * then ends the call. So teffi_call_sign_and_check_cancel, which runs just before a send, finds
- * either a pending call or the cancel, and a cancelled request is not sent. in: slot: if its entry
- * is a kept cancel, nothing is done. */
+/* Ends a pending call or relay. If a cancel of this call must be forwarded, but its request was not
+ * sent yet, this node first keeps the cancel and afterwards ends the call. So
+ * teffi_call_sign_and_check_cancel, which runs just before a send, finds either a pending call or
+ * the cancel, and a cancelled request is not sent. in: slot: if its entry is a kept cancel, nothing
+ * is done. */
 void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)
 {
     const teffi_origin own = {.slot = slot, .generation = generation}; /* of this node: cookie 0 */

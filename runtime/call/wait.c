@@ -349,8 +349,8 @@ static void run_worker_call(teffi_wait *wait)
     w->fn(w->arg);
 }
 
-/* Awaits a wait that was signalled already: the wait's arrive() function runs fn, on the stack of
- * the worker or thread. */
+/* Signals a wait first and awaits it afterwards: the wait's arrive() function, which calls fn, runs
+ * on the stack of the worker or thread. */
 void teffi_ctx_run_off_fiber(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
 {
     worker_call w = {.fn = fn, .arg = arg};

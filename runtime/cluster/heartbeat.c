@@ -166,7 +166,8 @@ static void push_view_soon(teffi_node *node)
     (void)!teffi_task_start(&node->home, push_view_as_task, NULL, "membership: push a view", true);
 }
 
-/* Logs why a silent silo is not declared dead; once for each heartbeat that stands still. */
+/* Logs why a silent silo is not declared dead, unless this was already logged after the silo's last
+ * heartbeat. */
 static void log_missing_consents(teff_ctx *ctx, const teffi_silent *silent)
 {
     teffi_watched_silo *w = find_or_replace_watched_entry(ctx->node->membership, silent->node);
@@ -188,8 +189,8 @@ static void log_missing_consents(teff_ctx *ctx, const teffi_silent *silent)
             silent->address, (unsigned long long)silent->view);
 }
 
-/* Asks the members for consent to declare the silent silos dead, where that is needed. Removes the
- * silos without enough consents from the list: their leases may have been extended. */
+/* If a silent silo may be declared dead only with the consent of the members, asks them for it. If
+ * too few of them consent, removes this silo from the list: its lease may have been extended. */
 static void ask_consents_and_drop_unconsented(teff_ctx *ctx, const teffi_view *view,
                                               silent_silos *silent)
 {
@@ -319,8 +320,9 @@ static void record_beat_result_and_set_timer(teffi_membership *m, bool failed)
     pthread_mutex_unlock(&m->beat.lock);
 }
 
-/* The task of one heartbeat: writes it to the store, which renews the lease, and sets the timer of
- * the next one. */
+/* The task of one heartbeat: writes the heartbeat to the store, and sets the timer of the next
+ * heartbeat. If the write succeeds, the lease is renewed. If the write fails with TEFF_E_CONFLICT,
+ * the lease is lost. */
 static void run_heartbeat(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;

@@ -220,8 +220,8 @@ static void run_promise_round(teff_ctx *ctx, void *arg)
     pthread_mutex_lock(&m->promises.lock);
     teffi_own_beat confirmed = m->promises.confirmed;
     bool certain = confirmed.number && !m->promises.view_changed;
-    /* The time is read under the lock. So after since_ns, and not before, this silo may send a
-     * heartbeat that names another view than confirmed.view. */
+    /* The time is read under the lock. So if `certain` is true, a heartbeat with another view than
+     * confirmed.view can be sent only after since_ns. */
     uint64_t since_ns = teffi_now(ctx->node->platform);
     pthread_mutex_unlock(&m->promises.lock);
     const teffi_view *view = certain ? teffi_membership_find_view(m, confirmed.view) : NULL;
@@ -269,9 +269,9 @@ typedef struct consents {
     size_t given;
 } consents;
 
-/* Counts the consents of one member in counts[0..n-1]. in: from: the member. given: its response;
+/* Adds the consents of one member to counts[0..n-1]. in: from: the member. given: its response;
  * bit i is set if the member consents to the death of silent[i]. The consent does not count if the
- * member is silent[i] itself, or is not in the view that silent[i] had. */
+ * member is silent[i] itself, or is not in counts[i].view, the view that silent[i] had. */
 static void count_consents_of_member(const teffi_silent *silent, size_t n, teffi_node_id from,
                                      uint32_t given, consents *counts)
 {

@@ -66,8 +66,8 @@ static bool convert_member(const Teff__Cluster__Member *from, uint64_t etag, tef
     return true;
 }
 
-/* out: the silo that the row's key names; 0: it is not a silo's key. in: prefix, the length of the
- * key before its 'm'. */
+/* out: the silo that the row's key names; 0 if the key does not name a silo.
+ * in: prefix: the length of the part of the key before the 'm'. */
 static uint32_t parse_silo_key(const teffi_row *row, size_t prefix)
 {
     char rest[10] = "", expected[16];
@@ -79,8 +79,9 @@ static uint32_t parse_silo_key(const teffi_row *row, size_t prefix)
     return memcmp(rest, expected, 9) == 0 ? silo : 0;
 }
 
-/* Unpacks a silo's row. The content must name the key's silo, or the row would count as another
- * silo's. errs: TEFF_E_MALFORMED: the row is unreadable; TEFF_E_NOMEM. */
+/* Unpacks a silo's row. The content must name the same silo as the key; otherwise the row would
+ * count as the row of another silo. in: silo: the silo that the key names.
+ * errs: TEFF_E_MALFORMED: the row is unreadable; TEFF_E_NOMEM. */
 static teff_err unpack_member_row(teff_ctx *ctx, const teffi_row *row, uint32_t silo,
                                   teffi_member_row *out)
 {
@@ -146,7 +147,7 @@ static teff_err unpack_and_add_row(teff_ctx *ctx, const teffi_row *row, size_t p
         rows->n++;
         return TEFF_OK;
     }
-    /* An unreadable row counts as a dead silo's. That silo may replace the row when it starts. */
+    /* An unreadable row counts as the row of a dead silo, which may replace it when it starts. */
     rows->junk++;
     if (silo) {
         *out = (teffi_member_row){
@@ -168,7 +169,7 @@ static void reserve_page(teff_ctx *ctx, teffi_rows *rows, size_t *max)
     rows->rows = more;
 }
 
-/* out: the row's key and a zero byte, which is the next key in order. */
+/* out: the smallest key that is greater than the row's key: the row's key plus a zero byte. */
 static teffi_bytes make_next_key(teff_ctx *ctx, const teffi_row *row)
 {
     char *key = teff_alloc(ctx, row->key.len + 1);
@@ -208,9 +209,11 @@ static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
     return err;
 }
 
-/* If a scan takes several operations, the table may change between them. In this case the scan is
- * repeated, and the version is read before it. The scan itself reads the version row last, since
- * that row has the greatest key. If both versions are equal, all rows are of this version. */
+/* A scan of several operations may find rows of different versions, as the table may change between
+ * two operations. After such a scan, the version is read, and the table is scanned again. The scan
+ * reads the version row last, since that row has the greatest key. If the scan finds the version
+ * that was read before it, all rows are of this version. Otherwise the version is read and the
+ * table is scanned once more. */
 teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
 {
     bool paged = false;

@@ -22,7 +22,7 @@ void teffi_sleepers_poke(teff_engine *engine)
         teffi_component_poke(component);
 }
 
-/* engine.lock held, unlike teffi_sleepers_remove, which takes it. */
+/* engine.lock held. (teffi_sleepers_remove takes the lock itself.) */
 void teffi_sleepers_add(teff_component *component)
 {
     if (component->asleep)
@@ -89,9 +89,9 @@ static bool claims_conflict(const teffi_claim *a, const teffi_claim *b)
     return false;
 }
 
-/* May the claim have its data? It must not conflict with data that other components hold, nor with
- * an older claim that waits; but the claim of a component that holds data already may overtake
- * older claims. in: claim, in engine->waiters (oldest first), or new and in no list. */
+/* May the claim be granted? It must not conflict with data that other components hold. It must also
+ * not conflict with an older waiting claim, unless the component of `claim` already holds data.
+ * in: claim: new, or one of engine->waiters, which are sorted, the oldest first. */
 static bool may_grant(teff_engine *engine, const teffi_claim *claim)
 {
     if (conflicts_with_holder(claim))
@@ -146,8 +146,8 @@ static bool has_retired_data(const teffi_claim *claim)
     return false;
 }
 
-/* Would this claim wait, directly or through other claims, for data that target holds? `search`
- * marks the components that were visited. */
+/* Would this claim wait, directly or through other claims, for data that target holds? A component
+ * whose `search` equals engine->search has been visited already. */
 static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
                                 const teff_component *target)
 {

@@ -260,8 +260,8 @@ static teff_err step_component(void *self, const teff_event *events, size_t n, t
     return teff_step_done(out);
 }
 
-/* The whole life of a component with a run function or a fiber. out: TEFF_E_CANCELLED: it was
- * forced to end. */
+/* Runs a component that has a run function or a fiber, from its set-up to its end.
+ * out: TEFF_E_CANCELLED: the component was forced to end. */
 static teff_err run_component(void *self, teff_process *me)
 {
     teff_component *component = self;

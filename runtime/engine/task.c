@@ -24,8 +24,8 @@ void *teff_component_data(teff_component *component, const teff_data_type *type)
     return instance ? instance->bytes : NULL;
 }
 
-/* Takes the queued items of the component's process, since a cancel may be among them, and sets
- * `ending` if there was one. out: is the component ending? */
+/* Takes the queued items of the component's process, since a cancel may be among them. Sets
+ * component->ending if the process was cancelled. out: is the component ending? */
 static bool take_items_and_update_ending(teff_component *component)
 {
     (void)teffi_process_dispatch_items(component->me);

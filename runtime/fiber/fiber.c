@@ -85,7 +85,7 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool,
     return fiber ? prepare_fiber(fiber, fn, arg) : new_fiber_slow(pool, fn, arg);
 }
 
-/* Returns on the thread that called it, even if the fiber later continues on another one. */
+/* Returns on the calling thread. The next call for this fiber may come from another thread. */
 __attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
 {
     teffi_fiber *outer = current;

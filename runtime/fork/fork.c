@@ -77,10 +77,10 @@ static void start_part(teffi_group *group, teffi_item *item)
     teffi_group_complete(group);
 }
 
-/* ops->ended of parts: add the part's run time to j->ran_ns, free the part, and count down. The
- * turn counts as one until it waits. So if the count is not zero after that, the turn may end the
- * join at any time, and j must not be used. If the count is zero, the turn waits until it is made
- * ready, and j is valid until then. group.c has already charged the part's last run to
+/* ops->ended of parts: add the part's run time to j->ran_ns, free the part, and subtract the part
+ * from the join's count. If count_down returns true, the turn is suspended in teff_join_wait, and j
+ * is valid until teffi_group_make_ready. If it returns false, j must not be used afterwards: the
+ * turn may end the join at any time. group.c has already charged the part's last run to
  * group->used. relaxed: count_down makes the added run time visible to the turn. */
 static void finish_part(teffi_group *group)
 {
@@ -110,7 +110,7 @@ static const teffi_group_ops part_ops = {
     .evict = keep_evicted_part, /* not NULL, so that parts have a priority: see policy/priority.h */
 };
 
-/* Begin a join at its first fork: it becomes the turn's innermost open join. */
+/* Begin the join j at its first fork: make j the turn's innermost open join. */
 static void open_join(join *j)
 {
     void **open = teffi_fiber_newest_join_pointer();

@@ -79,7 +79,7 @@ bool teffi_group_push(teffi_group *group, teffi_item *item)
                 return true;
         }
     }
-    /* the group was at rest: this thread owns it now, until the executor has queued it */
+    /* the group was IDLE or BLOCKED: this thread owns it now, until the executor has queued it */
     item->next = NULL;
     group->head = item;
     group->exec->ops->ready(group->exec, group);
@@ -101,7 +101,7 @@ void teffi_group_set_initially_complete(teffi_group *group)
 
 /* Take all items off the word, and set its state. Log a warning if there are more items than the
  * limit. out: the items, oldest first. acquire: pairs with try_replace_word and with the release of
- * the previous run; release: this run's effects, for readers of the new state. */
+ * the previous run. release: makes this run's effects visible to readers of the new state. */
 static inline teffi_item *group_take_all_and_set_state(teffi_group *group, unsigned new_state)
 {
     uintptr_t word =
@@ -178,7 +178,7 @@ static inline bool group_try_rest(teffi_group *group)
     uintptr_t word = READY;
     uintptr_t rest = group->blocked ? BLOCKED : IDLE;
     set_running(group, false); /* before the CAS; after it, another thread may own the group */
-    /* release: this run's effects, pairs with the acquire of the next push or claim */
+    /* release: publishes this run's effects; pairs with the acquire of the next push or claim */
     if (atomic_compare_exchange_strong_explicit(&group->word, &word, rest, memory_order_release,
                                                 memory_order_relaxed))
         return true;
@@ -435,7 +435,7 @@ teffi_item *teffi_group_take_item(teffi_group *group)
 void teffi_group_reuse(teffi_group *group)
 {
     set_running(group, false);
-    /* release: all that was done before reuse; pairs with the acquire of the first push or claim */
+    /* release: publishes all earlier stores; pairs with the acquire of the first push or claim */
     atomic_store_explicit(&group->word, IDLE, memory_order_release);
 }
 

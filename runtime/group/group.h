@@ -97,8 +97,8 @@ void teffi_group_set_ready_with_item(teffi_group *group, teffi_item *item);
 /* teffi_group_set_initially_complete - after init: COMPLETE, until teffi_group_reuse. */
 void teffi_group_set_initially_complete(teffi_group *group);
 
-/* teffi_group_push - append an item, and make the group READY if it rests. Items are handled in the
- * order in which pushes took effect.
+/* teffi_group_push - append an item, and make the group READY if it is IDLE or BLOCKED. Items are
+ * handled in the order in which pushes took effect.
  * in:   item, moves to the group, whose memory must live until the push has returned.
  * out:  false: the group is COMPLETE and the item is still the caller's.
  * runs: any thread, also in handle of the same group. It takes only the executor's locks, so it is
@@ -110,12 +110,13 @@ bool teffi_group_push(teffi_group *group, teffi_item *item);
  * in:   items_max; until_ns, end of the quantum (mono; 0 = none).
  * out:  twice the number of items that it handled, without a turn that it resumed, plus one if the
  *       group is still READY, or COMPLETE with items left: to be queued behind all others. Else do
- *       not touch it any more: it is at rest, COMPLETE (its memory may be freed), RUNNING until
- *       teffi_group_make_ready, or has another owner.
+ *       not touch it any more: it is IDLE, BLOCKED, COMPLETE (its memory may be freed), RUNNING
+ *       until teffi_group_make_ready, or has another owner.
  * runs: the group's owner, on its thread's own stack. */
 unsigned teffi_group_run_and_count(teffi_group *group, unsigned items_max, uint64_t until_ns);
 
-/* teffi_group_run - as teffi_group_run_and_count. out: true: the group is still READY. */
+/* teffi_group_run - as teffi_group_run_and_count. out: true: the caller must queue the group again,
+ * behind all others. */
 static inline bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
     return teffi_group_run_and_count(group, items_max, until_ns) & 1;

@@ -29,8 +29,8 @@ static void run_and_release_queued_batch(teffi_group *group, teffi_item *item)
         return;
     }
     teffi_inbound *batch = teffi_container(item, teffi_inbound, item);
-    /* acquire: the submitter's stores. release: this thread has finished with batch->item, which
-     * another thread may now queue again. */
+    /* acquire: makes the submitter's stores visible. release: this thread has finished with
+     * batch->item, which another thread may now queue again. */
     teffi_inbound_state was =
         atomic_exchange_explicit(&batch->state, TEFFI_INBOUND_IDLE, memory_order_acq_rel);
     if (was == TEFFI_INBOUND_QUEUED) {
@@ -69,7 +69,7 @@ bool teffi_inbound_queue_put(teffi_inbound_queue *queue, teffi_inbound *batch)
     if (now_ns < batch->unqueued_until_ns)
         return false;
     batch->queued_ns = now_ns;
-    /* release: this thread's stores, for the thread that moves the batch out of QUEUED */
+    /* release: publishes this thread's stores to the thread that moves the batch out of QUEUED */
     atomic_store_explicit(&batch->state, TEFFI_INBOUND_QUEUED, memory_order_release);
     if (teffi_group_push(batch->group, &batch->item))
         return true;
@@ -102,7 +102,7 @@ bool teffi_inbound_is_overdue(const teffi_inbound *batch, uint64_t now_ns)
 bool teffi_inbound_take_back(teffi_inbound *batch, uint64_t now_ns)
 {
     teffi_inbound_state queued = TEFFI_INBOUND_QUEUED;
-    /* acquire: the stores of the thread that queued the batch */
+    /* acquire: makes the stores of the thread that queued the batch visible */
     if (!atomic_compare_exchange_strong_explicit(&batch->state, &queued, TEFFI_INBOUND_TAKEN_BACK,
                                                  memory_order_acquire, memory_order_relaxed))
         return false;

@@ -131,8 +131,9 @@ static void detach_and_post_down(teffi_conn *conn, link_peer *peer)
     post_down(conn, peer);
 }
 
-/* conns.lock held. Removes conn from the list and, if it was accepted, from the count of its state;
- * sets its state to CONN_ENDED; then detaches it from its peer and posts its down event. */
+/* conns.lock held. Removes conn from the list of all connections, and sets its state to CONN_ENDED.
+ * If conn was accepted, decrements the counter that counts it: pending, silos_up or clients_up. If
+ * conn has a peer, detaches it from the peer and posts its down event. */
 static void end_conn_locked(teffi_conn *conn)
 {
     if (conn->ending.cause != CONN_REPLACED) /* a replaced conn keeps its was_up */

@@ -98,10 +98,10 @@ void teffi_peers_fini(teffi_link *link)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* Each set keeps the newest known incarnation of a few silos whose hashes are equal. out: false if
- * the set has a newer incarnation of id's silo. Otherwise true; and if `record` is set, id is
- * written to the silo's entry. If the silo has no entry, id is written to an empty entry, or else
- * to the one written longest ago. */
+/* The silo's hash selects a set of peers.seen. Each entry of a set holds the newest recorded
+ * incarnation of one silo. If `record` is true, id is recorded in the silo's entry. If the silo has
+ * no entry, id is recorded in an empty entry, or else in the entry that was written longest ago.
+ * out:  false: the silo's entry has a newer incarnation than id; id is not recorded. */
 bool teffi_peer_check_and_record_incarnation(teffi_link *link, teffi_node_id id, bool record)
 {
     link_seen_silo *set = link->peers.seen[teffi_mix64(id.silo) % LINK_SEEN_SETS];

@@ -104,8 +104,8 @@ static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_sla
     atomic_store_explicit(&block->state, to, memory_order_relaxed);
 }
 
-/* lock held. Sets the state that follows from block->free and block->passed, after entries were
- * taken from or returned to block->free. */
+/* lock held. Called after block->free was changed. Sets the block's state: IN_USE if no entry is
+ * free; FREE if all entries are free and the block may be decommitted; otherwise PARTLY_FREE. */
 static void update_block_state(teffi_slab *slab, teffi_slab_block *block)
 {
     bool may_decommit = block->free == UINT64_MAX && block->passed < passed_max;

@@ -32,8 +32,8 @@ static void record_first_error(checker *c, teff_err err, teffi_field_desc *field
     c->why = why;
 }
 
-/* Must the walk stop? If so, the check fails. The other functions still return sizes after that;
- * these are wrong, but nothing uses them. */
+/* Must the walk through the message stop, because the check has failed? After a failure the
+ * functions of this file return wrong sizes, but no caller uses them. */
 static bool must_stop(const checker *c)
 {
     return c->err || c->fields > c->fields_stop;

@@ -141,8 +141,8 @@ static teff_err decode_delimited(decoder *d, const uint8_t *end, teffi_field_des
 
 /* ---- lists ---- */
 
-/* out: capacity of a list of n elements: the next power of two. It is computed each time, because
- * protobuf-c's messages have no field for it. */
+/* out: the capacity of a list of n elements: the smallest power of two that is at least n and at
+ * least LIST_MIN. It is computed each time, because protobuf-c's messages have no field for it. */
 static size_t list_capacity(size_t n)
 {
     return n <= LIST_MIN ? LIST_MIN : (size_t)1 << (64 - __builtin_clzll(n - 1));
@@ -253,14 +253,15 @@ static bool skip_value(decoder *d, const uint8_t *end, unsigned wire)
         return read_varint(d, end, &v);
     if (wire == TEFFI_BYTES ? !read_length(d, end, &len)
                             : wire != TEFFI_FIXED32 && wire != TEFFI_FIXED64)
-        return false; /* groups and invalid wire types */
+        return false; /* a malformed length, a group, or an invalid wire type */
     if (len > (size_t)(end - d->at))
         return false;
     d->at += len;
     return true;
 }
 
-/* The descriptor lacks this field: appends a copy of it to the message's unknown fields. */
+/* Copies a field that is not in the descriptor, and appends the copy to the message's unknown
+ * fields. */
 static teff_err keep_unknown_field(decoder *d, const uint8_t *end, uint32_t tag,
                                    ProtobufCMessage *msg)
 {

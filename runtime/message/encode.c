@@ -33,8 +33,8 @@ static inline uint8_t *put_tag(uint8_t *end, uint32_t id, unsigned wire)
 static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg);
 
 /* out: the packed size of one value without its tag. The length before a string, bytes or message
- * is included. For a nested message the descriptor of its field is used, not the one that the
- * message points to: put_delimited() uses the same, so the sizes agree. */
+ * is included. The size of a nested message is computed with the descriptor of its field, because
+ * put_delimited() writes it with that descriptor; the message's own descriptor is not used. */
 static size_t value_size(teffi_field_desc *field, const void *slot)
 {
     if (teffi_wire_type_of(field->type) != TEFFI_BYTES)

@@ -71,8 +71,8 @@ static const struct {
     [PROTOBUF_C_TYPE_MESSAGE] = {TEFFI_BYTES, sizeof(void *)},
 };
 
-/* out: the wire type of a single value of this type. Not for a packed list, which is always
- * TEFFI_BYTES. */
+/* out: the wire type of a single value of this type. A packed list of such values has another wire
+ * type, TEFFI_BYTES. */
 static inline unsigned teffi_wire_type_of(ProtobufCType type)
 {
     return teffi_types[type].wire;

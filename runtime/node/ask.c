@@ -28,8 +28,8 @@ teff_err teffi_ctx_run_store_op(teff_ctx *ctx, teffi_store_op *op)
     return op->err;
 }
 
-/* Is a request to this slot a system request? All are, except those that a user's turn or thread
- * sends to a remote store: they are for users' rows. */
+/* Is a request of ctx to this slot a system request? All requests are, except those that a user's
+ * turn or a user's thread sends to a remote store, because these requests are for users' rows. */
 static bool is_system_request(const teff_ctx *ctx, unsigned slot)
 {
     return slot != TEFFI_SLOT_STORE || (ctx->group && ctx->group->system);

@@ -33,8 +33,8 @@ static void deliver_cancel(teffi_node *node, teffi_msg *msg)
 }
 
 /* Calls look_up, which is teffi_cancel_is_kept or teffi_remove_kept_cancel, for the cancel of a
- * request. Cancels of this node's own requests are kept with node 0 and cookie 0. out: true: a
- * cancel was kept. */
+ * request. Cancels of this node's own requests are kept with node 0 and cookie 0. out: true if a
+ * kept cancel was found. */
 static bool find_or_remove_cancel(teffi_node *node, const teffi_msg *request,
                                   bool (*look_up)(teffi_home *home, teffi_node_id from,
                                                   teffi_origin origin))
@@ -269,7 +269,7 @@ void teffi_node_respond_with_body(teffi_node *node, teffi_msg *request,
 /* ---- relays ---- */
 
 /* Makes this node the sender of a message that it forwards. A request also gets a relay, since this
- * node must send the response on. */
+ * node must forward the response to the node that sent the request. */
 teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
 {
     if (teffi_node_equals(msg->src, node->id))

@@ -3,7 +3,8 @@
 
 #include "base/hash.h"
 
-/* Rendezvous hashing: the connected node for which a hash of grain and node is highest. */
+/* Rendezvous hashing: chooses the connected node for which a hash of the grain and the node is
+ * highest. */
 teffi_node_id teffi_gateways_choose(const teffi_gateways *g, uint64_t hash)
 {
     uint64_t chosen = 0, highest = 0;

@@ -21,7 +21,7 @@ teff_err teffi_pid_deliver_event(teffi_node *node, const teffi_msg *msg)
                         .from = {head.silo, head.incarnation, head.slot, head.generation},
                         .len = msg->raw_len - sizeof head};
     event.data = event.len ? msg->raw + sizeof head : NULL;
-    if (is_request) { /* the call that the response will end */
+    if (is_request) { /* event.from and event.call name the call that waits for the response */
         event.from =
             (teff_pid){msg->src.silo, msg->src.incarnation, msg->call.slot, msg->call.generation};
         event.call = msg->call.cookie;

@@ -63,9 +63,10 @@ void teffi_interrupt_thread(const teffi_thread *thread)
     (void)pthread_kill(thread->id, SIGURG);
 }
 
-/* When the handler returns, the kernel sets the thread's signal mask and signal stack to those in
- * the frame, which belong to the thread on which the handler began. So this function replaces them
- * by those of the present thread. The frame has room for the kernel's mask, not for a sigset_t. */
+/* When the handler returns, the kernel restores the signal mask and the signal stack that it saved
+ * in the frame when the handler began. At that time the handler ran on another thread, so this
+ * function writes the mask and the stack of the current thread into the frame. The frame has room
+ * for the kernel's mask, not for a sigset_t. */
 void teffi_interrupt_rebind_to_this_thread(void *context)
 {
     ucontext_t *frame = context;

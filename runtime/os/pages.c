@@ -52,9 +52,9 @@ static bool map_image(const teffi_pages *pages, char *to)
            MAP_FAILED;
 }
 
-/* Maps each copy of the image that begins in this part, including what extends beyond the part. A
- * copy that began in an earlier part was mapped with that part. If there is no image, the whole
- * reservation is usable already. */
+/* Fills the reservation with copies of the image, from byte `at` to byte at + bytes. Maps each copy
+ * that begins in this range, even if it ends beyond the range. A copy that begins before the range
+ * was mapped by an earlier call. If there is no image, the whole reservation is usable already. */
 bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, size_t bytes)
 {
     for (size_t end = at + bytes; pages->bytes && at < end; at += pages->bytes - at % pages->bytes)

@@ -42,9 +42,9 @@ static inline bool teffi_poller_claim(teffi_poller *poller)
  * that poller->wait kept. */
 static inline void teffi_poller_release(teffi_poller *poller)
 {
-    /* As a release, publishes what poller->wait and poller->run wrote; pairs with
-     * teffi_poller_claim(). seq_cst: this store comes before the caller's load of asked_soon; pairs
-     * with teffi_polling_move_to_ticker_if_idle() */
+    /* seq_cst includes release: this store publishes what poller->wait and poller->run wrote; pairs
+     * with teffi_poller_claim(). seq_cst also orders this store before the caller's load of
+     * asked_soon; pairs with teffi_polling_move_to_ticker_if_idle() */
     atomic_store_explicit(&poller->claimed, false, memory_order_seq_cst);
 }
 

@@ -65,7 +65,7 @@ static const char *read_and_check_secret(int fd, size_t len_min, teffi_secret *s
     else if (len == 0)
         why = "it is empty";
     else if (len < len_min)
-        why = "it has fewer than 16 bytes"; /* len >= 1, so len_min is TEFFI_SECRET_MIN */
+        why = "it has fewer than 16 bytes"; /* callers pass len_min 1 or TEFFI_SECRET_MIN (16) */
     else if (len > TEFFI_SECRET_MAX)
         why = "it has more than 1024 bytes";
     if (!why) {

@@ -34,8 +34,8 @@ static void init_new_slot(void *entry, uint32_t slot, uint32_t generation, void 
 }
 
 /* The slab's last_use(): returns the index of the slot, and 0 as its generation, since the slab
- * needs a generation only to decommit a block. Slots are never decommitted, because the generation
- * in a free slot tells an ended process from an unknown PID, and the group in a free slot
+ * needs a generation only to decommit a block. Slots are never decommitted, because a free slot is
+ * still read: its generation distinguishes an ended process from an unknown PID, and its group
  * refuses late items. */
 static teffi_slab_use get_slot_index_and_no_generation(const void *entry)
 {

@@ -32,8 +32,8 @@ uint64_t teffi_mailbox_get_load(const teff_process *p)
     return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
 }
 
-/* Subtracts what mailbox_reserve added to `sent`; mailbox_reserve adds it even if it returns
- * false. */
+/* Subtracts what mailbox_reserve added to `sent`. mailbox_reserve adds the same amount even if it
+ * returns false. */
 static void mailbox_unreserve(teff_process *p, size_t len)
 {
     atomic_fetch_sub_explicit(&p->sent, teffi_mailbox_charge(len), memory_order_relaxed);
@@ -187,8 +187,9 @@ static teff_err push_returned_message(teff_process_system *system, teff_pid to, 
     return TEFF_OK;
 }
 
-/* If the message's sender is in this silo, pushes the event without copying it, so that no memory
- * is needed. If the sender is in another silo, sends a copy there, and frees the event. */
+/* If the message's sender is in this silo, pushes the event to the sender's group without copying
+ * it, so that no memory is needed. If the sender is in another silo, sends a copy there, and frees
+ * the event. */
 void teffi_process_return_message(teff_process_system *system, teffi_event *event, teff_pid from)
 {
     teff_pid to = event->event.from;

@@ -247,8 +247,9 @@ static void evict_message(teff_process *p, teffi_event *event)
     teffi_process_return_message(system, event, teffi_process_pid_of(p, event->generation));
 }
 
-/* If item is a message, evicts it. If item is the again item, evicts all messages in p->mail. But
- * if the status is RETRY, keeps them, since the next step gets the first of them again.
+/* If item is a message that p accepts, evicts it. If item is the again item and p has not ended,
+ * evicts all messages in p->mail. Exception: if the status is RETRY, keeps the messages in p->mail,
+ * since the next step gets the first of them again.
  * out: true: item was a message and was evicted. */
 static bool evict_message_or_mail(teff_process *p, teffi_item *item)
 {

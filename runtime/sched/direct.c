@@ -54,11 +54,11 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
 }
 
 /* The operation `may`: may the turn on this thread run another turn in place now? If the budget is
- * used up, the turn yields first. If the turn may, counts one turn against the budget; then still
- * returns false if the other turn is one of an asynchronous call (async) and the budget is older
- * than TEFFI_DIRECT_ASYNC_MS. Turns call this function and those below only through the pointers in
- * teffi_direct_ops, so these functions are never inlined into a turn. Therefore they may read the
- * thread-local teffi_own_worker: see worker.h. */
+ * used up, the turn yields first. If the turn may, counts one turn against the budget. Even in that
+ * case, returns false if the other turn is for an asynchronous call (async) and the budget began
+ * TEFFI_DIRECT_ASYNC_MS ago or earlier. Turns call this function and those below only through the
+ * pointers in teffi_direct_ops, so these functions are never inlined into a turn. Therefore they
+ * may read the thread-local teffi_own_worker: see worker.h. */
 static bool direct_permit_and_count(teffi_exec *exec, bool async)
 {
     teffi_worker *w = teffi_own_worker;

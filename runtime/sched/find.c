@@ -279,9 +279,9 @@ static teffi_group *find_elsewhere(teffi_worker *w)
     return group;
 }
 
-/* teffi_find_group_nearby for the policy multilevel, and if there is a local batch or deferred
- * work. This function and find_beyond_lifo are noinline, so that teffi_find_group_nearby need not
- * save registers for a plain pick from the LIFO slot. */
+/* The slow path of teffi_find_group_nearby. It is taken if the policy is multilevel, or if there is
+ * a local batch or deferred work. This function and find_beyond_lifo are noinline, so that
+ * teffi_find_group_nearby need not save registers for a plain pick from the LIFO slot. */
 static __attribute__((noinline)) teffi_group *find_nearby_slow_path(teffi_worker *w)
 {
     teffi_processor *p = w->processor;

@@ -103,10 +103,10 @@ static teffi_poller *claim_poller(teffi_worker *w)
 }
 
 /* Handle the events that the wait has found, then release the poller. Called after
- * leave_parked_state. If has_processor is false, w has lost its processor. Another thread may
- * assign a new one to w while this function runs, so this function must not access it. Without a
- * processor, the groups that become READY go to the global queue, and w wakes a parked worker,
- * which polls next. */
+ * leave_parked_state. If has_processor is false, w has lost its processor. If so, the groups that
+ * become READY go to the global queue, and w wakes a parked worker, which polls next. Another
+ * thread may assign a new processor to w while this function runs, so this function must not access
+ * that processor. */
 static void handle_events_and_release_poller(teffi_worker *w, teffi_poller *poller,
                                              bool has_processor)
 {
@@ -144,7 +144,7 @@ void teffi_park(teffi_worker *w)
         pthread_mutex_unlock(&sched->idle_lock);
         if (w->searching)
             teffi_search_end(w);
-        return; /* the loop gives the processor to a waiter, leaves it, or ends */
+        return; /* run_pass gives the processor to a waiter, leaves the processor, or ends */
     }
     teffi_idle_add(w, TEFFI_WORKER_PARKED);
     teffi_counter_add(&w->processor->counters.parks, 1);

@@ -55,8 +55,8 @@ void teffi_processor_wake(teffi_sched *sched, teffi_processor *p)
 {
     pthread_mutex_lock(&sched->idle_lock);
     teffi_worker *w = p->worker;
-    /* seq_cst: after the caller has set its timer; pairs with teffi_back_off, which sets
-     * backing_off before it reads the wheel */
+    /* seq_cst: the caller has set a timer in p's wheel before this load. Pairs with
+     * teffi_back_off, which sets backing_off, then reads when the wheel's next timer is due. */
     if (w && (w->state == TEFFI_WORKER_PARKED ||
               atomic_load_explicit(&w->backing_off, memory_order_seq_cst)))
         teffi_worker_wake(w);

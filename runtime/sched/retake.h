@@ -55,8 +55,8 @@ static inline teffi_processor *teffi_processor_get_usable(teffi_worker *w)
 }
 
 /* teffi_processor_use_begin_await_retake - do what use_begin does. If a retake is under way, wait
- * until it has ended: the monitor holds idle_lock during a retake. Afterwards w->processor does not
- * change. */
+ * until it has ended: the monitor holds idle_lock during a retake. After this call, w->processor
+ * does not change before use_end. */
 static inline uint32_t teffi_processor_use_begin_await_retake(teffi_worker *w)
 {
     uint32_t was = teffi_processor_use_begin(w);

@@ -106,7 +106,8 @@ static unsigned run_by_policy(teffi_worker *w, teffi_group *group, uint64_t unti
     return teffi_group_run_with_meter(group, ITEMS_MAX, until_ns, NULL, evicted);
 }
 
-/* Run the group with hooks, by a policy, or both. out: as teffi_group_run_and_count. */
+/* Run the group as the scheduler's policy demands. Call the scheduler's hooks before and after the
+ * run. out: as teffi_group_run_and_count. */
 static __attribute__((noinline)) unsigned
 run_with_hooks_and_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
@@ -126,9 +127,9 @@ static __attribute__((noinline)) void wake_worker_for_requeued_group(teffi_worke
 }
 
 /* Read the clock into now_ns if the coarse clock is later than now_ns, or is not known (0). Without
- * this function, a busy worker would update now_ns only every 16 passes. After long runs, now_ns
- * would be so old that the quantum of the next run, which is counted from now_ns, would be over at
- * once. */
+ * this function, a busy worker would update now_ns only every 16 passes of its loop. After long
+ * runs, now_ns would be so old that the quantum of the next run, which is counted from now_ns,
+ * would be over at once. */
 static void update_now_if_stale(teffi_processor *p, const teffi_exec *exec)
 {
     uint32_t read_ms = (uint32_t)(p->now_ns / MS_NS), coarse_ms = teffi_coarse_ms(exec);
@@ -186,7 +187,7 @@ count_items_and_requeue(teffi_worker *w, teffi_group *group, unsigned ran)
     return ran & 1 ? requeue_and_take_forked_part(w, group) : NULL;
 }
 
-/* Call the function that the turn has set before it yielded: its fiber is suspended now. */
+/* Call the function that the turn set before it yielded. The turn's fiber is suspended now. */
 static __attribute__((noinline)) void call_after_yield(teffi_worker *w)
 {
     void (*after)(void *arg) = w->after_yield;
@@ -287,7 +288,7 @@ bool teffi_run_nested_group(teffi_exec *exec)
 
 /* ---- the loop of a worker's thread ---- */
 
-/* Call the hook park, then fn, which may sleep, then the hook unpark. */
+/* Call hooks.park, then fn, which may sleep, then hooks.unpark. */
 static void call_between_park_hooks(teffi_worker *w, void (*fn)(teffi_worker *w))
 {
     teffi_hooks_call(w, w->sched->hooks.park);
@@ -329,7 +330,8 @@ static bool run_pass(teffi_worker *w)
         teffi_run_groups(w, group);
         return true;
     }
-    /* Deferred work was deferred again: do not park. The next pass runs it after the queues. */
+    /* Deferred work was deferred again: do not park. The next pass that finds no group in the
+     * queues runs this work. */
     if (w->processor && teffi_deferral_has_work(&w->processor->deferral))
         return true;
     call_between_park_hooks(w, park_or_leave_processor);

@@ -17,9 +17,10 @@ static teffi_worker *own_unblocked_worker(teffi_sched *sched)
 /* ---- groups ---- */
 
 /* A newer group has displaced `group` from the LIFO slot: push `group` to the deque, or to the
- * global queue if memory is out. If `group` is added to no local batch: clear no_steal, then wake a
- * worker. If it is added to a local batch that is shared with thieves now: wake a worker. If that
- * batch stays unshared: set no_steal, and wake no worker. */
+ * global queue if memory is out.
+ *  - If `group` belongs to no local batch: clear no_steal, then wake a worker.
+ *  - If `group` belongs to a local batch that thieves may take from: wake a worker.
+ *  - If `group` belongs to any other local batch: set no_steal, and wake no worker. */
 static void push_displaced_group(teffi_worker *w, teffi_processor *p, teffi_group *group)
 {
     bool pushed = teffi_deque_push(&p->deque, group);

@@ -96,7 +96,7 @@ struct teffi_worker {
         delayed_ns; /* of its thread, at the last sample (teffi_thread_read_run_times) */
 };
 
-/* teffi_worker_set_running_group - record that this thread runs group, in the run with number
+/* teffi_worker_set_running_group - record that this thread runs `group`, in the run with number
  * `run`. When a nested run has ended, the caller records the outer group again.
  * teffi_worker_clear_running_group - record that this thread runs no group. */
 static inline void teffi_worker_set_running_group(teffi_worker *w, const teffi_group *group,

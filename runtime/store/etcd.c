@@ -417,9 +417,10 @@ static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
     }
 }
 
-/* out: the table and first key of a scan's next page. This key is the last key found, with a zero
- * byte appended: no other key is between these two. It is copied to room. room's buffer is large
- * enough, because the last row was decoded in it; the key that is copied lies elsewhere. */
+/* out: the table and the first key of a scan's next page. The first key is the last key found, with
+ * a zero byte appended: no other key is between these two. The first key is stored in `room`, whose
+ * buffer is large enough, because the last row was decoded in it. The last key found, which is part
+ * of op's result, lies outside `room`. */
 static teffi_row get_next_page_start(const teffi_store_op *op, const teffi_row *from,
                                      teffi_etcd_text *room)
 {

@@ -435,8 +435,8 @@ static bool add_scanned_row(const json_t *kv, const char *prefix, teffi_store_op
     size_t len = (size_t)snprintf(head, sizeof head, "%s%s/", prefix, from->table);
     room->len = 0;
     room->failed = false;
-    /* reserve for key and value at once: found.key points to room->data, which must not move when
-     * the value is appended */
+    /* One call reserves room for both the key and the value: found.key points to room->data, which
+     * must not move when the value is appended. */
     bool fits =
         teffi_etcd_text_reserve(room, json_string_length(json_object_get(kv, "key")) +
                                           json_string_length(json_object_get(kv, "value")) + 2);

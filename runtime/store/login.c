@@ -4,7 +4,8 @@
 #include <string.h>
 #include "base/error.h"
 
-/* in: name, len bytes. out: the field that holds the option's value; NULL: no such option. */
+/* in: tls: are ca-file and cert-file allowed? name: the option's name, of len bytes.
+ * out: the field for the option's value; NULL if there is no such option. */
 static char *find_login_field(teffi_login *login, bool tls, const char *name, size_t len)
 {
     const struct {

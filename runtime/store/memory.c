@@ -42,7 +42,7 @@ static node *seek_node(memory *mem, const teffi_row *row)
     return *mem->before[0];
 }
 
-/* out: the row's node; NULL: none. Sets mem->before, as seek_node. */
+/* out: the row's node; NULL: none. Sets mem->before as seek_node() does. */
 static node *find_node(memory *mem, const teffi_row *row)
 {
     node *n = seek_node(mem, row);
@@ -139,8 +139,9 @@ static void read_value(memory *mem, teffi_store_op *op)
     teffi_store_set_read_result(op, n ? &n->row : &none);
 }
 
-/* Does the row of node n belong to the result of the scan op? in: n, may be NULL. from: op->rows as
- * it was submitted. out: false also if op has reached its limit of rows. */
+/* Does the row of node n belong to the result of the scan op? in: n: may be NULL. from: op->rows as
+ * submitted: op->rows may have been replaced by the rows that were found.
+ * out: false also if op has reached its limit of rows. */
 static bool scan_includes_node(const teffi_store_op *op, const teffi_row *from, const node *n)
 {
     return n && op->n_found < op->limit && strcmp(n->row.table, from->table) == 0 &&

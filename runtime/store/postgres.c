@@ -452,7 +452,7 @@ static teff_err set_up_connection(session *s, PGconn *conn, char *text)
     return err;
 }
 
-/* Connects, and blocks meanwhile. An option in the target overrides a key before "dbname". */
+/* Connects (blocking). "dbname" is the last key, so its options override the other values. */
 static teff_err connect_session(session *s, char *text)
 {
     static const char *const keys[] = {"connect_timeout",
@@ -499,7 +499,7 @@ static bool add_group_to_send_buffer(session *s, teffi_store_op **ops, size_t n)
     return PQpipelineSync(s->conn);
 }
 
-/* Moves the results that have arrived to s->results. in, out: *n: the number of results there;
+/* Adds to s->results all results that have arrived. in, out: *n: the number of results there;
  * *refused: was any result an error? out: true: all results of the group have arrived. */
 static bool take_results(session *s, size_t *n, bool *refused)
 {
@@ -523,14 +523,14 @@ static bool take_results(session *s, size_t *n, bool *refused)
     return false;
 }
 
-/* Waits until it can receive or send, then does so. *sent becomes true if no bytes are left to
- * send, as far as is known. out: false: the connection broke, or was silent for SILENCE_MS. */
+/* Waits until the connection can receive or send, then tries both. *sent becomes true if all bytes
+ * were sent, or may have been. out: false: the connection broke, or was silent for SILENCE_MS. */
 static bool wait_then_receive_and_send(session *s, bool *sent)
 {
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};
     if (poll(&fd, 1, SILENCE_MS) == 0)
         return false;
-    bool received = PQconsumeInput(s->conn); /* even if it fails, it may have sent all bytes */
+    bool received = PQconsumeInput(s->conn); /* may send all bytes, and fail after that */
     int left = received ? PQflush(s->conn) : 0;
     *sent = *sent || left == 0;
     return received && left >= 0;

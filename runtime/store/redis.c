@@ -587,7 +587,8 @@ static void run_redis_session(void *arg)
         size_t n = teffi_op_queue_take_ops(&s->queue, s->group, get_wait_ns(s));
         if (n == 0 && teffi_op_queue_is_closed(&s->queue))
             break;
-        /* n is 0 if no operation came: run_pipeline() connects if the back-off has ended */
+        /* If no operation came, n is 0. In this case run_pipeline() only checks the connection, and
+         * connects if the back-off has ended. */
         run_pipeline(s, s->group, n);
     }
     disconnect_redis(s);

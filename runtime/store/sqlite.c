@@ -81,9 +81,10 @@ static void dequeue_ended_write(engine *e, bool system)
         --*get_waiting_count(e, &op->rows[i]);
 }
 
-/* Lock held. in: bytes: the size of all values that a new operation writes. out: true: there is no
- * room for it; the caller refuses it, unless it is on the cluster's own tables. If submitted_bytes
- * is 0, no write is too large. */
+/* Is the queue too full for a new operation? An operation on the cluster's own tables is accepted
+ * even if the queue is full. The limit of bytes does not apply while e->submitted_bytes is 0, so
+ * no write is too large for an idle queue. in: bytes: the size of all values that the new operation
+ * writes. runs: with e->lock held. */
 static bool is_queue_full(const engine *e, size_t bytes)
 {
     return e->submitted >= QUEUE_MAX ||

@@ -182,7 +182,8 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
         op->done(op);
         return;
     }
-    /* The first row decides: a batch that writes TEFFI_TABLE_FENCE begins with `membership`. */
+    /* Only the first row's table is tested: a batch that writes rows of TEFFI_TABLE_FENCE begins
+     * with a row of TEFFI_TABLE_MEMBERSHIP. */
     const char *table = op->rows[0].table;
     op->system =
         strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;

@@ -44,8 +44,8 @@ static bool make_url(const nng_transport *t, const char *address, char *url)
     return teffi_address_is_valid(address) && !(path && t->transport.tls);
 }
 
-/* Makes the result of a dial or an accept that has ended; if that succeeded, also makes the stream
- * in the result. */
+/* Makes the result of a dial or an accept that has ended. If the dial or accept succeeded, also
+ * makes the stream in the result. */
 static teffi_stream_result make_nng_stream_result(const nng_transport *t, nng_aio *aio)
 {
     teffi_stream_result result = teffi_nng_result(aio);
@@ -60,8 +60,8 @@ static teffi_stream_result make_nng_stream_result(const nng_transport *t, nng_ai
 
 /* ---- dials ---- */
 
-/* The callback of the dial. If the address is malformed, there is no dialer: then this is the
- * callback of a sleep, which only serves to report the error asynchronously. */
+/* nng calls this function when a dial has ended. If the address is not valid, no dialer exists, and
+ * nng calls the function after a sleep of 0 ms, so that the error is reported asynchronously. */
 static void on_nng_dialled(void *arg)
 {
     teffi_stream_dial *dial = arg;

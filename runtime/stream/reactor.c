@@ -171,7 +171,7 @@ static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
 {
     teffi_reactor *r = (teffi_reactor *)poller;
     free_dead_sources(r);
-    /* seq_cst: before the load of due; pairs with set_bit_and_queue() */
+    /* seq_cst: orders this store before the load of `due`; pairs with set_bit_and_queue() */
     atomic_store_explicit(&r->asleep, true, memory_order_seq_cst);
     if (atomic_load_explicit(&r->due, memory_order_seq_cst))
         timeout_ns = 0;
@@ -200,7 +200,8 @@ static void report_edges(teffi_reactor *r, const struct epoll_event *event)
         teffi_reactor_report_edge(r, source->out);
 }
 
-/* Reports the kept events, and tries the sides that are due. out: true: a side was due. */
+/* Reports the edges of the events that wait_for_events() has kept, and tries the operations of all
+ * sides in `due`. out: true: `due` was not empty. */
 static bool run_events(teffi_poller *poller)
 {
     teffi_reactor *r = (teffi_reactor *)poller;

@@ -76,7 +76,8 @@ void teffi_reactor_report_edge(teffi_reactor *reactor, reactor_side *side);
  * runs: on the thread that tries the side, or while no operation waits for the side. */
 static inline void teffi_side_clear_ready(reactor_side *side)
 {
-    /* acquire: pairs with set_side_bit(), so that the system call finds what the edge reported */
+    /* the acquire half pairs with set_side_bit(), so that the system call finds what the edge
+     * reported */
     atomic_fetch_and_explicit(&side->word, ~(uint32_t)SIDE_READY, memory_order_acq_rel);
 }
 

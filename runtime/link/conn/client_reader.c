@@ -37,9 +37,9 @@ bool teffi_client_reader_defer_read(teffi_conn *conn)
         return false;
     (void)teffi_deferred_push(&r->reads, &conn->receiver.next_read);
     atomic_fetch_add_explicit(&r->reads_deferred, 1, memory_order_relaxed);
-    /* seq_cst: this load comes after the push; pairs with teffi_client_reader_begin(). If `waiting`
-     * is over 1, another thread waits, too. Then no waiting thread reads: the transport's threads
-     * do, and this call hands the deferred reads back to them. */
+    /* seq_cst: this load comes after the push; pairs with teffi_client_reader_begin(). If several
+     * threads wait, the transport's threads do all reads, so this call hands the deferred reads
+     * back to them. */
     if (atomic_load_explicit(&r->waiting, memory_order_seq_cst) > 1)
         run_deferred_reads(r, false);
     else
@@ -51,7 +51,7 @@ bool teffi_client_reader_defer_read(teffi_conn *conn)
 bool teffi_client_reader_run_overdue_reads(teffi_conns *conns, bool all)
 {
     client_readers *r = &conns->readers;
-    /* relaxed: with a stale value, reads run early, or the ticker calls once more */
+    /* relaxed: if the value is stale, reads run early, or the ticker calls once more */
     uint32_t deferred = atomic_load_explicit(&r->reads_deferred, memory_order_relaxed);
     bool none_new = deferred == r->reads_deferred_before;
     r->reads_deferred_before = deferred;

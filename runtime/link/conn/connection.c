@@ -80,8 +80,8 @@ void teffi_conn_register(teffi_conn *conn)
         conns->pending++;
 }
 
-/* Sets the node to which conn leads. From now on the route cache may refer to conn, so conn keeps
- * its memory. */
+/* Sets the node to which conn leads. From now on the route cache may refer to conn, so
+ * teffi_conn_free() must not free its memory. */
 void teffi_conn_set_routed_node(teffi_conn *conn, uint64_t node)
 {
     if (!conn || conn->carries == node)

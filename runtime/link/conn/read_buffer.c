@@ -63,8 +63,8 @@ static bool resize_for_small_frames(read_buffer *in, size_t got, bool full)
 
 /* Fits the capacity to a large frame. `need` is the frame's length plus LINK_READ_BUFFER_MIN. A
  * capacity over 2 * need is shrunk to need. A capacity below need is grown to need, but only if the
- * last large frame was at least as long as this one, or half of this frame has arrived. In all
- * other cases the buffer is only doubled when it is full, so that a peer cannot take memory by
+ * last large frame was at least as long as this one, or half of this frame has arrived. Otherwise
+ * a full buffer is doubled, and any other buffer is left as it is. So a peer cannot take memory by
  * announcing a long frame.
  * in:   frame, the length of the frame. out: false: no memory. */
 static bool resize_for_large_frame(read_buffer *in, size_t frame)
@@ -97,8 +97,8 @@ void teffi_read_buffer_trim(read_buffer *in)
     (void)resize_buffer(in, teffi_read_buffer_left(in) + LINK_READ_BUFFER_MIN);
 }
 
-/* If a large frame is expected, at most LINK_READ_BUFFER_MIN bytes of the room lie after its end,
- * because decode_and_hand_over_buffer() copies the bytes after the frame. */
+/* If a large frame is expected, at most LINK_READ_BUFFER_MIN bytes of the room lie after the end of
+ * that frame, because decode_and_hand_over_buffer() copies the bytes after the frame. */
 size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at)
 {
     size_t frame = expected_large_frame_len(in), room = in->cap - in->len;

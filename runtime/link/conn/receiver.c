@@ -47,10 +47,10 @@ static bool read_without_blocking(teffi_conn *conn)
     return n != 0;
 }
 
-/* Is an extra read worth a try? An extra read is one that is tried although the last read did not
- * fill its room. It is worth a try if a large frame has come (r->large), because another may follow
- * at once. But after an extra read that found nothing, another is worth a try only at every
- * LOOK_EVERY-th call that finds r->large set. Clears r->large. */
+/* Is an extra read worth a try? An extra read is a read that is tried although the last read did
+ * not fill its room. It is worth a try if a large frame has come (r->large), because the next large
+ * frame may have come as well. But after an extra read that found nothing, the next one is worth a
+ * try only at every LOOK_EVERY-th call that finds r->large set. Clears r->large. */
 static bool decide_extra_read_and_clear_large(conn_receiver *r)
 {
     bool large = r->large;

@@ -10,7 +10,7 @@ enum { WRITES_INLINE = 4 }; /* most flights in a row on one thread */
 static _Thread_local bool thread_has_coalesced;
 
 /* conn->lock held. Counts the bytes that wait in conn (pending, in flight, and unopened), and adds
- * to the budget how much this number has grown since the last call; negative if it has shrunk. */
+ * to the budget the change of this number since the last call. */
 static void update_budget(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -467,7 +467,8 @@ static bool is_in_turn(const teffi_conns *conns)
 }
 
 /* conn->lock held. Is it worth keeping this frame for coalescing? A frame shortly after a write
- * suggests that more follow. May set pending_ns to the present time. in: not on a worker. */
+ * suggests that more follow. May set pending_ns to the present time.
+ * in:   teffi_conns_can_defer() has returned false. */
 static bool should_coalesce_frame(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
@@ -569,7 +570,9 @@ static bool append_or_drop_oldest_unopened(teffi_conn *conn)
     return true;
 }
 
-/* conn->lock held. Appends the unopened messages, and after the last one the goodbyes. */
+/* conn->lock held. Appends the unopened messages, and after the last one the goodbyes. If memory
+ * runs out, the other messages stay unopened, and the connection closes after its pending frames
+ * are written. */
 static void append_unopened_and_goodbyes(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;

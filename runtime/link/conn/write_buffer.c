@@ -92,7 +92,8 @@ bool teffi_write_buffer_copy_or_drop_newest(write_buffer *out)
 }
 
 /* Finds the piece at position *at. If *at is in a segment, the piece is the rest of that segment.
- * Otherwise it is the bytes of out->data before the next segment; all the rest if there is none. */
+ * Otherwise the piece is the bytes of out->data from *at to the next segment, or to the end of
+ * out->data if no segment follows. */
 static struct iovec piece_at(const write_buffer *out, const write_position *at)
 {
     const write_segment *segment =

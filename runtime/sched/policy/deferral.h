@@ -16,10 +16,11 @@ typedef struct teffi_deferral {
     uint64_t from_ns; /* when run_if_old saw work after it had seen none; 0: it saw none */
 } teffi_deferral;
 
-/* teffi_deferral_has_work - is there deferred work? A hint, if not called by the owner. */
+/* teffi_deferral_has_work - is there deferred work? In any thread but the owner's, the result is
+ * only a hint. */
 static inline bool teffi_deferral_has_work(const teffi_deferral *d)
 {
-    /* relaxed: only the owner adds work; other threads may miss the latest */
+    /* relaxed: only the owner adds work; other threads may miss the latest work */
     return atomic_load_explicit(&d->list, memory_order_relaxed) != NULL;
 }
 

@@ -35,8 +35,8 @@ static inline unsigned teffi_rank_of_priority(int priority)
     return (unsigned)(1 + INT8_MAX - priority);
 }
 
-/* teffi_priorities_has_more_urgent - does a group wait that is more urgent than this priority? A
- * hint. Any thread. */
+/* teffi_priorities_has_more_urgent - is a group queued that is more urgent than groups of this
+ * priority? The result is a hint, because this function takes no lock. Any thread. */
 static inline bool teffi_priorities_has_more_urgent(const teffi_priorities *ranks, int priority)
 {
     return atomic_load_explicit(&ranks->first, memory_order_relaxed) <

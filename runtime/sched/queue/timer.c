@@ -18,8 +18,8 @@ void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns)
     atomic_init(&wheel->next_due_ns, UINT64_MAX);
 }
 
-/* out: the lowest level at which tick and now are in the same round of 64 buckets; at most the top
- * level. */
+/* out: the lowest level at which `tick` and `now` are in the same round of 64 buckets, or the top
+ * level if there is no such level. */
 static unsigned wheel_level_of(uint64_t now, uint64_t tick)
 {
     uint64_t differ = (now ^ tick) | MASK;
@@ -47,7 +47,8 @@ static uint64_t clamp_tick(uint64_t now, uint64_t tick)
     return tick - now > farthest ? now + farthest : tick;
 }
 
-/* The first tick of the bucket that holds tick, or wheel->tick if that bucket has already begun. */
+/* out: the first tick of the bucket that holds `tick` at this level, or wheel->tick if that bucket
+ * has already begun. */
 static uint64_t bucket_begin_tick(const teffi_wheel *wheel, uint64_t tick, unsigned level)
 {
     uint64_t begin = tick >> (BITS * level) << (BITS * level);
@@ -103,15 +104,15 @@ static uint64_t wheel_next_filled_tick(const teffi_wheel *wheel)
     return best;
 }
 
-/* Set next_due_ns to the time of tick. in: tick: UINT64_MAX if no timer is set. */
+/* Set next_due_ns to the time at which `tick` begins. in: tick: UINT64_MAX if no timer is set. */
 static void wheel_set_next_due(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t due = tick > UINT64_MAX / TEFFI_TICK_NS ? UINT64_MAX : tick * TEFFI_TICK_NS;
     atomic_store_explicit(&wheel->next_due_ns, due, memory_order_seq_cst);
 }
 
-/* Lower next_due_ns to the time of tick if tick is earlier. in: tick: the first tick of the bucket
- * into which a timer was inserted. out: true: next_due_ns was lowered. */
+/* If `tick` begins before next_due_ns, set next_due_ns to that time. in: tick: the first tick of
+ * the bucket into which a timer was inserted. out: true: next_due_ns was lowered. */
 static bool wheel_lower_next_due(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
