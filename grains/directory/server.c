@@ -10,7 +10,8 @@
 /* Responds to msg with err, a result of teffi_partition_execute_directory_method(). TEFF_OK becomes
  * HELD, and the response contains `holder`. TEFF_E_NOT_FOUND becomes ABSENT. TEFF_E_UNAVAILABLE
  * becomes REFRESH: the sender refreshes its view and asks again. */
-static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi_pid holder)
+static void respond_with_directory_result(teffi_node *node, teffi_msg *msg, teff_err err,
+                                          teffi_pid holder)
 {
     Teff__Cluster__DirectoryResponse a = TEFF__CLUSTER__DIRECTORY_RESPONSE__INIT;
     teffi_packed_pid packed;
@@ -98,7 +99,7 @@ static void execute_directory_request(teffi_node *node, teffi_msg *msg)
     else if (err == TEFF_E_OVERLOADED)
         respond_too_many_parked(node, msg);
     else if (err != TEFF_E_CLOSED) /* CLOSED: msg is parked */
-        respond_holder(node, msg, err, holder);
+        respond_with_directory_result(node, msg, err, holder);
 }
 
 enum { END_WAIT_MS = 5000, END_PAUSE_MAX_MS = 50 };
@@ -120,7 +121,7 @@ static void end_duplicate_activation(teff_ctx *ctx, void *arg)
                               teffi_now(ctx->node->platform) < deadline;
              ms = ms * 2 < END_PAUSE_MAX_MS ? ms * 2 : END_PAUSE_MAX_MS)
             teffi_ctx_sleep(ctx, ms);
-    respond_holder(ctx->node, msg, TEFF_E_NOT_FOUND, pid);
+    respond_with_directory_result(ctx->node, msg, TEFF_E_NOT_FOUND, pid);
 }
 
 static void start_deactivate_task(teffi_node *node, teffi_msg *msg)

@@ -158,7 +158,7 @@ static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
 
 /* If msg was made in a transaction and must not wait for act's lock, ends msg with an error. in:
  * msg does not join that transaction. out: true: msg was ended. */
-static bool refuse_if_it_must_not_wait(teffi_activation *act, teffi_msg *msg)
+static bool refuse_if_request_must_not_wait(teffi_activation *act, teffi_msg *msg)
 {
     teff_err err = teffi_lock_judge_wait(act, msg);
     if (err)
@@ -265,9 +265,9 @@ __attribute__((noinline)) static bool admit_if_transactional(teffi_activation *a
                                                              const teff_method *method)
 {
     if (!(method->flags & TEFF_METHOD_TRANSACTIONAL))
-        return refuse_if_it_must_not_wait(act, msg);
+        return refuse_if_request_must_not_wait(act, msg);
     bool joins = request_may_join_transaction(msg);
-    if (msg->transaction && !joins && refuse_if_it_must_not_wait(act, msg))
+    if (msg->transaction && !joins && refuse_if_request_must_not_wait(act, msg))
         return true;
     if (!joins && !teffi_transaction_begin_at_request(act->grains, msg))
         refuse_queued_request(act, msg, TEFF_E_NOMEM, "out of memory for a transaction");
@@ -392,7 +392,7 @@ static void start_requests_and_ticks(teffi_activation *act)
             continue;
         if (msg->transaction && (method->flags & TEFF_METHOD_TRANSACTIONAL))
             (void)admit_transactional_request(act, msg, method, false);
-        else if (!msg->transaction || !refuse_if_it_must_not_wait(act, msg))
+        else if (!msg->transaction || !refuse_if_request_must_not_wait(act, msg))
             start_request(act, msg, method);
     }
     more->judge_all |= judge_all && n;

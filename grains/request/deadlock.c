@@ -546,7 +546,7 @@ void teffi_deadlock_handle_probe(teffi_activation *act, teffi_msg *msg)
 
 /* Counts a probe that another silo has sent. out: false: too many probes came in the current
  * window of TEFFI_VISIT_MS: the caller must drop this probe. */
-static bool count_received_probe(teffi_waits *waits)
+static bool count_probe_and_check_limit(teffi_waits *waits)
 {
     uint64_t now = teffi_now(waits->node->platform);
     if (now >= waits->window_ns) {
@@ -560,7 +560,7 @@ void teffi_deadlock_receive_probe(teffi_node *node, teffi_msg *msg)
 {
     teffi_slab_use relay;
     probe *p = NULL;
-    if (msg->item.kind == TEFFI_MSG_ONEWAY && count_received_probe(node->grains->waits) &&
+    if (msg->item.kind == TEFFI_MSG_ONEWAY && count_probe_and_check_limit(node->grains->waits) &&
         teffi_view_current_has_member(node, msg->src))
         p = unpack_probe(msg);
     if (!p) {

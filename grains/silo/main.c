@@ -118,7 +118,7 @@ static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
 
 /* Blocks the signals that wait_for_stop_signal_or_lost_lease() waits for, and ignores SIGPIPE. Must
  * be called before any thread is made, as threads inherit the mask. */
-static void block_signals(sigset_t *signals)
+static void block_signals_and_ignore_sigpipe(sigset_t *signals)
 {
     sigemptyset(signals);
     sigaddset(signals, SIGTERM);
@@ -146,7 +146,7 @@ static int run_silo(int argc, char **argv, const teff_silo_program *given, teff_
     bool hosted = host_types(silo, type, more);
     if (!silo)
         return status;
-    block_signals(&signals);
+    block_signals_and_ignore_sigpipe(&signals);
     status = hosted ? start_and_serve_until_signal(silo, &program, text, &signals) : 1;
     teff_silo_free(silo);
     return status;

@@ -53,7 +53,7 @@ static void drop_call(teff_ctx *ctx, teffi_call *call)
 }
 
 /* Drops the newest call of the context's list, which must not be empty. */
-static void drop_newest(teff_ctx *ctx)
+static void drop_newest_call(teff_ctx *ctx)
 {
     teffi_call *call = LIST_FIRST(&ctx->calls);
     LIST_REMOVE(call, in_ctx);
@@ -63,7 +63,7 @@ static void drop_newest(teff_ctx *ctx)
 void teffi_ctx_fini(teff_ctx *ctx)
 {
     while (!LIST_EMPTY(&ctx->calls))
-        drop_newest(ctx);
+        drop_newest_call(ctx);
     teffi_arena_fini(&ctx->arena);
     ctx->text = NULL;
 }

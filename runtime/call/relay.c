@@ -29,8 +29,8 @@ static bool node_may_add_entry(const _Atomic uint32_t *share, const _Atomic uint
 
 /* Takes an unused entry from the slab, and counts it among all entries of its kind and among those
  * of its node. out: NULL: over the node's share, or no memory. */
-static teffi_call *take_counted_entry(teffi_home *home, uint64_t node, bool is_cancel,
-                                      uint64_t deadline_ns)
+static teffi_call *take_and_count_entry(teffi_home *home, uint64_t node, bool is_cancel,
+                                        uint64_t deadline_ns)
 {
     _Atomic uint32_t *share = teffi_relay_entry_count_of_node(home, node);
     _Atomic uint32_t *count = is_cancel ? &home->calls.cancels : &home->calls.relays;
@@ -51,7 +51,7 @@ static teffi_call *take_counted_entry(teffi_home *home, uint64_t node, bool is_c
 static teffi_call *new_entry(teffi_home *home, uint64_t node, teffi_origin origin, bool is_cancel,
                              uint64_t deadline_ns)
 {
-    teffi_call *call = take_counted_entry(home, node, is_cancel, deadline_ns);
+    teffi_call *call = take_and_count_entry(home, node, is_cancel, deadline_ns);
     if (!call)
         return NULL;
     call->wait = (teffi_wait){0};

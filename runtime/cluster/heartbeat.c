@@ -224,7 +224,7 @@ static void log_declared_deaths(teff_ctx *ctx, const silent_silos *silent, teff_
  * look. out: next_ns, or less if a silo may be silent before that; 0 if this call has tried
  * to declare silos dead: the caller looks again at once, because there may be more silent silos
  * than one change can declare dead. */
-static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
+static uint64_t declare_silent_silos_dead(teff_ctx *ctx, uint64_t next_ns)
 {
     const teffi_view *view = teffi_view_ref_current(ctx->node);
     silent_silos silent = {.n = 0};
@@ -285,7 +285,7 @@ static void run_look(teff_ctx *ctx, void *arg)
     teffi_membership *m = arg;
     uint64_t lease_ns = teffi_lease_length_ns(&m->node->home.lease), next_ns = lease_ns / RETRIES;
     if (!last_heartbeat_failed(m)) {
-        uint64_t left_ns = declare_silent_dead(ctx, lease_ns / BEATS);
+        uint64_t left_ns = declare_silent_silos_dead(ctx, lease_ns / BEATS);
         teff_err err = teffi_membership_refresh(ctx, 0);
         log_error(ctx, err);
         next_ns = err ? next_ns : left_ns;

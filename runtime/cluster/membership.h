@@ -201,8 +201,8 @@ TEFF_MUST_USE teff_err teffi_outsiders_hold_msg_if_needed(teffi_membership *memb
 teffi_queue teffi_outsiders_take_held_messages(teffi_membership *membership);
 void teffi_outsiders_decrement_held_count(teffi_membership *membership, teffi_node_id silo);
 
-/* teffi_membership_hold_stranger_msg - see node->hold. */
-bool teffi_membership_hold_stranger_msg(teffi_node *node, teffi_msg *msg);
+/* teffi_membership_hold_msg_if_needed - see node->hold. */
+bool teffi_membership_hold_msg_if_needed(teffi_node *node, teffi_msg *msg);
 
 /* teffi_membership_record_connection_state - record that a connection with a silo has come up (up),
  * or that one has broken or could not be made (!up). In the second case the silo's heartbeat is

@@ -63,7 +63,7 @@ static void start_delivering_held(teffi_membership *m)
 
 /* Keeps a message that must not be delivered yet, or refuses it if too many are kept.
  * out: true: the message was kept or refused; false: the caller delivers it. */
-bool teffi_membership_hold_stranger_msg(teffi_node *node, teffi_msg *msg)
+bool teffi_membership_hold_msg_if_needed(teffi_node *node, teffi_msg *msg)
 {
     bool first = false;
     teff_err err = teffi_outsiders_hold_msg_if_needed(node->membership, msg, &first);

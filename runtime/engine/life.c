@@ -40,7 +40,7 @@ static void make_data(teff_component *component, teff_data_kind kind)
 
 /* Create the component's owned data, call its hooks, and publish it. All hooks run before any data
  * is published, because other components may bind data as soon as it is published. */
-static void set_up_owned(teff_component *component)
+static void set_up_owned_data(teff_component *component)
 {
     make_data(component, TEFF_DATA_OWNER);
     for (size_t i = 0; i < component->type->n_data && !component->ending; i++)
@@ -110,7 +110,7 @@ static bool run_set_up_phase(teff_component *component)
         return bind_data_of_kind(component, TEFF_DATA_SHARE);
     if (component->phase == TEFFI_PHASE_SETUP)
         return call_setup_hooks(component);
-    set_up_owned(component); /* TEFFI_PHASE_OWN */
+    set_up_owned_data(component); /* TEFFI_PHASE_OWN */
     make_data(component, TEFF_DATA_LOCAL);
     return true;
 }
@@ -142,7 +142,7 @@ static void call_hooks_and_drop_data(teff_component *component, teff_data_kind k
 }
 
 /* End the component's waits, claims and locks, and drop all its data except owned data. */
-static void release_all_but_owned(teff_component *component)
+static void release_all_but_owned_data(teff_component *component)
 {
     teffi_sleepers_remove(component);
     teffi_claim_end(&component->claim);
@@ -155,7 +155,7 @@ static void release_all_but_owned(teff_component *component)
 /* For all owned data: call the hook fini, then retire the data and drop it. The data is claimed for
  * writing, so that no task uses it, and retired before the claim ends, so that no task gets it
  * afterwards. out: false: a claim waits; call again after a poke. */
-static bool fini_owned(teff_component *component)
+static bool fini_owned_data(teff_component *component)
 {
     for (size_t i = component->type->n_data; i-- > 0;) {
         if (!component->data[i] || get_data_use(component, i)->kind != TEFF_DATA_OWNER)
@@ -196,9 +196,9 @@ static void unlist_and_discard_tasks(teff_component *component)
 static bool take_down_component(teff_component *component)
 {
     if (component->phase <= TEFFI_PHASE_RUN)
-        release_all_but_owned(component);
+        release_all_but_owned_data(component);
     component->phase = TEFFI_PHASE_TAKE_DOWN;
-    if (!fini_owned(component))
+    if (!fini_owned_data(component))
         return false;
     unlist_and_discard_tasks(component);
     component->phase = TEFFI_PHASE_GONE;
@@ -210,7 +210,7 @@ static bool take_down_component(teff_component *component)
  * system discards the queued tasks when it ends the process (teffi_pid_route.respond). */
 static void take_down_by_force(teff_component *component)
 {
-    release_all_but_owned(component);
+    release_all_but_owned_data(component);
     for (size_t i = component->type->n_data; i-- > 0;) {
         if (!component->data[i])
             continue;

@@ -53,10 +53,10 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
 /* Try once to change the group's word from *word to want; for teffi_group_push. out: false: *word
  * is now the present word, and the caller tries again.
  * The CAS is a release, because it publishes the item; pairs with group_take_all_and_set_state. It
- * is an acquire, because a pusher that makes the group READY owns head; pairs with group_try_rest.
- * It is seq_cst, because the pusher may afterwards load a flag that says that the handler sleeps.
- * The handler sets this flag before teffi_group_take_item loads the word. So either the handler
- * finds the item, or the pusher finds the flag set. */
+ * is an acquire, because a pusher that makes the group READY owns head; pairs with
+ * group_try_become_idle_or_blocked. It is seq_cst, because the pusher may afterwards load a flag
+ * that says that the handler sleeps. The handler sets this flag before teffi_group_take_item loads
+ * the word. So either the handler finds the item, or the pusher finds the flag set. */
 static inline bool try_replace_word(teffi_group *group, uintptr_t *word, uintptr_t want)
 {
     return atomic_compare_exchange_weak_explicit(&group->word, word, want, memory_order_seq_cst,
@@ -137,7 +137,8 @@ static __attribute__((noinline)) void take_first_batch(teffi_group *group)
  * left. out: false: there is nothing to handle. */
 static inline bool group_begin_run(teffi_group *group)
 {
-    /* acquire: this run sees the effects of earlier runs; pairs with group_try_rest */
+    /* acquire: this run sees the effects of earlier runs; pairs with
+     * group_try_become_idle_or_blocked */
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_acquire);
     if (word_state(word) != READY)
         return word_state(word) == COMPLETE && group->head;
@@ -173,7 +174,7 @@ static inline bool group_stop_running(teffi_group *group)
 /* Try to change RUNNING to IDLE, or to BLOCKED if group->blocked is set. in: head is empty, or the
  * group is COMPLETE. out: false: the state has not changed, since an item was pushed meanwhile, or
  * the group is COMPLETE. */
-static inline bool group_try_rest(teffi_group *group)
+static inline bool group_try_become_idle_or_blocked(teffi_group *group)
 {
     uintptr_t word = READY;
     uintptr_t rest = group->blocked ? BLOCKED : IDLE;
@@ -211,9 +212,9 @@ static inline void group_charge(teffi_group *group, const group_run *run)
         run->meter->charge(run->meter, group);
 }
 
-/* Take the next batch, after group_try_rest has failed. out: false: the run ends, for one of two
- * reasons. The group is COMPLETE and all items were handled: ops->ended was called, and the group
- * may be gone. Or the run has taken as many batches as it may: the group is READY. */
+/* Take the next batch, after group_try_become_idle_or_blocked has failed. out: false: the run ends,
+ * for one of two reasons. The group is COMPLETE and all items were handled: ops->ended was called,
+ * and the group may be gone. Or the run has taken as many batches as it may: the group is READY. */
 static inline bool group_take_next_batch_or_end(teffi_group *group, group_run *run)
 {
     if (is_complete(group)) {
@@ -231,10 +232,10 @@ static inline bool group_take_next_batch_or_end(teffi_group *group, group_run *r
 
 /* Called when head is empty: charge the run, then make the group IDLE or BLOCKED, or take the items
  * that were pushed meanwhile. out: false: the run ends. */
-static inline bool group_rest_or_refill(teffi_group *group, group_run *run)
+static inline bool group_become_idle_or_refill(teffi_group *group, group_run *run)
 {
     group_charge(group, run);
-    return !group_try_rest(group) && group_take_next_batch_or_end(group, run);
+    return !group_try_become_idle_or_blocked(group) && group_take_next_batch_or_end(group, run);
 }
 
 /* Has the run handled items_max items, or used its quantum? This function reads the coarse clock
@@ -312,7 +313,7 @@ static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_grou
             group_charge(group, run);
             return run->done << 1 | end_yielded_run(group);
         }
-        if (!group->head && !group_rest_or_refill(group, run))
+        if (!group->head && !group_become_idle_or_refill(group, run))
             return run->done << 1 | run->again;
         if (run->done && run_is_over_budget(group, run)) {
             group_charge(group, run);
@@ -341,7 +342,7 @@ static __attribute__((noinline)) unsigned do_whole_run(teffi_group *group, unsig
 }
 
 /* Do the rest of a run, after its first item. The run has no meter and is not evicted. in: if head
- * is empty, group_try_rest has failed. out: as teffi_group_run_and_count. */
+ * is empty, group_try_become_idle_or_blocked has failed. out: as teffi_group_run_and_count. */
 static __attribute__((noinline)) unsigned do_rest_of_run(teffi_group *group, unsigned items_max,
                                                          uint64_t until_ns)
 {
@@ -365,7 +366,7 @@ unsigned teffi_group_run_and_count(teffi_group *group, unsigned items_max, uint6
     if (teffi_group_has_yielded_turn(group))
         return do_whole_run(group, items_max, until_ns, NULL, false);
     group_handle_item(group, group_pop(group));
-    if (!group->head && group_try_rest(group))
+    if (!group->head && group_try_become_idle_or_blocked(group))
         return 1 << 1; /* one item; the group is not READY */
     return do_rest_of_run(group, items_max, until_ns);
 }
@@ -389,7 +390,7 @@ bool teffi_group_claim(teffi_group *group)
 
 void teffi_group_release_claim(teffi_group *group)
 {
-    if (group_try_rest(group))
+    if (group_try_become_idle_or_blocked(group))
         return;
     if (is_complete(group) && !group->head) {
         call_ops_ended(group);

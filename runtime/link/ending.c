@@ -17,7 +17,7 @@ static void plan_redial(link_peer *peer, bool failed)
     peer->backoff_ms = base;
     uint64_t half_ns = base * 500000ull;
     peer->redial_ns = teffi_conns_now(conns) + half_ns + p->random(p->arg) % half_ns;
-    teffi_conns_ask_scan(conns);
+    teffi_conns_ask_ticker_to_scan(conns);
 }
 
 /* conns.lock held. Removes conn from its peer. If conn was the peer's outgoing connection:

@@ -151,7 +151,7 @@ teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms)
     teffi_conns *conns = &link->conns;
     uint64_t deadline_ns = teffi_conns_now(conns) + timeout_ms * 1000000ull;
     begin_leaving(link);
-    teffi_conns_ask_scan(conns);
+    teffi_conns_ask_ticker_to_scan(conns);
     pthread_mutex_lock(&conns->lock);
     bool unfinished = is_shutdown_unfinished(link);
     while (unfinished && teffi_conns_now(conns) < deadline_ns) {

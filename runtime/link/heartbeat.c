@@ -209,7 +209,7 @@ static void sleep_or_run_delayed_until_scan(teffi_link *link, uint64_t ns)
         if (soon)
             run_delayed_work(link);
         now_ns = teffi_conns_now(&link->conns);
-        /* acquire: pairs with teffi_conns_ask_scan() */
+        /* acquire: pairs with teffi_conns_ask_ticker_to_scan() */
     } while (!atomic_exchange_explicit(&ticker->asked, false, memory_order_acquire) &&
              (came || soon || delayed_work_is_requested(ticker)) && now_ns < until_ns);
 }
@@ -228,6 +228,6 @@ teff_err teffi_link_heartbeat_start(teffi_link *link)
 
 void teffi_link_heartbeat_stop(teffi_link *link)
 {
-    teffi_conns_ask_scan(&link->conns);
+    teffi_conns_ask_ticker_to_scan(&link->conns);
     teffi_thread_join(&link->ticker);
 }

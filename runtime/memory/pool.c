@@ -225,7 +225,7 @@ static __attribute__((noinline)) void *refill_and_take(cache *c, unsigned class)
 }
 
 /* Poisons the memory after the n requested bytes. in: memory, may be NULL. out: memory. */
-static void *poison_behind(void *memory, size_t n, unsigned class)
+static void *poison_unrequested_bytes(void *memory, size_t n, unsigned class)
 {
     if (memory)
         ASAN_POISON_MEMORY_REGION((char *)memory + n, bytes_of[class] - n);
@@ -240,10 +240,10 @@ __attribute__((noinline)) void *teffi_pool_get(size_t n)
     cache *c = &caches[class];
     node *first = c->free;
     if (!first)
-        return poison_behind(refill_and_take(c, class), n, class);
+        return poison_unrequested_bytes(refill_and_take(c, class), n, class);
     c->free = first->next;
     c->room++;
-    return poison_behind(object_from_node(first, class), n, class);
+    return poison_unrequested_bytes(object_from_node(first, class), n, class);
 }
 
 static void push_to_cache(cache *c, void *memory, unsigned class)

@@ -69,7 +69,7 @@ static void cancel_calls(teffi_node *node)
 
 /* Closes the node to users' threads, and waits until the threads inside it have left. Cancels all
  * calls every millisecond, since these threads may begin new calls. */
-static void close_to_users(teffi_node *node)
+static void close_node_to_users(teffi_node *node)
 {
     /* before `closed` is set, because teffi_ctx_new enters the node */
     teff_ctx *ctx = teffi_ctx_new(&node->home);
@@ -86,7 +86,7 @@ static void close_to_users(teffi_node *node)
 
 void teffi_node_stop(teffi_node *node)
 {
-    close_to_users(node);
+    close_node_to_users(node);
     cancel_calls(node);
     /* The workers stop first, since they send through the transport. Queued items are freed last,
      * since the transport pushes them until it is freed. */

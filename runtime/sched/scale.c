@@ -22,7 +22,7 @@ void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p)
 /* Move the deque's groups to the global queue, by stealing, which is safe even if the processor has
  * become active again. Its worker, if any, empties the LIFO slot in teffi_scale_leave_processor; a
  * borrower empties it in return_processor. */
-static void move_deque(teffi_sched *sched, teffi_processor *p)
+static void move_deque_to_global_queue(teffi_sched *sched, teffi_processor *p)
 {
     void *out[TEFFI_STEAL_MAX];
     while (!teffi_processor_is_active(sched, p) && teffi_deque_count(&p->deque)) {
@@ -34,7 +34,7 @@ static void move_deque(teffi_sched *sched, teffi_processor *p)
 
 void teffi_scale_move_work(teffi_sched *sched, teffi_processor *p)
 {
-    move_deque(sched, p);
+    move_deque_to_global_queue(sched, p);
     teffi_scale_move_timers(sched, p);
     if (teffi_processors_have_work(sched))
         teffi_wake_one(sched);

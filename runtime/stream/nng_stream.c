@@ -72,7 +72,8 @@ static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream
  * is pending: this function aborts it and waits until it has ended. The operation may complete
  * before the abort, so its final result is used.
  * out: number of bytes transferred; 0 also after an error. */
-static size_t transfer_at_once(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
+static size_t transfer_bytes_nonblocking(nng_bytes *b, nng_side *side,
+                                         void (*start)(nng_stream *, nng_aio *))
 {
     nng_aio *aio = side->now_aio;
     if (!submit_to_nng(b, side, start, aio))
@@ -110,14 +111,14 @@ static size_t receive_now_by_nng(teffi_stream *stream, void *to, size_t n)
 {
     nng_bytes *b = (nng_bytes *)stream;
     set_aio_pieces(b->in.now_aio, &(struct iovec){to, n}, 1);
-    return transfer_at_once(b, &b->in, nng_stream_recv);
+    return transfer_bytes_nonblocking(b, &b->in, nng_stream_recv);
 }
 
 static size_t write_now_by_nng(teffi_stream *stream, const struct iovec *pieces, unsigned n)
 {
     nng_bytes *b = (nng_bytes *)stream;
     set_aio_pieces(b->out.now_aio, pieces, n);
-    return transfer_at_once(b, &b->out, nng_stream_send);
+    return transfer_bytes_nonblocking(b, &b->out, nng_stream_send);
 }
 
 /* Starts a sleep of 0 ms on the write aio. When the sleep ends, nng calls on_nng_written(), which

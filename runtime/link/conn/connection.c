@@ -156,7 +156,7 @@ void teffi_conn_free(teffi_conn *conn)
         free_conn_memory(conn);
 }
 
-void teffi_conns_ask_scan(teffi_conns *conns)
+void teffi_conns_ask_ticker_to_scan(teffi_conns *conns)
 {
     /* release: pairs with sleep_or_run_delayed_until_scan() in link/heartbeat.c */
     atomic_store_explicit(&conns->ticker.asked, true, memory_order_release);

@@ -168,11 +168,11 @@ static inline uint64_t teffi_conns_now(const teffi_conns *conns)
     return teffi_now(conns->platform);
 }
 
-/* teffi_conns_ask_scan - let the ticker scan now.
+/* teffi_conns_ask_ticker_to_scan - let the ticker scan now.
  * teffi_conns_ask_to_run_delayed_work - let the ticker run delayed writes and reads, free the list
  * `dead`, and call teffi_polling_move_to_ticker_if_idle(), within about LINK_SOON_NS. in: the
  * caller has added the delayed work, or released the poller. */
-void teffi_conns_ask_scan(teffi_conns *conns);
+void teffi_conns_ask_ticker_to_scan(teffi_conns *conns);
 void teffi_conns_ask_to_run_delayed_work(teffi_conns *conns);
 
 /* teffi_conns_can_defer - can this thread defer work: does it hold a processor of an executor that

@@ -115,7 +115,7 @@ void teffi_reserve_release(teffi_conn *conn)
     bool others_wait = r->waiting.head;
     pthread_mutex_unlock(&r->lock);
     if (others_wait)
-        teffi_conns_ask_scan(conn->conns);
+        teffi_conns_ask_ticker_to_scan(conn->conns);
 }
 
 /* First takes the killed connections off the queue, wherever they are in it: they have no receive

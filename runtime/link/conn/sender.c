@@ -380,7 +380,7 @@ _Static_assert((int)LINK_LARGE >= (int)LINK_FLUSH_BYTES, "a large frame is writt
 
 /* conn->lock held. Will this thread write a large frame before send returns? If so, the frame's
  * borrowed bytes are not copied now; write_flight() copies those that the socket does not take. */
-static bool writes_at_once(const teffi_conn *conn)
+static bool will_write_before_send_returns(const teffi_conn *conn)
 {
     return conn->stream && conn->stream->tries && !conn->sender.writing;
 }
@@ -405,7 +405,8 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t b
         teffi_write_buffer_add_segment(to, to->len + before, segment.bytes, segment.len,
                                        *kept ? msg : NULL);
         /* borrowed bytes that will be written after send has returned are copied now */
-        if (msg->borrows && !writes_at_once(conn) && !teffi_write_buffer_copy_or_drop_newest(to))
+        if (msg->borrows && !will_write_before_send_returns(conn) &&
+            !teffi_write_buffer_copy_or_drop_newest(to))
             return false;
     } else {
         copied = teffi_frame_encode(msg, body_len, now_ns, at);
