@@ -190,7 +190,7 @@ teffi_queue teffi_outsiders_take_held_messages(teffi_membership *m)
     pthread_mutex_lock(&o->lock);
     teffi_queue held = o->held;
     o->held = (teffi_queue){0};
-    o->served = held.count > 0; /* the caller stops if no message was kept */
+    o->served = held.count > 0; /* if no message was held, the caller stops serving */
     pthread_mutex_unlock(&o->lock);
     return held;
 }

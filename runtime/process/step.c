@@ -48,6 +48,7 @@ static teff_err set_decision(teff_step *out, teffi_process_status status)
     return TEFF_OK;
 }
 
+/* These functions only note how the process goes on after the step has returned. */
 teff_err teff_step_done(teff_step *out)
 {
     (void)set_decision(out, TEFFI_STATUS_IDLE);

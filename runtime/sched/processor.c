@@ -68,8 +68,8 @@ void teffi_processor_assign(teffi_processor *p, teffi_worker *w)
     teffi_worker_set_state(w, TEFFI_WORKER_RUNNING);
     teffi_worker_set_processor(w, p);
     p->worker = w;
-    /* relaxed: idle_lock orders it. w's thread is the caller, or uses no processor before it has
-     * locked idle_lock. */
+    /* relaxed: idle_lock orders this store. Either w's own thread calls this function, or w's
+     * thread locks idle_lock before it uses p. */
     atomic_store_explicit(&w->retaken, 0, memory_order_relaxed);
 }
 
