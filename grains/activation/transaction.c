@@ -320,8 +320,8 @@ static void start_sending_outcome(teffi_activation *act, teffi_lock *lock, teffi
     lock->list_len = lock->list_room = 0;
 }
 
-teff_err teffi_transaction_end_by_turn_exit(teff_ctx *ctx, teffi_activation *act, bool is_root,
-                                            teff_err err)
+teff_err teffi_transaction_abort_after_turn_exit(teff_ctx *ctx, teffi_activation *act, bool is_root,
+                                                 teff_err err)
 {
     teffi_lock *lock = get_lock(ctx);
     if (is_root)

@@ -83,14 +83,14 @@ TEFF_MUST_USE teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation 
  * is rolled back after the turn. Sets ctx->transaction to NULL. */
 void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act);
 
-/* teffi_transaction_end_by_turn_exit - called if the turn ends in the middle of its method: the
- * lock must abort. If the turn is the root, also starts to send the outcome to the participants
+/* teffi_transaction_abort_after_turn_exit - called if the turn ends in the middle of its method:
+ * the lock must abort. If the turn is the root, also starts to send the outcome to the participants
  * whose entries are in lock->list: RESOLVE if the batch was submitted, else ABORT.
  * in:   err, the error of the turn, with its text in ctx; ctx->transaction is set.
  * out:  the error to respond with: TEFF_E_UNKNOWN if the batch was submitted, else err.
  * runs: does not suspend the turn. */
-TEFF_MUST_USE teff_err teffi_transaction_end_by_turn_exit(teff_ctx *ctx, teffi_activation *act,
-                                                          bool is_root, teff_err err);
+TEFF_MUST_USE teff_err teffi_transaction_abort_after_turn_exit(teff_ctx *ctx, teffi_activation *act,
+                                                               bool is_root, teff_err err);
 
 /* teffi_transaction_retry - begin the transaction again: deliver the root's request anew, after a
  * random pause that grows with the attempts. Owns request on true. out: false: the deadline is too
@@ -98,7 +98,7 @@ TEFF_MUST_USE teff_err teffi_transaction_end_by_turn_exit(teff_ctx *ctx, teffi_a
 TEFF_MUST_USE bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request);
 
 /* teffi_transaction_tasks_pending - is there a request that teffi_transaction_retry has taken and
- * not delivered yet, or an outcome that teffi_transaction_end_by_turn_exit has not sent yet? A silo
- * that leaves waits until there is none, and so does a silo that closes, after it has set
+ * not delivered yet, or an outcome that teffi_transaction_abort_after_turn_exit has not sent yet? A
+ * silo that leaves waits until there is none, and so does a silo that closes, after it has set
  * grains->closed. */
 bool teffi_transaction_tasks_pending(const teffi_grains *grains);

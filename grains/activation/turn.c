@@ -568,8 +568,8 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     if (turn->act->stored)
         break_state_and_doom_turns(turn);
     if (turn->ctx.transaction)
-        err = teffi_transaction_end_by_turn_exit(&turn->ctx, turn->act,
-                                                 !request_joins_transaction(turn->request), err);
+        err = teffi_transaction_abort_after_turn_exit(
+            &turn->ctx, turn->act, !request_joins_transaction(turn->request), err);
     (void)teffi_error_add_turn_prefix(&turn->ctx, err);
     end_request(turn, method, teffi_class_of_method(turn->act->type->info, method), err, NULL);
 }

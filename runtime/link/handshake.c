@@ -354,9 +354,9 @@ static bool make_expected_and_own_proof(const teffi_conn *conn, const teffi_secr
            teffi_proof_make(secret, TEFFI_PROVER_DIALLER, ours, theirs, ack->proof);
 }
 
-/* Dialler: checks the acceptor's proof, and makes conn UP. out: false: the caller must end conn.
- * true: conn is UP; or the peer was refused because of the secret, and conn ends by itself when the
- * reason has been sent. */
+/* Dialler: checks the acceptor's proof, and establishes conn with the ack. out: false: the caller
+ * must end conn. true: conn is UP; or the peer was refused because of the secret, and conn ends by
+ * itself when the reason has been sent. */
 static bool verify_acceptor_and_establish(teffi_conn *conn, const teffi_secret *secret,
                                           const teffi_greeting *peer)
 {
@@ -371,8 +371,9 @@ static bool verify_acceptor_and_establish(teffi_conn *conn, const teffi_secret *
     return establish_conn(conn, &ack);
 }
 
-/* Dialler: checks the acceptor's hello, and makes conn UP. out: false: the connection ends. */
-static bool check_acceptor_hello_and_send_ack(teffi_conn *conn, const teffi_greeting *peer)
+/* Dialler: checks the acceptor's hello, establishes conn (it is UP), and sends the ack. out: false:
+ * the connection ends. */
+static bool check_acceptor_hello_and_establish(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_hello self = copy_own_hello(conn);
     char text[TEFF_TEXT_MAX];
@@ -420,7 +421,7 @@ bool teffi_handshake_handle_frame(teffi_conn *conn, const teffi_frame *frame)
     if (conn->state == CONN_GREETING && frame->kind == TEFFI_FRAME_HELLO) {
         if (teffi_hello_unpack(payload, len, &peer))
             return teffi_receiver_report_violation(conn, "bad hello");
-        return conn->dialled ? check_acceptor_hello_and_send_ack(conn, &peer)
+        return conn->dialled ? check_acceptor_hello_and_establish(conn, &peer)
                              : check_dialler_hello_and_respond(conn, &peer);
     }
     if (conn->state == CONN_ACKING && frame->kind == TEFFI_FRAME_ACK)

@@ -246,7 +246,8 @@ void teffi_process_refuse_request(teff_process_system *system, const teff_event 
                                   teff_err err)
 {
     static const char why[] = "the process ended, or was evicted, before it took the request";
-    if (event->kind == TEFF_EVENT_REQUEST) /* if this fails, the call ends at its deadline */
+    /* If the response cannot be sent, the call ends at its deadline. */
+    if (event->kind == TEFF_EVENT_REQUEST)
         (void)system->route.respond(system->route.arg, event, err, why, sizeof why - 1);
 }
 

@@ -321,8 +321,9 @@ static bool ensure_redis_connected(session *s)
     return s->redis || (teffi_now(&s->engine->platform) >= s->retry_ns && connect_or_back_off(s));
 }
 
-/* Drops a lost connection and connects again at once. If that succeeds, the server has closed the
- * old connection before the caller reports UNKNOWN. */
+/* Drops a lost connection and connects again at once. A new connection first makes the server kill
+ * the old one. So if this succeeds, no command of the old connection runs after the caller has
+ * reported TEFF_E_UNKNOWN. */
 static void replace_lost_connection(session *s)
 {
     bool late = s->redis->err == REDIS_ERR_IO && errno == EAGAIN;
