@@ -87,11 +87,13 @@ void teffi_activation_nudge(teffi_activation *act)
 
 void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason)
 {
-    uint8_t none = 0;
+    uint8_t was = 0;
     /* relaxed: teffi_activation_nudge() orders this store */
-    if (atomic_compare_exchange_strong_explicit(&act->end_reason, &none, (uint8_t)reason,
-                                                memory_order_relaxed, memory_order_relaxed))
-        teffi_activation_nudge(act);
+    while (!atomic_compare_exchange_weak_explicit(&act->end_reason, &was, (uint8_t)reason,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        if (was && (was != TEFF_REASON_IDLE || reason == TEFF_REASON_IDLE))
+            return;
+    teffi_activation_nudge(act);
 }
 
 teffi_more *teffi_activation_ensure_rare_fields(teffi_activation *act)
@@ -118,6 +120,7 @@ void teffi_activation_clear(teffi_activation *act)
     teffi_activation_free_rare_fields(act);
     drop_activation_key(act);
     act->failed = TEFF_OK;
+    act->was_valid = false;
     atomic_store_explicit(&act->watched, 0, memory_order_relaxed);
     act->reason = 0;
     act->busy = 0;

@@ -114,6 +114,7 @@ typedef struct teffi_activation {
     teffi_stored *stored;          /* G; NULL: no state */
     uint16_t failed;               /* G: teff_err of the failed activation; its text is in more */
     _Atomic uint8_t watched;       /* TEFFI_WATCHED, TEFFI_WAITED (waits.h); 0: not watched */
+    bool was_valid;                /* G: it could start requests: VALID, and to stay */
     _Atomic uint32_t queued_bytes; /* relaxed: bytes of the large requests counted in queued */
     union {
         /* B: key bytes and a zero byte; a pointer to them if they do not fit */
@@ -172,7 +173,8 @@ TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_g
 void teffi_activation_uncount_queued(teffi_activation *act, const teffi_msg *msg);
 
 /* teffi_activation_ask_to_end - ask act to deactivate; ignored while an earlier reason is not
- * handled. For TEFF_REASON_IDLE, clear_nudge_and_adopt_end_reason() checks that act is still idle.
+ * handled. For TEFF_REASON_IDLE, clear_nudge_and_adopt_end_reason() checks that act is still idle;
+ * so an earlier IDLE gives way to every other reason.
  * runs: as teffi_activation_nudge. */
 void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason);
 

@@ -135,7 +135,8 @@ static bool request_needs_newer_version(const teffi_activation *act, const teffi
  * 2. If act has failed, ends msg with the error in act->failed, unless msg asks for a newer version
  *    than this silo has.
  * 3. If msg was not ended, routes it to the silo of the winner (the activation that holds the
- *    grain). If no winner is known, or msg was routed too often, calls teffi_route_again(). */
+ *    grain). If no winner is known, or msg was routed too often, calls teffi_route_again(). If act
+ *    was VALID before, it may have served other requests: then earlier forwards do not count. */
 static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
@@ -143,6 +144,8 @@ static void fail_or_reroute_request(teffi_activation *act, teffi_msg *msg)
     teffi_activation_uncount_queued(act, msg);
     if (act->more)
         msg->flags = teffi_flags_raise_type_version(msg->flags, act->more->version);
+    if (act->was_valid)
+        msg->hops = 0;
     bool failed = act->failed && !request_needs_newer_version(act, msg);
     if (failed && act->more && act->more->failed_named)
         teffi_node_respond_with_named_err(grains->node, msg, (teff_err)act->failed,
@@ -439,6 +442,7 @@ static void finish_activating(teffi_activation *act)
         end_activation(act);
     else
         act->phase = TEFFI_VALID;
+    act->was_valid = act->phase == TEFFI_VALID && !act->reason;
     /* One of the requests set aside starts now; watch_waits_if_needed() may have ignored the
      * others. */
     if (act->phase == TEFFI_VALID && act->more && act->more->pending.count > 1)

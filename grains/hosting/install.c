@@ -224,9 +224,8 @@ static bool ask_activation_to_end(void *arg, teffi_activation *act)
     return ++*asked < ROUND_ENDS;
 }
 
-/* Asks all activations to end, in repeated rounds: a walk may miss an activation that is just
- * being made, and teffi_activation_ask_to_end() does not store TEFF_REASON_STOPPING while an
- * earlier TEFF_REASON_IDLE has not been handled yet. */
+/* Asks all activations to end, in repeated rounds: a walk may miss an activation that is just being
+ * made. */
 teff_err teffi_grains_end_all_activations(teff_ctx *ctx, uint64_t deadline_ns)
 {
     teffi_grains *grains = ctx->node->grains;

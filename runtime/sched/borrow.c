@@ -148,7 +148,8 @@ bool teffi_borrow_processor_and_run(teffi_exec *exec, void (*fn)(void *arg), voi
 {
     teffi_sched *sched = teffi_sched_of(exec);
     /* teffi_none_idle_or_searching first: under load it is true most often, and it is cheap. */
-    if (teffi_none_idle_or_searching(sched) || teffi_worker_self())
+    if (teffi_none_idle_or_searching(sched) || teffi_enough_workers_are_running(sched) ||
+        teffi_worker_self())
         return false;
     /* acquire: pairs with the release below, so that this thread sees what the last borrower wrote
      * to sched->borrow */

@@ -149,13 +149,6 @@ static bool error_is_own(teff_err err)
     return err == TEFF_E_USER(1) || err == TEFF_E_USER(2);
 }
 
-/* An account may end many times while a request waits at it. Each time the request is passed on;
- * after TEFFI_HOPS_MAX times it fails, and has not run. */
-static bool was_passed_on_too_often(teff_ctx *ctx, teff_err err)
-{
-    return err == TEFF_E_UNAVAILABLE && strstr(teff_error(ctx), "forwarded too often");
-}
-
 /* Makes the call. in: cancels, a while after, if it has not ended. out: *run, which answered. */
 static teff_err ask_bank(sim_world *w, teff_ctx *ctx, const task *t, bool cancels, uint64_t *run)
 {
@@ -177,8 +170,7 @@ static teff_err ask_bank(sim_world *w, teff_ctx *ctx, const task *t, bool cancel
     teff_cancel_free(cancel);
     sim_trace_text(&w->s.trace, w->s.now_ns, "bank", teff_err_name(err),
                    err ? teff_error(ctx) : t->to);
-    if (sim_calm(w) && err && !error_is_own(err) && !(cancels && err == TEFF_E_CANCELLED) &&
-        !was_passed_on_too_often(ctx, err))
+    if (sim_calm(w) && err && !error_is_own(err) && !(cancels && err == TEFF_E_CANCELLED))
         sim_fail(&w->s, "nothing is wrong, but a transaction ended as %s: %s", teff_err_name(err),
                  teff_error(ctx));
     return err;

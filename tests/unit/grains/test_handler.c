@@ -92,6 +92,21 @@ static void an_activation_ends_when_it_is_told_to_or_idle(void **state)
     }
 }
 
+/* The collector may find an activation idle just before another thread tells it to end: in use
+ * again, it drops IDLE, and must not drop the other reason with it. */
+static void a_stored_idle_gives_way_to_other_reasons(void **state)
+{
+    act.phase = TEFFI_VALID;
+    act.used_ms = BARE_COARSE_MS; /* in use */
+    act.busy = TEFFI_BUSY_LIFE;   /* nothing comes of it yet */
+    teffi_activation_ask_to_end(&act, TEFF_REASON_IDLE);
+    teffi_activation_ask_to_end(&act, TEFF_REASON_DUPLICATE);
+    teffi_activation_ask_to_end(&act, TEFF_REASON_IDLE);
+    teffi_activation_ask_to_end(&act, TEFF_REASON_STOPPING);
+    run_items();
+    assert_int_equal(act.reason, TEFF_REASON_DUPLICATE);
+}
+
 static atomic_bool is_duplicate;
 
 /* As teffi_shard_ask_duplicate_to_end(), without its other accesses to the same eight bytes: TSan
@@ -263,6 +278,21 @@ static void without_a_winner_they_are_located_again(void **state)
     assert_int_equal(act.queued, 0);
 }
 
+static void a_valid_activation_that_ends_costs_its_requests_no_forwards(void **state)
+{
+    teffi_ident ident = bare_ident();
+    for (int was_valid = 0; was_valid < 2; was_valid++) {
+        ends_in_favour_of((teffi_node_id){0});
+        act.was_valid = was_valid;
+        teffi_msg *often = bare_message(TEFFI_MSG_REQUEST);
+        often->hops = TEFFI_HOPS_MAX;
+        handle(often);
+        assert_int_equal(teffi_lookup_exists(&grains, &ident), was_valid);
+        if (!was_valid)
+            expect(1, TEFF_E_UNAVAILABLE, "the grain keeps ending");
+    }
+}
+
 /* Both kinds of items that hold memory; the rest of the test is bare_close(). */
 static void what_is_queued_is_freed_with_it(void **state)
 {
@@ -307,7 +337,9 @@ int main(void)
         HANDLER(a_request_for_another_grain_is_routed_again),
         HANDLER(requests_get_the_error_of_a_failed_activation),
         HANDLER(requests_follow_the_winner_of_a_race),
+        HANDLER(a_stored_idle_gives_way_to_other_reasons),
         HANDLER(without_a_winner_they_are_located_again),
+        HANDLER(a_valid_activation_that_ends_costs_its_requests_no_forwards),
         HANDLER(what_is_queued_is_freed_with_it),
         HANDLER(requests_are_evicted_and_nothing_else),
     };

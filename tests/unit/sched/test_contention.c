@@ -5,6 +5,7 @@
 
 #include "held_monitor.h"
 #include "jobs.h"
+#include "sched/borrow.h"
 #include "sched/idle.h"
 #include "sched/scheduler.h"
 
@@ -298,6 +299,28 @@ static void a_second_worker_is_woken_when_the_run_is_long(void **state)
     end(exec);
 }
 
+static void push_other(void *arg)
+{
+    (void)arg;
+    push(&other);
+}
+
+static void no_processor_is_borrowed_beside_enough_workers(void **state)
+{
+    teffi_exec *exec;
+    teffi_sched *sched = limited_sched(&exec);
+    push(&holding);
+    WAIT_FOR(atomic_load(&inside) && parked(exec) == 1);
+    assert_false(teffi_none_idle_or_searching(sched));
+    assert_false(teffi_borrow_processor_and_run(exec, push_other, NULL));
+    assert_int_equal(atomic_load(&other.runs), 0);
+    atomic_store(&sched->wake_below, UINT32_MAX);
+    bool did = false;
+    WAIT_FOR(did || (did = teffi_borrow_processor_and_run(exec, push_other, NULL)));
+    assert_int_equal(atomic_load(&other.runs), 1);
+    end(exec);
+}
+
 /* Its worker was taken away, and no thread could be started for it. */
 static void a_processor_without_a_worker_does_not_count(void **state)
 {
@@ -405,6 +428,7 @@ int main(void)
         cmocka_unit_test(limits_are_halved_and_doubled_in_turn),
         cmocka_unit_test(without_contention_the_highest_limit_is_tried),
         cmocka_unit_test(a_second_worker_is_woken_when_the_run_is_long),
+        cmocka_unit_test(no_processor_is_borrowed_beside_enough_workers),
         cmocka_unit_test(a_processor_without_a_worker_does_not_count),
         cmocka_unit_test(a_dump_tells_of_the_limit),
         cmocka_unit_test(a_limit_that_is_lifted_wakes_a_worker),
