@@ -454,6 +454,9 @@ static teff_err roll_back_and_record_error(teffi_turn *turn, uint64_t hash, teff
     char text[TEFF_TEXT_MAX];
     snprintf(text, sizeof text, "%s", teff_error(ctx));
     teffi_ctx_run_off_fiber(ctx, roll_back_on_worker, turn->act);
+    if (teffi_state_is_broken(turn->act)) /* do not write the changes with the answer */
+        return teff_fail(ctx, TEFF_E_NOMEM, "out of memory to roll back; the method failed: %s",
+                         text);
     teff_err unwritten = teffi_state_begin_idempotent_call(ctx, turn->act);
     if (!unwritten) {
         (void)teff_fail(ctx, err, "%s", text);

@@ -278,8 +278,11 @@ static int parse_options(int argc, char **argv, const teff_silo_program *program
     optind = 1;
     while ((which = getopt_long(argc, argv, ":", all, NULL)) != -1) {
         if (which < FIRST) {
+            const char letter[] = {'-', (char)optopt, 0}; /* of "-x"; optopt 0: a long option */
+            bool is_letter = which == '?' && optopt > 0 && optopt < FIRST;
             fprintf(stderr, "%s: '%.200s'; --help lists the options\n",
-                    which == '?' ? "unknown option" : "a value is missing", argv[optind - 1]);
+                    which == '?' ? "unknown option" : "a value is missing",
+                    is_letter ? letter : argv[optind - 1]);
             return 2;
         }
         which -= FIRST;

@@ -451,9 +451,10 @@ void teffi_node_wait_for_tasks_and_retries(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);
     /* Both counts are loaded with acquire. The loads pair with the release in finish_task() and in
-     * deliver_retry_after_pause(). */
-    while (teffi_tasks_count_running(&node->home) > 0 ||
-           (node->grains && teffi_transaction_tasks_pending(node->grains)))
+     * deliver_retry_after_pause(). A task that is pending and ends is running until after that, so
+     * the running tasks are counted last. */
+    while ((node->grains && teffi_transaction_tasks_pending(node->grains)) ||
+           teffi_tasks_count_running(&node->home) > 0)
         if (ctx)
             teffi_ctx_sleep(ctx, 1);
         else /* out of memory */

@@ -314,7 +314,10 @@ static teff_err start_component(teff_component *component, const teff_process_op
     teffi_scheduler *s = component->scheduler;
     teff_err err = TEFF_E_INVALID;
     pthread_mutex_lock(&s->lock);
-    if (may_join_scheduler(s, component->type))
+    /* under the lock: cancel_components() takes it after the engine was marked as ending */
+    if (teff_engine_is_ending(s->engine))
+        err = TEFF_E_CLOSED;
+    else if (may_join_scheduler(s, component->type))
         err = teff_process_spawn(s->system, ops, component, NULL, NULL, 0, &component->pid);
     if (!err) {
         component->listed = true;
@@ -332,8 +335,6 @@ teff_err teff_engine_add(teff_engine *engine, uint32_t scheduler, const teff_com
 {
     if (scheduler >= engine->n_schedulers || (!type->n_tasks && !type->run))
         return TEFF_E_INVALID;
-    if (teff_engine_is_ending(engine))
-        return TEFF_E_CLOSED;
     const teff_process_ops *ops = get_or_make_ops(engine, type);
     teff_component *component =
         ops ? calloc(1, sizeof *component +

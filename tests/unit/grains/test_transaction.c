@@ -505,6 +505,31 @@ static void test_a_key_counts_once(void **state)
     lab_fails(ctx, bank_teller_obey_await(ctx, one, &out), TEFF_E_INVALID);
 }
 
+static teff_err spoils_its_roll_back(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                                     bank_number *out)
+{
+    teffi_lock *lock = teffi_lock_of(teffi_activation_of_ctx(turn));
+    memset(lock->before, 0xff, lock->before_len); /* as if there were no memory to unpack it */
+    state->n += in->n;
+    teff_err err = teff_state_save(turn);
+    return err ? err : teff_fail(turn, TEFF_E_USER(1), "no");
+}
+
+static void test_a_state_that_cannot_be_rolled_back_is_not_written(void **state)
+{
+    teff_uuid id = {{7}};
+    teff_call_options opt = {.size = sizeof opt, .once = &id};
+    teff_call one;
+    bank_number *out;
+    begin_with(10, 5);
+    lab_ok(ctx, bank_vault_obey_async(ctx, "a", ACT(spoils_its_roll_back, .n = 100), &opt, &one));
+    lab_fails(ctx, bank_vault_obey_await(ctx, one, &out), TEFF_E_NOMEM);
+    are_stored(10, 5);
+    lab_ok(ctx, bank_vault_obey_async(ctx, "a", ACT(pays, .n = 1, .to = "b"), &opt, &one));
+    lab_ok(ctx, bank_vault_obey_await(ctx, one, &out)); /* no answer was kept */
+    are_stored(9, 6);
+}
+
 /* The root's grain has no row yet. Its transaction is not written, and the answer to its key was
  * only in memory. */
 static void test_what_was_not_written_has_no_answer(void **state)
@@ -549,6 +574,7 @@ int main(void)
         EACH(test_a_silo_that_is_not_in_the_view_yet_is_told),
         EACH(test_a_key_counts_once),
         EACH(test_what_was_not_written_has_no_answer),
+        EACH(test_a_state_that_cannot_be_rolled_back_is_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

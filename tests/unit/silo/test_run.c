@@ -87,6 +87,7 @@ static void a_silo_that_cannot_start_does_not_start_the_program(void **state)
 static void wrong_usage_ends_with_2(void **state)
 {
     child_refuses(ARGS("--nome", "x"), "unknown option: '--nome'");
+    child_refuses(ARGS("--cluster", "a", "-xy"), "unknown option: '-x'");
     child_refuses(ARGS("--name"), "a value is missing: '--name'");
     child_refuses(ARGS("--name", ""), "--name: ''; expected a name");
     child_refuses(ARGS("--done=1"), "--done=1");
