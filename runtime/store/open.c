@@ -56,8 +56,10 @@ const char *teffi_store_check_address(const char *address)
 /* Does address contain a password, as libpq allows: as an option, or before the host of a URI? */
 static bool may_hold_password(const char *address)
 {
-    const char *password = strcasestr(address, "password");
-    return strchr(address, '@') || (password && strncmp(password, "password-file=", 14) != 0);
+    const char *at = address;
+    while ((at = strcasestr(at, "password")) && strncmp(at, "password-file=", 14) == 0)
+        at++;
+    return at || strchr(address, '@');
 }
 
 const char *teffi_store_show_address(const char *address, char shown[TEFFI_STORE_SHOWN_MAX])
