@@ -132,7 +132,7 @@ static bool try_check_version_line(teffi_model *model, const teffi_file *file, c
     return true;
 }
 
-/* Compares one line of the lock file with the file to generate. Adds a problem to the model if the
+/* Checks the file to generate against one line of the lock file. Adds a problem to the model if the
  * line is malformed, if its method no longer exists with the same id, or if its grain type no
  * longer exists with at least the same version. May change the line's text.
  * in: list: the methods of all grains in the file to generate, sorted by full name. where: the
@@ -158,10 +158,10 @@ static void check_against_lock_line(teffi_model *model, const teffi_file *file,
     }
 }
 
-/* Compares the file to generate with the lock file at path: each method of the lock file must still
- * exist with the same id, and each grain type with at least the same version. Adds a problem to the
- * model for each line of the lock file that breaks this rule, if the lock file cannot be read, or
- * if the number of files to generate is not 1. */
+/* Checks the file to generate against the lock file at path: each method of the lock file must
+ * still exist with the same id, and each grain type with at least the same version. Adds a problem
+ * to the model for each line of the lock file that breaks this rule or is malformed. Also adds one
+ * if the lock file cannot be read, or if the number of files to generate is not 1. */
 static void check_against_lock_file(teffi_model *model, const teffi_codegen_env *env,
                                     const char *path, const Protoc__Request *request)
 {
@@ -210,7 +210,7 @@ static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_fil
 
 /* Updates a list of *n indices of imports after the import with the index `gone` was removed:
  * removes that index from the list, and decrements the larger indices. */
-static void drop_index_and_renumber(int32_t *list, size_t *n, size_t gone)
+static void remove_index_and_renumber(int32_t *list, size_t *n, size_t gone)
 {
     size_t kept = 0;
     for (size_t i = 0; i < *n; i++)
@@ -222,13 +222,13 @@ static void drop_index_and_renumber(int32_t *list, size_t *n, size_t gone)
 /* Removes each import whose target is an options file, because the request to protobuf-c's
  * generator does not contain the options files. In the loop, `kept` is the index that import i has
  * after the removal of the earlier imports of options files. */
-static void drop_options_imports(Protoc__File *file)
+static void remove_options_imports(Protoc__File *file)
 {
     size_t kept = 0;
     for (size_t i = 0; i < file->n_dependency; i++) {
         if (teffi_is_options_file(file->dependency[i])) {
-            drop_index_and_renumber(file->public_dependency, &file->n_public_dependency, kept);
-            drop_index_and_renumber(file->weak_dependency, &file->n_weak_dependency, kept);
+            remove_index_and_renumber(file->public_dependency, &file->n_public_dependency, kept);
+            remove_index_and_renumber(file->weak_dependency, &file->n_weak_dependency, kept);
         } else {
             file->dependency[kept++] = file->dependency[i];
         }
@@ -238,7 +238,7 @@ static void drop_options_imports(Protoc__File *file)
 
 /* Removes all services and their source locations (lines and comments). Grains do not use
  * protobuf-c's service code, which does not compile for methods such as Do or Delete. */
-static void drop_services(Protoc__File *file)
+static void remove_services(Protoc__File *file)
 {
     Protoc__SourceInfo *info = file->source_code_info;
     size_t kept = 0;
@@ -282,8 +282,8 @@ static teffi_bytes strip_and_pack_request(const teffi_model *model, Protoc__Requ
             continue;
         const teffi_file *known = teffi_map_get(&model->by_name, file->name);
         request->proto_file[kept++] = file;
-        drop_options_imports(file);
-        drop_services(file);
+        remove_options_imports(file);
+        remove_services(file);
         if (known->generate)
             set_const_strings_option(model->pool, file);
     }
@@ -370,10 +370,10 @@ static void emit_all_files(Protoc__Response *response, const teffi_model *model,
             emit_file_outputs(response, model, &model->files[i], p);
 }
 
-/* Parses the parameters, loads the .proto files, checks them, and compares them with the lock file.
- * After a step that found problems, the further steps are skipped; teffi_model_read_options() and
- * teffi_model_check() are one step. out: *p has the parameters; model->n_problems is 0 if all
- * steps succeeded. */
+/* Parses the parameters, loads the .proto files, checks them, and checks them against the lock file
+ * if one is given. Skips the remaining steps when a step has found problems. For this rule,
+ * teffi_model_read_options() and teffi_model_check() are one step. out: *p has the parameters;
+ * model->n_problems is 0 if all steps succeeded. */
 static void load_and_check_request(teffi_model *model, const teffi_codegen_env *env,
                                    const Protoc__Request *request, parameters *p)
 {

@@ -15,9 +15,9 @@ static bool field_is_defaulted_if_absent(const teffi_message *m, const Protoc__F
             f->label == PROTOC__FIELD__LABEL__OPTIONAL);
 }
 
-/* Is f a string field that always has a value? Such a field is neither repeated, nor in a oneof,
- * nor optional in proto2. The copy of its string is inline: the string is stored after the struct,
- * in the same block. */
+/* Is the copy of f's text inline, which means after the struct in the same block? Only a string
+ * field that always has a value is copied in this way. Such a field is neither repeated, nor in a
+ * oneof, nor optional in proto2. */
 static bool text_is_inline(const teffi_message *m, const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING && !teffi_is_repeated(f) && !f->has_oneof_index &&
@@ -93,7 +93,8 @@ static bool field_has_pointer(const Protoc__Field *f)
 /* Writes the statement that copies a field that is not repeated. Writes nothing for a number or an
  * enum, because the bitwise copy of the struct suffices. If f is a message in a oneof, also
  * writes the template clear_case: this generated code unsets the copy's oneof if the source's
- * message is NULL. Encoding and decoding the source would unset the oneof as well. */
+ * message is NULL. The reason: the copy must equal the result of encoding and decoding the source,
+ * and that result has the oneof unset. */
 static void emit_singular_field_copy(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;
@@ -126,9 +127,9 @@ static void emit_optional_field_copy(teffi_text *out, const Protoc__Field *f, te
     teffi_text_printf(out, "\n");
 }
 
-/* Writes a switch statement that has a case for each member of the oneof that contains a pointer;
- * the case copies this member. Writes nothing if no member contains a pointer.
- * in: index is the oneof's index in m. */
+/* Writes a switch statement that copies the set member of a oneof. It has a case for each member
+ * that contains a pointer; for the other members, the bitwise copy of the struct suffices. Writes
+ * nothing if no member contains a pointer. in: index is the oneof's index in m. */
 static void emit_oneof_copy(teffi_text *out, const teffi_model *model, const teffi_message *m,
                             int32_t index)
 {
@@ -181,7 +182,7 @@ static bool copy_needs_defaults(const teffi_message *m)
     return false;
 }
 
-/* Appends the expanded template once for each inline string of m. out: false if there is none. */
+/* Writes the expanded template once for each inline text of m. out: false if m has none. */
 static bool emit_for_each_inline_text(teffi_text *out, const teffi_model *model,
                                       const teffi_message *m, const char *template)
 {
@@ -234,7 +235,7 @@ static const char end_copy[] =
     "const teff_message_ops $M_ops = {&$d__descriptor, teffi_$M_copy};\n";
 
 /* Writes the functions that copy a message, and its teff_message_ops. The generated code allocates
- * the struct and its inline strings as one block, copies the struct bitwise, and finally sets the
+ * the struct and its inline texts as one block, copies the struct bitwise, and finally sets the
  * fields for which a bitwise copy does not suffice. */
 static void emit_copy_functions(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {

@@ -77,7 +77,8 @@ static void declare_grain(teffi_text *out, const teffi_service *s, teffi_values 
         teffi_text_expand_template(out, state, v);
 }
 
-/* Writes the declarations of the functions that call a grain. */
+/* Writes the declarations of the functions that call a grain's methods. For each one-way method,
+ * also declares the function that starts a timer; the timer calls the method. */
 static void declare_calls(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     if (s->n_methods > 0)

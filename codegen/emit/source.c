@@ -200,14 +200,14 @@ static const char cast_response[] = "\n"
                                     "    }\n"
                                     "    return err;\n";
 
-/* In the templates `ask` and `await`, the values of $u, $p, $g, $l and $q depend on whether m has a
- * response. Sets these values:
- * - If m has a response: $p (in `ask`) and $u (in `await`) declare a variable for the response; $g
- *   stores the call's error; $l is the call's argument for the response; $q casts the response and
- *   returns the error.
- * - If m has no response: $g returns the call's error; $l is NULL; $p is an empty line; $u and $q
- *   are empty.
- * in: the other letters in v must already be set. */
+/* Sets those values of the templates `ask` and `await` that depend on whether m has a response:
+ *               m has a response                        m has no response
+ * $p (in ask)   declares a variable for the response    an empty line
+ * $u (in await) declares a variable for the response    empty
+ * $g            stores the error of the call            returns the error of the call
+ * $l            the argument that gets the response     NULL
+ * $q            casts the response, returns the error   empty
+ * in: v must already have the values of teffi_values_add_method(), because $q uses $R. */
 static void set_response_template_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
 {
     teffi_text cast = {.pool = pool};
@@ -219,7 +219,8 @@ static void set_response_template_values(teffi_pool *pool, const teffi_method *m
     v->values['q'] = cast.data;
 }
 
-/* Writes the functions that call a grain's methods, or start timers that do so. */
+/* Writes the functions that call a grain's methods. For each one-way method, also writes the
+ * function that starts a timer; the timer calls the method. */
 static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     for (size_t i = 0; i < s->n_methods; i++) {

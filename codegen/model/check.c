@@ -18,10 +18,10 @@ typedef struct symbol {
     const teffi_path *path;
 } symbol;
 
-/* Registers a key for an owner. If the key already has an earlier owner, notes the problem
- * "A and B (file:line) <wrong>": A is the new owner, B is the earlier owner, file:line is the place
- * of B. Notes nothing if C code is generated neither for A's file nor for B's.
- * out:  false: the key already had an owner. */
+/* Claims a key for an owner: stores the owner under the key, if the key has no owner yet. If it has
+ * one, adds the problem "A and B (file:line) <wrong>": A is the new owner, B is the earlier owner,
+ * file:line is the place of B. Adds no problem if C is to be generated neither for A's file nor for
+ * B's. out: false: the key already had an owner. */
 static bool claim_key(teffi_model *model, const char *key, symbol owner, const char *wrong)
 {
     symbol *kept = teffi_pool_alloc(model->pool, sizeof *kept);
@@ -35,8 +35,8 @@ static bool claim_key(teffi_model *model, const char *key, symbol owner, const c
     return !first;
 }
 
-/* Claims a C name in a scope; the scope "" is the whole program.
- * out: false: the name already had an owner. */
+/* Claims a C name in a scope, see claim_key(). The scope "" has the global names, which are those
+ * at file scope in C. out: false: the name already had an owner. */
 static bool claim_name(teffi_model *model, const char *scope, const char *name, symbol owner)
 {
     teffi_pool *pool = model->pool;
@@ -45,8 +45,8 @@ static bool claim_name(teffi_model *model, const char *scope, const char *name, 
         teffi_pool_printf(pool, "both become %s in C, expected names that stay different", name));
 }
 
-/* Claims an id in a scope. in: expected: the text after "expected another" in the problem that is
- * noted if the id already has an owner. */
+/* Claims an id in a scope, see claim_key(). in: expected: the text that follows "expected another"
+ * in the problem, for example "name". */
 static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol owner,
                      const char *expected)
 {
@@ -56,9 +56,9 @@ static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol 
         teffi_pool_printf(pool, "have the same id 0x%08x, expected another %s", id, expected));
 }
 
-/* Notes a problem if the name is a keyword or macro of C or C++: those are reserved in every scope.
+/* Adds a problem if the name is a keyword or macro of C or C++: those are reserved in every scope.
  * Checks nothing if no C is to be generated for the owner's file.
- * out: true: a problem was noted. */
+ * out: true: a problem was added. */
 static bool refuse_keyword_or_macro(teffi_model *model, const char *name, symbol owner)
 {
     if (!owner.file->generate || !teffi_is_keyword_or_macro(name))
@@ -69,7 +69,8 @@ static bool refuse_keyword_or_macro(teffi_model *model, const char *name, symbol
     return true;
 }
 
-/* Claims a name at file scope in C, or notes a problem if it is reserved there. */
+/* Claims a global name, which is a name at file scope in C. Adds a problem instead if C is to be
+ * generated for the owner's file and the name is a keyword, a macro, or reserved at file scope. */
 static void claim_global_name(teffi_model *model, const char *name, symbol owner)
 {
     if (refuse_keyword_or_macro(model, name, owner))
@@ -87,7 +88,7 @@ static void claim_global_name(teffi_model *model, const char *name, symbol owner
     claim_name(model, "", name, owner);
 }
 
-/* Claims the name stem + ends[i] at file scope for each i. in: ends: terminated by NULL. */
+/* Claims the global name stem + ends[i] for each i. in: ends: terminated by NULL. */
 static void claim_global_names(teffi_model *model, const char *stem, const char *const *ends,
                                symbol owner)
 {
@@ -124,8 +125,8 @@ static void claim_all_enum_names(teffi_model *model, const teffi_file *file, con
                          teffi_path_new(model->pool, up, field, (int32_t)i));
 }
 
-/* Notes a problem if the field is malformed or has a type for which no C can be generated.
- * out: true: no problem was noted. */
+/* Adds a problem if the field is malformed or has a type for which no C can be generated.
+ * out: true: no problem was added. */
 static bool check_field_type(teffi_model *model, const teffi_file *file, const Protoc__Field *f,
                              const teffi_path *path)
 {
@@ -162,8 +163,8 @@ static const char *find_extra_member_prefix(const teffi_message *m, const Protoc
     return teffi_is_repeated(f) ? "n_" : teffi_has_presence_flag(m, f) ? "has_" : NULL;
 }
 
-/* Notes a problem if protobuf-c would accept the field but generate C that does not compile.
- * in: name: the field's name in C. out: false: a problem was noted. */
+/* Adds a problem if protobuf-c would accept the field but generate C that does not compile.
+ * in: name: the field's name in C. out: false: a problem was added. */
 static bool check_field_compiles(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
                                  const char *name, const teffi_path *path)
 {
@@ -271,7 +272,7 @@ static void check_members_and_claim_names(teffi_model *model, const teffi_messag
         claim_oneof_names(model, m, i, teffi_path_new(pool, &m->path, MESSAGE_ONEOFS, i));
 }
 
-/* Claims the file-scope names of a message and of its enums. If C is to be generated for the file,
+/* Claims the global names of a message and of its enums. If C is to be generated for the file,
  * also checks the message's options, extensions and members. */
 static void check_message_and_claim_names(teffi_model *model, const teffi_message *m)
 {
@@ -296,7 +297,7 @@ static void check_message_and_claim_names(teffi_model *model, const teffi_messag
 
 /* Claims the name of a method's slot (a member of the grain's struct of methods) and the names of
  * the method's C functions. If C is to be generated for the service's file, also claims the
- * method's id, and notes a problem if the slot's name begins with an underscore. */
+ * method's id, and adds a problem if the slot's name begins with an underscore. */
 static void claim_method_names_and_id(teffi_model *model, const teffi_service *s,
                                       const teffi_method *m)
 {

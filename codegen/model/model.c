@@ -124,9 +124,10 @@ static Protoc__Message **unpack_nested_messages(teffi_pool *pool, const Protoc__
 }
 
 /* Adds the messages of a list, and the messages nested in them, to file->messages and to
- * model->messages. If a message is invalid, notes a problem and skips the rest of its list.
- * in: scope: the full name of the package or message that contains the list. place: the path of the
- * list; its index is ignored. levels: how many levels of nesting are still allowed. */
+ * model->messages. If an entry of a list is NULL or has an invalid name, notes a problem and skips
+ * the rest of that list. in: scope: the full name of the package or message that contains the list.
+ * place: the path of the list; its index is ignored. levels: how many levels of messages are still
+ * allowed, counting the level of this list. */
 static void load_messages(teffi_model *model, teffi_file *file, const char *scope,
                           Protoc__Message *const *list, size_t n, teffi_path place, unsigned levels)
 {

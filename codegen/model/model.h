@@ -108,9 +108,9 @@ void teffi_model_load(teffi_model *model, const Protoc__Request *request);
  * in:   a loaded model. */
 void teffi_model_read_options(teffi_model *model);
 
-/* teffi_model_check - note a problem for each name clash, equal id, reserved name, option of
+/* teffi_model_check - add a problem for each name clash, equal id, reserved name, option of
  * protobuf-c, and field that cannot be generated as C.
- * in:   a model after teffi_model_read_options, also if that noted problems. */
+ * in:   a model after teffi_model_read_options, also if that added problems. */
 void teffi_model_check(teffi_model *model);
 
 /* teffi_path_new - allocate a path in the pool. in: up, borrowed for the path's life. */
@@ -140,7 +140,7 @@ void teffi_add_problem(teffi_model *model, const teffi_file *file, const teffi_p
 void teffi_add_problem_at(teffi_model *model, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* teffi_check_name - note a problem if protoc would not accept the name, or if it is NULL.
+/* teffi_check_name - add a problem if protoc would not accept the name, or if it is NULL.
  * out:  true: it is valid. */
 bool teffi_check_name(teffi_model *model, const teffi_file *file, const teffi_path *path,
                       const char *name);

@@ -63,8 +63,8 @@ void teffi_text_wrap(teffi_text *text)
     *text = out;
 }
 
-/* in:  s: the first two bytes of a UTF-8 sequence; s[0] is 0xc2 to 0xf4.
- * out: true: the sequence is overlong, or encodes a surrogate or a number over 0x10ffff. */
+/* Do the two bytes at s start an invalid UTF-8 sequence: one that is overlong, or that encodes a
+ * surrogate or a number over 0x10ffff? in: s[0] is 0xc2 to 0xf4. */
 static bool starts_invalid_utf8_sequence(const unsigned char *s)
 {
     return (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||

@@ -194,6 +194,7 @@ bool teffi_activation_any_pending_may_start(const teffi_activation *act)
     for (int c = 0; c < 3; c++)
         if (more->pending_of[c] > 0 && teffi_activation_admits(act, (teffi_class)c))
             return true;
+    /* a lock was taken while requests were pending: some of them may have to end */
     if (more->judge_all)
         return true;
     /* while act is locked, only requests of the lock's transaction may start, one at a time */

@@ -198,8 +198,8 @@ void teffi_activation_free_rare_fields(teffi_activation *act);
 teffi_pid teffi_activation_pid(const teffi_activation *act);
 
 /* teffi_activation_update_last_use - set act's time of last use to now.
- * relaxed: if the collector reads an older time, it only nudges act;
- * clear_nudge_and_adopt_end_reason() compares the times again. */
+ * relaxed: if the collector reads an older time, it may ask act to end too early.
+ * clear_nudge_and_adopt_end_reason() then compares the times again, on act's group. */
 static inline void teffi_activation_update_last_use(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
@@ -250,8 +250,9 @@ static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
  * teffi_activation_is_valid_for - is act VALID, and is ident its identity?
  * teffi_activation_admits - may a request of the class start now, beside the running turns?
  * teffi_activation_has_pending - is a request of the class in act->more->pending?
- * teffi_activation_any_pending_may_start - may any request in act->more->pending start now? Reads
- *       only the counters, not the requests. */
+ * teffi_activation_any_pending_may_start - may any request in act->more->pending start now?
+ *       Reads no request, only counters and flags. Also true if a lock was taken while requests
+ *       were pending, because some of them may have to end (act->more->judge_all). */
 static inline bool teffi_activation_is_valid_for(const teffi_activation *act,
                                                  const teffi_ident *ident)
 {

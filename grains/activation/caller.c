@@ -3,8 +3,8 @@
 #include "activation/activation.h"
 #include "node/deliver.h"
 
-/* Does a pending call wait for this request's response? A request that runs on its caller's stack
- * (on_stack) has no pending call until teffi_turn_set_call() sets one.
+/* Does the request belong to a call, which may have ended already? A request that runs on its
+ * caller's stack (on_stack) has no call until teffi_turn_set_call() sets one.
  * acquire: pairs with teffi_turn_set_call(). */
 static bool request_has_call(const teffi_turn *turn)
 {
@@ -13,7 +13,7 @@ static bool request_has_call(const teffi_turn *turn)
 
 /* Has the caller's call ended, or has the caller cancelled it? May run on any thread: the members
  * of turn and request that this function reads do not change while the method runs and the request
- * has a pending call. */
+ * has a call (request_has_call()). */
 static bool caller_has_left(const teffi_turn *turn)
 {
     const teffi_msg *request = turn->request;

@@ -24,7 +24,7 @@ enum { ROOMS_MIN = 4, ELEMENTS_MIN = 4 };
 
 /* Ends the turn with TEFF_E_NOMEM, because an allocation of n bytes in the state has failed: the
  * state's memory has reached its limit, or the system is out of memory. */
-static _Noreturn void exit_turn_because_state_is_full(teff_ctx *ctx, const teffi_activation *act,
+static _Noreturn void exit_turn_after_failed_state_alloc(teff_ctx *ctx, const teffi_activation *act,
                                                       size_t n)
 {
     const teff_arena *arena = act->stored->arena;
@@ -46,13 +46,13 @@ static teffi_activation *get_activation_or_exit_turn(teff_ctx *ctx)
 }
 
 /* Ends the turn if an allocation of n bytes in act's state has failed. Otherwise the turn goes on;
- * if the state has become large, no other turn starts until the state was compacted
+ * if the state has become large, a pause begins, in which no other turn starts
  * (teffi_state_pause_turns_if_large()). in: p: the allocated memory, or NULL if the allocation has
  * failed. out: p. */
 static void *check_state_allocation(teff_ctx *ctx, teffi_activation *act, size_t n, void *p)
 {
     if (!p)
-        exit_turn_because_state_is_full(ctx, act, n);
+        exit_turn_after_failed_state_alloc(ctx, act, n);
     teffi_state_pause_turns_if_large(act);
     return p;
 }
@@ -92,7 +92,7 @@ static _Noreturn void exit_turn_after_failed_copy(teff_ctx *ctx, const teffi_act
     size_t len = 0;
     teff_err err = teffi_check_message(ops->desc, src, &teffi_state_limits, "the copy", &len, text);
     if (!err)
-        exit_turn_because_state_is_full(ctx, act, len);
+        exit_turn_after_failed_state_alloc(ctx, act, len);
     (void)teff_fail(ctx, err, "%s", text);
     teffi_ctx_exit_turn(ctx, err);
 }
@@ -130,8 +130,8 @@ static size_t find_capacity(const teffi_stored *stored, const void *list)
     return stored->rooms ? find_room_entry(stored->rooms, list)->n_max : 0;
 }
 
-/* Makes a table with room for twice as many entries as `old`, and copies the entries of `old` to
- * it. in: old: NULL if there is no table yet. */
+/* Makes a table of twice the size of `old`, and copies the entries of `old` to it. in: old: NULL if
+ * there is no table yet; then makes an empty table of size ROOMS_MIN. */
 static teffi_rooms *make_larger_room_table(teff_ctx *ctx, const teffi_rooms *old)
 {
     size_t max = old ? 2 * old->max : ROOMS_MIN;

@@ -55,7 +55,7 @@ bool teffi_transaction_is_same(const teffi_transaction *a, const teffi_transacti
 
 static bool transaction_is_older(const teffi_transaction *a, const teffi_transaction *b)
 {
-    return a->age != b->age ? a->age < b->age : teffi_node_word(a->root) < teffi_node_word(b->root);
+    return a->age != b->age ? a->age < b->age : teffi_node_to_word(a->root) < teffi_node_to_word(b->root);
 }
 
 /* ---- release ---- */
@@ -95,8 +95,8 @@ void teffi_lock_roll_back_and_release(teffi_activation *act)
 }
 
 /* Called if the row may differ both from the state before the lock and from the present state.
- * Releases the lock. If act has a state, also makes act end, so that the next activation reads the
- * row. */
+ * Releases the lock. If act has a state, also deactivates act, which can then no longer write the
+ * row. The next activation reads the row. */
 static void release_lock_and_deactivate(teffi_activation *act)
 {
     if (act->stored)
@@ -113,8 +113,9 @@ static bool is_valid_without_turns(const teffi_activation *act)
     return act->phase == TEFFI_VALID && !(act->busy & ~TEFFI_BUSY_LOCKED) && act->running == 0;
 }
 
-/* Is a request of an older transaction among the requests set aside? */
-static bool older_request_waits(const teffi_activation *act, const teffi_transaction *transaction)
+/* Does an older transaction wait for act? It does if a request of that transaction is among act's
+ * requests that were set aside. */
+static bool older_transaction_waits(const teffi_activation *act, const teffi_transaction *transaction)
 {
     teffi_transaction other;
     for (teffi_qnode *n = act->more ? act->more->pending.head : NULL; n; n = n->next)
@@ -161,7 +162,7 @@ teffi_verdict teffi_lock_judge_request(teffi_activation *act, const teffi_transa
     if (transaction->step == TEFFI_STEP_ROOT) /* a root request may wait: it holds no lock */
         return TEFFI_SET_ASIDE;
     bool dies = lock && transaction_is_older(&lock->owner, transaction);
-    return dies || (is_new && older_request_waits(act, transaction)) ? TEFFI_DIE : TEFFI_SET_ASIDE;
+    return dies || (is_new && older_transaction_waits(act, transaction)) ? TEFFI_DIE : TEFFI_SET_ASIDE;
 }
 
 teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction)
@@ -207,8 +208,8 @@ void teffi_lock_update_pending_of_owner(teffi_activation *act, const teffi_msg *
 
 /* ---- the watch ---- */
 
-/* Called on any worker when the timer fires. Pushes the lock's wait to the activation's group,
- * where on_watch_timer() runs. */
+/* Called on any worker when the watch's timer fires. Signals the watch's wait: pushes it to the
+ * activation's group, where on_watch_timer() runs. */
 static void signal_watch(teffi_timer *timer)
 {
     teffi_wait_notify_waiter(&teffi_container(timer, teffi_lock, timer)->wait);
@@ -231,7 +232,7 @@ static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
 {
     teffi_node *node = act->grains->node;
     teffi_node_id silo =
-        lock->owner.runs_at ? teffi_node_of_word(lock->owner.runs_at) : lock->owner.root;
+        lock->owner.runs_at ? teffi_node_from_word(lock->owner.runs_at) : lock->owner.root;
     return lock->owner.step != TEFFI_STEP_ROOT && !teffi_node_equals(silo, node->id) &&
            node->membership && !teffi_view_current_has_member(node, silo);
 }
@@ -251,9 +252,10 @@ typedef struct stored_row {
     const teffi_row *row;
 } stored_row;
 
-/* Releases the lock and lets act end with the state that the store has, because on_deactivate must
- * not see changes that were not written. Does nothing if a COMMIT has already released the lock: in
- * this case act's state is right. Runs on the worker's stack, as teffi_state_restore() requires. */
+/* Replaces act's state by the stored row, then releases the lock and deactivates act. The state is
+ * replaced because on_deactivate must not see changes that were not written. Does nothing if a
+ * COMMIT has already released the lock: in this case act's state is right. Runs on the worker's
+ * stack, as teffi_state_restore() requires. */
 static void adopt_stored_row_and_deactivate(void *arg)
 {
     const stored_row *s = arg;
@@ -264,10 +266,11 @@ static void adopt_stored_row_and_deactivate(void *arg)
 }
 
 /* Finds out from the store whether the transaction of a silent root was written. If
- * teffi_state_touch() returns TEFF_E_CONFLICT, the row or the fence has changed, so the
- * transaction may have been written. If it returns TEFF_OK, the row had not changed and now has
- * another etag, so that a late batch of the root fails. After any other error the watch starts
- * teffi_lock_resolve() again. */
+ * teffi_state_touch() returns TEFF_E_CONFLICT, the row or the fence has changed, so the transaction
+ * may have been written: act adopts the stored row and is deactivated. If it returns TEFF_OK, the
+ * row had not changed and now has another etag. A late batch of the root fails because of this
+ * etag, so the lock must abort. After any other error the watch starts teffi_lock_resolve()
+ * again. */
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_row row;
@@ -293,7 +296,7 @@ static bool older_transaction_waits_for_idle_lock(const teffi_activation *act, t
 {
     bool idle = act->running == 0 && lock->turns == lock->turns_at_check;
     lock->turns_at_check = lock->turns;
-    return idle && older_request_waits(act, &lock->owner);
+    return idle && older_transaction_waits(act, &lock->owner);
 }
 
 /* Decides how the lock ends if the root sent neither COMMIT nor ABORT. If the transaction does not

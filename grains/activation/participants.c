@@ -17,7 +17,7 @@ typedef Teff__Transaction__Participants participants;
 
 /* ---- a list ---- */
 
-static ProtobufCBinaryData wire_bytes(const void *data, size_t len)
+static ProtobufCBinaryData make_binary_data(const void *data, size_t len)
 {
     return (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)data};
 }
@@ -29,7 +29,7 @@ static teff_err set_row_members(teff_ctx *ctx, teffi_activation *act, participan
 {
     const teffi_lock *lock = teffi_lock_of(act);
     teffi_bytes key = teffi_state_make_row_key(ctx, act), value = {NULL, 0};
-    own->row = wire_bytes(key.data, key.len);
+    own->row = make_binary_data(key.data, key.len);
     own->etag = act->stored->etag;
     own->fence = teffi_rows_make_own_fence_check(ctx).etag;
     bool removes = lock->removes && !teffi_activation_has_answers(act);
@@ -38,7 +38,7 @@ static teff_err set_row_members(teff_ctx *ctx, teffi_activation *act, participan
     if (!own->writes || own->removes)
         return TEFF_OK;
     teff_err err = teffi_state_pack(ctx, act, &value);
-    own->value = wire_bytes(value.data, value.len);
+    own->value = make_binary_data(value.data, value.len);
     return err;
 }
 
@@ -48,7 +48,7 @@ teff_err teffi_participant_make_entry(teff_ctx *ctx, teffi_activation *act, bool
     teffi_ident ident = teffi_activation_ident(act);
     teff__transaction__participant__init(own);
     own->type = ident.type;
-    own->key = wire_bytes(ident.key, ident.key_len);
+    own->key = make_binary_data(ident.key, ident.key_len);
     own->silo = ctx->node->id.silo;
     own->incarnation = ctx->node->id.incarnation;
     own->turn = teffi_lock_of(act)->turns;
@@ -296,6 +296,7 @@ static found compare_row(const teffi_row *tried, const participant *one, const t
 
 /* Reads the rows to find out whether a batch of unknown outcome was written. A batch is written as
  * a whole or not at all, so one unchanged row shows that the batch was not written.
+ * On TEFF_OK the rows have their new etags.
  * errs: TEFF_E_IO: the batch was not written. TEFF_E_UNKNOWN: another writer has changed a row
  *       since, or a row cannot be read. TEFF_E_ABORTED: the batch only checks rows, so reading them
  *       cannot show its outcome. */
@@ -321,7 +322,8 @@ static teff_err read_batch_outcome(teff_ctx *ctx, batch *b)
     return all_written ? TEFF_OK : TEFF_E_UNKNOWN;
 }
 
-/* Writes the batch, unless this silo's lease is over. On TEFF_OK the rows have their new etags.
+/* Submits the batch to the store, unless this silo's lease is over. If the store cannot say whether
+ * it has written the batch, reads the rows to find out. On TEFF_OK the rows have their new etags.
  * After a conflict, starts a refresh of the membership view, as a fence may have changed. errs: as
  * teffi_participants_write_rows. */
 static teff_err submit_batch(teff_ctx *ctx, batch *b)
@@ -367,8 +369,8 @@ teff_err teffi_participants_write_rows(teff_ctx *ctx, const teffi_transaction *t
 /* ---- the outcome ---- */
 
 /* Is the silo `other` neither in this silo's view nor known as gone? Such a silo may have joined
- * after this view was made. A silo with a newer view may have called a grain there, so that this
- * grain takes part in the transaction. */
+ * after this silo's view was made. Even so, it may host a participant: a third silo, whose view is
+ * newer, may have called a grain on it. */
 static bool silo_is_stranger(teffi_node *node, teffi_node_id other)
 {
     const teffi_view *view = teffi_view_ref_current(node);
@@ -412,9 +414,9 @@ static void send_or_free_outcomes(teffi_node *node, teffi_queue *unsent)
     }
 }
 
-/* A task: adopts the newest view, so that this silo knows the silos to which the messages go, and
- * sends the messages. in: arg: a teffi_queue on the heap, which this function frees. */
-static void send_outcomes_after_refresh(teff_ctx *ctx, void *arg)
+/* A task: refreshes the membership view, so that this silo knows the silos to which the messages
+ * go. Then sends the messages. in: arg: a teffi_queue on the heap, which this function frees. */
+static void refresh_view_and_send_outcomes(teff_ctx *ctx, void *arg)
 {
     (void)!teffi_membership_refresh(ctx, 0);
     send_or_free_outcomes(ctx->node, arg);
@@ -428,7 +430,7 @@ static void start_task_to_refresh_and_send(teffi_node *node, teffi_queue *unsent
     teffi_queue *moved = malloc(sizeof *moved);
     if (moved) {
         *moved = *unsent;
-        if (!teffi_task_start(&node->home, send_outcomes_after_refresh, moved,
+        if (!teffi_task_start(&node->home, refresh_view_and_send_outcomes, moved,
                               "tell new silos how a transaction has ended", false))
             return;
         free(moved);

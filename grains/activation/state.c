@@ -20,8 +20,9 @@ _Static_assert(TEFF_STATE_MAX < TEFFI_STORE_VALUE_MAX &&
                    TEFF_STATE_UNPACKED_MAX * 2 <= TEFF_STATE_MEMORY_MAX,
                "a packed state fits in a row; memory holds a state and as much garbage");
 
-/* Limit of the scratch arena of decode_on_worker(). Decoding needs several times the state's size:
- * lists grow by doubling, and protobuf-c's own parser allocates 40 bytes for each field. */
+/* Limit of the scratch arena of decode_and_replace_state(). Decoding needs several times the
+ * state's size: lists grow by doubling, and protobuf-c's own parser allocates 40 bytes for each
+ * field. */
 static const size_t decoding_budget_bytes = (size_t)8 * TEFF_STATE_UNPACKED_MAX;
 
 enum { COMPACT_MIN_BYTES = 4096, PAUSE_STEP_BYTES = 4 * 1024 * 1024 };
@@ -74,12 +75,12 @@ static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activatio
     return err;
 }
 
-/* Writes row. If this silo has a fence row, the same batch checks the fence row, so that the store
- * refuses the writes of a silo that was declared dead: other silos may hold that silo's grains.
- * After TEFF_E_CONFLICT the membership view is refreshed, to learn whether this silo was declared
- * dead. out: the new etag in row->etag. errs: the store's; TEFF_E_CLOSED: this silo's lease is
- * over. */
-static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
+/* Writes or removes row if the row in the store still has row->etag. If this silo has a fence row,
+ * the same batch checks the fence row, so that the store refuses the writes of a silo that was
+ * declared dead: other silos may hold that silo's grains. After TEFF_E_CONFLICT, starts a refresh
+ * of the membership view, to learn whether this silo was declared dead. out: the new etag in
+ * row->etag. errs: the store's; TEFF_E_CLOSED: this silo's lease is over. */
+static teff_err write_row_with_fence_check(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
     teffi_row rows[] = {*row, teffi_rows_make_own_fence_check(ctx)};
     teffi_store_op op = {.kind = TEFFI_STORE_BATCH,
@@ -112,8 +113,8 @@ static void free_arena(teff_arena *arena)
     free(arena);
 }
 
-/* Sets pause_bytes, the size of the arena at which the next pause begins: its present size plus
- * half of the memory that is left, or plus PAUSE_STEP_BYTES if that is more. */
+/* Sets pause_bytes. Before the next pause begins, the arena can grow by half of its free budget, or
+ * by PAUSE_STEP_BYTES if that is more. */
 static void set_pause_bytes(teffi_stored *stored)
 {
     size_t used = stored->arena->used_bytes, half = (stored->arena->budget_bytes - used) / 2;
@@ -155,10 +156,11 @@ typedef struct decoding {
     teff_err err;
 } decoding;
 
-/* Decodes d->value in a scratch arena, then copies the decoded answers to act, and the decoded
- * state to a new arena. So the garbage of decoding is freed with the scratch arena. Runs on
- * the worker's stack, because decoding recurses and a fiber's stack is smaller. */
-static void decode_on_worker(void *arg)
+/* Decodes d->value, the value of a row. Then moves the decoded answers to act, and replaces act's
+ * state with a copy of the decoded state. Decodes in a scratch arena and frees it at the end, so
+ * that the garbage of decoding does not stay in memory. Runs on the worker's stack, because
+ * decoding recurses and a fiber's stack is smaller. out: d->err. */
+static void decode_and_replace_state(void *arg)
 {
     decoding *d = arg;
     const teff_message_ops *ops = d->act->type->info->state;
@@ -182,7 +184,7 @@ static void decode_on_worker(void *arg)
 static teff_err decode_state(teff_ctx *ctx, teffi_activation *act, teffi_bytes value)
 {
     decoding d = {act, value, TEFF_OK};
-    teffi_ctx_run_off_fiber(ctx, decode_on_worker, &d);
+    teffi_ctx_run_off_fiber(ctx, decode_and_replace_state, &d);
     if (!d.err || d.err == TEFF_E_NOMEM)
         return d.err;
     return teff_fail(ctx, TEFF_E_MALFORMED,
@@ -264,8 +266,9 @@ static bool row_matches_tried_write(const teffi_activation *act, const teffi_row
 }
 
 /* Reads the row to find out whether the last write, whose outcome is unknown, was done (store.h
- * says why a read is enough). errs: the store's; TEFF_E_CONFLICT: the row is neither as before the
- * write nor as the write would have left it, so another writer has changed the row. */
+ * says why a read is enough). Whether or not it was done, sets stored->etag to the row's etag.
+ * errs: the store's; TEFF_E_CONFLICT: the row is neither as before the write nor as the write would
+ * have left it, so another writer has changed the row. */
 static teff_err read_last_write_outcome(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_row row;
@@ -286,7 +289,7 @@ static teff_err write_row_if_unchanged(teff_ctx *ctx, teffi_activation *act, tef
 {
     teffi_stored *stored = act->stored;
     row->etag = stored->etag;
-    teff_err err = submit_row(ctx, act, row);
+    teff_err err = write_row_with_fence_check(ctx, act, row);
     if (err == TEFF_E_CONFLICT)
         return mark_lost_and_fail_write(ctx, act);
     if (err == TEFF_E_UNKNOWN) {
@@ -457,7 +460,7 @@ void teffi_state_restore(teffi_activation *act, teffi_bytes value)
     decoding d = {act, value, TEFF_OK};
     teffi_answers_free(act->stored->answers);
     act->stored->answers = NULL;
-    decode_on_worker(&d);
+    decode_and_replace_state(&d);
     if (d.err)
         teffi_state_mark_broken_and_deactivate(act);
 }
@@ -469,9 +472,11 @@ void teffi_state_set_etag_after_commit(teffi_activation *act, uint64_t etag)
         act->stored->answers->unsaved = false;
 }
 
-/* Writes the row as it is, so that its etag changes. If the row does not exist, creates it with an
+/* Reads the row and writes it as it is, so that its etag changes. If the etag already differs from
+ * act's, returns TEFF_E_CONFLICT and writes nothing. If the row does not exist, creates it with an
  * empty state and no answers, because the state and the answers in memory may come from a
- * transaction that was not written. After a conflict of the write, reads the row again. */
+ * transaction that was not written. If the write itself ends with TEFF_E_CONFLICT, reads the row
+ * again, so that the caller gets the row as it is now. */
 teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teff_err err = read_state_row(ctx, act, row);
@@ -480,7 +485,7 @@ teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
     if (!err && !row->etag)
         err = pack_empty_state(ctx, act, false, &row->value);
     if (!err)
-        err = submit_row(ctx, act, row);
+        err = write_row_with_fence_check(ctx, act, row);
     if (!err)
         act->stored->etag = row->etag;
     if (err != TEFF_E_CONFLICT)

@@ -42,8 +42,9 @@ static void set_exec_timer(teffi_grain_timer *timer)
     exec->ops->timer_set(exec, &timer->timer, timer->due_ns);
 }
 
-/* Lets the next tick be due in ms milliseconds. If the executor's timer has fired already, only
- * stores the new time: on_timer_wait(), which is about to run, sets the executor's timer again. */
+/* Arms the grain timer: its next tick is due in ms milliseconds. If the executor's timer has fired
+ * already, only stores the new time: on_timer_wait(), which is about to run, reads that time. If
+ * the time has not come yet, on_timer_wait() sets the executor's timer again. */
 static void arm_timer(teffi_grain_timer *timer, uint32_t ms)
 {
     teffi_exec *exec = timer->act->grains->node->home.exec;
@@ -190,11 +191,11 @@ void teffi_timers_end_tick(teffi_turn *turn, teff_err err)
 
 /* ---- the functions of grains ---- */
 
-/* Checks that a turn on ctx may start a timer of this method. out: *act: the activation whose turn
- * runs on ctx. Return value: the method's definition in the type of this activation, or NULL if the
- * check fails; *err tells why. The definition may differ from `method`, because a program may
- * contain several copies of the generated code. */
-static const teff_method *check_timer_start(teff_ctx *ctx, const teff_type_info *type,
+/* Checks that a turn on ctx may start a timer of `method`. Also finds the definition of this method
+ * in the activation's own type: a program may contain several copies of the generated code, so
+ * `method` may point to another copy. out: *act: the activation whose turn runs on ctx. Return
+ * value: the definition; NULL if the check fails, and *err tells why. */
+static const teff_method *check_and_find_timer_method(teff_ctx *ctx, const teff_type_info *type,
                                             const teff_method *method, const ProtobufCMessage *in,
                                             teffi_activation **act, teff_err *err)
 {
@@ -264,7 +265,7 @@ static teff_err start_grain_timer(teff_ctx *ctx, const teff_type_info *type,
     teff_timer_options opt;
     teffi_activation *act;
     teff_err err;
-    const teff_method *own = check_timer_start(ctx, type, method, in, &act, &err);
+    const teff_method *own = check_and_find_timer_method(ctx, type, method, in, &act, &err);
     if (!own)
         return err;
     if (!teffi_options_check_and_copy(&opt, sizeof opt, options, "teff_timer_options", text))

@@ -1,5 +1,5 @@
 /* transaction.c - begins, joins, commits, aborts and retries transactions.
- * Threads: in the turn, on its fiber; deliver_retry_after_pause() and send_outcome_of_unfinished()
+ * Threads: in the turn, on its fiber; deliver_retry_after_pause() and send_outcome_of_exited_root()
  *          are tasks. */
 #include "activation/transaction.h"
 
@@ -14,7 +14,7 @@
 /* The pause after attempt n is random: 1 ms to PAUSE_MS << min(n, PAUSE_DOUBLES_MAX). */
 enum { PAUSE_MS = 4, PAUSE_DOUBLES_MAX = 5 };
 
-static teffi_lock *get_lock(const teff_ctx *ctx)
+static teffi_lock *lock_of_ctx(const teff_ctx *ctx)
 {
     return ctx->transaction;
 }
@@ -34,11 +34,11 @@ bool teffi_transaction_find_one_that_awaits_turn(const teff_ctx *ctx,
                                                  teffi_transaction *transaction)
 {
     for (const teffi_turn *turn = ctx->owner; turn; turn = turn->place->caller->owner) {
-        const teffi_lock *lock = get_lock(&turn->ctx);
+        const teffi_lock *lock = lock_of_ctx(&turn->ctx);
         if (lock) {
             *transaction = lock->owner;
             if (transaction->step == TEFFI_STEP_ROOT)
-                transaction->runs_at = teffi_node_word(ctx->node->id);
+                transaction->runs_at = teffi_node_to_word(ctx->node->id);
             return true;
         }
         if (turn->request && turn->request->transaction &&
@@ -53,7 +53,7 @@ bool teffi_transaction_find_one_that_awaits_turn(const teff_ctx *ctx,
 bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *method,
                                          teffi_msg *request)
 {
-    teffi_lock *lock = get_lock(ctx);
+    teffi_lock *lock = lock_of_ctx(ctx);
     teffi_transaction transaction;
     bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
     if (request->item.kind != TEFFI_MSG_REQUEST || (joins && !lock) ||
@@ -85,13 +85,13 @@ void teffi_transaction_record_call_begin_error(teff_ctx *ctx, const teff_method 
                                                teff_err err)
 {
     if (method->flags & TEFF_METHOD_TRANSACTIONAL)
-        record_first_call_error(get_lock(ctx), err, teff_error(ctx));
+        record_first_call_error(lock_of_ctx(ctx), err, teff_error(ctx));
 }
 
 void teffi_transaction_collect_call_result(teff_ctx *ctx, const teff_method *method,
                                            teffi_call *call)
 {
-    teffi_lock *lock = get_lock(ctx);
+    teffi_lock *lock = lock_of_ctx(ctx);
     teffi_msg *response = call->response;
     if (!(method->flags & TEFF_METHOD_TRANSACTIONAL))
         return;
@@ -126,7 +126,7 @@ static void await_and_collect_calls(teff_ctx *ctx)
  * the transaction again, and in the next attempt the method may succeed. */
 teff_err teffi_transaction_await_turn_calls(teff_ctx *ctx, teff_err err)
 {
-    const teffi_lock *lock = get_lock(ctx);
+    const teffi_lock *lock = lock_of_ctx(ctx);
     await_and_collect_calls(ctx);
     const char *why = lock->failed_text ? lock->failed_text : "";
     if (lock->must_abort && !lock->failed)
@@ -149,7 +149,7 @@ teff_err teffi_transaction_await_turn_calls(teff_ctx *ctx, teff_err err)
 
 teff_err teffi_transaction_end_participant_turn(teff_ctx *ctx, teffi_activation *act, teff_err err)
 {
-    teffi_lock *lock = get_lock(ctx);
+    teffi_lock *lock = lock_of_ctx(ctx);
     Teff__Transaction__Participant own;
     err = teffi_transaction_await_turn_calls(ctx, err);
     teff_err pack_err = teffi_participant_make_entry(ctx, act, err == TEFF_OK, &own);
@@ -215,7 +215,7 @@ static teffi_step step_for_result(teff_err err)
 
 teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
 {
-    teffi_lock *lock = get_lock(ctx);
+    teffi_lock *lock = lock_of_ctx(ctx);
     teffi_transaction transaction = lock->owner;
     Teff__Transaction__Participant own;
     Teff__Transaction__Participants *all = NULL;
@@ -243,7 +243,7 @@ teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation *act)
 
 void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 {
-    teffi_lock *lock = get_lock(ctx);
+    teffi_lock *lock = lock_of_ctx(ctx);
     const Teff__Transaction__Participants *all =
         read_participants_for_outcome(ctx, get_packed_list(lock));
     teffi_participants_send_outcome(act->grains, all, &lock->owner, TEFFI_STEP_ABORT);
@@ -254,13 +254,13 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 /* ---- tasks ---- */
 
 /* Starts a task. A silo that leaves or closes waits until such tasks have ended. The task must call
- * end_awaited_task(). out: false if memory is exhausted or the silo closes. */
+ * mark_awaited_task_ended(). out: false if memory is exhausted or the silo closes. */
 static bool start_awaited_task(teffi_grains *grains, void (*fn)(teff_ctx *ctx, void *arg),
                                void *arg, const char *label)
 {
     /* seq_cst: this function adds to tasks, then reads closed; a closing silo sets closed, then
      * reads tasks. So either this function reads closed as true, or
-     * teffi_node_wait_for_tasks_and_retries() reads the new value of tasks and waits. */
+     * teffi_node_wait_for_tasks() reads the new value of tasks and waits. */
     atomic_fetch_add(&grains->tasks, 1);
     if (!grains->closed && !teffi_task_start(&grains->node->home, fn, arg, label, false))
         return true;
@@ -268,7 +268,7 @@ static bool start_awaited_task(teffi_grains *grains, void (*fn)(teff_ctx *ctx, v
     return false;
 }
 
-static void end_awaited_task(teffi_grains *grains)
+static void mark_awaited_task_ended(teffi_grains *grains)
 {
     /* release, pairs with teffi_transaction_tasks_pending(): a thread that reads the new count
      * there also reads all that the task has written */
@@ -277,7 +277,7 @@ static void end_awaited_task(teffi_grains *grains)
 
 bool teffi_transaction_tasks_pending(const teffi_grains *grains)
 {
-    /* seq_cst: see start_awaited_task(); pairs with end_awaited_task(), too */
+    /* seq_cst: see start_awaited_task(); pairs with mark_awaited_task_ended(), too */
     return atomic_load(&grains->tasks) != 0;
 }
 
@@ -290,28 +290,29 @@ typedef struct unfinished {
     teffi_bytes list; /* packed participants, on the heap */
 } unfinished;
 
-/* The task that sends the outcome of an unfinished transaction to its participants. */
-static void send_outcome_of_unfinished(teff_ctx *ctx, void *arg)
+/* A task: sends the outcome of a transaction to its participants, after the root's turn has ended
+ * in the middle of its method. in: arg: an `unfinished` on the heap, which this function frees. */
+static void send_outcome_of_exited_root(teff_ctx *ctx, void *arg)
 {
     unfinished u = *(unfinished *)arg;
     free(arg);
     teffi_participants_send_outcome(u.grains, read_participants_for_outcome(ctx, u.list),
                                     &u.transaction, u.step);
     free((void *)(uintptr_t)u.list.data);
-    end_awaited_task(u.grains);
+    mark_awaited_task_ended(u.grains);
 }
 
-/* Starts a task that sends step to the participants in lock->list. The root's turn cannot do this
- * itself: a function that unpacks the list suspends its caller, and the root's turn must not be
- * suspended any more. If the task cannot start, each participant ends its
- * lock later, when its watch checks the lock. */
+/* Starts a task that sends step to the participants in lock->list. The root's turn must not be
+ * suspended any more, so it cannot unpack the list: teffi_participants_unpack_and_merge() suspends
+ * its caller. If the task cannot start, each participant ends its lock later, when its watch checks
+ * the lock. */
 static void start_sending_outcome(teffi_activation *act, teffi_lock *lock, teffi_step step)
 {
     unfinished *u = lock->list_len ? malloc(sizeof *u) : NULL;
     if (!u)
         return;
     *u = (unfinished){act->grains, lock->owner, step, get_packed_list(lock)};
-    if (!start_awaited_task(act->grains, send_outcome_of_unfinished, u,
+    if (!start_awaited_task(act->grains, send_outcome_of_exited_root, u,
                             "end an unfinished transaction")) {
         free(u);
         return;
@@ -323,7 +324,7 @@ static void start_sending_outcome(teffi_activation *act, teffi_lock *lock, teffi
 teff_err teffi_transaction_abort_after_turn_exit(teff_ctx *ctx, teffi_activation *act, bool is_root,
                                                  teff_err err)
 {
-    teffi_lock *lock = get_lock(ctx);
+    teffi_lock *lock = lock_of_ctx(ctx);
     if (is_root)
         start_sending_outcome(act, lock, lock->submitted ? TEFFI_STEP_RESOLVE : TEFFI_STEP_ABORT);
     lock->abort_err = lock->must_abort ? lock->abort_err : err;
@@ -350,7 +351,7 @@ static void deliver_retry_after_pause(teff_ctx *ctx, void *arg)
     free(arg);
     teffi_ctx_sleep(ctx, p.ms);
     teffi_node_deliver(ctx->node, p.request);
-    end_awaited_task(p.grains);
+    mark_awaited_task_ended(p.grains);
 }
 
 bool teffi_transaction_retry(teffi_grains *grains, teffi_msg *request)

@@ -26,10 +26,10 @@ TEFF_MUST_USE teff_err teffi_transaction_lock_grain(teff_ctx *ctx, teffi_activat
 bool teffi_transaction_find_one_that_awaits_turn(const teff_ctx *ctx,
                                                  teffi_transaction *transaction);
 
-/* teffi_transaction_may_be_found_for_turn - may a transaction be waiting for ctx's turn? A quick
- * check before teffi_transaction_find_one_that_awaits_turn.
- * out:  false if that function would find no transaction, for example because ctx belongs to no
- *       turn. */
+/* teffi_transaction_may_be_found_for_turn - may teffi_transaction_find_one_that_awaits_turn find a
+ * transaction for ctx's turn? A quick check before the search.
+ * out:  false: the search would find none, for example because ctx belongs to no turn. true: the
+ *       search is needed; it may find none, too. */
 static inline bool teffi_transaction_may_be_found_for_turn(const teff_ctx *ctx)
 {
     const teffi_turn *turn = ctx->owner;

@@ -206,7 +206,7 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
         return;
     }
     if (teffi_cancel_is_any_kept(ctx->home)) /* it is too late to cancel this request */
-        (void)teffi_node_forget_cancel(ctx->node, turn->request);
+        (void)teffi_node_remove_cancel(ctx->node, turn->request);
     bool stays = teffi_node_equals(turn->request->src, ctx->node->id);
     bool joins = ctx->transaction && request_joins_transaction(turn->request);
     teffi_node_id to;
@@ -259,8 +259,8 @@ respond_and_end_turn(teffi_turn *turn, const teff_method *method, teffi_class cl
     act->running_of[class]--;
 }
 
-/* If err is TEFF_OK, responds with `out`; otherwise converts err, which may be any number, to a
- * valid error with a text, and responds with that error. Afterwards ends the turn. */
+/* Like respond_and_end_turn(), but err may be any number. If err is not TEFF_OK, this function
+ * first converts it to a valid error with a text. */
 static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
                                                               const teff_method *method,
                                                               teffi_class class, teff_err err,
@@ -299,7 +299,7 @@ __attribute__((noinline)) static teff_err make_no_memory_error(teffi_turn *turn)
     return teffi_error_add_turn_prefix(&turn->ctx, err);
 }
 
-/* Calls the method, then responds and ends the turn. The fiber then ends, too. */
+/* Calls the method, then responds and ends the turn. */
 static inline __attribute__((always_inline)) void
 run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
 {
@@ -329,10 +329,11 @@ static teff_err make_turn_error(teffi_turn *turn, teff_err err, const char *why)
     return teffi_error_add_turn_prefix(&turn->ctx, teff_fail(&turn->ctx, err, "%s", why));
 }
 
-/* Calls the method of a turn that writes the state before it responds. out: the method's error,
- * with a text in ctx; or TEFF_OK and *out: a copy of the method's response, because the response
- * may point into the state, which other turns may change during the write. If there is no memory
- * for the copy, ends the turn and does not return, so that nothing is written. */
+/* Calls the method, and copies its response to ctx's memory. The copy is needed because the
+ * response may point into the state, and other turns may change the state before this turn
+ * responds. out: the error of the method or of the copy, with a text in ctx; if it is TEFF_OK, *out
+ * is the copy. If there is no memory for the response or for its copy, ends the turn and does not
+ * return, so that the turn writes nothing. */
 static teff_err invoke_and_copy_response(teffi_turn *turn, ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
@@ -348,8 +349,9 @@ static teff_err invoke_and_copy_response(teffi_turn *turn, ProtobufCMessage **ou
     return err;
 }
 
-/* If err is TEFF_OK, adds `out` to the grain's answers; otherwise adds err. If memory is out, ends
- * the turn and does not return: the state must not be written without the answer. */
+/* Records the answer to the request's idempotency key: `out` if err is TEFF_OK, otherwise err. If
+ * there is no memory, ends the turn and does not return, because the state must not be written
+ * without the answer. */
 static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
                           const ProtobufCMessage *out)
 {
@@ -360,9 +362,9 @@ static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
     teffi_ctx_exit_turn(ctx, TEFF_E_NOMEM);
 }
 
-/* Calls the method, and adds its error or response to the grain's answers. If the deadline has
- * passed, does neither and returns TEFF_E_TIMEOUT. out: the method's error; if that is TEFF_OK,
- * *out is its response. */
+/* Calls the method, and records its error or response as the answer to the request's idempotency
+ * key. If the deadline has passed, does neither and returns TEFF_E_TIMEOUT. out: the method's
+ * error; if that is TEFF_OK, *out is its response. */
 static teff_err invoke_and_record_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
 {
     if (teff_ctx_check(&turn->ctx, NULL) == TEFF_E_TIMEOUT)
@@ -395,7 +397,7 @@ static teff_err repeat_answer(teffi_turn *turn, const teffi_answer *known, uint6
 }
 
 /* Repeats the stored answer to the request's idempotency key; if there is none, calls the method
- * and stores its answer. out: the answer's error; if that is TEFF_OK, *out is its response. */
+ * and records the answer. out: the answer's error; if that is TEFF_OK, *out is its response. */
 static teff_err repeat_answer_or_invoke(teffi_turn *turn, ProtobufCMessage **out)
 {
     uint64_t hash = hash_request(turn);
@@ -440,20 +442,21 @@ static void run_idempotent_request(teffi_turn *turn)
 
 /* ---- transactions ---- */
 
-static void roll_back_on_worker(void *arg)
+static void roll_back_and_release_on_worker(void *arg)
 {
     teffi_lock_roll_back_and_release(arg);
 }
 
-/* Rolls back the state, then writes err, the error that the root's method returned, as the answer
- * to the request's idempotency key, so that a repeated call gets the same error. out: err; if the
- * answer was not written, the error that prevented this. */
+/* Rolls back the state and releases the transaction's lock. Then records err, the error that the
+ * root's method returned, as the answer to the request's idempotency key, and writes the answer to
+ * the store, so that a repeated call gets the same error. out: err; if the answer was not written,
+ * the error that prevented this. */
 static teff_err roll_back_and_record_error(teffi_turn *turn, uint64_t hash, teff_err err)
 {
     teff_ctx *ctx = &turn->ctx;
     char text[TEFF_TEXT_MAX];
     snprintf(text, sizeof text, "%s", teff_error(ctx));
-    teffi_ctx_run_off_fiber(ctx, roll_back_on_worker, turn->act);
+    teffi_ctx_run_off_fiber(ctx, roll_back_and_release_on_worker, turn->act);
     if (teffi_state_is_broken(turn->act)) /* do not write the changes with the answer */
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory to roll back; the method failed: %s",
                          text);
@@ -548,9 +551,10 @@ static void run_in_transaction(teffi_turn *turn)
     respond_and_end_turn(turn, turn->method, TEFFI_EXCLUSIVE, err, err ? NULL : out);
 }
 
-/* If the state is not marked as broken yet, marks it, and dooms all other turns of the activation.
- * They are suspended now; when they resume, they end with TEFF_E_NOMEM and this turn's text. */
-static void break_state_and_doom_turns(const teffi_turn *turn)
+/* Marks the state as broken, so that the activation ends, and dooms all other turns of the
+ * activation. They are suspended now; when they resume, they end with TEFF_E_NOMEM and this turn's
+ * text. Does nothing if the state is already broken. */
+static void mark_state_broken_and_doom_turns(const teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
     if (teffi_state_is_broken(act))
@@ -569,7 +573,7 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
 {
     const teff_method *method = turn->method;
     if (turn->act->stored)
-        break_state_and_doom_turns(turn);
+        mark_state_broken_and_doom_turns(turn);
     if (turn->ctx.transaction)
         err = teffi_transaction_abort_after_turn_exit(
             &turn->ctx, turn->act, !request_joins_transaction(turn->request), err);
@@ -710,9 +714,11 @@ teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place)
     return place->turn ? TEFFI_TURN_ENDED : TEFFI_TURN_NOT_STARTED;
 }
 
-/* A transaction that waits for the turn is found through turn->place, which this function clears.
- * So this function first stores that transaction in the turn's request. If there is no memory to
- * store it, the turn's calls may wait for an older transaction until their deadline. */
+/* If a transaction waits for the turn, the turn's later calls must carry that transaction: see
+ * teffi_transaction_attach_to_request(). That transaction is found through turn->place. This
+ * function clears turn->place, so it first stores the transaction in the turn's request. If there
+ * is no memory to store it, the turn's later calls carry no transaction. Such a call may wait for a
+ * lock until its deadline. */
 void teffi_turn_detach(teffi_in_place *place)
 {
     teffi_turn *turn = place->turn;

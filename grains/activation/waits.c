@@ -48,9 +48,10 @@ static void append_visit_to_list(visit *v)
     pthread_mutex_unlock(&v->waits->lock);
 }
 
-/* Called if no request waits at the activation now. If a request was set aside there since the last
- * look or visit (TEFFI_WAITED), lists the activation again; otherwise stops watching it, and frees
- * v. Also frees v if both flags are 0, because the activation has ended in that case. */
+/* Called if no request waits at the activation now. If TEFFI_WAITED is set, a request was set aside
+ * there meanwhile: clears the flag, and lists the activation again. If only TEFFI_WATCHED is set,
+ * clears it, and frees v: the activation is no longer watched. If neither flag is set, the
+ * activation has ended: frees v. */
 static void list_again_or_free(visit *v)
 {
     uint8_t was = TEFFI_WATCHED;
@@ -65,10 +66,11 @@ static void list_again_or_free(visit *v)
     append_visit_to_list(v);
 }
 
-/* Sends a visit to the activation if requests are queued or set aside there.
- * relaxed: a request is counted in `queued` before TEFFI_WAITED is set for it. If an earlier look
- * or visit has cleared that flag, this load counts the request. If this load misses the request,
- * the flag is still set, and list_again_or_free() lists the activation again. */
+/* Sends a visit to the activation if requests are queued or set aside there. Otherwise calls
+ * list_again_or_free().
+ * relaxed: a request is counted in `queued` before TEFFI_WAITED is set for it. If that flag has
+ * been cleared since then, the value loaded here includes the request. If it does not include the
+ * request, the flag is still set, and list_again_or_free() lists the activation again. */
 static void send_visit_if_requests_wait(visit *v)
 {
     if ((int32_t)atomic_load_explicit(&v->act->queued, memory_order_relaxed) <= 0)
@@ -157,7 +159,7 @@ static bool count_down_to_probe(teffi_more *more)
     return is_due;
 }
 
-bool teffi_waits_renew_visit_and_check_due(teffi_activation *act, teffi_item *item)
+bool teffi_waits_list_again_and_count_down(teffi_activation *act, teffi_item *item)
 {
     visit *v = teffi_container(item, visit, item);
     if (act->generation != v->generation) {

@@ -56,18 +56,21 @@ enum {
  *       the list is full, or there is no memory, does nothing: the next request tries again. */
 void teffi_waits_watch(teffi_activation *act);
 
-/* teffi_waits_are_watched - are both flags set? If so, teffi_waits_watch() need not be called.
- * relaxed: if send_visits() in waits.c clears TEFFI_WAITED at the same time, its next look finds
- * the request in act->queued. */
-static inline bool teffi_waits_are_watched(const teffi_activation *act)
+/* teffi_waits_both_flags_are_set - are TEFFI_WATCHED and TEFFI_WAITED both set? If so, there is no need to
+ * call teffi_waits_watch(), because it would change nothing.
+ * relaxed: if the timer clears TEFFI_WAITED at the same time, act stays listed. When the timer
+ * looks at act again, it finds the request in act->queued. */
+static inline bool teffi_waits_both_flags_are_set(const teffi_activation *act)
 {
     return atomic_load_explicit(&act->watched, memory_order_relaxed) ==
            (TEFFI_WATCHED | TEFFI_WAITED);
 }
 
-/* teffi_waits_renew_visit_and_check_due - handle a TEFFI_ITEM_VISIT, and list act again. Owns item.
- * out: true: requests wait there, and a probe is due. */
-TEFF_MUST_USE bool teffi_waits_renew_visit_and_check_due(teffi_activation *act, teffi_item *item);
+/* teffi_waits_list_again_and_count_down - handle a TEFFI_ITEM_VISIT: list act again and, if
+ * requests are set aside there, count down to the next probe. If act's memory was reused for
+ * another grain after the visit was made, only free the visit. Owns item.
+ * out: true: a probe is due now. */
+TEFF_MUST_USE bool teffi_waits_list_again_and_count_down(teffi_activation *act, teffi_item *item);
 
 /* teffi_waits_free_visit - free a TEFFI_ITEM_VISIT that will not be handled. */
 void teffi_waits_free_visit(teffi_item *item);

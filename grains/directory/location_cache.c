@@ -54,15 +54,15 @@ void teffi_locations_adopt_view(teffi_location_cache *cache, const teffi_view *v
     uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed);
     for (uint32_t i = 1; i <= n; i++) {
         uint64_t silo = load_cache_word(&cache->silos[i]);
-        if (!silo || teffi_view_find_member(view, teffi_node_of_word(silo)))
+        if (!silo || teffi_view_find_member(view, teffi_node_from_word(silo)))
             continue;
         store_cache_word(&cache->silos[i], 0);
         drop_entries_of_silo_number(cache, i);
     }
     for (size_t i = 0; i < view->n_members; i++) {
         teffi_node_id node = view->members[i].node;
-        if (!teffi_node_equals(node, self) && !find_silo_number(cache, teffi_node_word(node)))
-            assign_silo_number(cache, teffi_node_word(node));
+        if (!teffi_node_equals(node, self) && !find_silo_number(cache, teffi_node_to_word(node)))
+            assign_silo_number(cache, teffi_node_to_word(node));
     }
 }
 
@@ -86,7 +86,7 @@ static unsigned choose_entry_to_replace(_Atomic uint64_t *line, uint64_t hash)
 
 void teffi_location_put(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo)
 {
-    uint32_t number = find_silo_number(cache, teffi_node_word(silo));
+    uint32_t number = find_silo_number(cache, teffi_node_to_word(silo));
     if (!number)
         return;
     _Atomic uint64_t *line = &cache->words[teffi_location_line(hash)];
@@ -97,7 +97,7 @@ void teffi_location_put(teffi_location_cache *cache, uint64_t hash, teffi_node_i
 
 void teffi_location_drop(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo)
 {
-    uint32_t number = find_silo_number(cache, teffi_node_word(silo));
+    uint32_t number = find_silo_number(cache, teffi_node_to_word(silo));
     if (!number)
         return;
     _Atomic uint64_t *line = &cache->words[teffi_location_line(hash)];

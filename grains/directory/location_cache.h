@@ -17,7 +17,7 @@ enum { TEFFI_LOCATION_LINES = 1 << 13, TEFFI_LOCATION_WAYS = 8, TEFFI_LOCATION_S
 
 typedef struct teffi_location_cache {
     _Atomic uint64_t words[TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS];
-    /* by number: teffi_node_word of a silo in the view; 0: no silo. Silos without a number are not
+    /* by number: teffi_node_to_word of a silo in the view; 0: no silo. Silos without a number are not
      * cached. */
     _Atomic uint64_t silos[TEFFI_LOCATION_SILOS];
     _Atomic uint32_t n_silos; /* the highest number that was ever used */
@@ -53,7 +53,7 @@ static inline teffi_node_id teffi_location_get(const teffi_location_cache *cache
             continue;
         uint64_t silo =
             atomic_load_explicit(&cache->silos[word % TEFFI_LOCATION_SILOS], memory_order_relaxed);
-        return teffi_node_of_word(silo);
+        return teffi_node_from_word(silo);
     }
     return (teffi_node_id){0};
 }

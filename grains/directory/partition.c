@@ -15,7 +15,8 @@ typedef struct entry { /* in teffi_shard.entries: a grain held by another silo *
 
 /* ---- entries ---- */
 
-/* Frees all entries of the partition. */
+/* Drops all entries of the partition from its table, and frees them and the table's memory. The
+ * table can be used again. */
 static void drop_entries(teffi_shard *shard)
 {
     size_t at = 0;
@@ -56,9 +57,9 @@ static entry *insert_entry(teffi_shard *shard, const teffi_ident *ident, teffi_p
     return e;
 }
 
-/* Finds the grain's entry. Removes the entry in two cases: method is UNREGISTER, and pid holds the
- * grain; or method is not UNREGISTER, and the holder's silo has left the view. out: the entry;
- * NULL: there was none, or it was removed. */
+/* Finds the grain's entry. UNREGISTER: drops the entry if pid holds the grain. Other methods: drops
+ * the entry if the holder's silo has left the view. out: the entry; NULL: there was none, or it was
+ * dropped. */
 static entry *find_or_drop_entry(teffi_grains *grains, teffi_shard *shard, uint32_t method,
                                  const teffi_ident *ident, teffi_pid pid)
 {
@@ -83,7 +84,7 @@ static teffi_activation *find_registered_activation(teffi_grains *grains, const 
  * LOOKUP of the grain. The shard's lock is held.
  * If the activation is of this silo: REGISTER sets act->registered and UNREGISTER clears it, unless
  * the grain has an entry, because an entry overrides the activation. If the activation is of
- * another silo: REGISTER adds an entry if no activation holds the grain; UNREGISTER removes the
+ * another silo: REGISTER adds an entry if no activation holds the grain; UNREGISTER drops the
  * entry, by find_or_drop_entry().
  * out: as teffi_partition_execute_directory_method(). */
 static teff_err execute_directory_method_locked(teffi_grains *grains, teffi_shard *shard,
@@ -190,9 +191,9 @@ bool teffi_activation_set_registered(teffi_activation *act, bool registered)
 
 /* ---- making a registered activation ---- */
 
-/* May this silo choose a silo for the grain? Yes if it serves the grain's partition and no other
- * silo holds the grain. Removes the grain's entry if the holder's silo has left the view. in: this
- * silo has no activation of the grain. The shard's lock is held. */
+/* Can this silo place the grain, which means choose a silo for it? Yes if this silo serves the
+ * grain's partition and no other silo holds the grain. Drops the grain's entry if the holder's silo
+ * has left the view. in: this silo has no activation of the grain. The shard's lock is held. */
 static bool can_place_grain(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
@@ -200,9 +201,9 @@ static bool can_place_grain(teffi_grains *grains, const teffi_ident *ident)
            !find_or_drop_entry(grains, shard, TEFFI_METHOD_REGISTER, ident, (teffi_pid){0});
 }
 
-/* Finds this silo's activation of the grain. If there is none, chooses a silo for the grain; if
- * the chosen silo is this one, makes the activation. The shard's lock is held. out: TEFF_OK: *act
- * is the activation; msg is not pushed. Errors: as teffi_partition_push_or_choose_silo(). */
+/* Finds this silo's activation of the grain. If there is none, places the grain: chooses a silo,
+ * and creates the activation if that silo is this one. The shard's lock is held. out: TEFF_OK: *act
+ * is the activation; the caller pushes msg. Errors: as teffi_partition_push_or_choose_silo(). */
 static teff_err find_or_place_activation_locked(teffi_grains *grains, const teffi_ident *ident,
                                                 teffi_msg *msg, teffi_node_id *placed,
                                                 teffi_activation **act)
@@ -260,12 +261,12 @@ teffi_activation *teffi_partition_create_claimed_activation(teffi_grains *grains
 
 /* ---- phases ---- */
 
-/* Changes a partition's phase when a view is adopted. in: mine: this silo is the owner in the new
- * view. version: of the new view. out: true: the partition is LOCKED.
- * If another silo was the owner in a view that this silo missed, this silo's entries stay valid:
- * the other silo cannot have served the partition, because its recovery needed a response of this
- * silo for that view. */
-static bool change_phase(teffi_shard *shard, bool mine, uint64_t version)
+/* Updates a partition's phase for a new view. in: mine: this silo is the owner in the new view.
+ * version: of the new view. out: true: the partition is LOCKED.
+ * If this silo stays the owner, the phase and the entries stay. This is correct even if this silo
+ * missed a view in which another silo was the owner. That silo cannot have served the partition:
+ * its recovery needed this silo's response for the missed view. */
+static bool update_phase_for_view(teffi_shard *shard, bool mine, uint64_t version)
 {
     pthread_mutex_lock(&shard->lock);
     if (mine && shard->phase == TEFFI_NOT_MINE) {
@@ -287,7 +288,7 @@ bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now)
     bool locked = false;
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
         bool mine = teffi_node_equals(teffi_view_owner(now, i), grains->node->id);
-        locked |= change_phase(&shards->at[i], mine, now->version);
+        locked |= update_phase_for_view(&shards->at[i], mine, now->version);
     }
     /* release: pairs with park_if_behind() in server.c. A request that park_if_behind() does not
      * park finds the phases of this view or of a newer one. */
@@ -320,7 +321,7 @@ bool teffi_partitions_begin_recovery_round(teffi_grains *grains, uint8_t *set)
 /* Is PID a lower than PID b? All silos that compare the same two PIDs get the same result. */
 static bool pid_is_lower(teffi_pid a, teffi_pid b)
 {
-    uint64_t x = teffi_node_word(a.node), y = teffi_node_word(b.node);
+    uint64_t x = teffi_node_to_word(a.node), y = teffi_node_to_word(b.node);
     if (x != y)
         return x < y;
     return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;

@@ -68,8 +68,8 @@ bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now);
 
 /* ---- recovery ---- */
 
-/* teffi_partitions_begin_recovery_round - list the LOCKED partitions in set, and free the entries
- * that earlier rounds of recovery have added to them. in: set: NULL: list and free nothing.
+/* teffi_partitions_begin_recovery_round - find the LOCKED partitions. If set is not NULL, list
+ * them in set, and clear them: free the entries that earlier rounds of recovery have added.
  * out: is any partition LOCKED? */
 bool teffi_partitions_begin_recovery_round(teffi_grains *grains, uint8_t *set);
 

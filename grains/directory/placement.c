@@ -18,7 +18,7 @@ static bool can_host(const teffi_member *member, wanted want)
 
 /* Chooses one of the silos that can host the type, all with the same chance. One pass suffices
  * (reservoir sampling). out: zero: no silo can host the type. */
-static teffi_node_id pick_random_silo(teffi_grains *grains, const teffi_view *view, wanted want)
+static teffi_node_id choose_random_silo(teffi_grains *grains, const teffi_view *view, wanted want)
 {
     const teffi_platform *platform = grains->node->platform;
     uint64_t n = 0;
@@ -32,7 +32,7 @@ static teffi_node_id pick_random_silo(teffi_grains *grains, const teffi_view *vi
 /* Of the silos that can host the type, chooses the one with the highest hash of {grain, silo}
  * (rendezvous hashing). So if a silo joins or leaves, the choice changes only for grains that are
  * placed on that silo. out: zero: no silo can host the type. */
-static teffi_node_id pick_silo_by_hash(const teffi_view *view, const teffi_ident *ident,
+static teffi_node_id choose_silo_by_hash(const teffi_view *view, const teffi_ident *ident,
                                        wanted want)
 {
     uint64_t hash = teffi_key_cluster_hash(ident->type, ident->key, ident->key_len), best = 0;
@@ -53,7 +53,7 @@ teffi_node_id teffi_placement_choose_silo(teffi_grains *grains, const teffi_iden
                                           uint16_t flags)
 {
     const teffi_view *view = teffi_view_ref_current(grains->node);
-    teff_placement how = teffi_placement_of(flags);
+    teff_placement how = teffi_flags_placement_strategy(flags);
     wanted want = {ident->type, teffi_flags_type_version(flags)};
     teffi_node_id chosen = {0};
     if (!view)
@@ -62,9 +62,9 @@ teffi_node_id teffi_placement_choose_silo(teffi_grains *grains, const teffi_iden
     if (how == TEFF_PLACE_PREFER_LOCAL && self && can_host(self, want))
         chosen = self->node;
     else if (how == TEFF_PLACE_HASH)
-        chosen = pick_silo_by_hash(view, ident, want);
+        chosen = choose_silo_by_hash(view, ident, want);
     else
-        chosen = pick_random_silo(grains, view, want);
+        chosen = choose_random_silo(grains, view, want);
     teffi_view_unref(view);
     return chosen;
 }

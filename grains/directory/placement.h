@@ -11,7 +11,7 @@
 /* A request carries the caller's strategy and version of the type in its flags (bits 8 and 9, bits
  * 10 to 15), because the silo that places the grain may not host the type.
  * teffi_placement_flags - the flags for the caller's type.
- * teffi_placement_of - the strategy in flags; random if flags have no known strategy.
+ * teffi_flags_placement_strategy - the strategy in flags; random if flags have no known strategy.
  * teffi_flags_type_version - the version in flags; 0: none.
  * teffi_flags_raise_type_version - the flags with at least this version. in: version, at most
  *       TEFFI_VERSION_MAX. */
@@ -48,7 +48,7 @@ int64_t teffi_find_newest_type_version(teffi_grains *grains, uint32_t type);
  * hosts; -1: no silo hosts the type. Owns msg. */
 void teffi_placement_respond_error(teffi_grains *grains, teffi_msg *msg, int64_t newest);
 
-static inline teff_placement teffi_placement_of(uint16_t flags)
+static inline teff_placement teffi_flags_placement_strategy(uint16_t flags)
 {
     unsigned how = flags >> 8 & 3u;
     return how <= TEFF_PLACE_HASH ? (teff_placement)how : TEFF_PLACE_RANDOM;

@@ -31,9 +31,10 @@ typedef struct recovery {
 /* ---- asking ---- */
 
 /* Merges the activations of silo `from`, as listed in `response`, into this silo's partitions. If
- * two activations hold the same grain, asks the loser's silo to end the loser, and waits for the
- * response of that silo. out: r->outdated: true if a newer view has changed the phase of one of the
- * partitions. If an error is returned, the partitions must stay LOCKED. */
+ * two activations hold the same grain, the one with the higher PID is the loser. Asks the loser's
+ * silo to end the loser, and waits for the response of that silo. out: r->outdated: true if a newer
+ * view has changed the phase of one of the partitions. If an error is returned, the partitions must
+ * stay LOCKED. */
 static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
                                const Teff__Cluster__Recovered *response)
 {
@@ -129,7 +130,7 @@ static bool refresh_to_newer_view(teff_ctx *ctx, const recovery *r)
 /* Asks all other silos once for their activations. If all have responded, makes the partitions of
  * r->set SERVING. Otherwise, unless there is a newer view, waits until the membership changes or a
  * pause has passed. The pause grows with each failed round. */
-static void recover_round(teff_ctx *ctx, recovery *r)
+static void run_recovery_round(teff_ctx *ctx, recovery *r)
 {
     teffi_grains *grains = ctx->node->grains;
     /* loaded before the round: if a change comes during the round, the wait below ends at once */
@@ -158,9 +159,9 @@ static void recover_round(teff_ctx *ctx, recovery *r)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* Lists the LOCKED partitions in set and drops their entries; if set is NULL, only checks whether
- * there are any. out: true: there are some, and this silo must recover them. false: there are none,
- * or this silo will not serve them because it is closing or its lease is over. */
+/* Finds the partitions that this silo must recover: the LOCKED ones. If set is not NULL, lists them
+ * in set and frees their entries. out: true: there are some. false: there are none, or this silo
+ * must not recover them because it is closing or its lease is over. */
 static bool prepare_partitions_to_recover(teffi_grains *grains, uint8_t *set)
 {
     return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&
@@ -189,7 +190,7 @@ static void run_recovery_rounds(teff_ctx *ctx, void *arg)
         wanted = prepare_partitions_to_recover(grains, r.set);
         teff_mark here = teff_ctx_mark(ctx);
         if (wanted)
-            recover_round(ctx, &r);
+            run_recovery_round(ctx, &r);
         teff_ctx_rewind(ctx, here); /* there may be any number of rounds */
         teffi_view_unref(r.view);
     } while (wanted);

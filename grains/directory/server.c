@@ -32,7 +32,7 @@ static void respond_too_many_parked(teffi_node *node, teffi_msg *msg)
 
 /* A task that adopts the newest view. Clears catching_up before the refresh, so that a request that
  * comes during the refresh starts another task. If the refresh fails, the parked requests stay
- * parked until a later view is adopted or partitions are unlocked. */
+ * parked until a later view is adopted or partitions become SERVING. */
 static void adopt_newest_view(teff_ctx *ctx, void *arg)
 {
     teffi_shards *shards = arg;
@@ -124,7 +124,7 @@ static void end_duplicate_activation(teff_ctx *ctx, void *arg)
     respond_with_directory_result(ctx->node, msg, TEFF_E_NOT_FOUND, pid);
 }
 
-static void start_deactivate_task(teffi_node *node, teffi_msg *msg)
+static void start_ending_duplicate_activation(teffi_node *node, teffi_msg *msg)
 {
     if (teffi_task_start(&node->home, end_duplicate_activation, msg,
                          "directory: end a second activation", true))
@@ -165,7 +165,7 @@ void teffi_directory_handle_request(teffi_node *node, teffi_msg *msg)
     else if (msg->method_id == TEFFI_METHOD_MOVED)
         drop_moved_location(node, msg);
     else if (msg->method_id == TEFFI_METHOD_DEACTIVATE)
-        start_deactivate_task(node, msg);
+        start_ending_duplicate_activation(node, msg);
     else if (msg->method_id == TEFFI_METHOD_RECOVER)
         teffi_recover_respond(node->grains, msg);
     else if (msg->method_id >= TEFFI_METHOD_REGISTER && msg->method_id <= TEFFI_METHOD_UNREGISTER)

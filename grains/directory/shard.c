@@ -14,7 +14,7 @@ static_assert(ENTRIES_MAX < TEFFI_PROCESS_BIT - TEFFI_SLOT_SYSTEM_END,
               "slots of activations are not those of processes");
 
 /* The slab's callback `begin`: stores slot and generation in an entry. */
-static void begin_activation_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
+static void store_slot_and_generation(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teffi_activation *act = entry;
     (void)owner;
@@ -34,7 +34,7 @@ static teffi_slab_use get_last_use(const void *entry)
 static const teffi_slab_type activation_type = {.bytes = sizeof(teffi_activation),
                                                 .link = offsetof(teffi_activation, free),
                                                 .entries_max = ENTRIES_MAX,
-                                                .begin = begin_activation_entry,
+                                                .begin = store_slot_and_generation,
                                                 .last_use = get_last_use};
 
 bool teffi_activation_slab_init(teffi_slab *memory, teffi_grains *grains)
@@ -147,7 +147,7 @@ bool teffi_shard_has_activation(teffi_grains *grains, const teffi_ident *ident,
 /* Takes a free activation from the slab and gives it the identity `ident`. Also reserves a place in
  * the index, so that the later teffi_index_add() cannot fail. The shard's lock is held. errs:
  * TEFF_E_NOMEM, TEFF_E_INVALID. */
-static teff_err make_activation(teffi_grains *grains, const teff_grain_type *type,
+static teff_err take_free_activation(teffi_grains *grains, const teff_grain_type *type,
                                 const teffi_ident *ident, teffi_activation **out)
 {
     teffi_activation *act = teffi_slab_take(&grains->shards->memory);
@@ -174,7 +174,7 @@ teff_err teffi_shard_create_activation(teffi_grains *grains, const teffi_ident *
      * `accepting` below returns false, and no activation is made. */
     atomic_fetch_add_explicit(&grains->shards->activations, 1, memory_order_seq_cst);
     teff_err err = atomic_load_explicit(&grains->accepting, memory_order_seq_cst)
-                       ? make_activation(grains, type, ident, out)
+                       ? take_free_activation(grains, type, ident, out)
                        : TEFF_E_NOT_FOUND;
     if (err) {
         atomic_fetch_sub_explicit(&grains->shards->activations, 1, memory_order_release);
@@ -215,8 +215,8 @@ teff_err teffi_shard_push_request(teffi_grains *grains, const teffi_ident *ident
     uint32_t deep = 0;
     bool certain;
     teffi_activation *act = teffi_shard_find_activation_without_lock(grains, ident, &certain);
-    /* TEFF_E_CLOSED: act has ended, or no activation was found. In both cases the search is
-     * repeated under the lock. */
+    /* TEFF_E_CLOSED: act has ended, or no activation was found. In both cases push_under_lock()
+     * repeats the search. It is not called if there is certainly none and none may be created. */
     teff_err err = TEFF_E_CLOSED;
     if (act)
         err = teffi_activation_push(act, teffi_type_find(grains, ident->type), msg, &deep);

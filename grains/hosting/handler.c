@@ -35,7 +35,7 @@ static void refuse_queued_request(teffi_activation *act, teffi_msg *msg, teff_er
 /* out: true: msg's caller has cancelled it, and msg was freed. */
 static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
 {
-    if (!teffi_node_forget_cancel(act->grains->node, msg))
+    if (!teffi_node_remove_cancel(act->grains->node, msg))
         return false;
     teffi_activation_uncount_queued(act, msg);
     teffi_msg_free(msg);
@@ -65,8 +65,8 @@ static bool refuse_if_lease_is_over(teffi_activation *act, teffi_msg *msg)
 }
 
 /* Called when a request was set aside: adds act to the activations that deadlock detection visits.
- * Exception: a turn that activates or deactivates act runs, and the type has neither on_activate
- * nor on_deactivate. Such a turn waits only for the store and the directory. */
+ * This is not needed while a turn activates or deactivates act and the type has neither on_activate
+ * nor on_deactivate, because that turn waits only for the store and the directory. */
 __attribute__((noinline)) static void watch_waits_if_needed(teffi_activation *act)
 {
     const teff_type_info *info = act->type->info;
@@ -89,7 +89,7 @@ static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class
     teffi_queue_push(&more->pending, &msg->link);
     more->pending_of[class]++;
     teffi_lock_update_pending_of_owner(act, msg, true);
-    if (!teffi_waits_are_watched(act))
+    if (!teffi_waits_both_flags_are_set(act))
         watch_waits_if_needed(act);
 }
 
@@ -174,10 +174,11 @@ static bool refuse_if_request_must_not_wait(teffi_activation *act, teffi_msg *ms
     return err != TEFF_OK;
 }
 
-/* Called if msg's caller has a newer version of the type than this silo. Makes act deactivate, and
- * sets msg aside; when act has ended, msg goes to a silo with that version. If msg must not wait
- * for the lock of a transaction, ends msg instead: TEFF_E_ABORTED makes msg's transaction begin
- * again. If no silo has that version, or if msg is late or cancelled, only ends msg. */
+/* Called if msg's caller has a newer version of the type than this silo. If no silo has that
+ * version, or if msg is late or cancelled, only ends msg. Otherwise makes act deactivate, and sets
+ * msg aside; when act has ended, msg goes to a silo with that version. Exception: if msg must not
+ * wait for act's lock, msg is not set aside. It is ended with TEFF_E_ABORTED, so that msg's
+ * transaction begins again. */
 __attribute__((noinline)) static void start_move_to_newer_silo(teffi_activation *act,
                                                                teffi_msg *msg)
 {
@@ -346,9 +347,10 @@ __attribute__((noinline)) static void start_ticks_before_requests(teffi_activati
         teffi_ticks_start_due(act);
 }
 
-/* Starts due ticks after the requests set aside were tried. Afterwards frees act->more if it is
- * not needed any more, or nudges act if a request or a tick may start. in: request_started: has a
- * request started or ended? */
+/* Called after the requests set aside were tried, if the activation has timers: starts the due
+ * ticks. Then frees what is not needed any more: more->timers, and act->more. If act->more stays,
+ * nudges act if a request or a tick may start. in: request_started: a request has started or
+ * ended. */
 __attribute__((noinline)) static void start_ticks_after_requests(teffi_activation *act,
                                                                  bool request_started)
 {
@@ -371,7 +373,9 @@ static void start_requests_and_ticks(teffi_activation *act)
 {
     teffi_more *more = act->more; /* turns do not free it: they only add to pending */
     teffi_qnode *n, *kept = NULL; /* the last request before n that stays; NULL: none */
-    unsigned starts = 0;          /* requests that stay do not count: each nudge tries them first */
+    /* Counts the requests that start or end. Those that stay do not count: each nudge tries them
+     * again first, so STARTS_MAX of them would keep the later requests from being tried. */
+    unsigned starts = 0;
     if (!more)
         return;
     if (more->timers)
@@ -409,8 +413,9 @@ static void start_requests_and_ticks(teffi_activation *act)
 
 /* ---- the end of an activation ---- */
 
-/* Removes act from the shard, so that later pushes find or make another activation. Ends or routes
- * again the requests set aside; admit_or_redirect_request() does the same with the queued ones. */
+/* Removes act from the shard, so that later pushes find or make another activation. Calls
+ * fail_or_reroute_request() for each request set aside; admit_or_redirect_request() calls it for
+ * each queued one. */
 static void end_activation(teffi_activation *act)
 {
     teffi_qnode *n;
@@ -443,8 +448,9 @@ static void finish_activating(teffi_activation *act)
     else
         act->phase = TEFFI_VALID;
     act->was_valid = act->phase == TEFFI_VALID && !act->reason;
-    /* One of the requests set aside starts now; watch_waits_if_needed() may have ignored the
-     * others. */
+    /* While act was being activated, watch_waits_if_needed() may not have called
+     * teffi_waits_watch(). Now one of the requests set aside starts. If there are others, they wait
+     * for its turn, so deadlock detection must visit act. */
     if (act->phase == TEFFI_VALID && act->more && act->more->pending.count > 1)
         teffi_waits_watch(act);
 }
@@ -532,7 +538,8 @@ static void begin_activating(teffi_activation *act)
         finish_activating(act);
 }
 
-/* Not inlined, so that the other kinds of items are told apart faster. */
+/* Handles an item of deadlock detection. Not inlined, so that handle_activation_item() selects
+ * among the other kinds of items faster. */
 __attribute__((noinline)) static void handle_rare_item(teffi_activation *act, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_VISIT)
@@ -543,7 +550,8 @@ __attribute__((noinline)) static void handle_rare_item(teffi_activation *act, te
         teffi_abort_for_bug(__FILE__, __LINE__, "an item of an unknown kind");
 }
 
-/* The group's callback `handle`: handles one item, then does what act's phase requires. */
+/* The group's callback `handle`: handles one item, then does the activation's due work. If a turn
+ * has yielded, resume_turn() does that work later. */
 static void handle_activation_item(teffi_group *group, teffi_item *item)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);

@@ -29,9 +29,9 @@ static void route_unsent_request(teffi_node *node, teffi_node_id to, teffi_msg *
     teffi_reroute_unsent_request(node->grains, msg, to);
 }
 
-/* Adapts the location cache and this silo's partitions to a new view; starts the recovery of those
+/* Lets the location cache and this silo's partitions adopt a new view. Starts the recovery of the
  * partitions that need it. */
-static void adapt_grains_to_view(teffi_node *node, const teffi_view *old, const teffi_view *now)
+static void grains_adopt_view(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
     (void)old;
     teffi_locations_adopt_view(node->grains->location_cache, now, node->id);
@@ -40,7 +40,7 @@ static void adapt_grains_to_view(teffi_node *node, const teffi_view *old, const 
 }
 
 static const teffi_upcalls upcalls = {
-    .request = route_grain_request, .unsent = route_unsent_request, .view = adapt_grains_to_view};
+    .request = route_grain_request, .unsent = route_unsent_request, .view = grains_adopt_view};
 
 /* ---- making and freeing ---- */
 
@@ -224,8 +224,8 @@ static bool ask_activation_to_end(void *arg, teffi_activation *act)
     return ++*asked < ROUND_ENDS;
 }
 
-/* Asks all activations to end, in repeated rounds: a walk may miss an activation that is just being
- * made. */
+/* Repeats the rounds until no activation is left. A single walk is not enough: it may miss an
+ * activation that is just being made. */
 teff_err teffi_grains_end_all_activations(teff_ctx *ctx, uint64_t deadline_ns)
 {
     teffi_grains *grains = ctx->node->grains;

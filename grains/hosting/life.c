@@ -11,9 +11,10 @@
 #include "directory/client.h"
 #include "directory/partition.h"
 
-/* Stores the error and the text that the requests of a failed activation get. If the turn fails
- * again, in unregister_activation(), the second error and text replace the first ones. If there
- * is no memory for a copy of the text, the requests get only the error.
+/* Stores the error and the text that the requests of a failed activation get. A second call
+ * replaces the first error and text: the same life turn can fail once more, while it runs
+ * unregister_activation(). If there is no memory for a copy of the text, the requests get only the
+ * error.
  * in: text: "" if there is none. named: true if the text comes from the application or already
  * names the grain; if true, the grain's name is not put before the text. */
 static void record_activation_failure(teffi_activation *act, teff_err err, const char *text,

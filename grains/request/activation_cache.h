@@ -34,9 +34,9 @@ static inline uint64_t teffi_activation_cache_hash(const teffi_ident *ident)
     memcpy(&number, ident->key, sizeof number);
     number = (number ^ (uint64_t)ident->type << 32) * 0x94d049bb133111ebu;
     /* The top bits, which are mixed best, become the index. The multiplier is one of splitmix64's.
-     * Measured with 2^16 keys that are 2^k apart, for k up to 25: at most 25 % of the keys
-     * have a slot that another key has, too. With the multiplier of the golden ratio and k = 16,
-     * 88 % of them have such a slot. */
+     * Measured with 2^16 keys that are 2^k apart, for k up to 25: at most 25 % of the keys share
+     * their slot with another key. With the multiplier of the golden ratio and k = 16, 88 % of the
+     * keys do. */
     return number << TEFFI_ACTIVATION_CACHE_BITS | number >> (64 - TEFFI_ACTIVATION_CACHE_BITS);
 }
 

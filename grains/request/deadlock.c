@@ -29,8 +29,8 @@ typedef struct draft {
 /* ---- names ---- */
 
 /* Writes the method's name and the grain's key to label, such as "bank.Account.Deposit at b" for
- * the key "b". in: method: NULL for a turn that activates or deactivates act: the label is, for
- * example, "bank.Account.on_activate at b". */
+ * the key "b". in: method: NULL for a turn that activates or deactivates act. Then the label is,
+ * for example, "bank.Account.on_activate at b". */
 static void make_label(char label[LABEL_MAX], const teffi_activation *act,
                        const teff_method *method)
 {
@@ -63,8 +63,8 @@ static void append_label(draft *d, const teffi_activation *act, const teff_metho
 
 /* ---- what waits for what ---- */
 
-/* Does the turn keep requests of this class from starting? A turn without a method, such as that of
- * on_activate, keeps out all requests. If the activation is about to end, each turn does. */
+/* Does the turn keep requests of this class from starting? It keeps out all requests if it has no
+ * method, like the turn of on_activate, or if the activation is about to end. */
 static bool turn_keeps_out_class(const teffi_turn *turn, teffi_class class)
 {
     const teffi_activation *act = turn->act;
@@ -75,8 +75,9 @@ static bool turn_keeps_out_class(const teffi_turn *turn, teffi_class class)
                                     : class == TEFFI_EXCLUSIVE && own != TEFFI_FREELY;
 }
 
-/* out: the class by which msg, a request set aside, is counted in pending_of; see
- * start_move_to_newer_silo() in handler.c. */
+/* out: the class by which msg, a request set aside, is counted in pending_of: that of its method.
+ * Exception: if msg's caller has a newer version of the type, start_move_to_newer_silo() in
+ * handler.c counts msg as EXCLUSIVE. */
 static teffi_class get_pending_class(const teffi_activation *act, const teffi_msg *msg)
 {
     const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
@@ -140,7 +141,7 @@ static bool push_to_activation(teffi_grains *grains, const teffi_ident *ident, t
     return pushed;
 }
 
-/* Gives a probe to the grain's activation here. Owns msg. */
+/* Delivers a probe to the grain's activation here; drops it if there is none. Owns msg. */
 static void deliver_probe(teffi_grains *grains, teffi_msg *msg, uint32_t type,
                           ProtobufCBinaryData key)
 {
@@ -174,8 +175,9 @@ static bool find_request_node(teffi_node *node, uint32_t slot, uint32_t generati
     return found;
 }
 
-/* p->slot and p->generation identify a pending call of this node: sends the probe to the request of
- * this call. A probe that cannot be sent is dropped, because a later probe repeats it. */
+/* Sends the probe to the request of a pending call, on this node or another one. A probe that
+ * cannot be sent is dropped, because a later probe repeats it. in: p->slot, p->generation: the
+ * call, which this node made or relays. If it has ended, nothing is sent. */
 static void send_probe_to_request(teffi_grains *grains, probe *p)
 {
     teffi_node *node = grains->node;
@@ -205,7 +207,8 @@ static void begin_draft(draft *d)
     d->p.path = d->path;
 }
 
-/* Makes a draft with the content of p, whose lengths were checked. */
+/* Copies p, whose lengths were checked, to the draft. Leaves out the fields that
+ * send_draft_along_call() and send_probe_to_request() set. */
 static void copy_to_draft(draft *d, const probe *p)
 {
     begin_draft(d);
@@ -226,7 +229,7 @@ static void copy_to_draft(draft *d, const probe *p)
 
 static void get_path_words(const teffi_activation *act, const teffi_call *call, uint64_t words[2])
 {
-    words[0] = teffi_node_word(act->grains->node->id);
+    words[0] = teffi_node_to_word(act->grains->node->id);
     words[1] = (uint64_t)call->slot << 32 | call->generation;
 }
 
@@ -289,9 +292,9 @@ static uint32_t send_draft_along_turn(const teffi_turn *turn, draft *d, uint32_t
     return n;
 }
 
-/* Does a probe that has reached this activation go on through this turn? in: only: the turn of the
- * request that the probe was sent to; NULL: the request does not run, so the probe goes through
- * each turn that keeps out the request `aside`. aside: as for turn_keeps_out_request(). */
+/* Does a probe at this activation go through this turn? in: only: the turn of the request that the
+ * probe was sent to. NULL: there is no such turn; then the probe goes through each turn that keeps
+ * out the request `aside`. aside: as for turn_keeps_out_request(). */
 static bool probe_goes_through_turn(const teffi_turn *turn, const teffi_turn *only,
                                     const teffi_msg *aside)
 {
@@ -325,14 +328,16 @@ static void send_draft_along_turns(const teffi_activation *act, draft *d, const 
 
 /* ---- the first round ---- */
 
-/* in: act, of this silo. out: a tag that only this silo can make. */
+/* out: the token of the probes that begin at act, which probe_is_back() checks. It is a hash with
+ * this silo's secret key, so no other silo can make it. */
 static uint64_t make_token(const teffi_activation *act)
 {
     const teffi_pid pid = teffi_activation_pid(act);
     return teffi_siphash(&act->grains->node->home.calls.key, &pid, sizeof pid);
 }
 
-/* Begins a probe at act along each call that is awaited by a turn which keeps out a request. */
+/* Begins probes at act. Considers the turns that keep out a request set aside, and sends one probe
+ * along each call that they await. */
 static void begin_probes(teffi_activation *act)
 {
     draft d;
@@ -348,14 +353,14 @@ static void begin_probes(teffi_activation *act)
 
 void teffi_deadlock_handle_visit(teffi_activation *act, teffi_item *item)
 {
-    if (teffi_waits_renew_visit_and_check_due(act, item))
+    if (teffi_waits_list_again_and_count_down(act, item))
         begin_probes(act);
 }
 
-static bool pid_comes_first(teffi_pid a, teffi_pid b)
+static bool is_lower_pid(teffi_pid a, teffi_pid b)
 {
     if (!teffi_node_equals(a.node, b.node))
-        return teffi_node_word(a.node) < teffi_node_word(b.node);
+        return teffi_node_to_word(a.node) < teffi_node_to_word(b.node);
     return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;
 }
 
@@ -374,7 +379,7 @@ static void forward_in_first_round(teffi_activation *act, const probe *p, const 
 {
     draft d;
     teffi_pid initiator = teffi_pid_unpack(p->initiator), own = teffi_activation_pid(act);
-    if (at->aside && pid_comes_first(own, initiator)) {
+    if (at->aside && is_lower_pid(own, initiator)) {
         if (!act->more->has_probed)
             begin_probes(act);
         return;
@@ -498,7 +503,8 @@ static bool find_probed_request(teffi_activation *act, const probe *p, teffi_nod
     return false;
 }
 
-/* Unpacks the probe and checks its lengths. out: NULL: it is not valid. */
+/* Unpacks the probe, checks its lengths, and lowers its budget to TEFFI_PROBE_BUDGET if it is
+ * higher. out: NULL: the probe is not valid. */
 static probe *unpack_probe(teffi_msg *msg)
 {
     if (msg->raw_len > TEFFI_PROBE_BYTES_MAX ||
@@ -568,7 +574,7 @@ void teffi_deadlock_receive_probe(teffi_node *node, teffi_msg *msg)
         return;
     }
     const teffi_origin origin = {p->slot, p->generation, p->cookie};
-    if (!teffi_origins_find_entry(&node->home, teffi_node_word(msg->src), origin,
+    if (!teffi_origins_find_entry(&node->home, teffi_node_to_word(msg->src), origin,
                                   TEFFI_CALL_PENDING | TEFFI_CALL_RELAY, &relay)) {
         deliver_probe(node->grains, msg, p->type, p->key);
         return;

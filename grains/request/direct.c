@@ -21,9 +21,10 @@
 
 enum { LONG_MS = 5, STRIKES_MAX = 8, SKIPS = 64 };
 
-/* May this call run in place? It may if the low 16 bits of *slow, the number of calls of the method
- * that are still to be queued, are 0. Otherwise that number is decremented, and the caller queues
- * the call. relaxed, here and below: a lost update only changes how many calls are queued. */
+/* May this call run in place? The low 16 bits of *slow are the number of calls of the method that
+ * are still to be queued. If this number is 0, the call may run. If not, this function decrements
+ * the number, and the caller queues the call. relaxed, here and below: a lost update only changes
+ * how many calls are queued. */
 static bool may_run_or_count_down(_Atomic uint32_t *slow)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
@@ -126,8 +127,8 @@ typedef struct in_place_call {
 
 /* ---- the callee ---- */
 
-/* Ends the claim of a callee whose method has not run; after a run, nudge_and_release_callee() does
- * that. Not inlined, since it is rare. */
+/* Releases a claimed callee whose method has not run. After a run, nudge_and_release_callee()
+ * releases it. Not inlined, since it is rare. */
 __attribute__((noinline)) static void release_callee(teffi_activation *act)
 {
     teffi_group_release_claim(&act->group);
@@ -210,9 +211,9 @@ static const teff_method *find_callee_method(const teff_type_info *info, const t
                                                  : find_nontransactional_method(info, method->id);
 }
 
-/* Finds the method in act's version of the type, and stores it, its class and its `slow` counter in
- * v. out: true: the method may start in place now. false: queue the call. If only the method's
- * strikes (long calls) prevent the start, the number of calls to queue is decremented. */
+/* Finds the method in act's version of the type. Stores in v the method, its class and its `slow`
+ * counter. out: true: the method may start in place now. false: queue the call. If only earlier
+ * long calls of the method prevent the start, may_run_or_count_down() counts this queued call. */
 static inline bool find_method_and_check_may_start(const teffi_activation *act, in_place_call *v)
 {
     const teff_type_info *info = act->type->info;
@@ -315,8 +316,8 @@ prepare_in_place_call(in_place_call *v, teffi_ask *ask, uint32_t kind, bool asyn
     v->place.caller = ask->ctx;
     v->place.in = ask->in;
     v->place.kind = kind;
-    /* If the caller's deadline has passed, start_call() makes the error with its text; a one-way is
-     * sent without a deadline. */
+    /* false: the caller's deadline has passed. Then start_call() fails with TEFF_E_TIMEOUT, but
+     * send_one_way() sends its message, because a one-way message of a silo has no deadline. */
     if (!start_stopwatch(&v->watch, ask, &v->place.due_ms))
         return false;
     if (kind == TEFFI_MSG_ONEWAY)
@@ -380,7 +381,8 @@ bool teffi_direct_ask_async(teffi_ask *ask, teffi_call **call)
     teff_err err = TEFF_OK;
     if (!call_in_place_if_possible(ask, TEFFI_MSG_REQUEST, true, &body, call, &err))
         return false;
-    /* Allocated only now that the callee is released: if the allocation fails, this turn ends. */
+    /* If this allocation fails, this turn ends at once. So the callee must be released before:
+     * otherwise it would stay claimed for ever. */
     if (!*call)
         *call = new_ended_call(ask->ctx, err, body);
     return true;

@@ -162,7 +162,7 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     return call;
 }
 
-/* If a call could not begin (err is not TEFF_OK) and its method is transactional, makes the
+/* If a call could not start (err is not TEFF_OK) and its method is transactional, makes the
  * caller's transaction fail with err. out: err. */
 __attribute__((noinline)) static teff_err
 fail_transaction_on_start_error(teff_ctx *ctx, const teff_method *method, teff_err err)
@@ -392,9 +392,9 @@ static teff_err fail_on_closed_context(teff_ctx *ctx, const teff_key *key,
     return fail_transaction_on_start_error(ctx, method, err);
 }
 
-/* Starts a call that must not run in place. A call with a teff_cancel must be pending from
- * the start, so that it can be cancelled. If a call has an idempotency key, or its method is
- * transactional, the callee's turn waits for the store.
+/* Starts a call that must not run in place. Such a call has a teff_cancel, an idempotency key or a
+ * transactional method. With a teff_cancel, the call must be pending from the start, so that it can
+ * be cancelled. In the other cases, the callee needs a message that holds the key or transaction.
  * in: cancel: may be NULL; `once`: an idempotency key or NULL. */
 static teff_err start_call_not_in_place(const teffi_ask *ask, teff_cancel *cancel,
                                         const teff_uuid *once, teff_call *call)

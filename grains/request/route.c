@@ -89,7 +89,7 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
                                     "the request was forwarded too often");
         return;
     }
-    teff_err err = teffi_relay_begin(node, msg);
+    teff_err err = teffi_node_become_sender(node, msg);
     if (err == TEFF_E_CANCELLED) {
         teffi_msg_free(msg); /* its call has ended: no response is needed */
         return;
@@ -185,7 +185,7 @@ void teffi_lookups_fini(teffi_grains *grains)
 static void change_lookup_count(teffi_grains *grains, uint64_t hash, uint32_t more)
 {
     /* release: pairs with teffi_lookup_may_exist() */
-    atomic_fetch_add_explicit(teffi_lookup_count(grains, hash), more, memory_order_release);
+    atomic_fetch_add_explicit(teffi_lookup_counter(grains, hash), more, memory_order_release);
 }
 
 /* The shard's lock is held. */
@@ -217,11 +217,12 @@ bool teffi_lookups_are_pending(const teffi_grains *grains)
     return false;
 }
 
-/* If no request waits, removes the look-up from the table. Otherwise, moves all waiting requests to
- * *waiting if the look-up's outcome is valid; if it is not valid, the requests wait until the
- * directory is asked again. The outcome is valid if `asked` is true and entry->tries is 0. If
- * entry->tries is not 0, a request has joined that had failed to reach its grain before, so the
- * outcome may be out of date. Sets entry->tries to 0.
+/* Chooses one of three steps, and sets entry->tries to 0:
+ *  - No request waits: removes the look-up from the table.
+ *  - The look-up has a valid outcome: moves all waiting requests to *waiting.
+ *  - Otherwise: leaves the requests where they are. The caller must ask the directory.
+ * The outcome is valid if `asked` is true and entry->tries was 0. If entry->tries was over 0, a
+ * request joined that had failed to reach its grain before. So the outcome may be out of date.
  * in:  asked: the directory was asked. out: *tries: the previous entry->tries. false: the look-up
  *      was removed. */
 static bool move_waiting_or_remove_lookup(lookup *entry, bool asked, teffi_queue *waiting,
@@ -342,7 +343,7 @@ static teff_err add_waiting_request(lookup *entry, teffi_msg *msg)
     return TEFF_OK;
 }
 
-/* Starts a look-up with msg as its first request. The shard's lock is held. errs: the caller still
+/* Begins a look-up with msg as its first request. The shard's lock is held. errs: the caller still
  * owns msg. */
 static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
                              teffi_msg *msg)
@@ -402,9 +403,10 @@ static void locate_grain_again(teffi_grains *grains, const teffi_ident *ident, t
 
 /* ---- the next step ---- */
 
-/* Passes msg, which ends a transaction, to the grain's activation here, which the transaction has
- * locked. If the activation no longer exists, neither does the lock: frees msg. */
-static void route_transaction_end(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
+/* Pushes msg, which ends a transaction, to the grain's activation here. The transaction has locked
+ * that activation. If the activation no longer exists, the lock does not exist either, and msg is
+ * freed. */
+static void push_transaction_end_or_free_msg(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     if (!push_to_local_activation(grains, ident, msg, false))
         teffi_msg_free(msg);
@@ -428,8 +430,9 @@ void teffi_route_to_current_holder(teffi_grains *grains, teffi_msg *msg, teffi_n
     route_to_silo(grains, &ident, msg, winner, false);
 }
 
-/* If this silo serves the grain's partition of the directory, routes msg at once; otherwise begins
- * or joins a look-up. in: msg: borrows no memory. */
+/* If this silo serves the grain's partition of the directory, routes msg at once. Otherwise, begins
+ * or joins a look-up. Also does so if the partition names this silo as the holder, because
+ * ask_directory() then checks that the activation exists. in: msg: borrows no memory. */
 static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_pid holder;
@@ -444,15 +447,15 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
         place_grain_and_send(grains, ident, msg, &placed);
     else if (err == TEFF_OK && !teffi_node_equals(holder.node, grains->node->id))
         route_to_silo(grains, ident, msg, holder.node, false);
-    else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE) /* OK: see ask_directory() */
+    else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE) /* OK: this silo is the holder */
         (void)join_lookup(grains, ident, msg, true);
     else
         end_request_with_error(grains, msg, err, "the grain's queue is full");
 }
 
-/* Sends msg, whose grain is not here, to silo `location` or, if that is zero, routes msg by the
- * directory. in: location: if not zero, a silo of the current view: a silo that has left the view
- * must get no requests, even if its connections are still open. */
+/* Routes msg; its grain is not on this silo. If `location` is not zero, sends msg to that silo.
+ * Otherwise, routes msg by the directory. in: location: zero, or a silo of the current view. A silo
+ * that has left the view must get no requests, even if its connections are still open. */
 static void route_to_location_or_by_directory(teffi_grains *grains, const teffi_ident *ident,
                                               teffi_msg *msg, teffi_node_id location)
 {
@@ -478,7 +481,7 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         return;
     }
     if (teffi_msg_ends_transaction(msg)) {
-        route_transaction_end(grains, &ident, msg);
+        push_transaction_end_or_free_msg(grains, &ident, msg);
         return;
     }
     /* Keep the order: msg goes behind earlier requests that wait for a look-up. */
@@ -496,8 +499,8 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
     route_to_location_or_by_directory(grains, &ident, msg, location);
 }
 
-/* Does not look for an activation on this silo. If the grain has been activated here since the
- * caller looked, the directory, or the silo that `location` names, sends msg back. */
+/* Does not search this silo for the grain's activation, because the caller has found none. If one
+ * was made here since then, msg still reaches it, through silo `location` or the directory. */
 void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id location)
 {
     teffi_ident ident = teffi_ident_of_request(&grains->secret, msg);

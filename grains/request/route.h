@@ -29,20 +29,20 @@ void teffi_route_again(teffi_grains *grains, teffi_msg *msg);
 
 /* ---- look-ups ---- */
 
-/* teffi_lookup_count - the counter of look-ups for this hash; some other hashes share it. */
-static inline _Atomic uint32_t *teffi_lookup_count(const teffi_grains *grains, uint64_t hash)
+/* teffi_lookup_counter - the counter of look-ups for this hash; some other hashes share it. */
+static inline _Atomic uint32_t *teffi_lookup_counter(const teffi_grains *grains, uint64_t hash)
 {
     return &grains->shards->looking[(hash >> 8) % TEFFI_LOOKING];
 }
 
-/* teffi_lookup_may_exist - may a look-up for a grain of this hash be under way? If false, all
- * requests that waited for such a look-up have been forwarded (acquire: pairs with
- * change_lookup_count()). Always true while a look-up that the calling turn has begun is under way.
- * May be false if another thread has just begun a look-up, which is harmless: the order of the two
- * threads' requests is not defined. */
+/* teffi_lookup_may_exist - may a look-up for a grain of this hash be under way?
+ * out:  false: all requests that waited for such a look-up have been forwarded (acquire: pairs with
+ *       change_lookup_count()). If the calling turn has begun a look-up, the result is true until
+ *       that look-up ends. If another thread has just begun one, the result may be false. This is
+ *       harmless: the order of the two threads' requests is not defined. */
 static inline bool teffi_lookup_may_exist(const teffi_grains *grains, uint64_t hash)
 {
-    return atomic_load_explicit(teffi_lookup_count(grains, hash), memory_order_acquire) != 0;
+    return atomic_load_explicit(teffi_lookup_counter(grains, hash), memory_order_acquire) != 0;
 }
 
 /* teffi_lookup_exists - is a look-up for this grain under way? Then earlier requests may be waiting

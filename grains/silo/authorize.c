@@ -44,7 +44,7 @@ static bool program_allows_call(teffi_node *node, const teffi_msg *msg)
     uint8_t copy[TEFFI_KEY_BYTES_MAX + 1];
     teff_key key;
     teff_client_call call = {.size = sizeof call,
-                             .client = teffi_node_word(msg->src),
+                             .client = teffi_node_to_word(msg->src),
                              .gateway = opt->gateway != NULL,
                              .tls = opt->tls_cert != NULL,
                              .secret = opt->secret_file != NULL,

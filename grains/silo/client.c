@@ -19,9 +19,9 @@ enum { WORKERS = 1, UNSENT_MAX = 10000, RESEND_MS = 20 };
 
 /* ---- requests that were not sent ---- */
 
-/* Removes the first unsent request from the queue. out: the request. NULL: there is none, and
- * resend_all() must end: client->resending was set to false before the queue's lock was released,
- * so the next unsent request starts resend_all() again. */
+/* Removes the first unsent request from the queue. If the queue is empty, sets client->resending to
+ * false under the same lock: then the next unsent request starts resend_all() again.
+ * out: NULL: the queue is empty, and resend_all() must end. */
 static teffi_msg *pop_unsent_or_end_resending(teff_client *client)
 {
     pthread_mutex_lock(&client->node.lock);
@@ -102,7 +102,7 @@ static teff_err copy_and_check_client_options(teff_client_options *opt,
                                opt->tls_cert, opt->tls_ca, opt->connection_bytes_max, text);
 }
 
-/* Gives the client a random identity, and makes its transport. */
+/* Gives the client's node a random id, makes its net, and lets the node handle messages. */
 static teff_err set_client_id_and_open_net(teff_client *client, const teff_client_options *opt,
                                            char *text)
 {
@@ -195,7 +195,7 @@ void teff_client_free(teff_client *client)
         teffi_gateways_cancel_restart(client);
         if (client->node.home.net)
             (void)!client->node.home.net->ops->shutdown(client->node.home.net, GOODBYE_MS);
-        teffi_node_wait_for_tasks_and_retries(&client->node);
+        teffi_node_wait_for_tasks(&client->node);
         teffi_node_stop(&client->node);
         teffi_node_free_exec_and_tasks(&client->node);
     }

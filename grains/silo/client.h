@@ -27,7 +27,7 @@ struct teff_client {
     _Atomic bool closing;
 };
 
-/* teffi_client_new_unconnected - make a client with its node and transport; connects to no gateway.
+/* teffi_client_new_unconnected - make a client with its node and net; connects to no gateway.
  * errs: with text, which has TEFF_TEXT_MAX bytes. */
 TEFF_MUST_USE teff_err teffi_client_new_unconnected(const teffi_platform *platform,
                                                     const teff_client_options *opt,

@@ -192,9 +192,9 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
         start_connecting(client);
 }
 
-/* Reserves an entry of client->parting for the task that leaves gateway `from`. out: NULL: that
- * task runs already, or all entries are in use. */
-static teffi_node_id *reserve_leave_entry(teff_client *client, teffi_node_id from)
+/* Reserves an entry of client->parting for the leave_gateway() task of the gateway `from`.
+ * out: NULL: the gateway has such a task already, or all entries are in use. */
+static teffi_node_id *reserve_parting_entry(teff_client *client, teffi_node_id from)
 {
     teffi_node_id *empty = NULL;
     bool parts = false;
@@ -210,7 +210,7 @@ static teffi_node_id *reserve_leave_entry(teff_client *client, teffi_node_id fro
     return parts ? NULL : empty;
 }
 
-static void clear_entry_of_leaving_gateway(teff_client *client, teffi_node_id *entry)
+static void clear_parting_entry(teff_client *client, teffi_node_id *entry)
 {
     pthread_mutex_lock(&client->node.lock);
     *entry = (teffi_node_id){0};
@@ -226,21 +226,21 @@ static void leave_gateway(teff_ctx *ctx, void *arg)
     enum { POLL_MS = 2 };
     teff_client *client = teffi_container(ctx->node, teff_client, node);
     teffi_node_id from = *(
-        teffi_node_id *)arg; /* until clear_entry_of_leaving_gateway() nothing changes the entry */
+        teffi_node_id *)arg; /* until clear_parting_entry() nothing changes the entry */
     teffi_net *net = ctx->node->home.net;
     net->ops->peer_left(net, from);
     while (!client->closing && teffi_calls_any_sent_to(&ctx->node->home, from))
         teffi_ctx_sleep(ctx, POLL_MS);
     net->ops->peer_remove(net, from, true);
-    clear_entry_of_leaving_gateway(client, arg);
+    clear_parting_entry(client, arg);
 }
 
 static void start_leaving_gateway(teff_client *client, teffi_node_id from)
 {
-    teffi_node_id *entry = reserve_leave_entry(client, from);
+    teffi_node_id *entry = reserve_parting_entry(client, from);
     if (entry && teffi_task_start(&client->node.home, leave_gateway, entry,
                                   "client: leave a gateway", false))
-        clear_entry_of_leaving_gateway(client, entry);
+        clear_parting_entry(client, entry);
 }
 
 /* Handles GO_AWAY from a gateway that leaves. From now on calls use other gateways, or wait until

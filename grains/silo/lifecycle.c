@@ -90,9 +90,9 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
 
 /* Tells the membership that another silo, `peer`, has connected. If the view declares the peer dead
  * (the view may have changed after the peer's hello was accepted), disconnects it. If the view does
- * not list the peer, adds it to the net, so that it gets responses: a silo that joins through this
- * silo requests rows of the membership table before any view lists it, and a silo that left before
- * this silo joined may forward requests. */
+ * not list the peer, adds it to the net, so that the peer's requests get responses. Two kinds of
+ * such peers send requests: a silo that joins through this silo reads the membership table before a
+ * view lists it; a silo that left before this silo joined may still forward requests. */
 static void on_silo_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     const teffi_net_ops *net = node->home.net->ops;
@@ -174,7 +174,7 @@ teff_err teffi_node_net_new(teffi_node *node, const teffi_net_options *given, ch
     return node->platform->net_new(node->platform, &opt, &node->home.net, text);
 }
 
-/* Makes the transport, and listens on the silo's addresses. */
+/* Makes the silo's net, and listens on the silo's addresses. */
 static teff_err open_silo_net(teff_silo *silo, char *text)
 {
     const teff_silo_options *opt = &silo->opt;
@@ -249,7 +249,7 @@ static teff_err open_own_store_and_get_id(teff_ctx *ctx, teff_silo *silo)
         return teff_fail(ctx, err, "%s", text);
     err = teffi_membership_choose_silo_id(ctx, get_own_address(silo));
     char shown[TEFFI_STORE_SHOWN_MAX];
-    return err ? teff_fail(ctx, err, "%s: %s", teffi_store_show_address(address, shown),
+    return err ? teff_fail(ctx, err, "%s: %s", teffi_store_mask_address(address, shown),
                            teff_error(ctx))
                : TEFF_OK;
 }
@@ -279,7 +279,7 @@ static teff_err dial_seeds_and_set_store(teff_ctx *ctx, teff_silo *silo, const c
     teff_err err = dial_seeds(ctx, silo, seed);
     if (err)
         return err;
-    node->seed = teffi_node_word(seed->node);
+    node->seed = teffi_node_to_word(seed->node);
     silo->store = node->store = teffi_remote_store_new(node);
     return silo->store ? TEFF_OK : teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
 }
@@ -301,9 +301,9 @@ static void close_store_and_disconnect_from_seed(teff_ctx *ctx, teff_silo *silo,
 /* Makes the seed's store this silo's store, and gets this silo's identity from the membership
  * table in that store. Connects to the seed twice: the hello must contain an identity, but the
  * table can be read only on a connection. So the first hello contains a random identity, and the
- * second hello contains the identity from the table. The random identity must differ from the
- * silo's identities of earlier starts: when the first connection ends, the seed ends all calls that
- * it has made to that identity. */
+ * second hello contains the identity from the table. When a connection ends, the seed ends its
+ * calls to the identity of that connection's hello. The random identity must not be the identity of
+ * an earlier start, because the seed may still wait for calls to that identity. */
 static teff_err open_seed_store_and_get_id(teff_ctx *ctx, teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -373,9 +373,10 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
 
 /* ---- leave ---- */
 
-/* Have all clients disconnected, and all look-ups, calls and relays ended? A handshake may become a
- * client; a held message or a transaction's retry may become a look-up; a look-up may become a
- * relay. Each is checked before what it may become, so that none is missed between two checks. */
+/* out: true: this silo has no client, no client's handshake, and no undelivered message,
+ * transaction task, look-up, relay or pending call. A handshake may become a client. An undelivered
+ * message or a transaction task may start a look-up. A look-up may start a relay. Each is checked
+ * before what it may become or start, so that none is missed between two checks. */
 static bool silo_is_quiet(teffi_node *node)
 {
     teff_silo *silo = get_silo(node);
@@ -445,14 +446,14 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 
 /* ---- close ---- */
 
-/* Waits until no task runs and no transaction's retry is pending. The wait ends, because tasks wait
- * only for operations with a deadline. */
-void teffi_node_wait_for_tasks_and_retries(teffi_node *node)
+/* Waits until no task runs, and no task of a transaction is being started. The wait ends, because
+ * tasks wait only for operations with a deadline. */
+void teffi_node_wait_for_tasks(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);
-    /* Both counts are loaded with acquire. The loads pair with the release in finish_task() and in
-     * deliver_retry_after_pause(). A task that is pending and ends is running until after that, so
-     * the running tasks are counted last. */
+    /* Both counts are loaded with acquire or stronger. The loads pair with the release in
+     * finish_task() and in mark_awaited_task_ended(). A task that is pending and ends is running
+     * until after that, so the running tasks are counted last. */
     while ((node->grains && teffi_transaction_tasks_pending(node->grains)) ||
            teffi_tasks_count_running(&node->home) > 0)
         if (ctx)
@@ -475,7 +476,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
         teffi_grains_stop(node);
     if (node->home.net && timeout_ms)
         err = node->home.net->ops->shutdown(node->home.net, timeout_ms);
-    teffi_node_wait_for_tasks_and_retries(node);
+    teffi_node_wait_for_tasks(node);
     if (silo->store) /* its last results go to groups, which are freed below */
         silo->store->ops->close(silo->store);
     teffi_node_stop(node);
@@ -483,7 +484,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
     teffi_membership_free(node->membership);
     node->membership = NULL;
     teffi_node_free_exec_and_tasks(node);
-    teffi_silo_drop_engines_and_processes(silo);
+    teffi_silo_free_engines_and_processes(silo);
     close_silo_store(silo);
     return err;
 }

@@ -123,7 +123,7 @@ teff_err teffi_silo_stop_engines_and_processes(teff_silo *silo, uint32_t timeout
     return err;
 }
 
-void teffi_silo_drop_engines_and_processes(teff_silo *silo)
+void teffi_silo_free_engines_and_processes(teff_silo *silo)
 {
     while (silo->engines) {
         teff_engine *engine = silo->engines;

@@ -158,8 +158,8 @@ static bool copy_response_row(const teffi_store_op *op, const Teff__Cluster__Sto
 }
 
 /* Copies the result from a response into op: for a scan, the rows that were found; for a read, the
- * etag and the value; for a write, the etags of its rows. After an error, op is unchanged: only a
- * scan or a read can run out of memory, and a read has a single row.
+ * etag and the value; for a write, the etags of its rows. After an error, op is unchanged: a scan
+ * is copied to new rows, a read has a single row, and a write needs no memory.
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
 static teff_err copy_response_to_op(teffi_store_op *op,
                                     const Teff__Cluster__StoreResponse *response)
@@ -206,7 +206,7 @@ static uint32_t get_op_timeout_ms(const teff_ctx *ctx, const teffi_store_op *op)
 static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
                               const Teff__Cluster__StoreResponse **response)
 {
-    teffi_node_id seed = teffi_node_of_word(ctx->node->seed);
+    teffi_node_id seed = teffi_node_from_word(ctx->node->seed);
     Teff__Cluster__StoreAsk ask = TEFF__CLUSTER__STORE_ASK__INIT;
     ProtobufCMessage *body = NULL;
     fill_store_request(ctx, op, &ask);
@@ -229,11 +229,12 @@ static bool try_read_on_seed(teff_ctx *ctx, const teffi_store_op *look)
     return err == TEFF_OK && response->err != TEFF_E_OVERLOADED;
 }
 
-/* Waits until op, a write that got no response, can no longer run: sends a read of the same row
- * again and again until the seed's store has run one such read, or ASK_TIMEOUT_MS have passed. The
- * write cannot run after that read: if it is already in the store's queue, the store runs it before
- * the read; if it was sent on a connection that was replaced since, the seed drops it. Does not
- * wait if op compares no etags, because the caller repeats such a write. */
+/* Waits until op, a write that got no response, can no longer run. For this, sends a read of op's
+ * first row again and again, until the seed's store has run one such read, or ASK_TIMEOUT_MS have
+ * passed. The write cannot run after that read: a store runs a read after the earlier writes of the
+ * same row. If the write arrives later, on a connection that a newer one has replaced, the seed
+ * drops it. Does not wait if the first row has `any`: op writes or removes only a heartbeat, and
+ * the silo of that heartbeat soon writes it again. */
 static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
 {
     uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;
@@ -246,7 +247,8 @@ static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
         teffi_ctx_sleep(ctx, AGAIN_MS);
 }
 
-/* The task of an operation: sends it to the seed, and completes op with the result. */
+/* Runs as the task of op: asks the seed to run op, and completes op with the result. If the request
+ * fails and op is a write that may have run, calls await_write_end() before it completes op. */
 static void ask_seed_task(teff_ctx *ctx, void *arg)
 {
     teffi_store_op *op = arg;

@@ -96,7 +96,7 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
         expected = "no store beside a seed: the seed's is used";
     if (expected) {
         char shown[TEFFI_STORE_SHOWN_MAX];
-        return teffi_option_refuse(text, "store", teffi_store_show_address(opt->store, shown),
+        return teffi_option_refuse(text, "store", teffi_store_mask_address(opt->store, shown),
                                    expected);
     }
     if (opt->workers > 1024)
@@ -284,7 +284,7 @@ static bool set_option_to_bound_address(teff_silo *silo, const char **option, co
 
 /* Prepares a stopped silo for its next start: sets its options to the addresses that it listened
  * on, and clears its node. out: false if memory is exhausted; the node is as it was. */
-static bool prepare_next_incarnation(teff_silo *silo)
+static bool prepare_next_start(teff_silo *silo)
 {
     if (!set_option_to_bound_address(silo, &silo->opt.listen, silo->bound) ||
         !set_option_to_bound_address(silo, &silo->opt.gateway, silo->gateway))
@@ -300,7 +300,7 @@ teff_err teff_silo_start(teff_silo *silo, char *text)
 {
     if (silo->phase != TEFFI_SILO_STOPPED && silo->phase != TEFFI_SILO_NEW)
         return teffi_fail(text, TEFF_E_INVALID, "the silo runs already");
-    if (silo->phase == TEFFI_SILO_STOPPED && !prepare_next_incarnation(silo))
+    if (silo->phase == TEFFI_SILO_STOPPED && !prepare_next_start(silo))
         return teffi_fail(text, TEFF_E_NOMEM, "out of memory");
     silo->phase = TEFFI_SILO_STARTED;
     teff_err err = teffi_silo_open(silo, text);

@@ -48,7 +48,7 @@ TEFF_MUST_USE teff_err teffi_silo_new_on_platform(const teffi_platform *platform
                                                   const teff_silo_options *opt, teff_silo **silo,
                                                   char *text);
 
-/* teffi_silo_open - make the node and its transport, listen, install the grain types. Contacts no
+/* teffi_silo_open - make the node and its net, listen, install the grain types. Contacts no
  * other silo.
  * errs: with text: TEFF_E_NOMEM, TEFF_E_IO, TEFF_E_INVALID (an address, certificate or secret).
  *       teffi_silo_close must follow also after an error. */
@@ -80,9 +80,9 @@ teff_err teffi_silo_stop_engines_and_processes(teff_silo *silo, uint32_t timeout
  * runs: any thread between teffi_home_enter and _exit. */
 void teffi_silo_print_engines_and_processes(teff_silo *silo, const teffi_lines *to);
 
-/* teffi_silo_drop_engines_and_processes - free engines and the process system. Call it after they
- * were stopped and the executor was freed. */
-void teffi_silo_drop_engines_and_processes(teff_silo *silo);
+/* teffi_silo_free_engines_and_processes - free engines and the process system. Call it after they
+ * were stopped and the executor was freed. After the next start, the program may make new ones. */
+void teffi_silo_free_engines_and_processes(teff_silo *silo);
 
 /* teffi_silo_close - send goodbye, stop every part, free the executor. Not on a worker. in:
  * timeout_ms, for the goodbye; 0: none is sent. errs: of the goodbye. */
@@ -93,13 +93,13 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);
 void teffi_silo_set_authorize(teff_silo *silo);
 
 /* For silos and clients:
- * teffi_node_net_new - make the node's transport. in: opt, with the user's options; the members
+ * teffi_node_net_new - make the node's net. in: opt, with the user's options; the members
  * that depend on the node are set here. errs: with text.
- * teffi_node_wait_for_tasks_and_retries - wait until the tasks of a closing silo or client, and the
- * retries of transactions, have ended. */
+ * teffi_node_wait_for_tasks - wait until all tasks of a closing silo or client have
+ * ended, also those of transactions. */
 TEFF_MUST_USE teff_err teffi_node_net_new(teffi_node *node, const teffi_net_options *opt,
                                           char *text);
-void teffi_node_wait_for_tasks_and_retries(teffi_node *node);
+void teffi_node_wait_for_tasks(teffi_node *node);
 
 /* The seed's store, used by a silo that joined through the seed (remote_store.c). Each operation is
  * one request, and reads if the request of a write gets no response; nothing is cached. The seed

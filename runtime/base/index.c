@@ -53,7 +53,7 @@ static bool alloc_cells(teffi_cells *cells)
     return cells->cell != NULL;
 }
 
-/* out: an old array of n cells, all EMPTY; NULL: there is none. */
+/* Removes an array of n cells from the spares. out: the array, all EMPTY; NULL: there is none. */
 static teffi_cells *take_spare_cells(teffi_index *index, uint32_t n)
 {
     for (teffi_cells **at = &index->spares; *at; at = &(*at)->spare)
@@ -90,8 +90,8 @@ static void cells_free(teffi_cells *cells)
     free(cells);
 }
 
-/* Empties an old array and keeps it as a spare, because readers may still search it. MADV_DONTNEED
- * zeroes its cells, and EMPTY is 0. */
+/* Empties an old array and adds it to the spares. It is not freed, because readers may still search
+ * it. MADV_DONTNEED zeroes its cells, and EMPTY is 0. */
 static void retire_cells(teffi_index *index, teffi_cells *cells)
 {
     if (!cells->mapped || madvise((void *)cells->cell, cells_bytes(cells->n), MADV_DONTNEED) != 0)

@@ -39,9 +39,9 @@ typedef struct teffi_probe {
     uint32_t bits, at, left, moves;
 } teffi_probe;
 
-/* The bits of the hash that a cell keeps: they choose the cell where a search begins, and a search
- * compares them. The top 8 bits are left out, because they choose the index
- * (grains/directory/shard.c). */
+/* out: 32 bits of the hash, which a cell stores beside the number. They choose the cell where a
+ * search begins, and the search compares them. The top 8 bits of the hash are not among them,
+ * because they choose the index (grains/directory/shard.c). */
 static inline uint32_t teffi_index_hash_bits(uint64_t hash)
 {
     return (uint32_t)(hash >> 24);
@@ -58,9 +58,9 @@ static inline uint32_t teffi_index_find_next(teffi_probe *probe)
 {
     while (probe->left > 0) {
         probe->left--;
-        /* acquire: pairs with store_cell(). If the cell holds a number, the slot of this number is
-         * set up. If a rebuild has emptied the cell, teffi_index_search_was_complete() will return
-         * false. */
+        /* acquire: pairs with store_cell(). If the cell holds a number, this thread also sees what
+         * the writer stored in the slot of that number before it added the number. If a rebuild has
+         * emptied the cell, teffi_index_search_was_complete() will return false. */
         uint64_t cell = atomic_load_explicit(&probe->cells->cell[probe->at], memory_order_acquire);
         probe->at = probe->at + 1 == probe->cells->n ? 0 : probe->at + 1;
         if (cell == 0) /* EMPTY: the search ends */

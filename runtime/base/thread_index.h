@@ -14,7 +14,8 @@ TEFFI_LOCAL_EXTERN unsigned teffi_own_thread_index;
 unsigned teffi_thread_index_take(void);
 
 /* teffi_thread_index - this thread's index, the same until the thread ends and its destructors run.
- * out:  0 .. TEFFI_THREAD_INDEXES - 1; TEFFI_THREAD_INDEXES: none was free, use a shared cell.
+ * out:  0 .. TEFFI_THREAD_INDEXES - 1; TEFFI_THREAD_INDEXES: the thread has no index, so it cannot
+ *       use a cell of its own.
  * runs: in functions that are not inlined and do not suspend: see base/local.h. */
 static inline unsigned teffi_thread_index(void)
 {

@@ -23,8 +23,8 @@ static uint32_t hash_node_to_sent_bits(teffi_node_id to)
     return bits ? bits : TEFFI_CALL_SENT;
 }
 
-/* If the call's word is still *word, clears PENDING and the other bits below the generation: from
- * then on only this thread may end the call. May fail spuriously.
+/* Takes the call if its word is still *word: clears PENDING and the other bits below the
+ * generation. From then on only this thread may end the call. May fail spuriously.
  * in:   *word, pending. out: false: nothing was changed, and *word is the word that was found. */
 static bool take_call_if_word_is(teffi_call *call, uint64_t *word)
 {
@@ -35,8 +35,8 @@ static bool take_call_if_word_is(teffi_call *call, uint64_t *word)
                                                  memory_order_acquire);
 }
 
-/* Clears PENDING if the call of this generation is pending. out: the word that was replaced; 0: the
- * call of this generation is not pending. */
+/* Takes the call if it is pending and has this generation. out: its word before it was taken; 0: it
+ * was not taken. */
 uint64_t teffi_call_take_if_pending(teffi_call *call, uint32_t generation)
 {
     uint64_t word = teffi_call_word(call);
@@ -87,7 +87,7 @@ const teffi_slab_type teffi_call_type = {.bytes = sizeof(teffi_call),
 void teffi_call_free_response(void *entry)
 {
     teffi_call *call = entry;
-    teffi_msg_free(call->response); /* set if the call's turn was dropped */
+    teffi_msg_free(call->response); /* NULL, except in a call that was never released */
 }
 
 /* ---- matches ---- */
@@ -128,8 +128,8 @@ uint64_t teffi_call_due_ns(const teffi_call *call)
 
 /* ---- ending a call, after it was taken ---- */
 
-/* Releases an entry that is a relay or a kept cancel. Subtracts 1 from its origin node's count,
- * *call->share, and from the home's count of relays or of cancels. */
+/* Frees a relay or a kept cancel: releases its entry. Subtracts 1 from the origin node's count of
+ * relays and kept cancels (*call->share), and from the home's count of relays or of cancels. */
 void teffi_call_free_relay(teffi_call *call)
 {
     teffi_calls *calls = &call->home->calls;
@@ -148,8 +148,8 @@ void teffi_call_remove_and_free_relay(teffi_call *call)
 
 /* Adds an ended relay to *relays, so that the caller sends its outcome to the origin. Nothing is
  * sent for a kept cancel, or for a relay that this node itself ended with TEFF_E_TIMEOUT (the
- * origin has the same deadline, has cancelled the call, or is gone): these are released here. */
-static void list_or_release_ended_relay(teffi_call *call, teffi_call **relays)
+ * origin has the same deadline, has cancelled the call, or is gone): these are freed here. */
+static void list_or_free_ended_relay(teffi_call *call, teffi_call **relays)
 {
     if (call->is_cancel || (call->err == TEFF_E_TIMEOUT && !call->response)) {
         teffi_call_remove_and_free_relay(call);
@@ -168,8 +168,8 @@ static bool is_relay(const teffi_call *call)
 }
 
 /* Ends a call that this thread has taken: sets its outcome, then signals its context. A relay has
- * no context and goes to list_or_release_ended_relay. in: response: owned, or NULL; relays: passed
- * to list_or_release_ended_relay. */
+ * no context and goes to list_or_free_ended_relay. in: response: owned, or NULL; relays: passed
+ * to list_or_free_ended_relay. */
 static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg *response,
                      teffi_call **relays)
 {
@@ -177,7 +177,7 @@ static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg
     call->text = text;
     call->response = response;
     if (is_relay(call))
-        list_or_release_ended_relay(call, relays);
+        list_or_free_ended_relay(call, relays);
     else
         teffi_wait_notify_waiter(&call->wait);
 }
@@ -340,7 +340,8 @@ static bool context_has_handled_end(const teffi_wait *wait)
     return wait->group ? wait->done : !wait->arrive;
 }
 
-/* out: true: the caller must release the call; false: the signal of its end is on the way. */
+/* Takes the call if it is pending. out: true: the caller must release the call; false: another
+ * thread has taken the call, and its signal is on the way. */
 bool teffi_call_abandon(teffi_call *call)
 {
     return context_has_handled_end(&call->wait) ||

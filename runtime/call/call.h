@@ -206,19 +206,20 @@ bool teffi_call_abandon(teffi_call *call);
 
 /* teffi_call_alloc_entry - take an entry from the slab for its next use; it is not pending yet.
  *       out: as teffi_call_new.
- * teffi_call_take_if_pending - clear PENDING: from then on only the caller may end the call, and
- *       must, with teffi_call_end_taken_call. out: the word that was replaced; 0: the call of this
- *       generation is not pending.
+ * teffi_call_take_if_pending - take the call if it is pending and has this generation: clear
+ *       PENDING. From then on only this thread may end the call, and must: it abandons the call, or
+ *       calls teffi_call_end_taken_call. out: the word before the call was taken; 0: not taken.
  * teffi_call_end_taken_call - end a call that was taken. A relay's err must be TEFF_E_TIMEOUT: it
  *       ends without an outcome. */
 teffi_call *teffi_call_alloc_entry(teffi_home *home, uint64_t deadline_ns);
 uint64_t teffi_call_take_if_pending(teffi_call *call, uint32_t generation);
 void teffi_call_end_taken_call(teffi_call *call, teff_err err, const char *text);
 
-/* teffi_call_remove_and_free_relay - release a relay or kept cancel that has ended. A relay is
- *       released after its outcome was sent on, since teffi_calls_relay_count counts it until then.
- * teffi_call_free_relay - release a relay or kept cancel that is not in the table of origins: it
- *       was not added, or is removed. */
+/* teffi_call_remove_and_free_relay - remove a relay or kept cancel that has ended from the table of
+ *       origins, and free it. A relay is freed after its outcome was sent on, since
+ *       teffi_calls_relay_count counts it until then.
+ * teffi_call_free_relay - free a relay or kept cancel that is not in the table of origins: it was
+ *       not added, or is removed. */
 void teffi_call_remove_and_free_relay(teffi_call *call);
 void teffi_call_free_relay(teffi_call *call);
 

@@ -101,8 +101,8 @@ typedef struct ending {
     teffi_call *relays;
 } ending;
 
-/* Counts the calls that match and, if e is not NULL, ends each of them with e->err and e->text.
- * Stops after max calls. out: the number of calls counted. */
+/* If e is NULL, counts the calls that match; otherwise ends them with e->err and e->text. Stops
+ * after max calls. out: the number of calls that were counted or ended. */
 static uint64_t count_or_end_matching(teffi_home *home, const teffi_call_match *match, ending *e,
                                       uint64_t max)
 {
@@ -163,12 +163,11 @@ teffi_call *teffi_calls_cancel_all(teffi_home *home)
 
 void teffi_calls_end_relays_of_node(teffi_home *home, teffi_node_id origin_node)
 {
-    uint64_t origin = teffi_node_word(origin_node);
+    uint64_t origin = teffi_node_to_word(origin_node);
     uint32_t bits = TEFFI_CALL_PENDING | TEFFI_CALL_RELAY;
-    /* The kept cancels of a client are ended, too. Those of a silo are not ended, because each may
-     * still have to cancel a request that the silo forwarded to this node and that is queued or
-     * running here. So for a silo the mask includes CANCEL: no word in which CANCEL is set
-     * matches. */
+    /* A client's kept cancels are ended, too. A silo's kept cancels are not ended: the requests
+     * that the silo has forwarded may still be queued or running here. So for a silo the mask
+     * includes CANCEL, but `bits` does not: a kept cancel does not match. */
     uint32_t keeps = origin_node.silo & TEFFI_CLIENT_BIT ? 0 : TEFFI_CALL_CANCEL;
     /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
     uint32_t most =

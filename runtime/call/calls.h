@@ -28,7 +28,7 @@ bool teffi_calls_any_sent_to(teffi_home *home, teffi_node_id to);
 TEFF_MUST_USE teffi_call *teffi_calls_end_sent_to(teffi_home *home, teffi_node_id peer);
 
 /* teffi_calls_end_relays_of_node - end the relays of a node that is gone; nothing is sent on. A
- * client's kept cancels end, too. A silo's stay: the requests that it has passed on may be queued
+ * client's kept cancels end, too. A silo's stay: the requests that it has forwarded may be queued
  * or running here. */
 void teffi_calls_end_relays_of_node(teffi_home *home, teffi_node_id origin_node);
 

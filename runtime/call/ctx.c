@@ -104,7 +104,7 @@ __attribute__((noinline)) static _Noreturn void exit_turn_out_of_memory(teff_ctx
  * times, after pauses of PAUSE_NS, because a silo should not abort when memory is out for a moment.
  * The pauses block the thread, as the caller may not expect to be suspended. If no try succeeds, or
  * if the arena's limit does not allow n more bytes, aborts the OS process. out: n bytes. */
-__attribute__((noinline)) static void *alloc_again(teff_ctx *ctx, size_t n)
+__attribute__((noinline)) static void *alloc_again_or_exit_turn(teff_ctx *ctx, size_t n)
 {
     enum { TRIES = 100, PAUSE_NS = 10000000 };
     bool within_limit = n <= ctx->arena.budget_bytes - ctx->arena.used_bytes;
@@ -122,14 +122,14 @@ __attribute__((noinline)) static void *alloc_again(teff_ctx *ctx, size_t n)
 void *teff_alloc(teff_ctx *ctx, size_t n)
 {
     void *p = teff_arena_alloc(&ctx->arena, n);
-    return p ? p : alloc_again(ctx, n);
+    return p ? p : alloc_again_or_exit_turn(ctx, n);
 }
 
 char *teff_strdup(teff_ctx *ctx, const char *s)
 {
     size_t n = strlen(s);
     void *p = teff_arena_copy(&ctx->arena, s, n); /* appends a zero byte */
-    return p ? p : memcpy(alloc_again(ctx, n + 1), s, n + 1);
+    return p ? p : memcpy(alloc_again_or_exit_turn(ctx, n + 1), s, n + 1);
 }
 
 teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg)

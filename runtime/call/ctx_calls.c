@@ -114,8 +114,8 @@ bool teff_call_ended(const teff_ctx *ctx, teff_call call)
 
 void teff_ctx_reset(teff_ctx *ctx)
 {
-    /* Only the context of a thread or a process is reset here. The context of a turn or a task is
-     * cleared when the turn or the task ends. */
+    /* A thread's context has no group; a process's context has suspend(). The context of a turn or
+     * a task is not reset here, but when the turn or the task ends. */
     if (!ctx->group || ctx->suspend)
         teffi_ctx_fini(ctx);
 }
@@ -130,8 +130,8 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
 /* Must the call be kept until the turn ends? A call that is part of ctx's transaction must be kept,
  * unless it has succeeded and the participants that its response names were collected. At the end
  * of the turn, the kept calls are awaited, and their participants and errors are collected. A
- * failed call is kept even if its error was collected already: there are few failed calls, as the
- * transaction cannot succeed any more. */
+ * failed call is kept even if its error was collected already. This costs little memory: after the
+ * first failed call the transaction cannot succeed, so a turn rarely has many failed calls. */
 static bool must_keep_call(const teff_ctx *ctx, const teffi_call *call)
 {
     const teffi_asked *asked = ctx->transaction ? teffi_call_get_method_and_key(call) : NULL;
@@ -139,8 +139,8 @@ static bool must_keep_call(const teff_ctx *ctx, const teffi_call *call)
            (!call->wait.done || call->err || (call->response && call->response->transaction));
 }
 
-/* Drops the calls that were begun since the mark was taken, except those that must stay, and frees
- * what was allocated since then. */
+/* Drops the calls that were begun since the mark was taken, except those that must be kept, and
+ * frees what was allocated since then. */
 void teff_ctx_rewind(teff_ctx *ctx, teff_mark mark)
 {
     teffi_call *next, *call = LIST_FIRST(&ctx->calls);
@@ -162,7 +162,7 @@ void teff_drop(teff_ctx *ctx, teff_call *call)
     teffi_call *impl = call->impl;
     call->impl = NULL;
     if (!impl || !impl->in_ctx.le_prev || must_keep_call(ctx, impl))
-        return; /* there is no call, or it is in no list (it was never pending), or it must stay */
+        return; /* there is no call; or it is in no list (it was never pending); or it is kept */
     LIST_REMOVE(impl, in_ctx);
     drop_call(ctx, impl);
 }

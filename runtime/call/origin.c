@@ -39,15 +39,15 @@ static pthread_mutex_t *lock_of(teffi_home *home, uint32_t bucket)
     return &home->calls.locks[bucket % TEFFI_ORIGIN_LOCKS];
 }
 
-/* Is this entry, a relay or a kept cancel, one of the origin k? */
-static bool is_of_origin(const teffi_call *call, const key *k)
+/* Is k the key of the entry `call`, which is a relay or a kept cancel? */
+static bool entry_has_key(const teffi_call *call, const key *k)
 {
     const key own = key_of(call);
     return own.origin.slot == k->origin.slot && own.origin.generation == k->origin.generation &&
            own.origin.cookie == k->origin.cookie && own.node == k->node;
 }
 
-/* Finds an entry of the origin k whose word has all of `bits` set. The bucket's lock is held.
+/* Finds an entry with the key k whose word has all of `bits` set. The bucket's lock is held.
  * out: false: there is no such entry. */
 static bool find_entry(teffi_home *home, uint32_t bucket, const key *k, uint32_t bits,
                        teffi_slab_use *found)
@@ -56,7 +56,7 @@ static bool find_entry(teffi_home *home, uint32_t bucket, const key *k, uint32_t
     LIST_FOREACH (call, &home->calls.buckets[bucket], in_bucket) {
         /* acquire: pairs with the store of a pending word */
         uint64_t word = atomic_load_explicit(&call->word, memory_order_acquire);
-        if (!is_of_origin(call, k) || (word & bits) != bits)
+        if (!entry_has_key(call, k) || (word & bits) != bits)
             continue;
         *found = (teffi_slab_use){call->slot, call->generation};
         return true;
@@ -75,10 +75,10 @@ bool teffi_origins_find_entry(teffi_home *home, uint64_t node, teffi_origin orig
     return there;
 }
 
-/* Finds an entry that prevents `call`, whose origin is k, from being added. If `call` is a cancel,
- * any entry of the origin k prevents it (a relay or an earlier cancel). If `call` is a relay, only
- * a pending cancel of the origin k prevents it. The bucket's lock is held. A cancel is counted
- * before it is added (relay.c), so if the count is 0, there is no cancel to find. */
+/* Finds an entry that prevents `call`, whose key is k, from being added. If `call` is a cancel, any
+ * entry with the key k prevents it (a relay or an earlier cancel). If `call` is a relay, only a
+ * pending cancel with the key k prevents it. The bucket's lock is held. A cancel is counted before
+ * it is added (relay.c), so if the count is 0, there is no cancel to find. */
 static bool find_conflicting_entry(const teffi_call *call, const key *k, teffi_slab_use *found)
 {
     if (call->is_cancel)

@@ -65,8 +65,8 @@ teff_ctx *teff_process_ctx(teff_process *me)
     return *local = &c->ctx;
 }
 
-/* teffi_process_calls.end_ctx: ends and frees the context of a process that has ended. */
-static void end_ctx(teff_ctx *ctx)
+/* teffi_process_calls.free_ctx: drops the calls of a process's context, and frees the context. */
+static void free_ctx(teff_ctx *ctx)
 {
     teffi_ctx_fini(ctx);
     free(teffi_container(ctx, process_ctx, ctx));
@@ -87,5 +87,5 @@ static void run_closure_or_handle_signal(teffi_item *item)
 teffi_process_calls teffi_make_process_call_functions(teffi_home *home)
 {
     return (teffi_process_calls){
-        .take_item = run_closure_or_handle_signal, .end_ctx = end_ctx, .home = home};
+        .take_item = run_closure_or_handle_signal, .free_ctx = free_ctx, .home = home};
 }

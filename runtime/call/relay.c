@@ -91,7 +91,7 @@ teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node, teffi_orig
                          uint64_t deadline_ns, teffi_slab_use *relay)
 {
     teffi_slab_use cancel;
-    teffi_call *call = new_entry(home, teffi_node_word(origin_node), origin, false, deadline_ns);
+    teffi_call *call = new_entry(home, teffi_node_to_word(origin_node), origin, false, deadline_ns);
     if (!call)
         return TEFF_E_OVERLOADED;
     *relay = (teffi_slab_use){call->slot, call->generation};
@@ -109,7 +109,7 @@ teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node, teffi_orig
 void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origin,
                         uint64_t deadline_ns)
 {
-    uint64_t node = teffi_node_word(from);
+    uint64_t node = teffi_node_to_word(from);
     teffi_slab_use found;
     teffi_call *kept = new_entry(home, node, origin, true, deadline_ns);
     bool there = kept ? !add_entry_or_free(kept, deadline_ns, &found)
@@ -121,14 +121,14 @@ void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origi
 bool teffi_cancel_is_kept(teffi_home *home, teffi_node_id from, teffi_origin origin)
 {
     teffi_slab_use found;
-    return teffi_origins_find_entry(home, teffi_node_word(from), origin,
+    return teffi_origins_find_entry(home, teffi_node_to_word(from), origin,
                                     TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, &found);
 }
 
 bool teffi_remove_kept_cancel(teffi_home *home, teffi_node_id from, teffi_origin origin)
 {
     teffi_slab_use found;
-    return teffi_origins_find_entry(home, teffi_node_word(from), origin,
+    return teffi_origins_find_entry(home, teffi_node_to_word(from), origin,
                                     TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, &found) &&
            end_entry(home, &found);
 }
@@ -144,11 +144,12 @@ static bool must_forward_cancel(const teffi_call *call, uint64_t word)
            atomic_load_explicit(&call->out, memory_order_relaxed) & TEFFI_CALL_HAS_ASKED;
 }
 
-/* Signs the request. If a cancel of its call would have to be forwarded, also stores the node that
- * the request is about to be sent to, and after that loads the call's word again (see
- * teffi_call.sent_to). out: false: the call was cancelled: do not send the request. The cancel,
- * which was kept here, is removed. true: send the request: the call is pending, or it has ended
- * and no cancel of it is kept here. */
+/* Signs the request, and checks whether its call was cancelled. If a later cancel must be forwarded
+ * (must_forward_cancel), stores the node `to` in call->sent_to, and then loads the call's word
+ * again (see teffi_call.sent_to).
+ * out: false: the call was cancelled, so its request must not be sent. The cancel was kept here,
+ *      and is now removed. true: the request is to be sent. The call is pending, or it has ended
+ *      and no cancel of it is kept here. */
 bool teffi_call_sign_and_check_cancel(teffi_home *home, teffi_msg *request, teffi_node_id to)
 {
     /* for a call of this node the cookie is 0 */
@@ -159,7 +160,7 @@ bool teffi_call_sign_and_check_cancel(teffi_home *home, teffi_msg *request, teff
     if (teffi_word_is_of_pending_call(word, own.generation)) {
         if (!must_forward_cancel(call, word))
             return true;
-        atomic_store_explicit(&call->sent_to, teffi_node_word(to), memory_order_seq_cst);
+        atomic_store_explicit(&call->sent_to, teffi_node_to_word(to), memory_order_seq_cst);
         word = teffi_call_word(call);
     }
     return teffi_word_is_of_pending_call(word, own.generation) || !teffi_cancel_is_any_kept(home) ||
@@ -202,7 +203,7 @@ static teffi_node_id get_request_destination(const teffi_call *call, uint64_t wo
 {
     const teffi_node_id none = {0};
     teffi_node_id to =
-        teffi_node_of_word(atomic_load_explicit(&call->sent_to, memory_order_seq_cst));
+        teffi_node_from_word(atomic_load_explicit(&call->sent_to, memory_order_seq_cst));
     uint32_t sent = (uint32_t)word & TEFFI_CALL_SENT;
     return !sent || sent == (teffi_call_make_sent_to_match(to).bits & TEFFI_CALL_SENT) ? to : none;
 }

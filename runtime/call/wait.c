@@ -150,9 +150,10 @@ static void await_any_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 }
 
 /* Writes this thread's pending messages to the sockets, then parks the thread. out: the tokens that
- * unparked it. ops->wait writes the messages. On a client, ops->wait also parks the thread inside
- * the node (teffi_home_enter), and the thread may read sockets meanwhile. In all other cases the
- * thread parks outside the node, since a closing node waits until no thread is inside. */
+ * unparked it. ops->wait writes the messages. On a client, ops->wait also parks the thread, which
+ * may read sockets meanwhile. Therefore it parks inside the node (teffi_home_enter); a client that
+ * closes cancels all calls, which unparks it. In all other cases the thread parks outside the node,
+ * and teffi_node_stop does not wait for it. */
 static uint32_t flush_and_park(teff_ctx *ctx)
 {
     uint32_t tokens;

@@ -58,8 +58,9 @@ static int compare_by_end(const void *a, const void *b)
 }
 
 /* Copies all tombstones to `changed`, but skips that of silo `skipped_silo`. If there are more than
- * TEFFI_TOMBSTONES_MAX, sorts them by age and marks the oldest ones to be removed: those in
- * excess of that number, but at most FORGET_MAX of them. */
+ * TEFFI_TOMBSTONES_MAX, sorts the copies by age, and marks the oldest ones to be removed: those in
+ * excess of that number, but at most FORGET_MAX of them. out: the number of marked rows, which are
+ * the first ones in `changed`. The caller writes only these, and ignores the other copies. */
 size_t teffi_rows_mark_old_tombstones(const teffi_rows *rows, uint32_t skipped_silo,
                                       teffi_member_row *changed)
 {

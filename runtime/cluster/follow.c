@@ -10,8 +10,9 @@ enum {
         9 /* tries to pass to teffi_membership_await_change(): the end of a read wakes it */
 };
 
-/* follow.lock held. Allows sends to the members of `now` that `old` lacks, except to this silo.
- * Skips a member whose address is invalid, and every member if the net is shut down.
+/* follow.lock held. Adds the members of `now` that `old` lacks to the net's peers, so that messages
+ * can be sent to them. This silo is not added. peer_add refuses a member whose address is invalid,
+ * and every member after the net's shutdown; these errors are ignored.
  * out: false: no memory; the caller must not adopt `now`: members that were not added here would
  * never be added, because the next view adds only the members that `now` lacks. */
 static bool add_peers(teffi_node *node, const teffi_view *old, const teffi_view *now)
@@ -60,10 +61,11 @@ static void add_departed_silo(teffi_membership *m, teffi_node_id silo)
 }
 
 /* follow.lock held. Stops sending requests for grains to the members of `old` that `now` lacks.
- * Disconnects those that are dead, which also ends the calls sent to them. If a silo has left, its
- * connections are kept for another DROP_MS: the silo forwards the requests that arrive before the
- * other silos have adopted this view, and says goodbye itself afterwards. */
-static void drop_old_members(teffi_membership *m, const teffi_view *old, const teffi_view *now)
+ * Disconnects those that are dead, which also ends the calls sent to them. Adds those that have
+ * left to follow.departed, which keeps their connections for another DROP_MS: such a silo forwards
+ * the requests that arrive before the other silos have adopted this view, and says goodbye itself
+ * afterwards. */
+static void disconnect_dead_and_add_departed(teffi_membership *m, const teffi_view *old, const teffi_view *now)
 {
     teffi_net *net = m->node->home.net;
     for (size_t i = 0; old && i < old->n_members; i++) {
@@ -86,7 +88,7 @@ void teffi_membership_disconnect_departed(teffi_membership *m)
     pthread_mutex_unlock(&m->follow.lock);
 }
 
-/* follow.lock held. Stores a view that was just replaced, in place of the oldest stored view. If
+/* follow.lock held. Keeps a view that was just replaced, in place of the oldest kept view. If
  * outage_ms is 0, the view is released instead: earlier views are needed only to extend leases
  * while the store cannot be reached (see promise.c).
  * in: view: owned, or NULL. */
@@ -139,7 +141,7 @@ static bool adopt_view(teffi_membership *m, teffi_view *view)
     teffi_outsiders_apply_view_and_drop_dead(m, view);
     if (node->upcalls.view)
         node->upcalls.view(node, old, view);
-    drop_old_members(m, old, view);
+    disconnect_dead_and_add_departed(m, old, view);
     m->follow.adopted = view->version;
     bool member = teffi_view_find_member(view, node->id) != NULL;
     keep_or_release_old_view(m, old);
@@ -203,7 +205,8 @@ static void read_and_adopt_as_task(teff_ctx *ctx, void *arg)
 }
 
 /* Waits until a view of at least this version is adopted, or until a read of the table has begun
- * and ended since this function was called. All waiting contexts share one read. A context that
+ * and ended since this function was called. If no read is running, begins one: in a task for a
+ * user's turn, otherwise in this context. All waiting contexts share one read. A context that
  * arrives during a read waits for the next read, since the running read may miss rows that the
  * context needs.
  * errs: those of the last read; TEFF_E_NOMEM. */

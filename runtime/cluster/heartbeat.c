@@ -189,8 +189,9 @@ static void log_missing_consents(teff_ctx *ctx, const teffi_silent *silent)
             silent->address, (unsigned long long)silent->view);
 }
 
-/* If a silent silo may be declared dead only with the consent of the members, asks them for it. If
- * too few of them consent, removes this silo from the list: its lease may have been extended. */
+/* Asks the members to consent to the death of each silent silo with needs_consent.
+ * teffi_promise_ask_consents() clears this flag if enough members consent. A silo whose flag is
+ * still set is dropped from the list: its lease may have been extended. */
 static void ask_consents_and_drop_unconsented(teff_ctx *ctx, const teffi_view *view,
                                               silent_silos *silent)
 {

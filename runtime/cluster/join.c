@@ -17,7 +17,7 @@ static void format_collision(char *text, const char *one, const char *other, uin
              one, other, silo);
 }
 
-teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, char *text)
+teff_err teffi_membership_check_peer(teffi_node *node, const teffi_hello *peer, char *text)
 {
     const teffi_view *view = teffi_view_ref_current(node);
     teff_err err = TEFF_OK;
@@ -82,7 +82,9 @@ teff_err teffi_membership_choose_silo_id(teff_ctx *ctx, const char *address)
 
 /* ---- rows ---- */
 
-/* A teffi_change_fn: this silo's row becomes ACTIVE. in: arg, not used. */
+/* A teffi_change_fn: makes this silo's row, with status ACTIVE, and marks the oldest tombstones to
+ * be removed. Refuses if the row of another silo must not be replaced. Sets membership->listed.
+ * in: arg, not used. */
 static size_t change_rows_to_join(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
                                   const void *arg)
 {

@@ -15,9 +15,9 @@
  *       the table that is not dead has the same id, but another address. */
 TEFF_MUST_USE teff_err teffi_membership_choose_silo_id(teff_ctx *ctx, const char *address);
 
-/* teffi_identity_check_peer - may this silo connect? No, if a member of the view has its id, but
+/* teffi_membership_check_peer - may this silo connect? No, if a member of the view has its id, but
  * another address, or as teffi_outsiders_check_may_connect() says. errs: TEFF_E_REFUSED, text. */
-teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, char *text);
+teff_err teffi_membership_check_peer(teffi_node *node, const teffi_hello *peer, char *text);
 
 /* teffi_membership_join - write this silo's row as ACTIVE, adopt the view, start the heartbeat,
  * push the view to the other silos. errs: as teffi_membership_change(), TEFF_E_REFUSED as for
@@ -34,10 +34,10 @@ TEFF_MUST_USE teff_err teffi_membership_begin_leaving(teff_ctx *ctx);
  * errs: as teffi_membership_change(). */
 TEFF_MUST_USE teff_err teffi_membership_leave(teff_ctx *ctx);
 
-/* teffi_membership_start_timers - begin the heartbeats of a silo that has joined, its looks at the
- *       other silos, and the watch over its lease.
- * teffi_membership_stop_timers - end the watch, and start no more heartbeats and looks; one of each
- *       may still be running. */
+/* teffi_membership_start_timers - set the timers of a silo that has joined: of its heartbeats, of
+ *       its looks at the other silos, of its rounds of promises, and of the end of its lease.
+ * teffi_membership_stop_timers - cancel these timers; they are not set again. A heartbeat, a look
+ *       and a round may still be running. */
 void teffi_membership_start_timers(teffi_membership *membership);
 void teffi_membership_stop_timers(teffi_membership *membership);
 

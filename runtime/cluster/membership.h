@@ -49,12 +49,12 @@ typedef struct teffi_follow {                    /* follow.c's */
     _Atomic size_t junk;       /* unreadable rows at the last read */
 } teffi_follow;
 
-/* A connected silo that is no member, or any silo of which messages are kept. */
+/* A connected silo that is no member, or any silo of which messages are held back. */
 typedef struct teffi_outsider {
     teffi_node_id node;
     teffi_standing standing;
     uint32_t connections; /* that came up while it was no member */
-    uint32_t held;        /* its messages that are kept, or were taken to be delivered */
+    uint32_t held;        /* its messages that are held back, or were taken to be delivered */
 } teffi_outsider;
 
 typedef struct teffi_outsiders { /* outsiders.c's */
@@ -62,8 +62,8 @@ typedef struct teffi_outsiders { /* outsiders.c's */
     /* guarded by lock */
     teffi_outsider silo[TEFFI_OUTSIDERS_MAX];
     size_t n;
-    teffi_queue held; /* kept messages, the oldest first */
-    bool served;      /* a task, or start_delivering_held(), delivers them */
+    teffi_queue held; /* messages that are held back, the oldest first */
+    bool served;      /* a task, or start_delivering_held_messages(), delivers them */
 } teffi_outsiders;
 
 typedef struct teffi_watched_silo { /* another silo's heartbeat, as last read */
@@ -96,7 +96,7 @@ typedef struct teffi_promises { /* promise.c's */
     /* guarded by lock */
     uint64_t beats;           /* sent so far */
     teffi_own_beat confirmed; /* the last one that was confirmed; number 0: none */
-    bool view_changed;        /* a later one was sent with another view */
+    bool view_changed;        /* a later one, or the one confirmed before, had another view */
     bool extended;            /* the lease was extended since */
     teffi_promised of[TEFFI_WATCHED_MAX];
 } teffi_promises;
@@ -166,29 +166,29 @@ uint64_t teffi_membership_version(teffi_node *node);
  * stranger's responses and cancels are handled as a member's, and so are its messages to the system
  * targets of membership, directory and store: the first one makes this silo read the table, the
  * second one checks the view, and the third one serves silos that have no store of their own. Its
- * other messages are kept until the table has been read: it may have joined. A dead silo may not
- * connect at all.
+ * other messages are held back until the table has been read: it may have joined. A dead silo may
+ * not connect at all.
  * teffi_outsiders_check_may_connect - may a silo connect? out: NULL: yes; otherwise why not.
  * teffi_outsiders_add_connection - count a connection of the silo that has come up, if the silo is
  *       an outsider. out: its standing; DEAD: it must be disconnected (also when
  *       TEFFI_OUTSIDERS_MAX others are connected).
  * teffi_outsiders_remove_connection - stop counting a connection of the silo that has ended.
  * teffi_outsiders_apply_view_and_drop_dead - apply an adopted view: remove members, unless messages
- *       of them are kept, and disconnect dead outsiders. in: follow.lock held.
+ *       of them are held back, and disconnect dead outsiders. in: follow.lock held.
  * teffi_outsiders_list - list them. in: to, with room for TEFFI_OUTSIDERS_MAX. out: how many.
  * teffi_outsiders_have_stranger - is there an outsider that is a stranger? in: silo: only this one
  *       is checked; zero: all are.
- * teffi_outsiders_have_undelivered - are messages kept that are not delivered yet?
- * teffi_outsiders_hold_msg_if_needed - keep the message of a stranger, or of a silo of which
- *       messages are kept. in: msg, owned by the callee on TEFF_OK only. out: *first, set on
- *       TEFF_OK only: true: the caller must see to it that the kept messages are delivered.
- *       errs: TEFF_E_NOT_FOUND: not kept: deliver it; TEFF_E_OVERLOADED.
- * teffi_outsiders_take_held_messages - take what is kept now, to deliver it. Repeat it until the
- *       queue is empty: then the next teffi_outsiders_hold_msg_if_needed() sets *first. One caller
- *       at a time.
- * teffi_outsiders_decrement_held_count - lower the number of kept messages of this silo by one.
+ * teffi_outsiders_have_undelivered - are there held messages that are not delivered yet?
+ * teffi_outsiders_hold_msg_if_needed - hold back the message of a stranger, or of a silo with
+ *       undelivered held messages. in: msg, owned by the callee on TEFF_OK only. out: *first, set
+ *       on TEFF_OK only: true: the caller must see to it that the held messages are delivered.
+ *       errs: TEFF_E_NOT_FOUND: not held back: deliver it; TEFF_E_OVERLOADED.
+ * teffi_outsiders_take_held_messages - take the messages that are held back now, to deliver them.
+ *       Repeat it until the queue is empty: then the next teffi_outsiders_hold_msg_if_needed() sets
+ *       *first. One caller at a time.
+ * teffi_outsiders_decrement_held_count - lower the number of held messages of this silo by one.
  *       Call it once for each message that was taken, when it has been delivered or refused: until
- *       then later messages of the silo are kept, too. */
+ *       then later messages of the silo are held back, too. */
 const char *teffi_outsiders_check_may_connect(teffi_membership *membership, teffi_node_id silo);
 teffi_standing teffi_outsiders_add_connection(teffi_membership *membership, teffi_node_id silo);
 void teffi_outsiders_remove_connection(teffi_membership *membership, teffi_node_id silo);
@@ -246,8 +246,9 @@ const teffi_view *teffi_membership_find_view(teffi_membership *membership, uint6
 void teffi_promise_prepare_next_beat(teffi_membership *membership, teffi_own_beat *beat);
 void teffi_promise_record_confirmed_beat(teffi_membership *membership, const teffi_own_beat *beat);
 
-/* teffi_promise_schedule_round - ask the other members for promises when half of the lease has
- * passed without a confirmed heartbeat, and again until it is over; not if lease.outage_ms is 0. */
+/* teffi_promise_schedule_round - set the timer of the next round, which asks the other members for
+ * promises. The round is due when half of the lease is left, but a tenth of the lease from now at
+ * the earliest. No timer is set if lease.outage_ms is 0, or if the lease is over. */
 void teffi_promise_schedule_round(teffi_membership *membership);
 
 /* teffi_promise_give - promise a silo, whose last confirmed heartbeat is `beat`, not to consent to

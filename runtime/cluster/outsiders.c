@@ -17,16 +17,16 @@ static bool is_outsider_standing(teffi_standing standing)
     return standing == TEFFI_STANDING_STRANGER || standing == TEFFI_STANDING_LEFT;
 }
 
-/* outsiders.lock held. Must messages from this outsider be kept, and not delivered at once? Yes if
- * the outsider is a stranger, or if earlier messages from it are not delivered yet: later messages
- * must not overtake them. */
+/* outsiders.lock held. Must messages from this outsider be held back? Yes if the outsider is a
+ * stranger, or if earlier messages from it are not delivered yet: later messages must not overtake
+ * them. */
 static bool must_hold_messages(const teffi_outsider *outsider)
 {
     return outsider->standing == TEFFI_STANDING_STRANGER || outsider->held;
 }
 
 /* outsiders.lock held. Removes entries that are not needed any more, and sets node->strangers to
- * the number of silos whose messages must be kept. relaxed: see node.h */
+ * the number of silos whose messages must be held back. relaxed: see node.h */
 static void prune_entries_and_set_strangers(teffi_membership *m)
 {
     teffi_outsiders *o = &m->outsiders;
@@ -98,8 +98,8 @@ teffi_standing teffi_outsiders_add_connection(teffi_membership *m, teffi_node_id
     return standing;
 }
 
-/* The silo's entry is removed when its last connection ends, or later if messages of the silo are
- * kept. */
+/* The silo's entry is removed when its last connection ends. If messages of the silo are held back,
+ * the entry is removed later, when the last of them has been delivered or refused. */
 void teffi_outsiders_remove_connection(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
@@ -169,7 +169,7 @@ bool teffi_outsiders_have_undelivered(teffi_membership *m)
 teff_err teffi_outsiders_hold_msg_if_needed(teffi_membership *m, teffi_msg *msg, bool *first)
 {
     teffi_outsiders *o = &m->outsiders;
-    teff_err err = TEFF_E_NOT_FOUND; /* need not be kept */
+    teff_err err = TEFF_E_NOT_FOUND; /* need not be held back */
     pthread_mutex_lock(&o->lock);
     teffi_outsider *from = find_outsider(o, msg->src);
     if (from && must_hold_messages(from))

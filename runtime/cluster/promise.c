@@ -53,8 +53,10 @@ void teffi_promise_record_confirmed_beat(teffi_membership *m, const teffi_own_be
 {
     teffi_promises *p = &m->promises;
     pthread_mutex_lock(&p->lock);
+    /* No heartbeat was sent after *beat: they are written one at a time. But view_changed is
+     * also set if the heartbeat that was confirmed before *beat had another view. */
     p->view_changed = p->confirmed.view != beat->view;
-    p->confirmed = *beat; /* no later heartbeat was sent: they are written one at a time */
+    p->confirmed = *beat;
     bool extended = p->extended;
     p->extended = false;
     pthread_mutex_unlock(&p->lock);
@@ -73,8 +75,8 @@ static bool promised_entry_is_reusable(teffi_membership *m, const teffi_view *vi
            !teffi_view_find_member(view, at->silo);
 }
 
-/* promises.lock held. Finds the silo's entry, or makes it in an unused place. out: NULL if the silo
- * is not in the view, or if all entries are in use. */
+/* promises.lock held. Finds the silo's entry, or makes one in place of a reusable entry. out: NULL
+ * if the silo is not in the view, or if no entry is reusable. */
 static teffi_promised *find_or_make_promised_entry(teffi_membership *m, const teffi_view *view,
                                                    teffi_node_id silo)
 {
@@ -96,7 +98,8 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
 {
     teffi_promises *p = &m->promises;
     pthread_mutex_lock(&p->lock);
-    /* read under the lock, so no entry was made with a later view */
+    /* The view is read under the lock. Otherwise it may be older than an entry, and may lack the
+     * entry's silo: the entry would count as reusable. */
     const teffi_view *view = teffi_view_ref_current(m->node);
     const teffi_member *member = view ? teffi_view_find_member(view, silo) : NULL;
     uint64_t held_ns = member ? member->lease_ms * UINT64_C(10000) * HELD_PERCENT : 0;
@@ -118,7 +121,7 @@ const char *teffi_promise_give(teffi_membership *m, teffi_node_id silo, uint64_t
 
 /* promises.lock held. Consents to the death of a silent silo, whose last heartbeat is `beat`, and
  * records the consent. out: false: no consent was given, because this silo's promise to the silent
- * one still holds, the silent one is not in the view, or all entries are in use. */
+ * one still holds, the silent one is not in the view, or no entry is reusable. */
 static bool give_consent(teffi_membership *m, const teffi_view *view, teffi_node_id silo,
                          uint64_t beat)
 {
@@ -302,7 +305,7 @@ static void make_consent_request(teff_ctx *ctx, const teffi_silent *silent, size
 }
 
 /* Asks this silo and the other members of its view for consents, and counts these. Silent members
- * are asked, too, but will not respond in time. */
+ * are asked, too: a member that is cut off only from the store can respond. */
 static void collect_consents(teff_ctx *ctx, const teffi_view *view, const teffi_silent *silent,
                              size_t n, consents *of)
 {

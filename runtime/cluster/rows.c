@@ -147,7 +147,8 @@ static teff_err unpack_and_add_row(teff_ctx *ctx, const teffi_row *row, size_t p
         rows->n++;
         return TEFF_OK;
     }
-    /* An unreadable row counts as the row of a dead silo, which may replace it when it starts. */
+    /* An unreadable row counts as the row of a dead silo, so a joining silo with this id may
+     * replace it. A row whose key names no silo is only counted. */
     rows->junk++;
     if (silo) {
         *out = (teffi_member_row){
@@ -286,17 +287,18 @@ static teffi_row make_member_row(teff_ctx *ctx, const teffi_member_row *changed,
     return row;
 }
 
-/* Makes the row of a silo's heartbeat or fence, without a value: readers compare its etag. When it
- * is written, it replaces any row of the silo in this table, also the row of an earlier incarnation
- * of the silo. */
-static teffi_row make_marker_row(teff_ctx *ctx, const char *table, uint32_t silo)
+/* Makes the row of a silo's heartbeat or fence. It needs no value: its etag changes with each
+ * write. The caller may add the value of a heartbeat, see pack_heartbeat(). When the row is
+ * written, it replaces any row of the silo in this table, also the row of an earlier incarnation of
+ * the silo. */
+static teffi_row make_heartbeat_or_fence_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
     return (teffi_row){.table = table, .key = make_silo_key(ctx, silo), .any = true};
 }
 
 static teffi_row make_removal_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
-    teffi_row row = make_marker_row(ctx, table, silo);
+    teffi_row row = make_heartbeat_or_fence_row(ctx, table, silo);
     row.remove = true;
     return row;
 }
@@ -309,8 +311,8 @@ static size_t make_rows_of_changed_member(teff_ctx *ctx, const teffi_member_row 
     uint32_t silo = changed->member.node.silo;
     rows[0] = make_member_row(ctx, changed, version);
     if (changed->joins) {
-        rows[1] = make_marker_row(ctx, alive_table, silo);
-        rows[2] = make_marker_row(ctx, fence_table, silo);
+        rows[1] = make_heartbeat_or_fence_row(ctx, alive_table, silo);
+        rows[2] = make_heartbeat_or_fence_row(ctx, fence_table, silo);
     } else if (changed->leaves || changed->dies) {
         rows[1] = make_removal_row(ctx, alive_table, silo);
         rows[1].any = changed->leaves; /* if the silo dies, the etag must match */
@@ -394,7 +396,7 @@ static teffi_bytes pack_heartbeat(teff_ctx *ctx, const teffi_own_beat *beat)
 
 teff_err teffi_heartbeat_write_and_renew_lease(teff_ctx *ctx, const teffi_own_beat *beat)
 {
-    teffi_row rows[] = {make_marker_row(ctx, alive_table, ctx->node->id.silo),
+    teffi_row rows[] = {make_heartbeat_or_fence_row(ctx, alive_table, ctx->node->id.silo),
                         teffi_rows_make_own_fence_check(ctx)};
     rows[0].value = pack_heartbeat(ctx, beat);
     teff_err err = run_store_op(ctx, TEFFI_STORE_BATCH, rows, 2);

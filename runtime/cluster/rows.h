@@ -75,7 +75,7 @@ TEFF_MUST_USE teff_err teffi_heartbeat_write_and_renew_lease(teff_ctx *ctx,
 teffi_row teffi_rows_make_own_fence_check(teff_ctx *ctx);
 
 /* teffi_rows_make_fence_check - make a checked row for a batch that must be written only while the
- * fence of this silo has this etag. */
+ * fence of `silo` has the etag `etag`. */
 teffi_row teffi_rows_make_fence_check(teff_ctx *ctx, uint32_t silo, uint64_t etag);
 
 typedef struct teffi_alive { /* a silo's heartbeat, as read */

@@ -6,7 +6,7 @@
 
 enum { LOOK_APART_MS = 100 };
 
-/* Delivers a message that was kept; refuses it if its sender is still a stranger, or is dead. */
+/* Delivers a held message, or refuses it if its sender is still a stranger, or is dead. */
 static void deliver_or_refuse_held_message(teffi_membership *m, teffi_msg *msg)
 {
     teffi_node_id from = msg->src;
@@ -33,9 +33,10 @@ static bool have_strangers(teffi_membership *m)
     return teffi_outsiders_have_stranger(m, (teffi_node_id){0});
 }
 
-/* The task that delivers the kept messages. It takes them, reads the membership table if there are
- * strangers, and then delivers or refuses each message. It repeats this until no message is kept.
- * If the table cannot be read, the senders remain strangers, and their messages are refused. */
+/* Runs as the task that delivers the held messages. It takes them, refreshes the view if there are
+ * strangers, and then delivers or refuses each message. It repeats this until no message is held.
+ * If strangers remain, it sleeps before the next refresh. If the membership table cannot be read,
+ * the senders remain strangers, and their messages are refused. */
 static void refresh_view_and_deliver_held_messages(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
@@ -49,9 +50,9 @@ static void refresh_view_and_deliver_held_messages(teff_ctx *ctx, void *arg)
     }
 }
 
-/* Starts the task that delivers the kept messages. If there is no memory for the task, handles the
- * messages here by the current view, without reading the table first. */
-static void start_delivering_held(teffi_membership *m)
+/* Starts the task that delivers the held messages. If there is no memory for the task, delivers or
+ * refuses the messages here by the current view, without refreshing the view first. */
+static void start_delivering_held_messages(teffi_membership *m)
 {
     if (!teffi_task_start(&m->node->home, refresh_view_and_deliver_held_messages, m,
                           "membership: messages of unknown silos", true))
@@ -61,14 +62,14 @@ static void start_delivering_held(teffi_membership *m)
         deliver_or_refuse_held_messages(m, &held);
 }
 
-/* Keeps a message that must not be delivered yet, or refuses it if too many are kept.
- * out: true: the message was kept or refused; false: the caller delivers it. */
+/* Holds a message that must not be delivered yet, or refuses it if too many are held.
+ * out: true: the message was held or refused; false: the caller delivers it. */
 bool teffi_membership_hold_msg_if_needed(teffi_node *node, teffi_msg *msg)
 {
     bool first = false;
     teff_err err = teffi_outsiders_hold_msg_if_needed(node->membership, msg, &first);
     if (first)
-        start_delivering_held(node->membership);
+        start_delivering_held_messages(node->membership);
     if (err == TEFF_E_OVERLOADED)
         teffi_node_respond_with_err(node, msg, err,
                                     "too many messages of silos outside the view wait");

@@ -49,9 +49,10 @@ static size_t list_others(teffi_membership *m, const teffi_view *view, bool depa
 
 /* ---- tell ---- */
 
-/* Sends the requests to all silos before it waits for the first response. Logs only silos that do
- * not respond in time. An unreachable silo is not logged: it is leaving or has left, or its
- * heartbeat is watched from now on, and the silo is declared dead if the heartbeat has stopped. */
+/* Sends VIEW_AT_LEAST to all silos before it waits for the first response. Logs only silos that do
+ * not respond in time. An unreachable member is not logged: its heartbeat is watched at once, and
+ * it is declared dead if the heartbeat has stopped. An unreachable silo that is no member needs no
+ * view: it has left, or it reads the table when it joins. */
 void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
 {
     teffi_node *node = ctx->node;

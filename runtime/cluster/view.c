@@ -14,7 +14,7 @@ typedef struct point {
     int16_t member;
 } point;
 
-/* For qsort: orders points by their place on the ring, then by member. */
+/* For qsort: orders points by their position on the ring, then by member. */
 static int compare_points_by_position(const void *a, const void *b)
 {
     const point *x = a, *y = b;
@@ -35,7 +35,7 @@ static int compare_members_by_node(const void *a, const void *b)
 
 /* Sets the owner of each partition to the member of the first point at or after the start of the
  * partition. After the last point the ring begins again at points[0]. Without points, no partition
- * has an owner (-1). in: points, sorted by their place on the ring. */
+ * has an owner (-1). in: points, sorted by their position on the ring. */
 static void set_owners_from_ring_points(teffi_view *view, const point *points, size_t n)
 {
     size_t p = 0;
@@ -159,8 +159,8 @@ const teffi_member *teffi_view_find_member(const teffi_view *view, teffi_node_id
     return NULL;
 }
 
-/* A silo gets a higher incarnation each time it starts. `node` also counts as dead if the view
- * lists the same silo with a higher incarnation. */
+/* A silo gets a higher incarnation each time it starts. So `node` is dead not only if the view
+ * lists it as dead, but also if the view lists the same silo with a higher incarnation. */
 teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node)
 {
     for (size_t i = 0; view && i < view->n_members; i++) {

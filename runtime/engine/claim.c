@@ -168,8 +168,8 @@ static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
     return false;
 }
 
-/* Grant the claim, append it to the waiters, or refuse it (CLOSED, DEADLOCK). A deadlock is
- * possible only if the component holds data already: otherwise no claim waits for its data. */
+/* Grant the claim, queue it in engine->waiters, or refuse it (CLOSED, DEADLOCK). A deadlock is
+ * possible only if the component already holds data: otherwise no claim waits for the component. */
 static void grant_queue_or_refuse_claim(teffi_claim *claim, teff_component *component)
 {
     teff_engine *engine = component->engine;

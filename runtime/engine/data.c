@@ -83,7 +83,7 @@ bool teffi_instance_retire(teff_engine *engine, teffi_instance *instance)
     return unheld;
 }
 
-void teffi_instance_drop(teff_component *component, size_t i)
+void teffi_instance_drop_reference(teff_component *component, size_t i)
 {
     teff_engine *engine = component->engine;
     teffi_instance *instance = component->data[i];

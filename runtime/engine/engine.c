@@ -26,10 +26,9 @@ static void increment_counter(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* teffi_pid_route.respond: the process system calls this function if a copy of a task will not run:
- * either the component that got the copy has ended, or that component was evicted from the run
- * queue (waiting_max). Copies are sent as requests, since the process system calls respond only
- * for requests. */
+/* teffi_pid_route.respond: finishes a copy of a task that will not run. Copies are sent as
+ * requests, since the process system calls respond only for requests. in: err: TEFF_E_CLOSED: the
+ * component that got the copy has ended; TEFF_E_OVERLOADED: it was evicted from the run queue. */
 static teff_err finish_unrun_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
                                   size_t len)
 {
@@ -272,7 +271,7 @@ teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
 
 /* ---- components ---- */
 
-/* Does a component of this type occupy its thread until it ends? */
+/* Does a component of this type hold its thread until it ends? */
 static bool holds_its_thread(const teff_component_type *type)
 {
     return type->run && !(type->flags & TEFF_COMPONENT_FIBER);
@@ -285,8 +284,8 @@ static bool may_join_scheduler(const teffi_scheduler *s, const teff_component_ty
     return !first || (!holds_its_thread(type) && !holds_its_thread(first->type));
 }
 
-/* Find the process operations of a component type; make them at the type's first use. out: NULL if
- * memory is out. */
+/* Find the process operations of a component type; make them at the type's first use.
+ * out: NULL: no memory. */
 static const teff_process_ops *get_or_make_ops(teff_engine *engine, const teff_component_type *type)
 {
     pthread_mutex_lock(&engine->lock);
@@ -404,7 +403,7 @@ static uint32_t cancel_components(teff_engine *engine)
 }
 
 /* Refuse new tasks and components from now on. The lock makes sure that each task is either refused
- * or sent before the caller cancels the dispatchers. */
+ * or sent before teff_engine_stop() cancels the dispatchers. */
 static void set_engine_ending(teff_engine *engine)
 {
     pthread_mutex_lock(&engine->broadcast_lock);

@@ -22,8 +22,8 @@ static void call_hook(teff_component *component, hook *fn, teffi_instance *insta
 
 /* ---- set-up ---- */
 
-/* Create and initialise all of the component's data of a kind. Sets component->ending if memory is
- * out, or if the scheduler already has an owner of data of the same type. */
+/* Make all of the component's data of a kind, and call the init hook of each. Set component->ending
+ * if there is no memory, or if the scheduler already has an owner of data of the same type. */
 static void make_data(teff_component *component, teff_data_kind kind)
 {
     for (size_t i = 0; i < component->type->n_data && !component->ending; i++) {
@@ -38,7 +38,7 @@ static void make_data(teff_component *component, teff_data_kind kind)
     }
 }
 
-/* Create the component's owned data, call its hooks, and publish it. All hooks run before any data
+/* Make the component's owned data, call its hooks, and publish it. All hooks run before any data
  * is published, because other components may bind data as soon as it is published. */
 static void set_up_owned_data(teff_component *component)
 {
@@ -137,7 +137,7 @@ static void call_hooks_and_drop_data(teff_component *component, teff_data_kind k
             const teff_data_type *type = get_data_use(component, i)->type;
             call_hook(component, kind == TEFF_DATA_LOCAL ? type->fini : type->unbind,
                       component->data[i]);
-            teffi_instance_drop(component, i);
+            teffi_instance_drop_reference(component, i);
         }
 }
 
@@ -165,7 +165,7 @@ static bool fini_owned_data(teff_component *component)
             return false;
         (void)teffi_instance_retire(component->engine, component->data[i]);
         teffi_claim_end(&component->claim);
-        teffi_instance_drop(component, i);
+        teffi_instance_drop_reference(component, i);
     }
     return true;
 }
@@ -185,7 +185,7 @@ static void unlist_and_discard_tasks(teff_component *component)
 {
     teffi_event *event;
     unlist_component(component);
-    while ((event = teffi_process_take_mail(component->me))) {
+    while ((event = teffi_process_take_message(component->me))) {
         teffi_task_finish_and_notify(component->engine,
                                      (teffi_task_msg *)(uintptr_t)event->event.data, 0);
         teffi_event_free(component->me, event);
@@ -216,7 +216,7 @@ static void take_down_by_force(teff_component *component)
             continue;
         if (teffi_instance_retire(component->engine, component->data[i]))
             call_hook(component, get_data_use(component, i)->type->fini, component->data[i]);
-        teffi_instance_drop(component, i);
+        teffi_instance_drop_reference(component, i);
     }
 }
 

@@ -24,9 +24,9 @@ void *teff_component_data(teff_component *component, const teff_data_type *type)
     return instance ? instance->bytes : NULL;
 }
 
-/* Takes the queued items of the component's process, since a cancel may be among them. Sets
+/* Dispatches the queued items of the component's process, since a cancel may be among them. Sets
  * component->ending if the process was cancelled. out: is the component ending? */
-static bool take_items_and_update_ending(teff_component *component)
+static bool dispatch_items_and_update_ending(teff_component *component)
 {
     (void)teffi_process_dispatch_items(component->me);
     component->ending |= component->me->cancel;
@@ -119,7 +119,7 @@ bool teffi_component_wait_for_poke(teff_component *component, bool or_end)
         .ready = is_poked_or_ending, .arg = or_end ? component : NULL, .blocked = true};
     teff_err err = teffi_process_wait(component->me, &waiting);
     component->me->poked = false;
-    return !err && !(or_end && take_items_and_update_ending(component));
+    return !err && !(or_end && dispatch_items_and_update_ending(component));
 }
 
 /* out: true: each of the task's needs is for local data, or for data that the component already
@@ -227,9 +227,9 @@ static void set_poll_timer(condition *c)
     c->waiting.awaits = c->timer ? &c->timer->e : NULL;
 }
 
-/* teffi_waiting.ready: check the condition, after items of the process were taken. If the poll
- * timer's event was among them, set the timer again. out: true: the condition is true, or the
- * component is ending. */
+/* teffi_waiting.ready of a wait for a condition: check the condition. If the poll timer's event has
+ * arrived, free it and set the timer again. out: true: the condition is true, or the component is
+ * ending. */
 static bool check_condition(teff_process *p, teffi_waiting *waiting)
 {
     condition *c = (condition *)waiting; /* waiting is its first member */
@@ -257,7 +257,7 @@ teff_err teff_component_wait(teff_component *component, int (*is_true)(void *arg
     else if (c.timer)
         teffi_timer_event_cancel(component->me, c.timer);
     teffi_sleepers_remove(component);
-    return err || take_items_and_update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
+    return err || dispatch_items_and_update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
 /* The run function of teff_task_until: waits until the condition is true. */
@@ -275,7 +275,7 @@ const teff_task_type teff_task_until = {
 teff_err teff_component_yield(teff_component *component)
 {
     teff_err err = teff_process_yield(component->me);
-    return err || take_items_and_update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
+    return err || dispatch_items_and_update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
 /* Wait for the data of one queued task, then run it; discard the task if the component ends
@@ -296,15 +296,15 @@ static void run_task_event(teff_component *component, const teff_event *event)
 teff_err teff_component_drain(teff_component *component, int wait)
 {
     teff_event event;
-    if (wait && !take_items_and_update_ending(component)) {
+    if (wait && !dispatch_items_and_update_ending(component)) {
         teff_err err = teff_process_receive(component->me, &event);
         if (err || event.kind == TEFF_EVENT_CANCEL)
             component->ending = true;
         else
             run_task_event(component, &event);
     }
-    while (!take_items_and_update_ending(component)) {
-        teffi_event *next = teffi_process_take_mail(component->me);
+    while (!dispatch_items_and_update_ending(component)) {
+        teffi_event *next = teffi_process_take_message(component->me);
         if (!next)
             return TEFF_OK;
         run_task_event(component, &next->event);

@@ -85,7 +85,8 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool,
     return fiber ? prepare_fiber(fiber, fn, arg) : new_fiber_slow(pool, fn, arg);
 }
 
-/* Returns on the calling thread. The next call for this fiber may come from another thread. */
+/* The thread-local `current` is safe also after the switch: the fiber switches back on this thread.
+ * The next call for this fiber may come from another thread. */
 __attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
 {
     teffi_fiber *outer = current;
@@ -126,7 +127,7 @@ void teffi_fiber_suspend(teffi_fiber *fiber)
 /* ---- preemptible regions ---- */
 
 /* relaxed: only the fiber itself, and a signal handler on its thread, read fiber->region. The
- * fences keep the compiler from moving code out of the preemptible region. */
+ * fences keep the compiler from moving code into or out of the preemptible region. */
 void teffi_fiber_set_preemptible(teffi_fiber *fiber, bool on)
 {
     atomic_signal_fence(memory_order_seq_cst);

@@ -140,7 +140,8 @@ static teffi_fiber *fiber_at(const teffi_fiber_pool *pool, char *low)
 
 _Static_assert(offsetof(teffi_fiber, control) == 0, "teffi_switch_first reads it at offset 0");
 
-/* Writes the immutable fields of a stack that is new or was decommitted. out: its fiber. */
+/* Writes the immutable fields of the fiber on a stack that is new or was decommitted. out: the
+ * fiber. */
 static teffi_fiber *init_fiber_at(teffi_fiber_pool *pool, char *low)
 {
     teffi_fiber *fiber = fiber_at(pool, low);

@@ -78,10 +78,11 @@ static void start_part(teffi_group *group, teffi_item *item)
 }
 
 /* ops->ended of parts: add the part's run time to j->ran_ns, free the part, and subtract the part
- * from the join's count. If count_down returns true, the turn is suspended in teff_join_wait, and j
- * is valid until teffi_group_make_ready. If it returns false, j must not be used afterwards: the
- * turn may end the join at any time. group.c has already charged the part's last run to
- * group->used. relaxed: count_down makes the added run time visible to the turn. */
+ * from the join's count. A count of zero shows that the turn's own one was subtracted, too. So the
+ * turn is suspended in teff_join_wait, and j is valid until teffi_group_make_ready. If count_down
+ * returns false, j must not be used afterwards: the turn may end the join at any time. group.c has
+ * already charged the part's last run to group->used. relaxed: count_down makes the added run time
+ * visible to the turn. */
 static void finish_part(teffi_group *group)
 {
     part *p = teffi_container(group, part, group);
@@ -110,7 +111,7 @@ static const teffi_group_ops part_ops = {
     .evict = keep_evicted_part, /* not NULL, so that parts have a priority: see policy/priority.h */
 };
 
-/* Begin the join j at its first fork: make j the turn's innermost open join. */
+/* Open the join j at its first fork: make j the turn's newest open join. */
 static void open_join(join *j)
 {
     void **open = teffi_fiber_newest_join_pointer();
@@ -141,7 +142,7 @@ static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg
     part *p = malloc(sizeof *p);
     if (!p)
         return NULL;
-    teffi_group *turn = teffi_worker_group(w);
+    teffi_group *turn = teffi_worker_running_group(w);
     *p = (part){.fn = fn, .arg = arg, .join = j, .used = turn->used};
     p->doing = teffi_fiber_get_label(teffi_fiber_current());
     teffi_group_init(&p->group, &w->sched->exec, &part_ops);
@@ -191,7 +192,7 @@ static void charge_turn_for_parts(join *j)
     if (!ns)
         return;
     teffi_worker *w = teffi_worker_self();
-    teffi_group *turn = teffi_worker_group(w);
+    teffi_group *turn = teffi_worker_running_group(w);
     turn->used = teffi_used_time_add(turn->used, teffi_now(w->sched->exec.platform), ns);
 }
 
@@ -204,9 +205,9 @@ void teff_join_wait(teff_join *public)
     if (atomic_load_explicit(&j->count, memory_order_acquire) > 1) {
         teffi_worker *w = teffi_worker_self();
         if (!teffi_turn_may_yield(w))
-            teffi_turn_abort_for_broken_rule(w,
+            teffi_abort_for_rule_broken_by_turn(w,
                                              "teff_join_wait between teff_blocking_begin and _end");
-        j->turn = teffi_worker_group(w);
+        j->turn = teffi_worker_running_group(w);
         w->after_yield = subtract_suspended_turn_from_join;
         w->after_yield_arg = j;
         (void)teffi_turn_yield(w,

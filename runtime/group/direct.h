@@ -44,7 +44,8 @@ typedef struct teffi_direct_ops {
 } teffi_direct_ops;
 
 /* teffi_direct_may_run_in_place - may the turn that runs on this thread run another turn in place?
- * This call may make the turn yield, and resume on another thread.
+ * If the limits above allow it, this call counts as one of the run's TEFFI_DIRECT_MAX turns. If
+ * these are used up, the turn yields first, and may resume on another thread.
  * in:   async: true: the turn does not await the other turn's result at once.
  * out:  false also if async is true and TEFFI_DIRECT_ASYNC_MS have passed since this function was
  *       first called in this run of the group, so that long work is spread over the workers. */

@@ -271,9 +271,9 @@ static inline void group_resume_yielded_turn(teffi_group *group)
 }
 
 /* Called when the turn of a run, or of a claim, has yielded; that turn is the group's first item.
- * Ends the run or claim, unless the turn's `stays` is set. out: true: it has ended, and the group
- * is READY; false: the group stays RUNNING until teffi_group_make_ready. */
-static inline bool end_yielded_run(teffi_group *group)
+ * Make the group READY, unless the turn's `stays` is set. out: true: the group is READY. false: it
+ * stays RUNNING until teffi_group_make_ready. */
+static inline bool group_stop_running_unless_turn_stays(teffi_group *group)
 {
     return !teffi_container(group->head, teffi_yielded_turn, item)->stays &&
            group_stop_running(group);
@@ -292,8 +292,8 @@ static inline void group_handle_item(teffi_group *group, teffi_item *item)
 }
 
 /* Handle the next item; in an evicted run, only if ops->evict does not drop it. This function and
- * group_drain_run are always inlined, so that do_rest_of_run, whose run has no meter and is not
- * evicted, contains no code for these two cases. */
+ * group_drain_run are always inlined. So do_rest_of_run contains no code for meters and for
+ * evicted runs: its own run has no meter and is not evicted. */
 static inline __attribute__((always_inline)) void group_handle_or_drop_next(teffi_group *group,
                                                                             group_run *run)
 {
@@ -311,7 +311,7 @@ static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_grou
     for (;; group_handle_or_drop_next(group, run)) {
         if (teffi_group_has_yielded_turn(group)) {
             group_charge(group, run);
-            return run->done << 1 | end_yielded_run(group);
+            return run->done << 1 | group_stop_running_unless_turn_stays(group);
         }
         if (!group->head && !group_become_idle_or_refill(group, run))
             return run->done << 1 | run->again;
@@ -403,7 +403,7 @@ void teffi_group_release_claim(teffi_group *group)
 
 bool teffi_group_release_yielded_claim(teffi_group *group)
 {
-    return end_yielded_run(group);
+    return group_stop_running_unless_turn_stays(group);
 }
 
 void teffi_group_complete(teffi_group *group)

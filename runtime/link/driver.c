@@ -110,9 +110,9 @@ static receive_step handle_buffered_frames(teffi_conn *conn)
     return step;
 }
 
-/* Appends the batch to the peer's event queue, unless a newer connection has replaced this one.
- * conns.lock is held for the check of `cause` and the post, so that the newer connection cannot
- * post its up event in between. out: false: replaced, and the batch was freed. */
+/* Posts the batch to the peer's event queue, or frees it if a newer connection has replaced this
+ * one. Takes conns.lock, so that the newer connection cannot post its up event between the check of
+ * `cause` and the post. out: false: replaced, and the batch was freed. */
 static bool post_or_free_batch(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
@@ -128,8 +128,8 @@ static bool post_or_free_batch(teffi_conn *conn)
     return false;
 }
 
-/* Acts on `step`: posts the batch, waits for memory, receives more, or ends the connection.
- * in:   the reader's reference, taken over. */
+/* Continues after handle_buffered_frames() has returned `step`: posts the batch if there is one,
+ * waits for memory, reads more, or ends the connection. in: the reader's reference, taken over. */
 static void continue_reading(teffi_conn *conn, receive_step step)
 {
     conn_receiver *r = &conn->receiver;
@@ -137,13 +137,13 @@ static void continue_reading(teffi_conn *conn, receive_step step)
         if (r->batch.count || r->batch_acks) {
             r->batch_is_last = step == RECEIVE_BROKEN;
             if (post_or_free_batch(conn))
-                return; /* report_batch_and_read_on() goes on */
+                return; /* report_batch_and_read_on() continues */
             /* conn was replaced, and the batch freed */
             step = RECEIVE_BROKEN;
         }
         if (step == RECEIVE_WAITS) {
             if (teffi_reserve_or_enqueue(conn))
-                return; /* teffi_driver_resume_waiting_conns() goes on */
+                return; /* teffi_driver_resume_waiting_conns() continues */
         } else if (step == RECEIVE_BROKEN || !teffi_receiver_try_read_inline(conn)) {
             break;
         }
@@ -165,7 +165,7 @@ void teffi_driver_handle_frames_and_read(teffi_conn *conn)
     teffi_peer_unref(peer);
 }
 
-static void run_link_read(teffi_inbound *batch)
+static void handle_inbound_bytes(teffi_inbound *batch)
 {
     teffi_driver_handle_frames_and_read(teffi_container(batch, teffi_conn, receiver.inbound));
 }
@@ -255,7 +255,7 @@ teffi_conn *teffi_driver_new_conn(teffi_link *link, bool dialled)
     conn->handshake.deadline_ns =
         teffi_conns_now(&link->conns) + link->hello_timeout_ms * 1000000ull;
     conn->receiver.next_read.run = run_deferred_read;
-    conn->receiver.inbound.run = run_link_read;
+    conn->receiver.inbound.run = handle_inbound_bytes;
     conn->receiver.inbound.release = drop_inbound_reference;
     teffi_sender_init(conn);
     return conn;
@@ -373,14 +373,14 @@ static void report_events_and_remove_unused(link_peer *peer)
     teffi_peer_unref(peer);
 }
 
-/* Reports the peer's events, unless another thread does. Then writes the coalesced frames, if this
- * thread has kept any. */
+/* Drains the peer's event queue, unless another thread drains it: reports the events, and removes
+ * the peer if nothing needs it. Then writes all coalesced frames, if any is from this thread. */
 static void drain_events_and_write_coalesced(link_peer *peer)
 {
     teffi_conns *conns = &peer->owner->conns; /* lives longer than the peer */
     if (teffi_peer_try_begin_event_drain(peer))
         report_events_and_remove_unused(peer);
-    /* Write the frames that this thread keeps for coalescing, even if it reported no event: it may
-     * never call wait, and while the link is freed no ticker writes them later. */
-    teffi_sender_write_coalesced_if_any_own(conns);
+    /* Write the frames that this thread has coalesced, even if it reported no event: it may never
+     * call wait, and while the link is freed no ticker writes them later. */
+    teffi_sender_write_if_thread_coalesced(conns);
 }

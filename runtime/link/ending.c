@@ -66,8 +66,8 @@ void teffi_ending_kill_for_broken_pair(teffi_conn *conn)
     teffi_conn_kill(conn);
 }
 
-/* conns.lock held. Posts the down event, at most once per connection; none if conn was never UP and
- * there is nothing to report. */
+/* conns.lock held. Posts the down event, at most once per connection. Posts none if conn was never
+ * UP and has neither unopened messages nor a done function. */
 static void post_down(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;

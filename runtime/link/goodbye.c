@@ -61,8 +61,9 @@ void teffi_goodbye_handle_bye_ack(teffi_conn *conn)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* conns.lock held. Appends BYE to a connection of the peer, if it has one. If that connection
- * breaks before BYE_ACK arrives, detach_and_post_down() appends BYE to the remaining one. */
+/* conns.lock held. Sets peer->goodbye to SAID, unless it is ACKNOWLEDGED. Appends BYE to a
+ * connection of the peer, if it has one. If that connection breaks before BYE_ACK arrives,
+ * detach_and_post_down() appends BYE to the remaining one. */
 static void begin_goodbye(link_peer *peer)
 {
     if (peer->goodbye == GOODBYE_NOT_SAID)
@@ -90,7 +91,7 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
         gone = teffi_peer_remove_if_unused(peer);
     }
     pthread_mutex_unlock(&link->conns.lock);
-    teffi_sender_write_coalesced_if_any_own(&link->conns);
+    teffi_sender_write_if_thread_coalesced(&link->conns);
     if (gone)
         teffi_peer_unref(peer);
 }
@@ -115,8 +116,9 @@ void teffi_goodbye_mark_peer_left(teffi_net *net, teffi_node_id id)
 
 /* ---- shutdown of the link ---- */
 
-/* Says goodbye to all peers that have a connection. Kills the dials that have no peer yet: they
- * cannot succeed any more, because establish_conn() makes no peer while `leaving` is set. */
+/* Sets `leaving`, and begins the goodbye to every peer that has a connection. Kills the dials that
+ * have no peer yet: they cannot succeed any more, because bring_conn_up_and_send_ack() makes no peer while
+ * `leaving` is set. */
 static void begin_leaving(teffi_link *link)
 {
     pthread_mutex_lock(&link->conns.lock);
@@ -129,7 +131,7 @@ static void begin_leaving(teffi_link *link)
             teffi_conn_kill(c);
     }
     pthread_mutex_unlock(&link->conns.lock);
-    teffi_sender_write_coalesced_if_any_own(&link->conns);
+    teffi_sender_write_if_thread_coalesced(&link->conns);
 }
 
 /* conns.lock held. Are there still dials, connections to peers, or unreported events? */

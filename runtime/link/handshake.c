@@ -146,8 +146,8 @@ static const char *check_role_for_listener(teffi_conn *conn, const teffi_hello *
     return NULL;
 }
 
-/* Reports the hello event, by which the owner accepts or refuses the peer. out: false: the owner
- * refuses the peer; text is the reason, or "" if it gives none. */
+/* Asks the owner, by the hello event, whether it accepts the peer. out: false: the owner refuses
+ * the peer; text is the reason, or "" if it gives none. */
 static bool ask_owner_to_accept(teffi_conn *conn, const teffi_hello *peer, char *text)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -231,7 +231,7 @@ static void set_peer(teffi_conn *conn, link_peer *peer)
     conn->peer = peer;
 }
 
-/* conns.lock held. Makes conn UP and posts its up event. */
+/* conns.lock held. Brings conn UP: sets its peer and its state, and posts its up event. */
 static void bring_conn_up(teffi_conn *conn, link_peer *peer)
 {
     set_peer(conn, peer);
@@ -241,11 +241,12 @@ static void bring_conn_up(teffi_conn *conn, link_peer *peer)
     teffi_peer_post_event(peer, &conn->up_event, EVENT_UP, conn);
 }
 
-/* Acceptor: makes conn UP after a valid ACK, which proves that the hello was not a replay, and that
- * the dialler knows the secret, if there is one. Calls find_refusal_reason() again, because two
- * connections of one node may be in their handshake at the same time. out: always true: after
- * a refusal, conn ends only after the reason is written. */
-static bool accept_or_refuse_peer(teffi_conn *conn)
+/* Acceptor, after a valid ACK: brings conn UP, or refuses the peer. The ACK proves that the
+ * dialler's hello was not a replay, and that the dialler knows the secret, if there is one. Calls
+ * find_refusal_reason() again, because two connections of one node may be in their handshake at the
+ * same time. out: true, in each case: the caller must not end conn. After a refusal, conn ends by
+ * itself when the reason has been sent. */
+static bool bring_conn_up_or_refuse_peer(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
     const teffi_hello *remote = &conn->handshake.remote;
@@ -256,7 +257,7 @@ static bool accept_or_refuse_peer(teffi_conn *conn)
     if (peer) {
         if (remote->role == TEFFI_ROLE_SILO)
             teffi_peer_check_and_record_incarnation(link, remote->node,
-                                                    true); /* true: remembers it */
+                                                    true); /* true: records it */
         replace_incoming_conn(peer, conn);
         link->conns.pending--;
         bring_conn_up(conn, peer);
@@ -269,8 +270,10 @@ static bool accept_or_refuse_peer(teffi_conn *conn)
     return true;
 }
 
-/* Acceptor: checks the dialler's ACK, and makes conn UP. out: false: the connection ends. */
-static bool check_ack_and_accept_peer(teffi_conn *conn, const uint8_t *payload, size_t len)
+/* Acceptor: checks the dialler's ACK, and brings conn UP or refuses the peer. out: false: the ACK
+ * is malformed, and the caller must end conn. true: conn is UP; or the peer was refused, and conn
+ * ends by itself when the reason has been sent. */
+static bool check_ack_and_bring_conn_up(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
     teffi_ack ack;
     if (teffi_ack_unpack(payload, len, &ack))
@@ -280,7 +283,7 @@ static bool check_ack_and_accept_peer(teffi_conn *conn, const uint8_t *payload, 
     if (find_secret(conn, conn->handshake.remote.role) &&
         !teffi_proof_equal(ack.proof, conn->handshake.expected))
         return refuse_peer_for_secret(conn, secrets_differ);
-    return accept_or_refuse_peer(conn);
+    return bring_conn_up_or_refuse_peer(conn);
 }
 
 /* out: where to redial a peer that was dialled by address. A silo uses the address that the peer
@@ -315,8 +318,9 @@ static bool replace_outgoing_conn_unless_up(teffi_conn *conn, link_peer *peer)
     return true;
 }
 
-/* Dialler: makes conn UP, and sends the ACK. out: false: the connection ends. */
-static bool establish_conn(teffi_conn *conn, const teffi_ack *ack)
+/* Dialler: brings conn UP, and sends the ACK. out: false: the caller must end conn, for example
+ * because another connection to the peer is UP. */
+static bool bring_conn_up_and_send_ack(teffi_conn *conn, const teffi_ack *ack)
 {
     teffi_link *link = teffi_link_of(conn);
     uint8_t payload[TEFFI_ACK_MAX];
@@ -329,7 +333,7 @@ static bool establish_conn(teffi_conn *conn, const teffi_ack *ack)
         up = replace_outgoing_conn_unless_up(conn, peer);
         if (up)
             bring_conn_up(conn, peer);
-        else /* conn's end must be reported after the end of the peer's connection that is UP */
+        else /* conn's end must follow the other connection's up event in the peer's queue */
             set_peer(conn, peer);
         conn->handshake.not_needed = !up;
     }
@@ -354,10 +358,10 @@ static bool make_expected_and_own_proof(const teffi_conn *conn, const teffi_secr
            teffi_proof_make(secret, TEFFI_PROVER_DIALLER, ours, theirs, ack->proof);
 }
 
-/* Dialler: checks the acceptor's proof, and establishes conn with the ack. out: false: the caller
+/* Dialler: checks the acceptor's proof, brings conn UP, and sends the ACK. out: false: the caller
  * must end conn. true: conn is UP; or the peer was refused because of the secret, and conn ends by
  * itself when the reason has been sent. */
-static bool verify_acceptor_and_establish(teffi_conn *conn, const teffi_secret *secret,
+static bool check_acceptor_proof_and_bring_conn_up(teffi_conn *conn, const teffi_secret *secret,
                                           const teffi_greeting *peer)
 {
     uint8_t expected[TEFFI_PROOF_BYTES];
@@ -368,12 +372,12 @@ static bool verify_acceptor_and_establish(teffi_conn *conn, const teffi_secret *
     if (secret && !teffi_proof_equal(expected, peer->proof))
         return refuse_peer_for_secret(conn, secrets_differ);
     conn->handshake.remote = peer->hello;
-    return establish_conn(conn, &ack);
+    return bring_conn_up_and_send_ack(conn, &ack);
 }
 
-/* Dialler: checks the acceptor's hello, establishes conn (it is UP), and sends the ack. out: false:
- * the connection ends. */
-static bool check_acceptor_hello_and_establish(teffi_conn *conn, const teffi_greeting *peer)
+/* Dialler: checks the acceptor's hello and proof, brings conn UP, and sends the ACK. out: as
+ * check_acceptor_proof_and_bring_conn_up(). */
+static bool check_acceptor_hello_and_bring_conn_up(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_hello self = copy_own_hello(conn);
     char text[TEFF_TEXT_MAX];
@@ -390,7 +394,7 @@ static bool check_acceptor_hello_and_establish(teffi_conn *conn, const teffi_gre
     const char *missing = teffi_secrets_explain_missing(secret, peer->secret);
     if (missing)
         return refuse_peer_for_secret(conn, missing);
-    return verify_acceptor_and_establish(conn, secret, peer);
+    return check_acceptor_proof_and_bring_conn_up(conn, secret, peer);
 }
 
 /* Records and logs why the peer refused this node. A dialler sends a refusal only because of a
@@ -421,11 +425,11 @@ bool teffi_handshake_handle_frame(teffi_conn *conn, const teffi_frame *frame)
     if (conn->state == CONN_GREETING && frame->kind == TEFFI_FRAME_HELLO) {
         if (teffi_hello_unpack(payload, len, &peer))
             return teffi_receiver_report_violation(conn, "bad hello");
-        return conn->dialled ? check_acceptor_hello_and_establish(conn, &peer)
+        return conn->dialled ? check_acceptor_hello_and_bring_conn_up(conn, &peer)
                              : check_dialler_hello_and_respond(conn, &peer);
     }
     if (conn->state == CONN_ACKING && frame->kind == TEFFI_FRAME_ACK)
-        return check_ack_and_accept_peer(conn, payload, len);
+        return check_ack_and_bring_conn_up(conn, payload, len);
     if (frame->kind == TEFFI_FRAME_REFUSE && (conn->dialled || conn->state == CONN_ACKING))
         return record_received_refusal(conn, payload, len);
     return teffi_receiver_report_violation(conn, "no handshake");

@@ -179,8 +179,9 @@ static bool delayed_work_is_requested(const link_ticker *ticker)
     return atomic_load_explicit(&ticker->asked_soon, memory_order_relaxed);
 }
 
-/* Runs delayed writes and reads, frees connections that have ended, and checks whether a thread
- * polls; requests another run if reads or polling must be checked again. */
+/* Writes coalesced frames, frees connections that have ended, and runs overdue reads. Lets the
+ * ticker poll if no other thread polls. Requests another run if it is too early to decide about
+ * the reads or the polling. */
 static void run_delayed_work(teffi_link *link)
 {
     link_ticker *ticker = &link->conns.ticker;
@@ -195,10 +196,11 @@ static void run_delayed_work(teffi_link *link)
         atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);
 }
 
-/* Sleeps until a scan is requested or `ns` nanoseconds have passed; may return earlier. Meanwhile
- * runs delayed writes and reads. The thread sleeps on a parker or in the poller instead of using
- * nng's timers, which take up to a millisecond of CPU time at each expiry. */
-static void sleep_or_run_delayed_until_scan(teffi_link *link, uint64_t ns)
+/* Sleeps until a scan is requested or `ns` nanoseconds have passed; may return earlier. If delayed
+ * work is requested meanwhile, runs it about LINK_SOON_NS later, and sleeps again. The thread
+ * sleeps on a parker or in the poller instead of using nng's timers, which take up to a millisecond
+ * of CPU time at each expiry. */
+static void sleep_and_run_delayed_work_until_scan(teffi_link *link, uint64_t ns)
 {
     link_ticker *ticker = &link->conns.ticker;
     uint64_t now_ns = teffi_conns_now(&link->conns), until_ns = now_ns + ns;
@@ -217,7 +219,7 @@ static void sleep_or_run_delayed_until_scan(teffi_link *link, uint64_t ns)
 static void run_ticker(void *arg)
 {
     for (uint64_t ns; (ns = scan_conns_and_peers(arg));)
-        sleep_or_run_delayed_until_scan(arg, ns);
+        sleep_and_run_delayed_work_until_scan(arg, ns);
 }
 
 teff_err teffi_link_heartbeat_start(teffi_link *link)

@@ -60,7 +60,7 @@ static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg
     teff_err err = find_or_create_conn(link, to, &conn, &dial);
     if (!err) {
         teffi_conn_ref(conn);
-        cache_route_if_up(link, teffi_node_word(to), conn);
+        cache_route_if_up(link, teffi_node_to_word(to), conn);
     }
     pthread_mutex_unlock(&link->conns.lock);
     if (err)
@@ -78,7 +78,7 @@ static bool try_send_on_cached_route(teffi_link *link, teffi_node_id to, teffi_m
                                      teff_err *err)
 {
     size_t room, body_len;
-    uint64_t node = teffi_node_word(to);
+    uint64_t node = teffi_node_to_word(to);
     /* acquire: pairs with cache_route_if_up() */
     teffi_conn *conn =
         atomic_load_explicit(get_route_cache_entry(link, node), memory_order_acquire);

@@ -8,7 +8,7 @@
 
 static link_peer **peer_bucket(teffi_link *link, teffi_node_id id)
 {
-    uint64_t hash = teffi_siphash_word(&link->secret, teffi_node_word(id));
+    uint64_t hash = teffi_siphash_word(&link->secret, teffi_node_to_word(id));
     return &link->peers.buckets[hash % LINK_BUCKETS];
 }
 
@@ -98,9 +98,9 @@ void teffi_peers_fini(teffi_link *link)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* The silo's hash selects a set of peers.seen. Each entry of a set holds the newest recorded
- * incarnation of one silo. If `record` is true, id is recorded in the silo's entry. If the silo has
- * no entry, id is recorded in an empty entry, or else in the entry that was written longest ago.
+/* An entry of peers.seen holds the newest recorded incarnation of one silo. A silo's entry is in
+ * the set that the silo's hash selects. If the silo has no entry and `record` is true, id is
+ * recorded in an empty entry of that set, or else in the entry that was written longest ago.
  * out:  false: the silo's entry has a newer incarnation than id; id is not recorded. */
 bool teffi_peer_check_and_record_incarnation(teffi_link *link, teffi_node_id id, bool record)
 {

@@ -152,8 +152,9 @@ void *teff_arena_take(teff_arena *arena, size_t n)
     return teffi_arena_alloc_unzeroed(arena, n);
 }
 
-/* Zeroes n allocated bytes. If n is small, zeroes whole units of ALIGN bytes, which the allocation
- * occupies anyway: the compiler turns a memset() of constant size into plain stores. out: p. */
+/* Zeroes n allocated bytes. If n is at most 4 * ALIGN, zeroes whole units of ALIGN bytes, because
+ * the compiler turns a memset() of constant size into plain stores. This stays within the
+ * allocation, which also consists of whole units. out: p. */
 static inline void *zero_allocated_bytes(char *p, size_t n)
 {
     if (n > 4 * (size_t)ALIGN)

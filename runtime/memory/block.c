@@ -107,8 +107,8 @@ void teffi_block_put(void *memory, size_t n)
         free(memory);
 }
 
-/* lock held. Ends a period: from each shelf, takes as many blocks as stayed free during the whole
- * period. out: a list of these blocks. */
+/* lock held. Runs at the end of a period. Takes from each shelf as many blocks as were free during
+ * the whole period, and resets `least` for the next period. out: a list of these blocks. */
 static node *take_unneeded_blocks(void)
 {
     node *gone = NULL;

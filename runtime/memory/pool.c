@@ -208,7 +208,7 @@ static void set_thread_destructor(void)
         (void)pthread_setspecific(key, caches);
 }
 
-/* Called when c->free is empty. Gets a whole batch, takes one object from it, and stores the
+/* Called when c->free is empty. Gets a full batch, takes one object from it, and stores the
  * rest in c->free. If there is no batch, allocates an object from the heap.
  * out: NULL: no memory. */
 static __attribute__((noinline)) void *refill_and_take(cache *c, unsigned class)
@@ -254,9 +254,9 @@ static void push_to_cache(cache *c, void *memory, unsigned class)
     c->room--;
 }
 
-/* Called when c->free is a complete batch, or at the thread's first use of the cache. First
- * moves the batch in c->full, if there is one, to the depot. Next moves the list in c->free to
- * c->full. Last starts a new list in c->free with the object. */
+/* Called when c->room is 0: c->free is a full batch, or the cache is still unused. Moves the batch
+ * in c->full, if there is one, to the depot. Next moves the list in c->free to c->full. Last pushes
+ * the object to c->free, which is empty now. */
 static __attribute__((noinline)) void flush_and_push(cache *c, void *memory, unsigned class)
 {
     if (!destructor_is_set)

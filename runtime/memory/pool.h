@@ -40,7 +40,8 @@ size_t teffi_block_usable_bytes(size_t n);
  * memory. */
 void *teffi_block_get(size_t n);
 
-/* teffi_block_put - free a block. in: memory, may be NULL; n, as requested, or its room. */
+/* teffi_block_put - free a block, or keep it for reuse. in: memory, may be NULL. n: the bytes
+ * requested, or teffi_block_usable_bytes() of them. */
 void teffi_block_put(void *memory, size_t n);
 
 /* teffi_block_reclaim - return to the heap the blocks that stayed free for half a second. Call it

@@ -43,8 +43,9 @@ static size_t segment_bytes(const teffi_slab *slab, unsigned segment)
     return ((size_t)FIRST_BLOCKS << segment) * block_bytes(slab);
 }
 
-/* out: the address of the segment's first entry. base[segment] is the address that slot 0 would
- * have if the segment were extended downwards to slot 0. */
+/* out: the address of the segment's first entry. base[segment] is lower by the size of all
+ * entries in the earlier segments, so the segment's entry with slot n is at base[segment] +
+ * n * type->bytes. */
 static char *segment_entries(teffi_slab *slab, unsigned segment)
 {
     uintptr_t base = atomic_load_explicit(&slab->base[segment], memory_order_relaxed);
@@ -193,10 +194,10 @@ static void *take_entries_from_block(teffi_slab *slab, teffi_slab_block *block, 
     return list;
 }
 
-/* lock held. Initializes and takes all entries of a decommitted block; at least one such block must
- * exist. Sets the block's state before it returns the entries: a thread that has one of these
- * entries may call teffi_slab_next_committed(), which reads the state without the lock, and which
- * must not skip the block.
+/* lock held. Takes all entries of a decommitted block, and initializes them. There must be a
+ * decommitted block. The new state is stored before the entries are returned, because
+ * teffi_slab_next_committed() reads the state without the lock. That function must not skip
+ * a block if its caller has taken the block's entries.
  * out: the entries, as a list. */
 static void *take_decommitted_block(teffi_slab *slab)
 {
@@ -338,10 +339,11 @@ void teffi_slab_put(teffi_slab *slab, void *entry)
 static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, teffi_slab) slabs = LIST_HEAD_INITIALIZER(slabs); /* guarded by slabs_lock */
 
-/* Decommits one spare block. The block is IN_USE during the system call, so that no thread takes
- * its entries. A sweep of deadlines (call/calls.c) may lower the block's mark after this function
- * has reset the mark. At worst a later sweep visits the block needlessly.
- * out: false if no block is left to decommit, or if the system call failed. */
+/* Decommits one spare block, and resets its mark. The block is IN_USE during the system call, so
+ * that no thread takes its entries. In the slab of calls the mark is the earliest deadline in the
+ * block. A sweep of deadlines (call/calls.c) may lower the mark after the reset. At worst a later
+ * sweep visits the block needlessly. If the system call fails, the slab no longer decommits blocks.
+ * out: false: the system call failed, or no block may be decommitted. */
 static bool decommit_spare_block(teffi_slab *slab)
 {
     teffi_slab_block *block = NULL;

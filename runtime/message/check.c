@@ -77,7 +77,7 @@ static size_t check_and_get_value_size(checker *c, teffi_field_desc *field, cons
 static size_t check_and_get_list_size(checker *c, teffi_field_desc *field, const uint8_t *m)
 {
     bool packed = field->flags & PROTOBUF_C_FIELD_FLAG_PACKED;
-    size_t n = teffi_list_len(field, m), step = teffi_element_size(field->type), size = 0;
+    size_t n = teffi_list_len(field, m), step = teffi_value_memory_size(field->type), size = 0;
     if (!n)
         return 0;
     const uint8_t *at = teffi_list_first(field, m);
@@ -89,9 +89,9 @@ static size_t check_and_get_list_size(checker *c, teffi_field_desc *field, const
                   : n * teffi_tag_size(field->id) + size;
 }
 
-/* Checks a string or bytes field that is not written if it is empty. out: its size, with its tag;
- * 0: empty. */
-static size_t check_and_get_text_field_size(checker *c, teffi_field_desc *field, const void *slot)
+/* Checks a plain string or bytes field, which is not written if it is empty. out: its size with its
+ * tag; 0: empty. */
+static size_t check_and_get_content_field_size(checker *c, teffi_field_desc *field, const void *slot)
 {
     size_t n = check_and_get_content_size(c, field, slot);
     return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;
@@ -106,7 +106,7 @@ static size_t check_and_get_field_size(checker *c, teffi_field_desc *field, cons
         return check_and_get_list_size(c, field, m);
     if (teffi_field_is_plain(field) && field->type != PROTOBUF_C_TYPE_MESSAGE) {
         bool is_text = teffi_wire_type_of(field->type) == TEFFI_BYTES;
-        size = is_text ? check_and_get_text_field_size(c, field, slot)
+        size = is_text ? check_and_get_content_field_size(c, field, slot)
                        : teffi_plain_field_size(field, slot);
         c->fields += size != 0;
         return size;
@@ -117,8 +117,9 @@ static size_t check_and_get_field_size(checker *c, teffi_field_desc *field, cons
     return teffi_tag_size(field->id) + check_and_get_value_size(c, field, slot);
 }
 
-/* Checks a message, with the messages nested in it. out: its packed size. On an error c->at is the
- * innermost message with the error, because the call for that message returns first. */
+/* Checks a message, with the messages nested in it, and adds their fields and memory to c's counts.
+ * out: its packed size. On an error c->at is the innermost message with the error, because the call
+ * for that message returns first. */
 static size_t check_and_get_message_size(checker *c, teffi_message_desc *desc,
                                          const ProtobufCMessage *msg)
 {

@@ -72,17 +72,17 @@ static void store_varint(ProtobufCType type, uint64_t v, void *slot)
         v = undo_zigzag(v);
     else if (type == PROTOBUF_C_TYPE_BOOL)
         v = v != 0;
-    if (teffi_element_size(type) == 8)
+    if (teffi_value_memory_size(type) == 8)
         memcpy(slot, &v, 8);
     else
         memcpy(slot, &v, 4);
 }
 
-/* Decodes a number (a varint, or of fixed size) and stores it in slot. */
+/* Decodes a number and stores it in slot. A number is packed as a varint, or in 4 or 8 bytes. */
 static teff_err decode_number(decoder *d, const uint8_t *end, ProtobufCType type, void *slot)
 {
     uint64_t v;
-    size_t n = teffi_element_size(type);
+    size_t n = teffi_value_memory_size(type);
     if (teffi_wire_type_of(type) == TEFFI_VARINT) {
         if (!read_varint(d, end, &v))
             return TEFF_E_MALFORMED;
@@ -180,7 +180,7 @@ static teff_err decode_packed_list(decoder *d, const uint8_t *end, teffi_field_d
                                    uint8_t *m)
 {
     size_t *count = (size_t *)(void *)(m + field->quantifier_offset);
-    size_t size = teffi_element_size(field->type);
+    size_t size = teffi_value_memory_size(field->type);
     uint32_t len;
     if (!read_length(d, end, &len))
         return TEFF_E_MALFORMED;
@@ -212,7 +212,7 @@ static teff_err decode_repeated(decoder *d, const uint8_t *end, teffi_field_desc
         return decode_packed_list(d, end, field, m);
     if (wire != own)
         return TEFF_E_MALFORMED;
-    void *slot = extend_list(d, m + field->offset, *count, 1, teffi_element_size(field->type));
+    void *slot = extend_list(d, m + field->offset, *count, 1, teffi_value_memory_size(field->type));
     if (!slot)
         return TEFF_E_NOMEM;
     if (field->type == PROTOBUF_C_TYPE_MESSAGE)

@@ -33,8 +33,8 @@ static inline uint8_t *put_tag(uint8_t *end, uint32_t id, unsigned wire)
 static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg);
 
 /* out: the packed size of one value without its tag. The length before a string, bytes or message
- * is included. The size of a nested message is computed with the descriptor of its field, because
- * put_delimited() writes it with that descriptor; the message's own descriptor is not used. */
+ * is included. The size of a nested message is computed with field->descriptor, not with the
+ * message's own descriptor, because put_delimited() writes it with field->descriptor. */
 static size_t value_size(teffi_field_desc *field, const void *slot)
 {
     if (teffi_wire_type_of(field->type) != TEFFI_BYTES)
@@ -54,7 +54,7 @@ static size_t value_size(teffi_field_desc *field, const void *slot)
 static size_t list_size(teffi_field_desc *field, const uint8_t *m)
 {
     size_t n = teffi_list_len(field, m);
-    size_t size = 0, step = teffi_element_size(field->type);
+    size_t size = 0, step = teffi_value_memory_size(field->type);
     if (!n)
         return 0;
     const uint8_t *at = teffi_list_first(field, m);
@@ -133,7 +133,7 @@ static uint8_t *put_value(uint8_t *end, teffi_field_desc *field, const void *slo
  * list is empty. */
 static uint8_t *put_list(uint8_t *end, teffi_field_desc *field, const uint8_t *m)
 {
-    size_t n = teffi_list_len(field, m), step = teffi_element_size(field->type);
+    size_t n = teffi_list_len(field, m), step = teffi_value_memory_size(field->type);
     bool packed = field->flags & PROTOBUF_C_FIELD_FLAG_PACKED;
     uint8_t *at = end;
     for (size_t i = n; i-- > 0;) {

@@ -78,8 +78,8 @@ static inline unsigned teffi_wire_type_of(ProtobufCType type)
     return teffi_types[type].wire;
 }
 
-/* out: the size in memory of a value, also of one list element. */
-static inline size_t teffi_element_size(ProtobufCType type)
+/* out: the bytes that a value of this type takes in memory, alone or as an element of a list. */
+static inline size_t teffi_value_memory_size(ProtobufCType type)
 {
     return teffi_types[type].size;
 }
@@ -127,7 +127,7 @@ __attribute__((noinline, unused)) static bool teffi_value_is_zero_or_empty(Proto
     case PROTOBUF_C_TYPE_BOOL:
         return !*(const protobuf_c_boolean *)slot;
     default:
-        return teffi_element_size(type) == 4 ? !teffi_load32(slot) : !teffi_load64(slot);
+        return teffi_value_memory_size(type) == 4 ? !teffi_load32(slot) : !teffi_load64(slot);
     }
 }
 

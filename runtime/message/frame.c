@@ -343,9 +343,10 @@ static teff_err copy_unread_to_arena(reader *r, teffi_msg *m)
     return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
 }
 
-/* Reads the fields that follow the numbers, each if its flag is set: the key, the text, the
- * idempotency key (`once`), the transaction. The rest is the body. Only the text is copied, because
- * it needs a zero byte at its end. */
+/* Reads the fields that follow the numbers, each if its bit in `has` is set: the key, the text, the
+ * idempotency key (`once`), the transaction. The rest is the body. The text is copied, because it
+ * needs a zero byte at its end. For the other fields and the body, m points to the bytes that r
+ * reads. */
 static teff_err read_remaining_fields(reader *r, unsigned has, teffi_msg *m)
 {
     if (has & HAS_KEY) {
@@ -387,9 +388,10 @@ static bool fields_fit_kind(const teffi_msg *m, unsigned has)
     }
 }
 
-/* Decodes a frame to m. in: copies: if true, the key, the idempotency key (`once`), the transaction
- * and the body are copied to m's arena; otherwise m points to their bytes in the frame. */
-static teff_err decode_into(const teffi_frame *frame, bool copies, uint64_t now_ns, teffi_msg *m)
+/* Decodes a frame into the new message m. The text is always copied to m's arena. in: copies: if
+ * true, the key, the idempotency key (`once`), the transaction and the body are copied, too;
+ * otherwise m points to their bytes in the frame. */
+static teff_err decode_into_msg(const teffi_frame *frame, bool copies, uint64_t now_ns, teffi_msg *m)
 {
     const uint8_t *d = frame->data;
     unsigned has = load_u16(d + 4);
@@ -415,7 +417,7 @@ teff_err teffi_frame_decode(const teffi_frame *frame, uint8_t *memory, uint64_t 
     teffi_msg *m = teffi_msg_new(frame->kind);
     if (!m)
         return TEFF_E_NOMEM;
-    teff_err err = decode_into(frame, !memory, now_ns, m);
+    teff_err err = decode_into_msg(frame, !memory, now_ns, m);
     if (err) {
         teffi_msg_free(m);
         return err;

@@ -52,7 +52,7 @@ bool teffi_msg_copy_borrowed(teffi_msg *msg)
         return true;
     size_t len = teffi_msg_packed_len(msg);
     bool has_text = msg->item.kind == TEFFI_MSG_RESPONSE && msg->text;
-    /* part: the data about a transaction that a response may carry */
+    /* part: the packed list of a transaction's participants, which a response may carry */
     bool has_part = msg->item.kind == TEFFI_MSG_RESPONSE && msg->transaction;
     uint8_t *raw = teff_arena_alloc(&msg->arena, len + msg->key_len + 1);
     char *text =

@@ -34,13 +34,13 @@ static inline bool teffi_node_is_none(teffi_node_id a)
     return a.silo == 0 && a.incarnation == 0;
 }
 
-/* The id in one word, for atomics; 0: no node. */
-static inline uint64_t teffi_node_word(teffi_node_id a)
+/* Packs the id into one word, which fits an atomic. out: 0 if a is no node. */
+static inline uint64_t teffi_node_to_word(teffi_node_id a)
 {
     return (uint64_t)a.silo << 32 | a.incarnation;
 }
 
-static inline teffi_node_id teffi_node_of_word(uint64_t word)
+static inline teffi_node_id teffi_node_from_word(uint64_t word)
 {
     return (teffi_node_id){(uint32_t)(word >> 32), (uint32_t)word};
 }
@@ -160,7 +160,8 @@ static inline bool teffi_msg_is_for_grain(const teffi_msg *msg)
     return msg->item.kind != TEFFI_MSG_RESPONSE && msg->to.slot == TEFFI_SLOT_GRAIN;
 }
 
-/* teffi_msg_ends_transaction - does msg say how a transaction has ended? */
+/* teffi_msg_ends_transaction - is msg the one-way that ends a transaction at a grain? Its step is
+ * COMMIT, ABORT, RELOAD or RESOLVE (grains/activation/lock.h). */
 static inline bool teffi_msg_ends_transaction(const teffi_msg *msg)
 {
     return !msg->method_id && msg->item.kind == TEFFI_MSG_ONEWAY && msg->transaction;

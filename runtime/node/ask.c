@@ -8,8 +8,8 @@ typedef struct store_wait {
     teffi_wait wait;
 } store_wait;
 
-/* The operation's callback `done`: ends the wait in teffi_ctx_run_store_op(). */
-static void signal_store_op_done(teffi_store_op *op)
+/* The operation's callback `done`: notifies the waiter in teffi_ctx_run_store_op(). */
+static void notify_store_op_waiter(teffi_store_op *op)
 {
     teffi_wait_notify_waiter(&teffi_container(op, store_wait, op)->wait);
 }
@@ -18,7 +18,7 @@ teff_err teffi_ctx_run_store_op(teff_ctx *ctx, teffi_store_op *op)
 {
     store_wait s = {.op = *op};
     teffi_wait *wait = &s.wait;
-    s.op.done = signal_store_op_done;
+    s.op.done = notify_store_op_waiter;
     teffi_wait_init(wait, ctx, NULL);
     teffi_store_submit(ctx->node->store, &s.op);
     teffi_await(ctx, &wait, 1);

@@ -52,7 +52,7 @@ bool teffi_node_has_cancel(teffi_node *node, const teffi_msg *request)
     return find_or_remove_cancel(node, request, teffi_cancel_is_kept);
 }
 
-bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request)
+bool teffi_node_remove_cancel(teffi_node *node, const teffi_msg *request)
 {
     return find_or_remove_cancel(node, request, teffi_remove_kept_cancel);
 }
@@ -218,8 +218,9 @@ void teffi_node_send_response(teffi_node *node, teffi_node_id to, teffi_msg *res
         teffi_msg_free(response);
 }
 
-/* Sends the response, if there is one, and frees the request. If there is no response, counts a
- * request as dropped, and a one-way only if `lost` is true. */
+/* Sends the response, if there is one, and frees `request`, which is a request or a one-way. Counts
+ * one dropped message if a request gets no response (memory is out), or if `request` is a one-way
+ * and `lost` is true. */
 static void send_response_and_free_request(teffi_node *node, teffi_msg *request,
                                            teffi_msg *response, bool lost)
 {
@@ -270,7 +271,7 @@ void teffi_node_respond_with_body(teffi_node *node, teffi_msg *request,
 
 /* Makes this node the sender of a message that it forwards. A request also gets a relay, since this
  * node must forward the response to the node that sent the request. */
-teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
+teff_err teffi_node_become_sender(teffi_node *node, teffi_msg *msg)
 {
     if (teffi_node_equals(msg->src, node->id))
         return TEFF_OK;
@@ -291,7 +292,7 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
  * with the relay's err and text. */
 static void send_relay_outcome(teffi_node *node, teffi_call *relay)
 {
-    teffi_node_id to = teffi_node_of_word(atomic_load_explicit(&relay->out, memory_order_relaxed));
+    teffi_node_id to = teffi_node_from_word(atomic_load_explicit(&relay->out, memory_order_relaxed));
     teffi_msg *response = relay->response;
     if (!response) {
         response = teffi_msg_new(TEFFI_MSG_RESPONSE);

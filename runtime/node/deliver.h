@@ -65,14 +65,14 @@ teffi_msg *teffi_node_make_response(const teffi_node *node, const teffi_msg *req
 teffi_node_id teffi_node_convert_request_to_response(const teffi_node *node, teffi_msg *request);
 void teffi_node_send_response(teffi_node *node, teffi_node_id to, teffi_msg *response);
 
-/* teffi_relay_begin - make this node the sender of a message that it forwards; a request also gets
- * a relay (call/relay.h), whose slot and generation replace the origin's.
+/* teffi_node_become_sender - make this node the sender of a message that it forwards. A request
+ * gets a relay, too (call/relay.h); the relay's slot and generation replace those of the origin.
  * in:   msg, a request or one-way, borrowed; one that begins at this node is left unchanged.
  * errs: as teffi_relay_new. */
-TEFF_MUST_USE teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg);
+TEFF_MUST_USE teff_err teffi_node_become_sender(teffi_node *node, teffi_msg *msg);
 
 /* teffi_node_has_cancel - is a cancel of this request, which is on this node, kept here?
- * teffi_node_forget_cancel - remove the cancel that is kept for this request; called when the
+ * teffi_node_remove_cancel - remove the cancel that is kept for this request; called when the
  *       request has ended or will not start. out: true: there was one. */
 bool teffi_node_has_cancel(teffi_node *node, const teffi_msg *request);
-bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request);
+bool teffi_node_remove_cancel(teffi_node *node, const teffi_msg *request);

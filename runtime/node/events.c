@@ -74,7 +74,7 @@ static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
     teffi_node *node = arg;
     if (peer->role == TEFFI_ROLE_CLIENT)
         atomic_fetch_add(&node->greeting, 1);
-    bool seed = teffi_node_word(peer->node) == node->seed; /* this node uses the seed's store */
+    bool seed = teffi_node_to_word(peer->node) == node->seed; /* this node uses the seed's store */
     bool early = !node_is_open(node) && !seed;
     bool late = peer->role == TEFFI_ROLE_CLIENT && node->leaving;
     if (!early && !late)
@@ -98,14 +98,15 @@ static void on_up(void *arg, const teffi_hello *peer)
     teffi_node *node = arg;
     if (node->net_up)
         node->net_up(node, peer);
-    /* Called after net_up, which adds the client to the silo's list, so that silo_is_quiet() always
-     * finds the client in node->greeting or in the list. */
+    /* node->greeting counts the client until net_up has added it to the silo's list. So
+     * silo_is_quiet() always finds the client in one of the two. */
     decrement_greeting_if_client(node, peer);
 }
 
 /* Ends the peer's relays and, if the peer is a silo, the calls sent to it. No calls are sent to a
- * client. A client chooses its own id: if calls were also ended for clients, a client could choose
- * an id that ends the calls sent to a silo. */
+ * client. A call holds only a hash of the node that it was sent to, and a client chooses its own
+ * id. If calls were also ended for clients, a client could choose an id with the same hash as a
+ * silo's, disconnect, and so end the calls sent to that silo. */
 static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
 {
     teffi_node *node = arg;

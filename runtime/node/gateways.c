@@ -16,5 +16,5 @@ teffi_node_id teffi_gateways_choose(const teffi_gateways *g, uint64_t hash)
             highest = weight;
         }
     }
-    return teffi_node_of_word(chosen);
+    return teffi_node_from_word(chosen);
 }

@@ -11,19 +11,19 @@ enum { TEFFI_GATEWAYS_MAX = 8 };
 /* One place for each address of the client's options. relaxed: no other data depends on a place; if
  * its node is gone, the link refuses the message. */
 typedef struct teffi_gateways {
-    _Atomic uint64_t places[TEFFI_GATEWAYS_MAX]; /* teffi_node_word; 0: not connected */
+    _Atomic uint64_t places[TEFFI_GATEWAYS_MAX]; /* teffi_node_to_word; 0: not connected */
 } teffi_gateways;
 
 /* out: a zero id if the place's address is not connected. */
 static inline teffi_node_id teffi_gateways_get(const teffi_gateways *g, unsigned place)
 {
-    return teffi_node_of_word(atomic_load_explicit(&g->places[place], memory_order_relaxed));
+    return teffi_node_from_word(atomic_load_explicit(&g->places[place], memory_order_relaxed));
 }
 
 /* runs: under node.lock. in: id: zero if the place's address is not connected. */
 static inline void teffi_gateways_set(teffi_gateways *g, unsigned place, teffi_node_id id)
 {
-    atomic_store_explicit(&g->places[place], teffi_node_word(id), memory_order_relaxed);
+    atomic_store_explicit(&g->places[place], teffi_node_to_word(id), memory_order_relaxed);
 }
 
 /* teffi_gateways_choose - the gateway for calls of one grain. While the same nodes are connected,

@@ -60,7 +60,7 @@ static unsigned read_cgroup_v1_quota(const char *folder)
 }
 
 /* in: a, b: 0 means no limit. out: the smaller limit; 0: there is none. */
-static unsigned choose_lower_limit(unsigned a, unsigned b)
+static unsigned choose_smaller_limit(unsigned a, unsigned b)
 {
     return a && (!b || a < b) ? a : b;
 }
@@ -69,12 +69,12 @@ static unsigned choose_lower_limit(unsigned a, unsigned b)
  * in: folder: the cgroup's path; each iteration cuts it to the path of the next parent.
  * root_bytes: the length of the root's path. read_quota: reads the quota of one cgroup.
  * out: the smallest quota; 0: there is none. */
-static unsigned find_least_quota(char *folder, size_t root_bytes,
+static unsigned find_smallest_quota(char *folder, size_t root_bytes,
                                  unsigned (*read_quota)(const char *folder))
 {
     unsigned n = 0;
     for (;;) {
-        n = choose_lower_limit(n, read_quota(folder));
+        n = choose_smaller_limit(n, read_quota(folder));
         char *end = strrchr(folder, '/');
         if (!end || (size_t)(end - folder) < root_bytes)
             return n;
@@ -95,9 +95,10 @@ static bool has_cpu_controller(char *controllers)
     return false;
 }
 
-/* Finds the quota of the cgroup that a line of /proc/self/cgroup names.
- * in: line: "hierarchy:controllers:path"; in cgroup version 2 the controllers are empty.
- * out: the smallest quota of that cgroup and those above it; 0: there is none. */
+/* Finds the smallest quota of the cgroup that a line names, and of all cgroups above it.
+ * in: root: a prefix of each path. line: a line of /proc/self/cgroup, which is
+ * "hierarchy:controllers:path"; in cgroup version 2 the controllers are empty.
+ * out: 0: there is no quota. */
 static unsigned find_quota_of_cgroup_line(const char *root, char *line)
 {
     char folder[PATH_BYTES];
@@ -113,7 +114,7 @@ static unsigned find_quota_of_cgroup_line(const char *root, char *line)
     if (at < 0 || (size_t)at + strlen(path) >= sizeof folder)
         return 0;
     memcpy(folder + at, path, strlen(path) + 1);
-    return find_least_quota(folder, (size_t)at, v2 ? read_cgroup_v2_quota : read_cgroup_v1_quota);
+    return find_smallest_quota(folder, (size_t)at, v2 ? read_cgroup_v2_quota : read_cgroup_v1_quota);
 }
 
 unsigned teffi_cpu_quota(const char *root)
@@ -126,7 +127,7 @@ unsigned teffi_cpu_quota(const char *root)
         return 0;
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
-        n = choose_lower_limit(n, find_quota_of_cgroup_line(root, line));
+        n = choose_smaller_limit(n, find_quota_of_cgroup_line(root, line));
     }
     fclose(file);
     return n;
@@ -134,8 +135,9 @@ unsigned teffi_cpu_quota(const char *root)
 
 unsigned teffi_cpu_count(void)
 {
-    cpu_set_t sets[CPUS_MASK / CPU_SETSIZE]; /* the call fails if the kernel's mask is longer */
+    /* sched_getaffinity() fails if the kernel's mask is longer than `sets`. */
+    cpu_set_t sets[CPUS_MASK / CPU_SETSIZE];
     int n = sched_getaffinity(0, sizeof sets, sets) == 0 ? CPU_COUNT_S(sizeof sets, sets) : 0;
     long online = n ? n : sysconf(_SC_NPROCESSORS_ONLN);
-    return choose_lower_limit(teffi_cpu_quota(""), online > 0 ? (unsigned)online : 1);
+    return choose_smaller_limit(teffi_cpu_quota(""), online > 0 ? (unsigned)online : 1);
 }

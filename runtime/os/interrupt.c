@@ -35,8 +35,9 @@ static void handle_sigurg(int signal, siginfo_t *info, void *context)
         call_previous_handler(signal, info, context);
 }
 
-/* Installs our handler without SA_ONSTACK: it runs on the interrupted stack, because the function
- * that it calls may switch to another stack. */
+/* Installs the handler without SA_ONSTACK, so that the signal's frame lies on the interrupted
+ * stack. The function that the handler calls may switch to another stack. After such a switch, the
+ * next signal would overwrite a frame on a signal stack. */
 static void install_handler(void)
 {
     struct sigaction ours = {.sa_sigaction = handle_sigurg, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -63,10 +64,10 @@ void teffi_interrupt_thread(const teffi_thread *thread)
     (void)pthread_kill(thread->id, SIGURG);
 }
 
-/* When the handler returns, the kernel restores the signal mask and the signal stack that it saved
- * in the frame when the handler began. At that time the handler ran on another thread, so this
- * function writes the mask and the stack of the current thread into the frame. The frame has room
- * for the kernel's mask, not for a sigset_t. */
+/* Blocks SIGURG on the current thread until the handler returns. At the return, the kernel restores
+ * the signal mask and the signal stack that are saved in the frame. They were saved when the
+ * handler began, perhaps on another thread, so this function replaces them with those of the
+ * current thread. The frame has room for the kernel's mask, not for a sigset_t. */
 void teffi_interrupt_rebind_to_this_thread(void *context)
 {
     ucontext_t *frame = context;

@@ -58,7 +58,8 @@ static void register_fork_handler(void)
     teffi_bug_if(pthread_atfork(NULL, NULL, drop_buffered_random) != 0);
 }
 
-/* Never inlined: a fiber that moved to another thread must not use the old thread's buffer. */
+/* Never inlined: a fiber may change threads, and an inlined copy could still use the address of the
+ * old thread's buffer. */
 __attribute__((noinline)) static uint64_t random_number(void *arg)
 {
     (void)arg;

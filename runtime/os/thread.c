@@ -118,7 +118,7 @@ static long call_membarrier(int command)
     return syscall(SYS_membarrier, command, 0, 0);
 }
 
-bool teffi_barrier_register(void)
+bool teffi_barrier_register_process(void)
 {
     return call_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
 }
@@ -183,8 +183,8 @@ static void wake_sleeper(_Atomic uint32_t *word)
     teffi_bug_if(rc < 0 && errno != EINVAL);
 }
 
-/* Returns the poller in which the parker's thread waits. in: parker: the member of a
- * teffi_poll_parker; its state is POLLING. */
+/* Returns the poller in which the parker's thread waits. in: parker: a member of a
+ * teffi_poll_parker; the caller has seen POLLING in parker->word. */
 static teffi_poller *load_parker_poller(teffi_parker *parker)
 {
     teffi_poll_parker *p = teffi_container(parker, teffi_poll_parker, parker);
@@ -202,8 +202,9 @@ void teffi_parker_wake_with_token(teffi_parker *parker, uint32_t token)
         poller = word & POLLING ? load_parker_poller(parker) : NULL;
     while (!atomic_compare_exchange_weak_explicit(&parker->word, &word, word | token,
                                                   memory_order_acq_rel, memory_order_acquire));
-    /* The thread that takes the token may free the parker, so its memory is not touched from here
-     * on. If the word held a token before, the caller that left it wakes the thread. */
+    /* The thread that takes the token may free the parker. So from here on, only the address of the
+     * parker's word is used, and not its value. If the word already held a token, the thread is
+     * awake, or the call that left the earlier token wakes it. */
     if (word == ASLEEP)
         wake_sleeper(&parker->word);
     else if (poller && word == POLLING)

@@ -50,12 +50,12 @@ bool teffi_thread_read_run_times(const teffi_thread *thread, uint64_t *ran_ns,
 /* teffi_os_process_cpu_ns - processor time of all threads of this process so far. A system call. */
 uint64_t teffi_os_process_cpu_ns(void);
 
-/* teffi_barrier_register - prepare teffi_barrier_run_on_all_threads(). out: false: this kernel does
- * not support it. */
-bool teffi_barrier_register(void);
+/* teffi_barrier_register_process - register this process with the kernel, as
+ * teffi_barrier_run_on_all_threads() needs. out: false: this kernel does not support it. */
+bool teffi_barrier_register_process(void);
 
 /* teffi_barrier_run_on_all_threads - execute a full barrier on every thread of this process, so
- * that one side of a store-then-load handshake needs none. in: teffi_barrier_register() has
+ * that one side of a store-then-load handshake needs none. in: teffi_barrier_register_process() has
  * returned true. */
 void teffi_barrier_run_on_all_threads(void);
 

@@ -6,8 +6,9 @@
 
 #include "process/process.h"
 
-/* teffi_own_cell_index - the index of the cell of the processor that this thread holds; 0 if it
- * holds none: it is no worker, or its turn has lost the processor or is in a blocking region. */
+/* teffi_own_cell_index - the index of this thread's cell: the number of the processor that the
+ * thread holds. 0: the thread is not a worker, its turn has lost the processor, or its turn is in a
+ * blocking region. */
 static inline unsigned teffi_own_cell_index(const teff_process_system *system)
 {
     teffi_exec *exec = system->exec;

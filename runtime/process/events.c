@@ -70,7 +70,7 @@ void teffi_process_dispatch_item(teff_process *p, teffi_item *item)
         p->again_queued = false;
     } else if (item->kind == TEFFI_ITEM_SIGNAL) {
         move_signals_to_flags(p);
-    } else if (item->kind > TEFFI_ITEM_RETURNED) { /* no event: a closure or a wait's signal */
+    } else if (item->kind > TEFFI_ITEM_RETURNED) { /* TEFFI_ITEM_CLOSURE or TEFFI_ITEM_WAIT */
         p->system->calls.take_item(item);
     } else if (!teffi_process_accepts_event(p, teffi_event_of(item))) {
         atomic_fetch_add_explicit(&p->system->dropped, 1, memory_order_relaxed);
@@ -89,7 +89,7 @@ bool teffi_process_dispatch_items(teff_process *p)
     return any;
 }
 
-teffi_event *teffi_process_take_mail(teff_process *p)
+teffi_event *teffi_process_take_message(teff_process *p)
 {
     teffi_item *item;
     while (!p->mail.head && (item = teffi_group_take_item(&p->group)))
@@ -104,9 +104,9 @@ void teffi_events_free(teff_process *p, teffi_events *list)
         teffi_event_free(p, event);
 }
 
-/* Ends the process's use of its slot (its life): frees its timers, events and commands, refuses its
- * requests, and makes the generation even. Removes the list of commands and changes the generation
- * under one lock, so that each command either has been completed before, or is freed here. */
+/* Ends the process's life: frees its timers, events and commands, refuses the requests in p->mail,
+ * and makes the generation even. Empties the list of commands and changes the generation under one
+ * lock. So each command either was completed before, or is freed here. */
 void teffi_process_end_life(teff_process *p)
 {
     teffi_event *event;

@@ -43,8 +43,8 @@ void teff_process_stats_get(teff_process_system *system, teff_process_stats *sta
     uint64_t spawned = 0, ended = 0;
     for (uint32_t i = 0; i < system->n_cells; i++) {
         ended += atomic_load_explicit(&system->cells[i].ended, memory_order_relaxed);
-        /* a completed spawn has added TEFFI_SPAWNED; one in progress adds 1, which the division
-         * drops */
+        /* Each spawn adds TEFFI_SPAWNED; while it is in progress, it adds 1 more, which the
+         * division drops. */
         spawned +=
             atomic_load_explicit(&system->cells[i].spawned, memory_order_relaxed) / TEFFI_SPAWNED;
     }

@@ -89,8 +89,8 @@ uint32_t teffi_processes_count_alive(teff_process_system *system)
 {
     uint64_t ended = 0, spawned = 0;
     /* All loads are seq_cst, and those of `ended` come first, so that the result is never too
-     * small. A finished spawn adds TEFFI_SPAWNED to `spawned`, and a spawn in progress adds 1: the
-     * division drops the spawns in progress. */
+     * small. Each spawn adds TEFFI_SPAWNED to `spawned`; while it is in progress, it adds 1 more,
+     * which the division drops. */
     for (uint32_t i = 0; i < system->n_cells; i++)
         ended += atomic_load_explicit(&system->cells[i].ended, memory_order_seq_cst);
     for (uint32_t i = 0; i < system->n_cells; i++)

@@ -110,7 +110,7 @@ typedef struct teffi_pid_route {
 /* How processes call grains (call/process_ctx.c). */
 typedef struct teffi_process_calls {
     void (*take_item)(teffi_item *item);   /* an item of a process's group that is no event */
-    void (*end_ctx)(struct teff_ctx *ctx); /* the process's fiber ends; runs on it */
+    void (*free_ctx)(struct teff_ctx *ctx); /* the process's fiber ends; runs on it */
     struct teffi_home *home;
 } teffi_process_calls;
 
@@ -159,8 +159,8 @@ static inline bool teffi_process_accepts_event(const teff_process *p, const teff
 }
 
 /* teffi_process_awaits_any_event - is the process idle, so that any event starts its next step?
- * Between two turns of an idle process, p->urgent and p->mail are empty. runs: in the group's
- * ops->handle. */
+ * If it is, and it has no fiber, then p->urgent and p->mail are empty before the step: a turn that
+ * leaves events in them queues the again item. runs: in the group's ops->handle. */
 static inline bool teffi_process_awaits_any_event(const teff_process *p)
 {
     return p->status == TEFFI_STATUS_IDLE && !p->gathered && !p->again_queued && !p->cancel &&

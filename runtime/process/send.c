@@ -27,7 +27,8 @@ static bool is_within_limits(const teff_process_system *system, uint64_t load)
 
 uint64_t teffi_mailbox_get_load(const teff_process *p)
 {
-    /* acquire: pairs with teffi_mailbox_count_removal; `taken` is loaded before `sent` */
+    /* `taken` is loaded before `sent`, so that the difference is never too small. acquire: pairs
+     * with teffi_mailbox_count_removal */
     uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
     return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
 }
@@ -47,8 +48,9 @@ static __attribute__((noinline)) teff_err refuse_over_limit(teff_process *p, siz
     return TEFF_E_OVERLOADED;
 }
 
-/* Counts a message with len bytes of data as waiting, and warns if the queue has become long. out:
- * false: the limits are exceeded, and the caller must undo the count with mailbox_unreserve. */
+/* Reserves room in the mailbox for a message with len bytes of data: adds its charge to `sent`.
+ * Warns if the queue has become long. out: false: the limits are exceeded. The charge is added in
+ * this case, too, so the caller must call mailbox_unreserve. */
 static inline bool mailbox_reserve(teff_process_system *system, teff_process *p, size_t len)
 {
     uint64_t charge = teffi_mailbox_charge(len);
@@ -173,9 +175,9 @@ static void convert_to_returned_message(teffi_event *event, teff_pid to, teff_pi
     event->event.from = from;
 }
 
-/* Gives a returned message to its sender in this silo. The message does not count towards the
- * limits of the sender's mailbox: no more messages return than the sender has sent. On an error,
- * the caller still owns the event. */
+/* Pushes a returned message to the group of its sender `to`, a process of this silo. The message
+ * does not count towards the limits of the sender's mailbox: no more messages return than the
+ * sender has sent. On an error, the caller still owns the event. */
 static teff_err push_returned_message(teff_process_system *system, teff_pid to, teffi_event *event)
 {
     teff_process *p = teffi_process_find(system, to);
@@ -203,8 +205,7 @@ void teffi_process_return_message(teff_process_system *system, teffi_event *even
         teffi_pool_put(event, sizeof *event + event->event.len);
 }
 
-/* Gives the process `to` a message that it has sent to another silo, and that was returned
- * from there. */
+/* Delivers a message that another silo has returned. in: to: the process that sent the message. */
 static teff_err deliver_returned_message(teff_process_system *system, teff_pid to,
                                          const teff_event *message)
 {

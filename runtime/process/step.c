@@ -48,7 +48,8 @@ static teff_err set_decision(teff_step *out, teffi_process_status status)
     return TEFF_OK;
 }
 
-/* These functions only note how the process goes on after the step has returned. */
+/* teff_step_done, _continue, _block, _idle, _upgrade and teffi_step_set_retry record the step's
+ * decision. apply_decision() applies it after the step has returned. */
 teff_err teff_step_done(teff_step *out)
 {
     (void)set_decision(out, TEFFI_STATUS_IDLE);

@@ -15,8 +15,8 @@ static void push_timer_event(teffi_timer *timer)
         teffi_process_wake(p);
         return;
     }
-    /* The process has ended. Its last turn may have used the timer; the acquire load in this call
-     * orders that before the free below. */
+    /* The process has ended. Its last turn may have used the timer. The acquire load in
+     * teffi_group_state_of orders that use before the free below. */
     (void)teffi_group_state_of(&p->group);
     teffi_pool_put(t, sizeof *t);
 }

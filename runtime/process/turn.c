@@ -1,5 +1,5 @@
 /* turn.c - turns of a process: init, steps or run function, close.
- * Way:     group -> [handle_item -> run_turn] -> step | fiber -> ... -> finish_process
+ * Way:     group -> [handle_item -> run_turn] -> step | fiber -> ... -> end_process
  * States:  the group's, see group.h; BLOCKED while messages do not resume it
  * Threads: the process's turn, on the worker's own stack; units may run on the process's fiber.
  *          A turn first takes up to TEFFI_STEP_MAX items off the group, so that one step gets many
@@ -75,7 +75,7 @@ static void run_process_on_fiber(void *arg)
     }
     struct teff_ctx *ctx = *teffi_fiber_local(p->fiber);
     if (ctx)
-        p->system->calls.end_ctx(ctx);
+        p->system->calls.free_ctx(ctx);
 }
 
 /* Runs the next unit on the process's fiber, or continues the unit that is suspended there. If
@@ -110,8 +110,8 @@ static void run_turn(teff_process *p)
     p->n_uncounted = 0;
 }
 
-/* Between two turns: is the process BLOCKED, so that messages do not resume it? Otherwise it is
- * IDLE. */
+/* Does the process wait for something other than a message? If so, its group rests as BLOCKED,
+ * otherwise as IDLE. */
 static bool is_blocked(const teff_process *p)
 {
     return p->wait ? p->wait->blocked
@@ -128,8 +128,9 @@ static void free_held(teff_process *p)
     p->held = NULL;
 }
 
-/* Ends the process: calls close, frees its events, and makes the group COMPLETE. */
-static void finish_process(teff_process *p)
+/* Ends the process: calls close, frees the events and timers, and calls the system's option
+ * `ended`. Makes the group COMPLETE last. */
+static void end_process(teff_process *p)
 {
     teff_process_system *system = p->system;
     teff_pid pid = teff_process_pid(p);
@@ -154,7 +155,7 @@ static __attribute__((noinline)) void end_or_requeue_process(teff_process *p)
         return;
     p->group.blocked = is_blocked(p);
     if (p->over)
-        finish_process(p);
+        end_process(p);
     else if (!p->wait && teffi_process_has_work(p))
         teffi_process_requeue(p);
 }
@@ -272,11 +273,12 @@ static void end_unstarted_process(teff_process *p)
     p->again_queued = false;
     atomic_fetch_add_explicit(&p->system->evicted, 1, memory_order_relaxed);
     set_process_over(p, TEFF_E_OVERLOADED);
-    finish_process(p);
+    end_process(p);
 }
 
-/* ops->evict: evicts an item of a process whose group was evicted from the run queue.
- * out: true: the item was dropped; false: the caller passes it to handle_item. */
+/* ops->evict: evicts an item of a process whose group was evicted from the run queue. If item is
+ * the again item of a process whose init has not run, ends the process.
+ * out: true: the item needs no handling; false: the caller passes it to handle_item. */
 static bool evict_item(teffi_group *group, teffi_item *item)
 {
     teff_process *p = process_of(group);

@@ -82,8 +82,9 @@ static void return_processor(teffi_worker *w)
     teffi_group *group = p && !active ? teffi_processor_take_lifo(p) : NULL;
     if (active && !sched->stopping)
         next = hand_processor_to_worker(sched, p, &parked);
-    /* Look at the queues if a worker became PARKED. Look also if no worker got the processor, since
-     * teffi_processor_release has cleared no_steal, which counts as a push (idle.h). */
+    /* Look at the queues if a worker became PARKED: idle.h requires this after teffi_idle_add. Look
+     * also if no worker got the processor: teffi_processor_release lets thieves steal its groups,
+     * so a worker must be woken for them. */
     bool look = parked || (active && !p->worker && !sched->stopping);
     if (sched->stopping)
         teffi_parker_wake(&sched->borrow.left); /* teffi_borrow_wait_for_end waits for this */
@@ -147,7 +148,7 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
 bool teffi_borrow_processor_and_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    /* teffi_none_idle_or_searching first: under load it is true most often, and it is cheap. */
+    /* Call teffi_none_idle_or_searching first: it is cheap, and under load it is usually true. */
     if (teffi_none_idle_or_searching(sched) || teffi_enough_workers_are_running(sched) ||
         teffi_worker_self())
         return false;

@@ -12,7 +12,7 @@
  * runs first. */
 __attribute__((noinline)) static bool more_urgent_group_waits(const teffi_worker *w)
 {
-    const teffi_group *turn = teffi_worker_group(w);
+    const teffi_group *turn = teffi_worker_running_group(w);
     return teffi_priorities_has_more_urgent(
         w->sched->priorities, atomic_load_explicit(&turn->priority, memory_order_relaxed));
 }
@@ -54,11 +54,12 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
 }
 
 /* The operation `may`: may the turn on this thread run another turn in place now? If the budget is
- * used up, the turn yields first. If the turn may, counts one turn against the budget. Even in that
- * case, returns false if the other turn is for an asynchronous call (async) and the budget began
- * TEFFI_DIRECT_ASYNC_MS ago or earlier. Turns call this function and those below only through the
- * pointers in teffi_direct_ops, so these functions are never inlined into a turn. Therefore they
- * may read the thread-local teffi_own_worker: see worker.h. */
+ * used up, the turn yields first. If the limits allow a turn in place, it is counted against the
+ * budget. A turn for an asynchronous call (async) is counted as well, but it is refused if the
+ * budget began at least TEFFI_DIRECT_ASYNC_MS ago. out: false: refused.
+ * Turns call this function and those below only through the pointers in teffi_direct_ops, so these
+ * functions are never inlined into a turn. Therefore they may read the thread-local
+ * teffi_own_worker: see worker.h. */
 static bool direct_permit_and_count(teffi_exec *exec, bool async)
 {
     teffi_worker *w = teffi_own_worker;
@@ -76,7 +77,7 @@ static teffi_group *direct_enter(teffi_exec *exec, teffi_group *group)
 {
     teffi_worker *w = teffi_own_worker;
     (void)exec;
-    teffi_group *outer = teffi_worker_group(w);
+    teffi_group *outer = teffi_worker_running_group(w);
     w->direct.unseen++;
     w->direct.depth++;
     teffi_worker_set_running_group(w, group, atomic_load_explicit(&w->run, memory_order_relaxed));
@@ -102,13 +103,14 @@ static teffi_group *direct_enter_with_hook(teffi_exec *exec, teffi_group *group)
 
 static void direct_leave_with_hook(teffi_exec *exec, teffi_group *outer)
 {
-    teffi_hooks_call_after(teffi_own_worker, teffi_worker_group(teffi_own_worker));
+    teffi_hooks_call_after(teffi_own_worker, teffi_worker_running_group(teffi_own_worker));
     direct_leave(exec, outer);
 }
 
-/* A turn that ran in place has yielded, and its fiber is suspended. Make the outer turn yield next.
- * If the inner turn waits for a join, do not queue its group. Otherwise queue that group and, if
- * the inner turn has forked, the forked part, too. At the end, call after_yield, if it is set. */
+/* The operation `yielded`. The inner turn, a turn of group, ran in place and has yielded. End the
+ * claim of group, and make the outer turn yield next. If the inner turn waits for a join, the group
+ * stays RUNNING and is not queued. Otherwise queue the group. If the inner turn has forked, queue
+ * the forked part, too. At the end, call after_yield, if it is set. */
 static void direct_queue_after_yield(teffi_exec *exec, teffi_group *group)
 {
     teffi_worker *w = teffi_worker_self();

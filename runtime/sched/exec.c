@@ -44,7 +44,7 @@ static unsigned processor_number(teffi_exec *exec)
 static teffi_group *current_group(teffi_exec *exec)
 {
     teffi_worker *w = teffi_worker_self();
-    return w && &w->sched->exec == exec ? teffi_worker_group(w) : NULL;
+    return w && &w->sched->exec == exec ? teffi_worker_running_group(w) : NULL;
 }
 
 /* ---- stopping ---- */
@@ -184,7 +184,7 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     teffi_preempt_install_handler();
     teffi_warn_init(&sched->exec.warn, opt);
     teffi_null_group_init(&sched->exec);
-    sched->no_membarrier = !teffi_barrier_register();
+    sched->no_membarrier = !teffi_barrier_register_process();
     atomic_init(&sched->n_active, active);
     atomic_init(&sched->wake_below, UINT32_MAX);
     sched->threads_max = teffi_or_default(opt->threads_max, TEFFI_THREADS_MAX);

@@ -218,8 +218,8 @@ static teffi_group *search_all(teffi_worker *w)
     return NULL;
 }
 
-/* If the measurement that began with a steal shows that stealing does not pay, sleep, and
- * afterwards record how many items the victim handled during the sleep (policy/backoff.h). */
+/* Sleep if the measurement that began with a steal shows that stealing does not pay. After the
+ * sleep, record at which rate the victim handled items alone (policy/backoff.h). */
 __attribute__((noinline)) static void back_off_if_stealing_does_not_pay(teffi_worker *w)
 {
     const teffi_platform *platform = w->sched->exec.platform;
@@ -253,8 +253,8 @@ __attribute__((noinline)) static teffi_group *pick_above_level_0_by_chance(teffi
     return group;
 }
 
-/* End the local batch, if there is one. The deque is empty: all groups of the batch were picked,
- * and no worker need be woken to steal them. */
+/* End the local batch, if there is one, and allow thieves to steal from the deque. The caller has
+ * found the deque empty. So there is nothing to steal yet, and no worker is woken. */
 static void end_local_batch(teffi_processor *p)
 {
     if (!p->batch.exists)

@@ -275,7 +275,7 @@ static void run_tick(teffi_sched *sched)
     }
     preempt_turns_over_slice(sched);
     teffi_poll_ensure_polling(sched);
-    teffi_preempt_lost_workers(sched);
+    teffi_preempt_interrupt_lost_workers(sched);
     teffi_log_long_turns(sched, now);
     teffi_log_thread_refusal(sched);
     teffi_workers_join_ended(sched);
@@ -304,9 +304,10 @@ static bool monitor_may_sleep(const teffi_sched *sched)
             atomic_load_explicit(&sched->polling, memory_order_relaxed));
 }
 
-/* If monitor_may_sleep has been true at more than QUIET_TICKS calls in a row, set monitor_asleep,
- * which announces that the monitor sleeps without a timeout; else clear it. *quiet counts these
- * calls.
+/* Check monitor_may_sleep, and count in *quiet at how many calls in a row it was true. If there
+ * were more than QUIET_TICKS such calls, and the scheduler does not stop, announce that the monitor
+ * sleeps without a timeout: set monitor_asleep, and set the coarse clock to 0. Otherwise clear
+ * monitor_asleep.
  * out: true: the monitor must sleep until a thread calls teffi_monitor_wake. */
 static bool announce_monitor_sleep_if_allowed(teffi_sched *sched, unsigned *quiet)
 {

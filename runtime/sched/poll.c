@@ -95,8 +95,8 @@ static teffi_poller *claim_poller(teffi_worker *w)
     teffi_poller *poller = get_poller(sched);
     if (!poller || teffi_enough_workers_are_running(sched) || !teffi_poller_claim(poller))
         return NULL;
-    /* relaxed: the monitor may see this store late, since it goes on ticking until it sees w in
-     * sched->polling; sched->waits is only a hint */
+    /* relaxed: if the monitor sees sched->polling late, it only goes to sleep later, because it
+     * ticks until a worker polls. sched->waits is only a hint. */
     atomic_store_explicit(&sched->polling, w, memory_order_relaxed);
     atomic_fetch_add_explicit(&sched->waits, 1, memory_order_relaxed);
     return poller;
@@ -166,9 +166,9 @@ void teffi_park(teffi_worker *w)
 
 /* ---- a busy worker ---- */
 
-/* Look for events, without waiting, and handle them. out: true: there were events. false: there
- * were none, or another thread polls. */
-static bool poll_without_waiting(teffi_sched *sched, teffi_poller *poller)
+/* Poll without waiting, and handle the events. out: true: there were events. false: there were
+ * none, or another thread polls. */
+static bool poll_and_handle_events(teffi_sched *sched, teffi_poller *poller)
 {
     if (!teffi_poller_claim(poller))
         return false;
@@ -185,7 +185,7 @@ void teffi_poll_handle_events_if_due(teffi_worker *w)
     if (!poller || w->searching)
         return;
     if (teffi_coarse_ms(&w->sched->exec) != p->looked_ms || (int32_t)(p->tick - p->look_at) >= 0)
-        schedule_next_poller_look(w, poll_without_waiting(w->sched, poller));
+        schedule_next_poller_look(w, poll_and_handle_events(w->sched, poller));
 }
 
 void teffi_poll_wake_if_none_polls(teffi_sched *sched)

@@ -18,9 +18,10 @@ enum { HAS_SIGNALS = 1 };
 bool teffi_turn_may_yield(const teffi_worker *w)
 {
     const teffi_fiber *fiber = teffi_fiber_current();
-    /* While a turn waits, its worker may run other groups on that turn's fiber. While the worker
-     * searches for such a group, teffi_worker_group returns NULL. */
-    const teffi_group *group = teffi_worker_group(w);
+    /* While a turn waits, its worker may run turns of other groups. If such a turn has no fiber
+     * of its own, it runs on the waiting turn's fiber, w->nested_on. While the worker searches for
+     * such a group, teffi_worker_running_group returns NULL. */
+    const teffi_group *group = teffi_worker_running_group(w);
     return fiber && fiber != w->nested_on && group && group->ops->resume && !w->blocking;
 }
 
@@ -33,7 +34,7 @@ __attribute__((noinline)) bool teffi_turn_yield(teffi_worker *w, bool stays)
         return false;
     teffi_fiber *fiber = teffi_fiber_current();
     teffi_yielded_turn yielded = {.fiber = fiber, .stays = stays};
-    teffi_group_prepend_yielded_turn(teffi_worker_group(w), &yielded);
+    teffi_group_prepend_yielded_turn(teffi_worker_running_group(w), &yielded);
     teffi_fiber_suspend(fiber);
     return true;
 }
@@ -117,7 +118,7 @@ bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p)
     return runs;
 }
 
-void teffi_preempt_lost_workers(teffi_sched *sched)
+void teffi_preempt_interrupt_lost_workers(teffi_sched *sched)
 {
     teffi_worker *w;
     pthread_mutex_lock(&sched->idle_lock);

@@ -66,9 +66,9 @@ static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
     atomic_store_explicit(counter, now + n, memory_order_relaxed);
 }
 
-/* teffi_processor_count_handled_items - how many items p's workers have handled, plus 1. Turns in
- * place are not counted. p->runs, which begins at 1, counts the first item of each run; p->items
- * counts the other items. A hint: relaxed. */
+/* teffi_processor_count_handled_items - how many items p's workers have handled, plus 1, because
+ * p->runs begins at 1. p->runs counts the first item of each run; p->items counts the other items.
+ * Turns in place are not counted. The result is a hint, because the loads are relaxed. */
 static inline uint64_t teffi_processor_count_handled_items(const teffi_processor *p)
 {
     return atomic_load_explicit(&p->runs, memory_order_relaxed) +

@@ -32,12 +32,14 @@ static seen_run load_run(teffi_worker *w, uint64_t now_ns)
                       .since_ns = w->watched.run == run ? w->watched.since_ns : now_ns};
 }
 
-/* Is the worker still in the run that was seen? If not, a description that was made meanwhile may
- * be another group's. */
+/* Is the worker still in the run that was seen? The caller has described the run's group before
+ * this call. If the run has ended, that description may be wrong: another group may use the same
+ * memory now. */
 static bool is_still_in_run(const seen_run *seen)
 {
-    /* acquire: pairs with teffi_worker_set_running_group. On ARM the loads of the description may
-     * still come later than this load, so that in rare cases a report names another group. */
+    /* acquire: pairs with teffi_worker_set_running_group. On ARM the loads by which the caller
+     * described the group may still execute after this load. So in rare cases a report names
+     * another group. */
     uintptr_t running = atomic_load_explicit(&seen->worker->running, memory_order_acquire);
     return running == seen->running &&
            atomic_load_explicit(&seen->worker->run, memory_order_relaxed) == seen->run;
@@ -65,9 +67,12 @@ static teff_sched_worker read_processor_counters(const teffi_processor *p)
     for (unsigned l = 0; l < TEFF_SCHED_LEVELS; l++)
         one.level_ns[l] = counter_get(&c->level_ns[l]);
     uint64_t others = one.local + one.global + one.stolen;
-    /* p->runs begins at 1. It is loaded last, because a pick is counted before its run. Picks from
-     * the LIFO slot, the hottest path, have no counter: one.lifo is the number of runs that no
-     * other counter holds. It includes forked parts that a turn ran without queueing them. */
+    /* p->runs begins at 1. It is loaded last, since it must include the runs of all picks in
+     * `others`. It is still too low if a pick is counted, but its run is not counted yet. In this
+     * case one.runs is set to `others`.
+     * Picks from the LIFO slot, the hottest path, have no counter: one.lifo is the number of runs
+     * that no other counter holds. It includes forked parts that a turn ran without queueing
+     * them. */
     one.runs = counter_get(&p->runs) - 1;
     if (one.runs < others)
         one.runs = others;
@@ -241,8 +246,9 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 /* ---- long turns ---- */
 
 /* Check how long w's run has taken. The measurement starts again if the run is new, if w is in no
- * run, or if w blocks. out: true: the run has taken so long that it is to be logged, or logged
- * again; *out is the run. idle_lock held. */
+ * run, or if w blocks. out: true: the run has taken at least watched.next_ms, so the caller logs
+ * it; *out is the run. next_ms is then doubled: if the run goes on, it is logged again at that
+ * time. idle_lock held. */
 static bool measure_run_and_check_if_long(teffi_worker *w, uint64_t now_ns, seen_run *out)
 {
     seen_run now = load_run(w, now_ns);
@@ -261,7 +267,8 @@ static bool measure_run_and_check_if_long(teffi_worker *w, uint64_t now_ns, seen
     return true;
 }
 
-/* Find the turns that are to be logged, and store them in the array `out`. out: their number. */
+/* Find the runs that are to be logged as long turns, and store them in the array `out`. out: their
+ * number. */
 static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run out[REPORTS_MAX])
 {
     unsigned n = 0;

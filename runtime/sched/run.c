@@ -117,8 +117,9 @@ run_with_hooks_and_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns
     return ran;
 }
 
-/* If the global queue is not empty, wake another worker. When requeue_group pushed a group to this
- * queue, it woke no worker, since this worker was about to take the group back itself. */
+/* requeue_group pushed a group to the global queue, and woke no worker, since this worker was about
+ * to take that group back itself. Now this worker runs or resumes a turn. If the global queue is
+ * not empty, wake another worker, which takes a group from it. */
 static __attribute__((noinline)) void wake_worker_for_requeued_group(teffi_worker *w)
 {
     w->processor->unannounced = false;

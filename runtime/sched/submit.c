@@ -6,8 +6,9 @@
 #include "sched/scale.h"
 
 /* out: this thread's worker, if it belongs to sched and is not in a blocking region; else NULL.
- * Since this function reads teffi_own_worker, its callers must not suspend and must never be
- * inlined. Exec ops, which are called through pointers, are such callers. */
+ * Only exec ops call this function, directly or through other functions of this file. Exec ops are
+ * called through pointers, so they are never inlined into a turn; and they do not suspend. So they
+ * stay on one thread, and may read the thread-local teffi_own_worker (see worker.h). */
 static teffi_worker *own_unblocked_worker(teffi_sched *sched)
 {
     teffi_worker *w = teffi_own_worker;

@@ -19,7 +19,7 @@ __attribute__((noinline)) void teffi_worker_set_self(teffi_worker *w)
     teffi_own_worker = w;
 }
 
-void teffi_turn_abort_for_broken_rule(const teffi_worker *w, const char *rule)
+void teffi_abort_for_rule_broken_by_turn(const teffi_worker *w, const char *rule)
 {
     char who[TEFFI_DESCRIBE_MAX];
     teffi_running_group_describe(atomic_load_explicit(&w->running, memory_order_relaxed), who);

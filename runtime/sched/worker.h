@@ -112,22 +112,22 @@ static inline void teffi_worker_clear_running_group(teffi_worker *w)
     atomic_store_explicit(&w->running, 0, memory_order_relaxed);
 }
 
-/* teffi_worker_group - the group that this thread runs; NULL: none. */
-static inline teffi_group *teffi_worker_group(const teffi_worker *w)
+/* teffi_worker_running_group - the group that this thread runs; NULL: none. */
+static inline teffi_group *teffi_worker_running_group(const teffi_worker *w)
 {
     return teffi_running_group_unpack(atomic_load_explicit(&w->running, memory_order_relaxed));
 }
 
-/* teffi_turn_abort_for_broken_rule - abort, because the turn that this worker runs broke a rule.
+/* teffi_abort_for_rule_broken_by_turn - abort, because the turn that this worker runs broke a rule.
  * The error text names the turn. */
-_Noreturn void teffi_turn_abort_for_broken_rule(const teffi_worker *w, const char *rule);
+_Noreturn void teffi_abort_for_rule_broken_by_turn(const teffi_worker *w, const char *rule);
 
 /* teffi_turn_abort_if_blocking - abort if the turn is still in a blocking region. Called after a
  * turn was suspended or has returned. */
 static inline void teffi_turn_abort_if_blocking(const teffi_worker *w)
 {
     if (__builtin_expect(w->blocking != 0, 0))
-        teffi_turn_abort_for_broken_rule(
+        teffi_abort_for_rule_broken_by_turn(
             w, "it waits, or returned, after teff_blocking_begin without teff_blocking_end");
 }
 

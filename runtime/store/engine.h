@@ -19,9 +19,9 @@ void teffi_store_set_read_result(teffi_store_op *op, const teffi_row *found);
 bool teffi_store_add_found_row(teffi_store_op *op, teffi_row *from, const teffi_row *found);
 
 /* teffi_store_op_is_read - is op a read or a scan?
- * teffi_store_value_bytes - out: the bytes of all values that op writes. */
+ * teffi_store_op_sum_value_bytes - out: the bytes of all values that op writes. */
 bool teffi_store_op_is_read(const teffi_store_op *op);
-size_t teffi_store_value_bytes(const teffi_store_op *op);
+size_t teffi_store_op_sum_value_bytes(const teffi_store_op *op);
 
 /* teffi_bytes_cmp - compare two keys: memcmp order, a prefix is less.
  * teffi_row_cmp - compare the tables and keys of two rows. */

@@ -309,9 +309,9 @@ static bool ensure_member_ready(session *s)
            (teffi_now(&s->engine->platform) >= s->retry_ns && find_ready_member_or_back_off(s));
 }
 
-/* Changes to the next member that is ready; if there is none, s->ready is false. Does not wait for
- * the back-off. in: write_in_doubt: a write may still be done, so find_ready_member() also creates
- * the fence key, before the caller reports UNKNOWN. */
+/* Switches to the next member that is ready; if there is none, s->ready is false. Does not wait for
+ * the back-off. in: write_in_doubt: a write request may still run. Then find_ready_member() also
+ * creates the fence key: if the request runs after that, it writes nothing. */
 static void switch_to_next_member(session *s, bool write_in_doubt)
 {
     s->in_doubt = s->in_doubt || write_in_doubt;
@@ -350,10 +350,11 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
     return o;
 }
 
-/* Fails the writes with TEFF_E_UNKNOWN, since they may have run. First connects to another member
- * of etcd and, if one can be reached, creates the fence key of these writes. Once this key exists,
- * a write that has not run yet can never run. */
-static void fence_writes_and_end_as_unknown(session *s, teffi_store_op **ops, size_t n)
+/* Fences the writes, then fails them with TEFF_E_UNKNOWN, since they may have run. To fence them,
+ * the session switches to the next ready member, and creates the fence key in etcd. A write that
+ * runs after that writes nothing. If no member is ready, the session creates the key later, before
+ * it sends another operation. */
+static void fence_and_fail_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
 {
     char why[TEFF_TEXT_MAX];
     memcpy(why, s->why, sizeof why);
@@ -373,7 +374,7 @@ static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
             teffi_op_queue_finish_op(&s->queue, ops[i]);
     }
     if (o == IN_DOUBT || o == TOO_LONG)
-        fence_writes_and_end_as_unknown(s, ops, n);
+        fence_and_fail_writes_as_unknown(s, ops, n);
     else if (o == REFUSED && n > 1)
         for (size_t i = 0; i < n; i++) /* one of them may have caused the error */
             run_etcd_writes(s, &ops[i], 1);
@@ -418,9 +419,9 @@ static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
 }
 
 /* out: the table and the first key of a scan's next page. The first key is the last key found, with
- * a zero byte appended: no other key is between these two. The first key is stored in `room`, whose
- * buffer is large enough, because the last row was decoded in it. The last key found, which is part
- * of op's result, lies outside `room`. */
+ * a zero byte appended: no other key is between these two. The first key is stored in `room`. Its
+ * buffer is large enough: it has held etcd's key of the last row, which is longer. op's result does
+ * not change, since it was copied out of `room`. */
 static teffi_row get_next_page_start(const teffi_store_op *op, const teffi_row *from,
                                      teffi_etcd_text *room)
 {

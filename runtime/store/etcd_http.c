@@ -46,9 +46,10 @@ void teffi_etcd_text_fini(teffi_etcd_text *text)
 
 /* ---- libcurl's callbacks; arg is the teffi_etcd_http ---- */
 
-/* libcurl calls this to get the next bytes of the request. Each byte is given only once, because
- * etcd may have run a request that was sent completely. If a reused connection ends without
- * a response, libcurl tries to send the request again, and first calls allow_rewind_if_unsent(). */
+/* libcurl calls this to get the next bytes of the request. No byte is given twice: etcd may have
+ * run a request that was sent completely, and must not run it again. If a reused connection ends
+ * without a response, libcurl tries to send the request again. It first calls
+ * allow_rewind_if_unsent(), which refuses this if libcurl has taken any byte. */
 static size_t copy_request_bytes(char *room, size_t size, size_t n, void *arg)
 {
     teffi_etcd_http *http = arg;
@@ -202,10 +203,10 @@ void teffi_etcd_http_fini(teffi_etcd_http *http)
     http->headers = NULL;
 }
 
-/* Converts libcurl's result, `code`. Sets http->status and, unless RESPONDED, http->why.
- * out: UNSENT: libcurl has taken less than the whole request (http->given). Then etcd has not run
- * it, since etcd runs no incomplete JSON. libcurl's own count of sent bytes cannot be used,
- * since each attempt to connect sets it to 0. */
+/* Classifies libcurl's result, `code`. Sets http->status and, unless RESPONDED, http->why.
+ * out: UNSENT: libcurl has not taken the whole request (http->given). Then etcd has not run it,
+ * since etcd runs no incomplete JSON. libcurl's own count of sent bytes cannot be used: each
+ * attempt to connect sets that count to 0. */
 static teffi_etcd_sent classify_curl_result(teffi_etcd_http *http, CURLcode code)
 {
     (void)curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &http->status);

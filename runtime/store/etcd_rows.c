@@ -293,7 +293,7 @@ static bool decode_base64(const json_t *object, const char *name, teffi_etcd_tex
     for (size_t i = 0; i < len; i += 4, out += 3) {
         uint32_t bits = 0, wrong = 0;
         for (size_t k = i; k < i + 4; k++) {
-            /* `=` is valid only where no bits of the output are left */
+            /* `=` is valid only after the letters that encode the last output byte */
             bool pads = in[k] == '=' && k / 4 * 3 + k % 4 >= bytes + 1;
             uint32_t letter = pads ? 0 : decode_base64_letter(in[k]);
             wrong |= letter & 64;
@@ -377,8 +377,9 @@ static void set_written_etags(teffi_store_op *op, uint64_t revision)
             op->rows[i].etag = op->rows[i].remove ? 0 : revision;
 }
 
-/* Does a row of op have another etag than expected? in, out: *at: the index of the response for
- * op's first row; advanced past op's responses. out: *malformed is set if a response is missing. */
+/* Does a row of op have another etag than expected? in, out: *at: the index of op's first response;
+ * advanced past op's responses. A row with `any` has no response, since no etag is compared.
+ * out: *malformed is set if a response is missing. */
 static bool op_conflicts(const teffi_store_op *op, const json_t *op_responses, size_t *at,
                          bool *malformed)
 {

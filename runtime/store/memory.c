@@ -139,8 +139,8 @@ static void read_value(memory *mem, teffi_store_op *op)
     teffi_store_set_read_result(op, n ? &n->row : &none);
 }
 
-/* Does the row of node n belong to the result of the scan op? in: n: may be NULL. from: op->rows as
- * submitted: op->rows may have been replaced by the rows that were found.
+/* Does the row of node n belong to the result of the scan op? in: n: may be NULL. from: the row
+ * where the scan starts. It was submitted as op->rows, which may now point to the rows found.
  * out: false also if op has reached its limit of rows. */
 static bool scan_includes_node(const teffi_store_op *op, const teffi_row *from, const node *n)
 {

@@ -12,9 +12,9 @@ void teffi_op_queue_fini(teffi_op_queue *queue)
     pthread_mutex_destroy(&queue->lock);
 }
 
-/* Is the queue too full for a new operation? The limit of bytes does not apply while no other write
- * of values is queued or running, so no write is too large for an idle queue. in: bytes: the size
- * of all values that the new operation writes. runs: with the lock held. */
+/* Is the queue too full for a new operation? The limit of bytes applies only while another write of
+ * values is queued or running, so an idle queue accepts a write of any size. in: bytes: the size of
+ * all values that the new operation writes. runs: with the lock held. */
 static bool is_op_queue_full(const teffi_op_queue *queue, size_t bytes)
 {
     return queue->ops >= TEFFI_OP_QUEUE_OPS_MAX ||
@@ -23,7 +23,7 @@ static bool is_op_queue_full(const teffi_op_queue *queue, size_t bytes)
 
 void teffi_op_queue_submit(teffi_op_queue *queue, teffi_store_op *op)
 {
-    size_t bytes = teffi_store_value_bytes(op);
+    size_t bytes = teffi_store_op_sum_value_bytes(op);
     pthread_mutex_lock(&queue->lock);
     bool closed = queue->closed, full = !op->system && is_op_queue_full(queue, bytes);
     bool first = !queue->waiting.head;
@@ -73,7 +73,7 @@ size_t teffi_op_queue_take_ops(teffi_op_queue *queue,
     pthread_mutex_lock(&queue->lock);
     while (queue->waiting.head && !(n > 0 && group_must_end(group[n - 1], n, reads))) {
         teffi_store_op *op = teffi_container(queue->waiting.head, teffi_store_op, node);
-        bytes += teffi_store_value_bytes(op);
+        bytes += teffi_store_op_sum_value_bytes(op);
         if (n > 0 && bytes > TEFFI_OP_QUEUE_GROUP_BYTES_MAX)
             break;
         (void)teffi_queue_pop(&queue->waiting);
@@ -86,7 +86,7 @@ size_t teffi_op_queue_take_ops(teffi_op_queue *queue,
 
 void teffi_op_queue_finish_op(teffi_op_queue *queue, teffi_store_op *op)
 {
-    size_t bytes = teffi_store_value_bytes(op);
+    size_t bytes = teffi_store_op_sum_value_bytes(op);
     pthread_mutex_lock(&queue->lock);
     queue->ops--;
     queue->bytes -= bytes;

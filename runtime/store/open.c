@@ -53,8 +53,9 @@ const char *teffi_store_check_address(const char *address)
     return !found ? addresses : !found->open ? lacks_engine : NULL;
 }
 
-/* Does address contain a password, as libpq allows: as an option, or before the host of a URI? */
-static bool may_hold_password(const char *address)
+/* May address contain a password? In a URI, a password stands before "@". libpq also has an option
+ * `password`. The option `password-file` is not secret: its value is the name of a file. */
+static bool may_contain_password(const char *address)
 {
     const char *at = address;
     while ((at = strcasestr(at, "password")) && strncmp(at, "password-file=", 14) == 0)
@@ -62,9 +63,9 @@ static bool may_hold_password(const char *address)
     return at || strchr(address, '@');
 }
 
-const char *teffi_store_show_address(const char *address, char shown[TEFFI_STORE_SHOWN_MAX])
+const char *teffi_store_mask_address(const char *address, char shown[TEFFI_STORE_SHOWN_MAX])
 {
-    bool hides = may_hold_password(address);
+    bool hides = may_contain_password(address);
     size_t len = strcspn(address, hides ? ":@" : "");
     snprintf(shown, TEFFI_STORE_SHOWN_MAX, "%.*s%s", (int)(len < 200 ? len : 200), address,
              hides ? ":..." : "");
@@ -81,10 +82,10 @@ teff_err teffi_store_open(const char *address, teffi_store **store, char *text)
     text[0] = '\0';
     if (!expected) {
         teff_err err = found->open(address + strlen(found->prefix), store, text);
-        if (err != TEFF_E_INVALID || !may_hold_password(address))
+        if (err != TEFF_E_INVALID || !may_contain_password(address))
             return err;
         expected = addresses; /* the engine's text may quote the address */
     }
     return teffi_fail(text, TEFF_E_INVALID, "store '%s': %s expected",
-                      teffi_store_show_address(address ? address : "", shown), expected);
+                      teffi_store_mask_address(address ? address : "", shown), expected);
 }

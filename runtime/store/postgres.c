@@ -141,7 +141,7 @@ static void append_big_endian(parameters *p, uint64_t number, size_t bytes)
 }
 
 /* Appends one element of an array: its length, then its bytes. */
-static void put_element(parameters *p, teffi_bytes bytes)
+static void append_element(parameters *p, teffi_bytes bytes)
 {
     append_big_endian(p, bytes.len, 4);
     if (bytes.len)
@@ -178,26 +178,26 @@ static void set_parameter(parameters *p, int at, teffi_bytes bytes)
 
 typedef enum column { TABLES, KEYS, VALUES, ETAGS, MARKS } column;
 
-/* Appends one column of a row as an element of an array. */
-static void put_cell(parameters *p, const teffi_row *row, column which)
+/* Appends a cell, which is one column of a row, as an element of an array. */
+static void append_cell(parameters *p, const teffi_row *row, column which)
 {
     bool writes = !row->remove && !row->check;
     uint32_t marks = (row->any ? 1u : 0) | (row->remove ? 2u : 0) | (row->check ? 4u : 0);
     if (which == TABLES)
-        put_element(p, (teffi_bytes){row->table, strlen(row->table)});
+        append_element(p, (teffi_bytes){row->table, strlen(row->table)});
     else if (which == KEYS)
-        put_element(p, row->key);
+        append_element(p, row->key);
     else if (which == VALUES)
-        put_element(p, writes ? row->value : (teffi_bytes){0});
+        append_element(p, writes ? row->value : (teffi_bytes){0});
     else {
         append_big_endian(p, which == ETAGS ? 8 : 4, 4);
         append_big_endian(p, which == ETAGS ? row->etag : marks, which == ETAGS ? 8 : 4);
     }
 }
 
-/* Appends one column of all rows as an array (number of dimensions, flag for NULLs, type, length,
- * first index, elements), and sets this array as a parameter. */
-static void put_column(parameters *p, const teffi_store_op *op, column which)
+/* Sets the parameter of a column to an array of its cells in all rows. The array contains: number
+ * of dimensions, flag for NULLs, type, length, first index, elements. */
+static void set_column_parameter(parameters *p, const teffi_store_op *op, column which)
 {
     static const Oid types[] = {OID_TEXT, OID_BYTEA, OID_BYTEA, OID_INT8, OID_INT4};
     size_t begin = p->used;
@@ -205,14 +205,14 @@ static void put_column(parameters *p, const teffi_store_op *op, column which)
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
         append_big_endian(p, head[i], 4);
     for (size_t i = 0; i < op->n_rows; i++)
-        put_cell(p, &op->rows[i], which);
+        append_cell(p, &op->rows[i], which);
     set_parameter(p, (int)which, (teffi_bytes){p->memory + begin, p->used - begin});
 }
 
 /* out: bytes needed in parameters.memory: five array heads, a scan's limit, five cells per row. */
 static size_t count_parameter_bytes(const teffi_store_op *op)
 {
-    size_t n = 5 * 20 + 8 + teffi_store_value_bytes(op);
+    size_t n = 5 * 20 + 8 + teffi_store_op_sum_value_bytes(op);
     for (size_t i = 0; i < op->n_rows; i++)
         n += strlen(op->rows[i].table) + op->rows[i].key.len + 3 * 4 + 12 + 8;
     return n;
@@ -224,7 +224,7 @@ static const char *set_parameters(parameters *p, const teffi_store_op *op)
     const teffi_row *row = &op->rows[0];
     if (!teffi_store_op_is_read(op)) {
         for (column which = TABLES; which <= MARKS; which++)
-            put_column(p, op, which);
+            set_column_parameter(p, op, which);
         return "write";
     }
     set_parameter(p, 0, (teffi_bytes){row->table, strlen(row->table)});
@@ -245,7 +245,7 @@ static int count_parameters(const char *statement)
     return 0;
 }
 
-/* Puts an operation into libpq's buffer. out: false: no memory, or the connection broke. */
+/* Adds an operation to libpq's send buffer. out: false: no memory, or the connection broke. */
 static bool add_op_to_send_buffer(PGconn *conn, const teffi_store_op *op)
 {
     parameters p = {.memory = malloc(count_parameter_bytes(op))};
@@ -452,7 +452,7 @@ static teff_err set_up_connection(session *s, PGconn *conn, char *text)
     return err;
 }
 
-/* Connects (blocking). "dbname" is the last key, so its options override the other values. */
+/* Connects (blocking). Options in target override `values`, because "dbname" is the last key. */
 static teff_err connect_session(session *s, char *text)
 {
     static const char *const keys[] = {"connect_timeout",
@@ -490,7 +490,7 @@ static void drop_connection(session *s)
     s->broken = true;
 }
 
-/* Adds the operations, then a sync message to commit them, to libpq's buffer. out: false: error. */
+/* Adds ops to libpq's send buffer, then a sync message, which commits them. out: false: error. */
 static bool add_group_to_send_buffer(session *s, teffi_store_op **ops, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -681,8 +681,8 @@ static bool reconnect_session(session *s, char *text)
     return connected;
 }
 
-/* Runs groups until the store is closed. While writes are in doubt, tries to connect instead of
- * waiting for operations, because a new connection ends these writes; at close, tries once more. */
+/* Runs groups until the store is closed. While writes are in doubt, tries to reconnect and does not
+ * wait for operations: reconnect_session() also fails these writes. At close, tries once more. */
 static void run_session(void *arg)
 {
     session *s = arg;

@@ -353,7 +353,7 @@ static void add_number_arg(session *s, uint64_t number)
     add_text_arg(s, text);
 }
 
-/* out: the checksum of a row. The field `sum` of a stored row must have this value. */
+/* out: a hash of the row's table, key and value. The field `sum` of a stored row is this hash. */
 static uint64_t hash_redis_row(const char *table, const teffi_row *row)
 {
     uint64_t sum = teffi_hash64(table, strlen(table), 0);
@@ -530,7 +530,7 @@ static void set_result_from_reply(session *s, teffi_store_op *op, const redisRep
         set_result_of_write(op, reply);
 }
 
-/* Reads the replies to the first n ops, and completes these ops. out: the number of completed ops.
+/* Reads the replies to the first n ops, and finishes these ops. out: the number of finished ops.
  * If it is less than n, the connection is lost. */
 static size_t read_replies_and_finish_ops(session *s, teffi_store_op **ops, size_t n)
 {
@@ -546,15 +546,16 @@ static size_t read_replies_and_finish_ops(session *s, teffi_store_op **ops, size
 
 /* ---- the thread ---- */
 
-/* Fails an op that has no reply: with UNKNOWN if it is a write and was sent, otherwise with IO. */
-static void fail_op_without_reply(session *s, teffi_store_op *op, bool sent)
+/* Fails an op that has no reply, and finishes it. The error is UNKNOWN if the op is a write and was
+ * sent, otherwise IO. */
+static void fail_and_finish_op_without_reply(session *s, teffi_store_op *op, bool sent)
 {
     teff_err err = sent && !teffi_store_op_is_read(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
     teffi_store_op_set_error(op, err, "%s", s->why);
     teffi_op_queue_finish_op(&s->queue, op);
 }
 
-/* Sends n operations, waits for their replies, and completes all n operations. If n is 0, the only
+/* Sends n operations, waits for their replies, and finishes all n operations. If n is 0, the only
  * effect is that of ensure_redis_connected(). */
 static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
 {
@@ -566,7 +567,7 @@ static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
             replace_lost_connection(s);
     }
     for (size_t i = n_replies; i < n; i++)
-        fail_op_without_reply(s, ops[i], i < sent);
+        fail_and_finish_op_without_reply(s, ops[i], i < sent);
     if (s->redis && s->script_lost)
         disconnect_redis(s); /* the next connection loads the script */
 }

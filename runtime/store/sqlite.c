@@ -47,7 +47,7 @@ typedef struct engine {
     teffi_store_op *group[GROUP_MAX]; /* of the transaction */
 } engine;
 
-static teffi_store_op *queued_op(teffi_qnode *node)
+static teffi_store_op *op_of_node(teffi_qnode *node)
 {
     return node ? teffi_container(node, teffi_store_op, node) : NULL;
 }
@@ -76,15 +76,15 @@ static void append_write(engine *e, teffi_store_op *op)
 /* Removes the first operation of a queue in e->writes. It must be a write that has ended. */
 static void dequeue_ended_write(engine *e, bool system)
 {
-    const teffi_store_op *op = queued_op(teffi_queue_pop(&e->writes[system]));
+    const teffi_store_op *op = op_of_node(teffi_queue_pop(&e->writes[system]));
     for (size_t i = 0; i < op->n_rows; i++)
         --*get_waiting_count(e, &op->rows[i]);
 }
 
-/* Is the queue too full for a new operation? An operation on the cluster's own tables is accepted
- * even if the queue is full. The limit of bytes does not apply while e->submitted_bytes is 0, so
- * no write is too large for an idle queue. in: bytes: the size of all values that the new operation
- * writes. runs: with e->lock held. */
+/* Is the queue too full for a new operation? The limit of bytes does not apply while
+ * e->submitted_bytes is 0, so no write is too large for an idle queue. sqlite_submit() does not
+ * call this function for operations on the cluster's own tables, because they have no limit.
+ * in: bytes: the size of all values that the new operation writes. runs: with e->lock held. */
 static bool is_queue_full(const engine *e, size_t bytes)
 {
     return e->submitted >= QUEUE_MAX ||
@@ -94,7 +94,7 @@ static bool is_queue_full(const engine *e, size_t bytes)
 static void sqlite_submit(teffi_store *store, teffi_store_op *op)
 {
     engine *e = (engine *)store;
-    size_t bytes = teffi_store_value_bytes(op);
+    size_t bytes = teffi_store_op_sum_value_bytes(op);
     pthread_mutex_lock(&e->lock);
     bool closed = e->closed, full = !op->system && is_queue_full(e, bytes);
     if (!closed && !full) {
@@ -119,7 +119,7 @@ static void sqlite_submit(teffi_store *store, teffi_store_op *op)
 static void set_op_error_from_code(teffi_store_op *op, int rc)
 {
     char why[TEFFI_SQLITE_TEXT];
-    teff_err err = teffi_sqlite_err(rc, why);
+    teff_err err = teffi_sqlite_convert_error(rc, why);
     teffi_store_op_set_error(op, err, "sqlite: %s", why);
 }
 
@@ -128,11 +128,11 @@ static void set_op_error_from_code(teffi_store_op *op, int rc)
 static void finish_op(engine *e, teffi_store_op *op)
 {
     e->done++;
-    e->done_bytes += teffi_store_value_bytes(op);
+    e->done_bytes += teffi_store_op_sum_value_bytes(op);
     op->done(op);
 }
 
-/* Runs a read or scan, and completes it. If SQLite returns BUSY, runs it again, up to
+/* Runs a read or scan, and finishes it. If SQLite returns BUSY, runs it again, up to
  * TEFFI_SQLITE_BUSY_TRIES times in all. SQLite returns BUSY to a read only while a process recovers
  * the log after a crash. */
 static void run_read(engine *e, teffi_store_op *op)
@@ -204,9 +204,9 @@ static void set_new_etags(engine *e, teffi_store_op *op)
             op->rows[i].etag = op->rows[i].remove ? 0 : ++e->etag;
 }
 
-/* Completes the n writes of a transaction that ended with rc. If its outcome is unknown, a conflict
+/* Finishes the n writes of a transaction that ended with rc. If its outcome is unknown, a conflict
  * is reported as UNKNOWN, too, because an earlier write of the group may have caused it. */
-static void complete_group(engine *e, size_t n, int rc)
+static void finish_group(engine *e, size_t n, int rc)
 {
     for (size_t i = 0; i < n; i++) {
         teffi_store_op *op = e->group[i];
@@ -229,9 +229,9 @@ static size_t pick_group(engine *e)
 {
     size_t n = 0, bytes = 0, max = e->alone ? 1 : GROUP_MAX;
     for (int system = 1; system >= 0; system--)
-        for (teffi_store_op *op = queued_op(e->writes[system].head);
-             op && n < max && !teffi_store_op_is_read(op); op = queued_op(op->node.next)) {
-            bytes += teffi_store_value_bytes(op);
+        for (teffi_store_op *op = op_of_node(e->writes[system].head);
+             op && n < max && !teffi_store_op_is_read(op); op = op_of_node(op->node.next)) {
+            bytes += teffi_store_op_sum_value_bytes(op);
             if (n > 0 && bytes > GROUP_BYTES_MAX)
                 return n;
             e->group[n++] = op;
@@ -239,11 +239,11 @@ static size_t pick_group(engine *e)
     return n;
 }
 
-/* Runs a group of writes as one transaction. If SQLite returns BUSY, the writes stay queued, and
+/* Runs a group of n writes as one transaction. If SQLite returns BUSY, the writes stay queued, and
  * the next call tries again; after TEFFI_SQLITE_BUSY_TRIES attempts the writes fail. After any
- * other error, if nothing was written, a group of n > 1 writes stays queued, and the next n
- * transactions have one write each, so that a write too large for the disk does not fail the
- * others. */
+ * other error the writes fail if n is 1 or the outcome is unknown. Otherwise they stay queued, and
+ * each of the next n transactions has only one write. Reason: if one write is too large for the
+ * disk, only that write should fail. */
 static void write_group(engine *e)
 {
     size_t n = pick_group(e);
@@ -257,11 +257,11 @@ static void write_group(engine *e)
         return;
     }
     e->alone -= e->alone > 0;
-    complete_group(e, n, rc);
+    finish_group(e, n, rc);
 }
 
-/* Lock held. Waits until an operation is submitted or the store is closed. Returns at once if
- * earlier operations are waiting, for example a write that got BUSY. */
+/* Waits until an operation is submitted or the store is closed. Returns at once if earlier
+ * operations are waiting, for example a write that got BUSY. runs: with e->lock held. */
 static void wait_for_work(engine *e)
 {
     while (!has_ops(e->queue) && !has_ops(e->reads) && !has_ops(e->writes) && !e->closed)
@@ -272,8 +272,8 @@ static void wait_for_work(engine *e)
  * to e->writes, so that it runs after them. */
 static void distribute_ops(engine *e, teffi_queue taken)
 {
-    for (teffi_store_op *op = queued_op(teffi_queue_pop(&taken)); op;
-         op = queued_op(teffi_queue_pop(&taken)))
+    for (teffi_store_op *op = op_of_node(teffi_queue_pop(&taken)); op;
+         op = op_of_node(teffi_queue_pop(&taken)))
         if (!teffi_store_op_is_read(op))
             append_write(e, op);
         else if (op->kind == TEFFI_STORE_READ && *get_waiting_count(e, &op->rows[0]))
@@ -307,13 +307,13 @@ static bool wait_and_distribute_ops(engine *e)
 static void run_reads(engine *e)
 {
     teffi_store_op *op;
-    while ((op = queued_op(teffi_queue_pop(&e->reads[true]))))
+    while ((op = op_of_node(teffi_queue_pop(&e->reads[true]))))
         run_read(e, op);
-    for (size_t n = 0; n < GROUP_MAX && (op = queued_op(teffi_queue_pop(&e->reads[false]))); n++)
+    for (size_t n = 0; n < GROUP_MAX && (op = op_of_node(teffi_queue_pop(&e->reads[false]))); n++)
         run_read(e, op);
     for (int system = 1; system >= 0; system--)
-        while (e->writes[system].head && teffi_store_op_is_read(queued_op(e->writes[system].head)))
-            run_read(e, queued_op(teffi_queue_pop(&e->writes[system])));
+        while (e->writes[system].head && teffi_store_op_is_read(op_of_node(e->writes[system].head)))
+            run_read(e, op_of_node(teffi_queue_pop(&e->writes[system])));
 }
 
 static void run_engine(void *arg)

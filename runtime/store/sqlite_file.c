@@ -68,7 +68,7 @@ static teff_err set_file_error(char *text, teff_err err, const char *path, const
     return err;
 }
 
-teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT])
+teff_err teffi_sqlite_convert_error(int rc, char text[TEFFI_SQLITE_TEXT])
 {
     static const struct {
         int code;
@@ -96,7 +96,7 @@ teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT])
 static teff_err set_file_error_from_code(char *text, const char *path, int rc)
 {
     char why[TEFFI_SQLITE_TEXT];
-    teff_err err = teffi_sqlite_err(rc, why);
+    teff_err err = teffi_sqlite_convert_error(rc, why);
     return set_file_error(text, err, path, "%s", why);
 }
 
@@ -234,9 +234,10 @@ static teff_err check_identity(const int64_t id[ID_COUNT], const char *path, cha
     return TEFF_OK;
 }
 
-/* Creates the tables if the file is empty, then checks that the file is a store. out: *rc:
- * SQLITE_OK if no statement failed; otherwise SQLite's code. If it is BUSY, the caller tries
- * again. */
+/* Sets up the database, and checks that it is a store: creates the tables if the file is new,
+ * checks the file's identity, and runs the queries in `checks`. The first of these queries also
+ * sets WAL mode and the connection's other options. out: *rc: SQLITE_OK if no statement failed;
+ * otherwise SQLite's code. If it is BUSY, the caller tries again. */
 static teff_err set_up_and_check_database(sqlite3 *db, const char *path, char *text, int *rc)
 {
     int64_t id[ID_COUNT];
@@ -267,7 +268,7 @@ static teff_err set_up_and_check_with_retries(sqlite3 *db, const char *path, cha
         err = set_up_and_check_database(db, path, text, &rc);
         if (!teffi_sqlite_has_primary_code(rc, SQLITE_BUSY))
             break;
-        sqlite3_sleep(TEFFI_SQLITE_BUSY_MS); /* the change to WAL mode ignores the busy timeout */
+        sqlite3_sleep(TEFFI_SQLITE_BUSY_MS); /* setting WAL mode ignores the busy timeout */
     }
     return err;
 }

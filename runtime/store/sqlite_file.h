@@ -48,9 +48,10 @@ int64_t teffi_sqlite_etag_checksum(uint64_t etag);
 int teffi_sqlite_read_last_etag(teffi_sqlite_file *file, uint64_t *etag);
 int teffi_sqlite_write_last_etag(teffi_sqlite_file *file, uint64_t etag);
 
-/* teffi_sqlite_err - convert SQLite's code of an error to ours. out: text: what it means. */
+/* teffi_sqlite_convert_error - convert SQLite's code of an error to ours.
+ * out:  text: what the code means, and the code. */
 enum { TEFFI_SQLITE_TEXT = 100 };
-teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT]);
+teff_err teffi_sqlite_convert_error(int rc, char text[TEFFI_SQLITE_TEXT]);
 
 /* teffi_sqlite_has_primary_code - is kind the primary code of rc? in: rc: any result code, also an
  * extended one, such as SQLITE_BUSY_SNAPSHOT. */

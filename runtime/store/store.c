@@ -27,7 +27,7 @@ bool teffi_store_op_is_read(const teffi_store_op *op)
     return op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
 }
 
-size_t teffi_store_value_bytes(const teffi_store_op *op)
+size_t teffi_store_op_sum_value_bytes(const teffi_store_op *op)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < op->n_rows && !teffi_store_op_is_read(op); i++)
@@ -182,8 +182,9 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
         op->done(op);
         return;
     }
-    /* Only the first row's table is tested: a batch that writes rows of TEFFI_TABLE_FENCE begins
-     * with a row of TEFFI_TABLE_MEMBERSHIP. */
+    /* Only the first row's table is tested. A batch that writes a fence begins with a row of
+     * TEFFI_TABLE_MEMBERSHIP, so its `system` is true. A batch of states may check a fence, but its
+     * `system` is false. */
     const char *table = op->rows[0].table;
     op->system =
         strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;

@@ -133,10 +133,10 @@ void teffi_store_close(teffi_store *store);
  *       the server, or an error of it), TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_store_open(const char *address, teffi_store **store, char *text);
 
-/* teffi_store_show_address - copy an address for an error text or the log: only its start if it is
- * long, and only the engine's name if it may contain a password. out: shown. */
+/* teffi_store_mask_address - mask an address for an error text or the log: keep only the engine's
+ * name if address may contain a password, and only the start of a long address. out: shown. */
 enum { TEFFI_STORE_SHOWN_MAX = 208 };
-const char *teffi_store_show_address(const char *address, char shown[TEFFI_STORE_SHOWN_MAX]);
+const char *teffi_store_mask_address(const char *address, char shown[TEFFI_STORE_SHOWN_MAX]);
 
 /* teffi_store_check_address - does address name an engine of this build? Checks only the engine's
  * name.

@@ -48,7 +48,7 @@ static bool make_url(const nng_transport *t, const char *address, char *url)
  * makes the stream in the result. */
 static teffi_stream_result make_nng_stream_result(const nng_transport *t, nng_aio *aio)
 {
-    teffi_stream_result result = teffi_nng_result(aio);
+    teffi_stream_result result = teffi_nng_make_result(aio);
     if (result.end)
         return result;
     result.stream = teffi_nng_stream_new(nng_aio_get_output(aio, 0), !t->transport.tls);
@@ -60,8 +60,9 @@ static teffi_stream_result make_nng_stream_result(const nng_transport *t, nng_ai
 
 /* ---- dials ---- */
 
-/* nng calls this function when a dial has ended. If the address is not valid, no dialer exists, and
- * nng calls the function after a sleep of 0 ms, so that the error is reported asynchronously. */
+/* nng calls this function when a dial has ended. If new_nng_dial() could not make a dialer for the
+ * address, start_nng_dial() starts a sleep of 0 ms instead. Then nng calls this function when the
+ * sleep has ended, so the error is reported asynchronously. */
 static void on_nng_dialled(void *arg)
 {
     teffi_stream_dial *dial = arg;

@@ -23,7 +23,7 @@ typedef struct nng_bytes {
     bool shut; /* written under both gates, read under either */
 } nng_bytes;
 
-teffi_stream_result teffi_nng_result(nng_aio *aio)
+teffi_stream_result teffi_nng_make_result(nng_aio *aio)
 {
     int rv = nng_aio_result(aio);
     teffi_stream_end end = TEFFI_STREAM_FAILED;
@@ -41,14 +41,14 @@ teffi_stream_result teffi_nng_result(nng_aio *aio)
 static void on_nng_received(void *arg)
 {
     nng_bytes *b = arg;
-    teffi_stream_result result = teffi_nng_result(b->in.aio);
+    teffi_stream_result result = teffi_nng_make_result(b->in.aio);
     b->stream.received(b->stream.arg, &result);
 }
 
 static void on_nng_written(void *arg)
 {
     nng_bytes *b = arg;
-    teffi_stream_result result = teffi_nng_result(b->out.aio);
+    teffi_stream_result result = teffi_nng_make_result(b->out.aio);
     b->stream.written(b->stream.arg, &result);
 }
 
@@ -67,10 +67,11 @@ static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream
     return open;
 }
 
-/* Transfers the bytes that the socket can take or give without waiting. nng transfers these inside
- * start(), and wakes no thread. If the result and the count are both 0 after start(), the operation
- * is pending: this function aborts it and waits until it has ended. The operation may complete
- * before the abort, so its final result is used.
+/* Transfers as many bytes as the socket can send or receive now. nng transfers them inside start(),
+ * and wakes no thread. If the result and the count are both 0 after start(), the operation is
+ * pending, and this function aborts it. nng_aio_wait() then waits only until nng has ended the
+ * operation, not for the socket. The operation may complete before the abort, so its final result
+ * is used.
  * out: number of bytes transferred; 0 also after an error. */
 static size_t transfer_bytes_nonblocking(nng_bytes *b, nng_side *side,
                                          void (*start)(nng_stream *, nng_aio *))
@@ -149,8 +150,9 @@ static void format_nng_peer_address(teffi_stream *stream, char *text, size_t n)
 
 /* ---- the end ---- */
 
-/* Sets `shut` under both gates. So an operation is either submitted before nng_stream_close(),
- * which ends it, or is not submitted. */
+/* Closes the stream, which ends the operations under way. No operation is submitted after
+ * nng_stream_close(): submit_to_nng() reads `shut` under one gate, and this function first sets
+ * `shut` under both gates. */
 static void close_nng_stream(teffi_stream *stream)
 {
     nng_bytes *b = (nng_bytes *)stream;

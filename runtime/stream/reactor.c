@@ -42,15 +42,15 @@ static reactor_side *take_due_sides(teffi_reactor *r)
 }
 
 /* Sets bit. If this leaves both READY and WAITS set, the same atomic operation also sets QUEUED.
- * out:  true: QUEUED was not set before this call, and is now: the caller must push the side. */
+ * out:  true: this call has set QUEUED, so the caller must push the side. */
 static bool set_side_bit(reactor_side *side, uint32_t bit)
 {
     const uint32_t both = SIDE_READY | SIDE_WAITS;
     uint32_t word = atomic_load_explicit(&side->word, memory_order_relaxed), want;
     do
         want = ((word | bit) & both) == both ? word | bit | SIDE_QUEUED : word | bit;
-    /* acq_rel: attempt() sees the operation's fields, written by the thread that begins the
-     * operation, even if another thread pushes the side */
+    /* acq_rel: a thread writes the operation's fields before it sets WAITS here. attempt() must see
+     * these fields, even if another thread sets READY and pushes the side */
     while (!atomic_compare_exchange_weak_explicit(&side->word, &word, want, memory_order_acq_rel,
                                                   memory_order_relaxed));
     return want & ~word & SIDE_QUEUED;
@@ -96,8 +96,8 @@ static bool keep_queued_if_ready(reactor_side *side)
                                                     memory_order_release, memory_order_relaxed);
 }
 
-/* Tries the operation until it has ended or must wait for an edge. in: side, QUEUED; ended() may
- * free it. */
+/* Calls attempt() until the operation has ended or must wait for an edge. If the operation has
+ * ended, calls ended(), which may free side. in: side, which is QUEUED. */
 static void attempt_side_operation(reactor_side *side)
 {
     bool ended;
@@ -200,8 +200,8 @@ static void report_edges(teffi_reactor *r, const struct epoll_event *event)
         teffi_reactor_report_edge(r, source->out);
 }
 
-/* Reports the edges of the events that wait_for_events() has kept, and tries the operations of all
- * sides in `due`. out: true: `due` was not empty. */
+/* Reports the edges of the events that wait_for_events() has kept. Then attempts the operations of
+ * all sides in `due`. out: true: `due` was not empty. */
 static bool run_events(teffi_poller *poller)
 {
     teffi_reactor *r = (teffi_reactor *)poller;

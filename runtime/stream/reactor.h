@@ -73,7 +73,7 @@ void teffi_reactor_report_edge(teffi_reactor *reactor, reactor_side *side);
 /* teffi_side_clear_ready - clear READY. Called before a system call, because the call may leave the
  *       socket not ready. An edge that is reported during the system call sets READY again.
  * teffi_side_set_ready - set READY. Called after a system call if the socket may still be ready.
- * runs: on the thread that tries the side, or while no operation waits for the side. */
+ * runs: on the thread that calls attempt, or while no operation waits for the side. */
 static inline void teffi_side_clear_ready(reactor_side *side)
 {
     /* the acquire half pairs with set_side_bit(), so that the system call finds what the edge

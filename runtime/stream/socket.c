@@ -64,8 +64,8 @@ static bool attempt_accept(reactor_side *side)
     do {
         fd = accept4(door->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         e = errno;
-        /* loaded after accept4(), so that `closed` is true if shut_down_door() made accept4() fail.
-         * seq_cst: pairs with shut_down_door() */
+        /* loaded after accept4(), so that `closed` is true if close_listener() made accept4() fail.
+         * seq_cst: pairs with close_listener() */
         closed = atomic_load_explicit(&door->closed, memory_order_seq_cst);
     } while (fd < 0 && !closed && should_accept_again(e));
     if (fd < 0 && !closed && e == EAGAIN)
@@ -82,8 +82,8 @@ static bool attempt_accept(reactor_side *side)
     return true;
 }
 
-/* Reports the result of the accept; if the listeners were stopped, frees the accepted stream
- * instead. Holds the lock during the callback, so that stop_listening() waits for the callback. */
+/* Reports the result of the accept. If callbacks were stopped, frees the accepted stream instead.
+ * Holds the lock during the callback: close_listeners_and_stop_callbacks() must wait for it. */
 static void report_accept_result(reactor_side *side)
 {
     socket_door *door = teffi_container(side, socket_door, accepts);
@@ -183,9 +183,10 @@ static teff_err listen_on(teffi_transport *transport, teffi_door which, const ch
     return ok ? TEFF_OK : e == EADDRNOTAVAIL ? TEFF_E_INVALID : TEFF_E_IO;
 }
 
-/* Stops listening. Reports an edge, so that the accept under way ends. The descriptor stays open
- * until the transport is freed, because the thread that polls may still use its number. */
-static void shut_down_door(socket_door *door)
+/* Closes the door's listener: shuts its socket down and removes the socket file. Reports an edge,
+ * so that the accept under way ends. The descriptor stays open until the transport is freed,
+ * because the thread that polls may still pass it to accept4(). */
+static void close_listener(socket_door *door)
 {
     int fd = door->listener.fd;
     if (fd < 0 || atomic_exchange_explicit(&door->closed, true, memory_order_seq_cst))
@@ -199,12 +200,12 @@ static void close_all_listeners(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;
     for (int i = 0; i < TEFFI_DOORS; i++)
-        shut_down_door(&t->doors[i]);
+        close_listener(&t->doors[i]);
 }
 
 /* Closes the listeners, and prevents further callbacks of accept. Waits for a running callback:
  * report_accept_result() holds the lock during the callback. */
-static void stop_listening(teffi_transport *transport)
+static void close_listeners_and_stop_callbacks(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;
     close_all_listeners(transport);
@@ -234,7 +235,7 @@ static const teffi_transport_ops socket_transport_ops = {
     .listen = listen_on,
     .accept = begin_accept,
     .close_listeners = close_all_listeners,
-    .stop_listeners = stop_listening,
+    .stop_listeners = close_listeners_and_stop_callbacks,
     .free = free_socket_transport,
 };
 

@@ -81,8 +81,8 @@ static void begin_connect_to_next_address(teffi_stream_dial *dial)
     }
 }
 
-/* Checks whether the connect has ended. out: false: not yet. true: the socket is connected and the
- * stream is the result, or this address has failed. */
+/* Finishes the connect if it has ended, and then sets dial->connecting to NULL. out: false: it has
+ * not ended. true: dial->result is the connected stream, or the failure of this address. */
 static bool try_finish_connect(teffi_stream_dial *dial)
 {
     struct sockaddr_storage peer;

@@ -10,8 +10,9 @@
 #include <unistd.h>
 #include "stream/stream.h"
 
-/* Does a connect to the socket reach a listener? out: true also if the attempt fails for another
- * reason than a missing listener, so that a socket in use is not replaced. */
+/* Connects to the socket file at path, to find out whether a listener uses it. out: false: the
+ * connection was refused, so the listener has ended. true also after any other error, because a
+ * file that may be in use must not be replaced. */
 static bool is_listened_on(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};

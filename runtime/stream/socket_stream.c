@@ -54,11 +54,12 @@ static bool is_closed_here(const socket_stream *s)
     return atomic_load_explicit(&s->closed, memory_order_seq_cst);
 }
 
-/* Receives up to n bytes. Makes the side READY again, so that the next read does not wait for an
- * edge, in four cases: this read got all n bytes; it failed with an error other than EAGAIN; it
- * found the end of the peer's bytes; or it got some bytes, and the peer has hung up, so that
- * perhaps no further edge comes. out: as recv(), but at the end of the peer's bytes -1 with
- * ESHUTDOWN. */
+/* Receives up to n bytes. In these cases it makes the side READY again, and the next receive does
+ * not wait for an edge:
+ * - It received all n bytes.
+ * - It failed with an error other than EAGAIN, or found the end of the peer's bytes.
+ * - It received some bytes, but the peer has hung up: perhaps no further edge comes.
+ * out: as recv(); but at the end of the peer's bytes, -1 with errno ESHUTDOWN. */
 static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
 {
     ssize_t got;
@@ -81,8 +82,8 @@ static size_t bytes_of(const struct iovec *pieces, unsigned n)
     return bytes;
 }
 
-/* Writes pieces. Makes the side READY again if the next write need not wait for an edge, because
- * this write took all bytes or failed (except with EAGAIN). out: as sendmsg(). */
+/* Writes pieces. If it wrote all bytes, or failed with an error other than EAGAIN, makes the side
+ * READY again, and the next write does not wait for an edge. out: as sendmsg(). */
 static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigned n)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = n};
@@ -109,9 +110,9 @@ static bool set_result_if_over(const socket_stream *s, teffi_stream_result *resu
     return true;
 }
 
-/* Ends the operation if this process has closed the stream. out: true: closed; *result is CLOSED,
- * and side is READY again, so that later operations end, too. */
-static bool end_if_closed(const socket_stream *s, reactor_side *side, teffi_stream_result *result)
+/* If this process has closed the stream, sets *result to CLOSED, and makes the side READY again, so
+ * that later operations end, too. out: true: the stream is closed. */
+static bool set_result_if_closed(const socket_stream *s, reactor_side *side, teffi_stream_result *result)
 {
     if (!is_closed_here(s))
         return false;
@@ -123,7 +124,7 @@ static bool end_if_closed(const socket_stream *s, reactor_side *side, teffi_stre
 static bool attempt_receive(reactor_side *side)
 {
     socket_stream *s = teffi_container(side, socket_stream, in);
-    return end_if_closed(s, side, &s->received) ||
+    return set_result_if_closed(s, side, &s->received) ||
            set_result_if_over(s, &s->received, receive_bytes(s, s->room.iov_base, s->room.iov_len));
 }
 
@@ -137,7 +138,7 @@ static bool attempt_write(reactor_side *side)
         teffi_side_set_ready(side);
         return true;
     }
-    return end_if_closed(s, side, &s->written) ||
+    return set_result_if_closed(s, side, &s->written) ||
            set_result_if_over(s, &s->written, write_bytes(s, s->pieces, s->n_pieces));
 }
 

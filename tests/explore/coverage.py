@@ -18,7 +18,7 @@ UNREACHED = {
     # tests/unit/sched/test_preempt.c.
     ("sched/preempt.c", "preempt_turn_on_interrupt"),
     # It ends the process. The test of it is tests/unit/grains/test_misuse.c.
-    ("sched/worker.c", "teffi_turn_abort_for_broken_rule"),
+    ("sched/worker.c", "teffi_abort_for_rule_broken_by_turn"),
     # It runs when a silo or a system of processes is made, before the scheduler. The test of it is
     # tests/unit/silo/test_options.c.
     ("sched/exec.c", "teffi_sched_options_check_and_copy"),

@@ -62,7 +62,7 @@ uint64_t teffi_os_process_cpu_ns(void)
     return ex.now_ns + explore_draw(20000000);
 }
 
-bool teffi_barrier_register(void)
+bool teffi_barrier_register_process(void)
 {
     return explore_draw(4); /* some kernels cannot */
 }

@@ -214,7 +214,7 @@ static teff_err decide(actor *a, teff_step *out)
 /* As a step that polls does. out: the process ends now. */
 static bool take_mail(actor *a, teff_process *me)
 {
-    teffi_event *event = teffi_process_take_mail(me);
+    teffi_event *event = teffi_process_take_message(me);
     bool ends = event && on_event(a, &event->event);
     if (event)
         teffi_event_free(me, event);

@@ -17,8 +17,8 @@ NAMED = {
     "the second round does not look at the first call again": (
         "grains/request/deadlock.c", "    if (!first)\n", "    if (!first && !p->confirms)\n"),
     "each grain of a cycle ends a request": (
-        "grains/request/deadlock.c", "at->aside && pid_comes_first(own, initiator)",
-        "at->aside && pid_comes_first(own, own)"),
+        "grains/request/deadlock.c", "at->aside && is_lower_pid(own, initiator)",
+        "at->aside && is_lower_pid(own, own)"),
     "a probe ends a request at a silo that did not begin it": (
         "grains/request/deadlock.c", "p->token == make_token(act) &&", "true &&"),
     "2,048 probes of other silos in 25 ms": (
@@ -171,8 +171,8 @@ NAMED = {
         "        request_deactivation(act); /* no later turn sees unsaved changes */\n", ""),
     "a younger transaction waits for an older one": (
         "grains/activation/lock.c",
-        "return dies || (is_new && older_request_waits(act, transaction))",
-        "return (dies || (is_new && older_request_waits(act, transaction))) && !act"),
+        "return dies || (is_new && older_transaction_waits(act, transaction))",
+        "return (dies || (is_new && older_transaction_waits(act, transaction))) && !act"),
     "a roll-back keeps the changes": (
         "grains/activation/lock.c", "if (lock->before && !teffi_state_is_broken(act))",
         "if (false)"),
@@ -192,11 +192,11 @@ NAMED = {
         "grains/activation/lock.c", "    else if (!err)\n        lock->must_abort = true;\n",
         "    else if (!err)\n        teffi_lock_release(act);\n"),
     "a lock that was left stays until the deadline": (
-        "grains/activation/lock.c", "return idle && older_request_waits(act, &lock->owner);",
+        "grains/activation/lock.c", "return idle && older_transaction_waits(act, &lock->owner);",
         "return idle && false;"),
     "a lock watches the silo where its transaction began": (
         "grains/activation/transaction.c",
-        "                transaction->runs_at = teffi_node_word(ctx->node->id);",
+        "                transaction->runs_at = teffi_node_to_word(ctx->node->id);",
         "                (void)0;"),
     "a row that has changed is not read again": (
         "grains/activation/lock.c", "lock->reloads = end->step != TEFFI_STEP_ABORT;",

@@ -114,8 +114,8 @@ SIMULATED = {
     # ---- transactions ----
     "a transaction waits for an older one": (
         "grains/activation/lock.c",
-        "    return dies || (is_new && older_request_waits(act, transaction)) ? TEFFI_DIE",
-        "    return false && (dies || (is_new && older_request_waits(act, transaction))) ? "
+        "    return dies || (is_new && older_transaction_waits(act, transaction)) ? TEFFI_DIE",
+        "    return false && (dies || (is_new && older_transaction_waits(act, transaction))) ? "
         "TEFFI_DIE"),
     "a transaction that fails leaves the state as it is": (
         "grains/activation/lock.c",

@@ -19,8 +19,8 @@ void sim_cancel_arrives(sim_net *net, teffi_node_id from, teffi_msg *msg)
     memcpy(&origin, msg->raw, sizeof origin);
     s->cancelled[s->n_cancelled++ % SIM_CANCELLED] =
         (sim_cancelled){.node = net->node,
-                        .at = teffi_node_word(net->self.node),
-                        .from = teffi_node_word(from),
+                        .at = teffi_node_to_word(net->self.node),
+                        .from = teffi_node_to_word(from),
                         .slot = origin.slot,
                         .generation = origin.generation,
                         .cookie = origin.cookie,
@@ -36,8 +36,8 @@ void sim_cancel_link_ends(sim_net *net, teffi_node_id from)
 {
     sim *s = net->node->sim;
     for (int i = 0; i < SIM_CANCELLED; i++)
-        if (s->cancelled[i].at == teffi_node_word(net->self.node) &&
-            s->cancelled[i].from == teffi_node_word(from))
+        if (s->cancelled[i].at == teffi_node_to_word(net->self.node) &&
+            s->cancelled[i].from == teffi_node_to_word(from))
             s->cancelled[i] = (sim_cancelled){0};
 }
 
@@ -47,7 +47,7 @@ void sim_cancel_check(sim *s, teffi_node_id at, const teffi_msg *request)
         return;
     for (int i = 0; i < SIM_CANCELLED; i++) {
         const sim_cancelled *c = &s->cancelled[i];
-        if (c->at == teffi_node_word(at) && c->from == teffi_node_word(request->src) &&
+        if (c->at == teffi_node_to_word(at) && c->from == teffi_node_to_word(request->src) &&
             c->slot == request->call.slot && c->generation == request->call.generation &&
             c->cookie == request->call.cookie && sim_node_now(c->node) < c->until_ns)
             sim_fail(s, "a call begins that was cancelled before: %u/%u", c->slot, c->generation);

@@ -84,8 +84,9 @@ bool teffi_client_reader_begin(teffi_conns *conns, client_reader *reader)
 bool teffi_client_reader_try_give_conn(teffi_conn *conn)
 {
     client_readers *r = &conn->conns->readers;
-    /* relaxed: hints. If one thread waits, the received message is usually its response; if several
-     * wait, the reader would often be woken only to wake another. */
+    /* Give conn only if one thread waits: the received message is then usually the response for
+     * that thread. If several threads wait, the message is often for another thread than the
+     * reader. The reader would then wake up only to wake that other thread. relaxed: hints. */
     if (!atomic_load_explicit(&r->known, memory_order_relaxed) ||
         atomic_load_explicit(&r->waiting, memory_order_relaxed) != 1)
         return false;
@@ -122,6 +123,7 @@ teffi_conn *teffi_client_reader_withdraw_or_take_conn(teffi_conns *conns, client
 void teffi_client_reader_end(teffi_conns *conns)
 {
     thread_reads = false;
-    /* relaxed: other threads that load the old value only miss a chance to defer or give a read */
+    /* relaxed: other threads that load the old value only miss a chance to defer a read, or to give
+     * a connection to a reader */
     atomic_fetch_sub_explicit(&conns->readers.waiting, 1, memory_order_relaxed);
 }

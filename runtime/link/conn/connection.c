@@ -63,7 +63,7 @@ void teffi_conn_add_to_dead_list(teffi_conn *conn)
 void teffi_conn_unref(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
-    /* acq_rel: pairs with the drops of the other holders, whose writes precede the free */
+    /* acq_rel: pairs with the same operation of other threads: their writes precede the free */
     if (atomic_fetch_sub_explicit(&conn->refs, 1, memory_order_acq_rel) != 1)
         return;
     pthread_mutex_lock(&conns->lock);
@@ -80,8 +80,8 @@ void teffi_conn_register(teffi_conn *conn)
         conns->pending++;
 }
 
-/* Sets the node to which conn leads. From now on the route cache may refer to conn, so
- * teffi_conn_free() must not free its memory. */
+/* Sets the routed node: the node whose messages conn carries. From now on the route cache may refer
+ * to conn, so teffi_conn_free() must keep its memory. */
 void teffi_conn_set_routed_node(teffi_conn *conn, uint64_t node)
 {
     if (!conn || conn->carries == node)
@@ -158,7 +158,7 @@ void teffi_conn_free(teffi_conn *conn)
 
 void teffi_conns_ask_ticker_to_scan(teffi_conns *conns)
 {
-    /* release: pairs with sleep_or_run_delayed_until_scan() in link/heartbeat.c */
+    /* release: pairs with sleep_and_run_delayed_work_until_scan() in link/heartbeat.c */
     atomic_store_explicit(&conns->ticker.asked, true, memory_order_release);
     teffi_parker_wake(&conns->ticker.parker.parker);
 }

@@ -83,8 +83,9 @@ static bool wake_waiter(link_polling *p)
     return first;
 }
 
-/* Lets the first waiting thread poll. If no thread waits, the ticker soon checks whether any thread
- * polls. */
+/* Lets the first waiting thread poll. If no thread waits, requests a run of the ticker's delayed
+ * work. That work includes teffi_polling_move_to_ticker_if_idle(): if no thread polls, the ticker
+ * does. */
 static void hand_over_polling(teffi_conns *conns)
 {
     if (!wake_waiter(&conns->polling))
@@ -174,9 +175,9 @@ bool teffi_polling_sleep_or_poll(teffi_conns *conns, uint64_t timeout_ns)
     if (atomic_load_explicit(&p->by_ticker, memory_order_relaxed) && teffi_poller_claim(p->poller))
         return poll_once_and_release(conns, timeout_ns);
     uint32_t tokens = teffi_parker_wait_for_tokens(&conns->ticker.parker.parker, timeout_ns);
-    /* unclaimed: no thread has claimed the poller during the sleep. A thread may have kept an
-     * earlier claim; in that case teffi_poller_poll_once() does nothing. Otherwise no thread polls,
-     * for example because the executor has stopped, or its monitor was held up. */
+    /* unclaimed: no token ended the sleep, and no thread has claimed the poller during it. If a
+     * thread still has an earlier claim, teffi_poller_poll_once() does nothing. Otherwise no thread
+     * polls, for example because the executor has stopped, or its monitor was held up. */
     bool unclaimed = p->poller && !tokens && get_claim_count(p) == claims;
     if (!atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) && !unclaimed)
         return false;

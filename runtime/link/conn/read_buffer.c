@@ -63,9 +63,9 @@ static bool resize_for_small_frames(read_buffer *in, size_t got, bool full)
 
 /* Fits the capacity to a large frame. `need` is the frame's length plus LINK_READ_BUFFER_MIN. A
  * capacity over 2 * need is shrunk to need. A capacity below need is grown to need, but only if the
- * last large frame was at least as long as this one, or half of this frame has arrived. Otherwise
- * a full buffer is doubled, and any other buffer is left as it is. So a peer cannot take memory by
- * announcing a long frame.
+ * last large frame was at least as long as this one, or half of this frame has arrived: a peer must
+ * not take memory by only announcing a long frame. In all other cases, the capacity is doubled if
+ * the buffer is full.
  * in:   frame, the length of the frame. out: false: no memory. */
 static bool resize_for_large_frame(read_buffer *in, size_t frame)
 {

@@ -13,8 +13,8 @@ enum {
 void teffi_receiver_fini(teffi_conn *conn)
 {
     teffi_read_buffer_fini(&conn->receiver.buffer);
-    teffi_reserve_charge_or_trim_spare(
-        conn); /* sets spare_bytes to 0, because the buffer is freed */
+    /* The buffer is freed, so this call sets spare_bytes to 0. */
+    teffi_reserve_charge_or_trim_spare(conn);
     teffi_reserve_release(conn);
 }
 
@@ -278,10 +278,11 @@ void teffi_receiver_skip_frame(teffi_conn *conn)
     conn->receiver.taken = true;
 }
 
-/* Restarts the time limit of an unfinished frame when a frame was taken before it, or when
- * PARTIAL_STEP more of its bytes have arrived. A slow peer still cannot hold much memory, because
- * the buffer grows only with the bytes received. */
-static void update_partial_frame_timer(teffi_conn *conn, bool taken)
+/* A frame is partial while some of its bytes have not arrived. Restarts the time limit of a partial
+ * frame if a frame was taken before it, or if PARTIAL_STEP more of its bytes have arrived. Clears
+ * the time limit if no bytes are left. A slow peer still cannot hold much memory, because the
+ * buffer grows only with the bytes received. */
+static void update_partial_frame_time_limit(teffi_conn *conn, bool taken)
 {
     conn_receiver *r = &conn->receiver;
     size_t received = teffi_read_buffer_left(&r->buffer);
@@ -294,8 +295,9 @@ static void update_partial_frame_timer(teffi_conn *conn, bool taken)
     }
 }
 
-/* Grows or shrinks the buffer, and counts its spare bytes. out: false: no memory. */
-static bool fit_buffer_and_count_spare(teffi_conn *conn)
+/* Grows or shrinks the buffer, then calls teffi_reserve_charge_or_trim_spare(). out: false: no
+ * memory. */
+static bool fit_buffer_and_count_or_trim_spare(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
     bool fits = teffi_read_buffer_fit(&r->buffer, r->got, r->filled);
@@ -305,8 +307,8 @@ static bool fit_buffer_and_count_spare(teffi_conn *conn)
 
 /* Calls move_messages_to_batch(). If it returns RECEIVE_FRAME, does nothing more: the caller
  * handles *frame and calls again. Otherwise counts the messages taken since the last count, updates
- * the time limit of an unfinished frame, and releases the reservation if its frame was taken. out:
- * as move_messages_to_batch(). */
+ * the time limit of a partial frame, and releases the reservation if its frame was taken. out: as
+ * move_messages_to_batch(). */
 static receive_step move_and_count_messages(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;
@@ -317,7 +319,7 @@ static receive_step move_and_count_messages(teffi_conn *conn, teffi_frame *frame
     teffi_counters_add(&conn->conns->counters, LINK_FRAMES_IN, r->frames);
     r->frames = 0;
     r->taken = false;
-    update_partial_frame_timer(conn, taken);
+    update_partial_frame_time_limit(conn, taken);
     if (taken) /* a reservation, if any, was for the first frame taken, which is complete */
         teffi_reserve_release(conn);
     return step;
@@ -336,7 +338,7 @@ receive_step teffi_receiver_fill_batch(teffi_conn *conn, teffi_frame *frame)
         teffi_reserve_charge_or_trim_spare(conn);
         return RECEIVE_WAITS;
     }
-    if (!fit_buffer_and_count_spare(conn))
+    if (!fit_buffer_and_count_or_trim_spare(conn))
         return RECEIVE_BROKEN;
     /* The buffer ends with a part of a frame. If this part is long, the rest of the frame is
      * probably in the socket. */
@@ -349,5 +351,5 @@ bool teffi_receiver_resume(teffi_conn *conn)
     /* Restart the time limit: the wait for memory does not count against the peer. */
     conn->liveness.partial_since_ns = teffi_conns_now(conn->conns);
     conn->receiver.partial_bytes = teffi_read_buffer_left(&conn->receiver.buffer);
-    return fit_buffer_and_count_spare(conn) && teffi_receiver_begin_receive(conn);
+    return fit_buffer_and_count_or_trim_spare(conn) && teffi_receiver_begin_receive(conn);
 }

@@ -43,8 +43,8 @@ typedef struct conn_receiver {
     bool large;         /* a message with a large body came since the last extra read was decided */
     bool none_followed; /* the last extra read after a large frame found nothing */
     unsigned skipped;   /* counts large frames while none_followed */
-    bool taken;         /* a frame was taken since the last update_partial_frame_timer() */
-    size_t partial_bytes; /* bytes of the unfinished frame at liveness.partial_since_ns */
+    bool taken;         /* a frame was taken since the last update_partial_frame_time_limit() */
+    size_t partial_bytes; /* bytes of the partial frame at liveness.partial_since_ns */
     uint64_t frames;      /* messages taken, not yet added to the counters */
     size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
     teffi_qnode waiting;             /* in the reserve's queue, with the reader's reference */
@@ -85,9 +85,9 @@ bool teffi_receiver_try_read_inline(teffi_conn *conn);
 bool teffi_receiver_run_deferred_read(teffi_conn *conn, bool here);
 
 /* teffi_receiver_begin_receive - begin a receive, which ends in the callback of the stream.
- * teffi_receiver_begin_or_defer_receive - the same, but after a read over LINK_READ_SHORT defer it,
- * if possible, until this worker is otherwise idle, or a thread of the client waits: more bytes
- * have usually arrived by then.
+ * teffi_receiver_begin_or_defer_receive - the same, but if the last read has read more than
+ * LINK_READ_SHORT bytes, and this thread can defer a read, defer the next read (see defer_read()):
+ * more bytes have usually arrived by then.
  * in:   the reader's reference, taken over on true. out: false: the stream is closed. */
 bool teffi_receiver_begin_receive(teffi_conn *conn);
 bool teffi_receiver_begin_or_defer_receive(teffi_conn *conn);
@@ -100,8 +100,8 @@ bool teffi_receiver_resume(teffi_conn *conn);
  * is read only after its whole length is reserved, in order of arrival, so every frame that was
  * begun can be finished. Until then its connection is not read: the socket fills up ---- */
 
-/* teffi_reserve_frame - reserve memory for a client's incomplete large frame, unless that is done.
- * Small frames and frames of silos need no reservation. runs: the reader.
+/* teffi_reserve_frame - reserve memory for a client's incomplete large frame, unless conn already
+ * has a reservation. Small frames and frames of silos need no reservation. runs: the reader.
  * out:  false: no room, or other connections wait. The caller reads nothing more, and calls
  *       teffi_reserve_or_enqueue(). */
 bool teffi_reserve_frame(teffi_conn *conn);
@@ -111,10 +111,10 @@ bool teffi_reserve_frame(teffi_conn *conn);
  * the queue. */
 bool teffi_reserve_or_enqueue(teffi_conn *conn);
 
-/* teffi_reserve_charge_or_trim_spare - count as spare bytes the capacity of a client's buffer that
- * exceeds both the reserved frame and a buffer for small frames; trim the buffer if the link has
- * too many spare bytes. runs: the reader, after the buffer has changed; the free of the
- * connection. */
+/* teffi_reserve_charge_or_trim_spare - count the spare bytes of a client's buffer. They are the
+ * capacity beyond the reservation, or beyond a buffer for small frames if that is larger. If the
+ * link then has too many spare bytes, trim the buffer instead. runs: the reader, after the buffer
+ * has changed; the free of the connection. */
 void teffi_reserve_charge_or_trim_spare(teffi_conn *conn);
 
 /* teffi_reserve_release - release the reservation: the frame is complete, or will never be.

@@ -46,9 +46,9 @@ static bool has_finished_lingering(const conn_sender *s)
     return s->closing == SENDER_LINGERS && !s->writing;
 }
 
-/* conn->lock held. Calls begin_flight(), unless a deferred or coalesced write is scheduled, which
- * will write the pending frames. Calls it even then if a pending frame is urgent or is the last of
- * the connection, or if the pending frames together have LINK_FLUSH_BYTES or more. */
+/* conn->lock held. Calls begin_flight(), unless a deferred or coalesced write is scheduled: that
+ * write will write the pending frames. Calls it in any case if a pending frame is urgent, if the
+ * sender is finished or lingers, or if LINK_FLUSH_BYTES or more are pending. */
 static bool begin_flight_unless_scheduled(teffi_conn *conn)
 {
     const conn_sender *s = &conn->sender;
@@ -244,12 +244,14 @@ static void schedule_coalesced_write(teffi_conn *conn)
 void teffi_sender_write_coalesced(teffi_conns *conns)
 {
     thread_has_coalesced = false;
-    /* seq_cst: in run_delayed_work(), the ticker stores asked_soon before this load */
+    /* seq_cst: in run_delayed_work(), the ticker clears asked_soon before this load. A thread in
+     * schedule_coalesced_write() pushes before it loads asked_soon. So either this load finds the
+     * pushed work, or that thread finds asked_soon cleared and requests another run. */
     if (atomic_load_explicit(&conns->coalesced, memory_order_seq_cst))
         teffi_deferred_run_all(&conns->coalesced);
 }
 
-void teffi_sender_write_coalesced_if_any_own(teffi_conns *conns)
+void teffi_sender_write_if_thread_coalesced(teffi_conns *conns)
 {
     if (thread_has_coalesced)
         teffi_sender_write_coalesced(conns);
@@ -460,7 +462,7 @@ typedef enum next_step {
 
 /* Is this thread in a turn? If the turn has no processor, or is in a blocking region, its writes
  * cannot be deferred. They must not be coalesced either, because a turn never calls the net's op
- * `wait`, which would write the kept frames. */
+ * `wait`, which would write the coalesced frames. */
 static bool is_in_turn(const teffi_conns *conns)
 {
     teffi_exec *exec = conns->exec;
@@ -480,9 +482,10 @@ static bool should_coalesce_frame(teffi_conn *conn, const teffi_msg *msg)
     return s->pending_ns < conn->liveness.wrote_ns + LINK_COALESCE_NS;
 }
 
-/* conn->lock held. Decides when the pending frames are written, after msg was appended, and sets
- * the flags of that write. out: what the caller does after it has released the lock. */
-static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
+/* conn->lock held. Chooses when the pending frames are written, after msg was appended. If that
+ * takes a new write, prepares it: begins its flight, or sets `deferred` or `coalesced`.
+ * out:  what the caller does after it has released the lock. */
+static next_step choose_step_and_prepare_write(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
     if (!s->open)
@@ -520,7 +523,7 @@ teff_err teffi_sender_send_and_unlock(teffi_conn *conn, teffi_msg *msg, size_t r
     bool kept = false;
     teff_err err = append_message(conn, msg, room, body_len, &kept);
     update_budget(conn);
-    next_step step = err ? LEAVE_PENDING : choose_next_step(conn, msg);
+    next_step step = err ? LEAVE_PENDING : choose_step_and_prepare_write(conn, msg);
     if (step != LEAVE_PENDING)
         teffi_conn_ref(conn); /* held by the write, now or later */
     pthread_mutex_unlock(&conn->lock);

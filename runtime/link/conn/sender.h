@@ -82,7 +82,7 @@ void teffi_sender_open(teffi_conn *conn);
 
 /* teffi_sender_finish_with_goodbye - append BYE or BYE_ACK after all accepted messages, and accept
  * no more. A coalesced write sends the frames later: the caller calls
- * teffi_sender_write_coalesced_if_any_own() once it holds no lock, otherwise the ticker writes
+ * teffi_sender_write_if_thread_coalesced() once it holds no lock, otherwise the ticker writes
  * them. runs: also with conns->lock held. */
 void teffi_sender_finish_with_goodbye(teffi_conn *conn, uint8_t kind);
 
@@ -90,10 +90,10 @@ void teffi_sender_finish_with_goodbye(teffi_conn *conn, uint8_t kind);
  * after a write are kept until the thread waits, or LINK_FLUSH_BYTES are pending, or the ticker
  * writes them within about LINK_SOON_NS.
  * teffi_sender_write_coalesced - write the kept frames of all threads. runs: no lock held.
- * teffi_sender_write_coalesced_if_any_own - the same, if this thread has kept frames since its last
+ * teffi_sender_write_if_thread_coalesced - the same, if this thread has kept frames since its last
  * such write. */
 void teffi_sender_write_coalesced(struct teffi_conns *conns);
-void teffi_sender_write_coalesced_if_any_own(struct teffi_conns *conns);
+void teffi_sender_write_if_thread_coalesced(struct teffi_conns *conns);
 
 /* teffi_sender_close_and_move_unopened - move unopened messages and goodbyes to another connection,
  * which is not open yet and has no messages; close the sender of `from`. */

@@ -54,8 +54,9 @@ void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t 
     out->total += len;
 }
 
-/* Copies a segment if it is borrowed, except its first `done` bytes, which are written already. The
- * copy is in the arena of a new message, because a segment's bytes are owned by a message.
+/* Copies the bytes of a borrowed segment into a new message, which then owns them. Does not copy
+ * the first `done` bytes, because they are already written. Does nothing if the segment is not
+ * borrowed.
  * out:  false: no memory. */
 static bool copy_borrowed_segment(write_segment *segment, size_t done)
 {
@@ -94,7 +95,7 @@ bool teffi_write_buffer_copy_or_drop_newest(write_buffer *out)
 /* Finds the piece at position *at. If *at is in a segment, the piece is the rest of that segment.
  * Otherwise the piece is the bytes of out->data from *at to the next segment, or to the end of
  * out->data if no segment follows. */
-static struct iovec piece_at(const write_buffer *out, const write_position *at)
+static struct iovec find_piece_at(const write_buffer *out, const write_position *at)
 {
     const write_segment *segment =
         at->segment < out->n_segments ? &out->segments[at->segment] : NULL;
@@ -107,7 +108,7 @@ static struct iovec piece_at(const write_buffer *out, const write_position *at)
 }
 
 /* Moves *at forward by n bytes. If this reaches the end of a segment, *at is then the position
- * after the segment. in: n: not more bytes than piece_at() returns for *at. */
+ * after the segment. in: n: not more bytes than find_piece_at() returns for *at. */
 static void advance_position(const write_buffer *out, write_position *at, size_t n)
 {
     bool in_segment = at->segment < out->n_segments && at->data == out->segments[at->segment].at;
@@ -129,7 +130,7 @@ size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_posit
     write_position to = *at;
     size_t left = max;
     for (*n = 0; *n < TEFFI_STREAM_PIECES && left && to.total < out->total; ++*n) {
-        struct iovec piece = piece_at(out, &to);
+        struct iovec piece = find_piece_at(out, &to);
         piece.iov_len = piece.iov_len < left ? piece.iov_len : left;
         pieces[*n] = piece;
         left -= piece.iov_len;
@@ -141,7 +142,7 @@ size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_posit
 void teffi_write_buffer_mark_written(write_buffer *out, write_position *at, size_t n)
 {
     while (n) {
-        size_t len = piece_at(out, at).iov_len;
+        size_t len = find_piece_at(out, at).iov_len;
         unsigned segment = at->segment;
         len = len < n ? len : n;
         advance_position(out, at, len);

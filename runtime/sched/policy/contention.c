@@ -31,9 +31,11 @@ static bool is_contended(uint64_t time_ns, uint64_t ran_ns, uint64_t delayed_ns)
     return (ran_ns + delayed_ns) * BUSY >= time_ns && delayed_ns * DELAYED >= ran_ns;
 }
 
-/* Begin a trial of a lower or a higher limit, if one is possible. Half the limit is possible if the
- * cores are contended and the limit is over 1; a higher limit is possible if the limit is below n.
- * If both are possible, successive trials alternate between them. */
+/* Begin a trial, which compares the present limit with a lower or a higher limit.
+ *  - Half the limit can be tried if the cores are contended and the limit is over 1.
+ *  - A higher limit can be tried if the limit is below n: twice the limit, but at most n, if the
+ *    cores are contended; else n.
+ * If both can be tried, successive trials alternate between them. If neither, begin none. */
 static void begin_trial_if_possible(teffi_contention *c, bool contended)
 {
     bool is_full = c->limit == c->n, may_double = contended && c->limit * 2 < c->n;

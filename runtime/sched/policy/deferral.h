@@ -43,8 +43,9 @@ static inline void teffi_deferral_run_if_ticked(teffi_deferral *d, uint32_t now_
         teffi_deferred_run_all(&d->list);
 }
 
-/* teffi_deferral_run_if_old - run the deferred work if this function has found some at every call
- * for more than 50 us. So the work does not wait for long while the worker always finds a group.
+/* teffi_deferral_run_if_old - run the deferred work if it is older than 50 us. Its age counts from
+ * the first call of this function that finds work. A call that finds none, or that runs the work,
+ * resets the age. So the work does not wait for long while the worker finds a group at each pick.
  * runs: the owner, whenever it has read the clock. */
 static inline void teffi_deferral_run_if_old(teffi_deferral *d, uint64_t now_ns)
 {

@@ -47,9 +47,10 @@ static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group
     rank_update_filled_and_first(ranks, at);
 }
 
-/* Remove the group at one end of a rank that is not empty. in: end: &rank->head to remove the
- * oldest group, &rank->tail to remove the newest. other: the address of the rank's other end. */
-static teffi_group *rank_remove_first_or_last_group(teffi_priorities *ranks, unsigned at,
+/* Remove the oldest or the newest group of a rank that is not empty. in: end: &rank->head to remove
+ * the oldest, &rank->tail to remove the newest; other: the other one of these two addresses.
+ * out: the removed group. */
+static teffi_group *rank_remove_oldest_or_newest_group(teffi_priorities *ranks, unsigned at,
                                                     teffi_qnode **end, teffi_qnode **other)
 {
     teffi_qnode *node = *end, *next = xor_links(node->next, NULL);
@@ -71,13 +72,13 @@ static unsigned least_urgent_filled_rank(const teffi_priorities *ranks)
     return word * 64 + 63 - (unsigned)__builtin_clzll(ranks->filled[word]);
 }
 
-/* Mark the newest group of the lowest priority as evicted, and move it to rank 0, from which groups
- * are popped first. So the items of the evicted group are refused soon. */
-static void evict_one(teffi_priorities *ranks)
+/* Evict the newest group of the least urgent rank: mark it as evicted, and move it to rank 0, from
+ * which groups are popped first. So the group's items are refused soon. */
+static void evict_newest_of_least_urgent_rank(teffi_priorities *ranks)
 {
     unsigned at = least_urgent_filled_rank(ranks);
     teffi_rank *rank = &ranks->rank[at];
-    teffi_group *group = rank_remove_first_or_last_group(ranks, at, &rank->tail, &rank->head);
+    teffi_group *group = rank_remove_oldest_or_newest_group(ranks, at, &rank->tail, &rank->head);
     group->evicted = true;
     ranks->waiting--;
     rank_append(ranks, 0, group);
@@ -86,7 +87,7 @@ static void evict_one(teffi_priorities *ranks)
 }
 
 /* Append a group to the rank of its priority. If more than waiting_max groups wait now, evict the
- * newest group of the lowest priority. If waiting_max is 0, there is no limit. */
+ * newest group of the least urgent rank. If waiting_max is 0, there is no limit. */
 static void priorities_push(teffi_order *order, teffi_group *group)
 {
     teffi_priorities *ranks = (teffi_priorities *)order;
@@ -97,7 +98,7 @@ static void priorities_push(teffi_order *order, teffi_group *group)
     int priority = atomic_load_explicit(&group->priority, memory_order_relaxed);
     rank_append(ranks, teffi_rank_of_priority(priority), group);
     if (++ranks->waiting > ranks->waiting_max && ranks->waiting_max)
-        evict_one(ranks);
+        evict_newest_of_least_urgent_rank(ranks);
 }
 
 static unsigned priorities_pop(teffi_order *order, teffi_group **out, unsigned n)
@@ -107,7 +108,7 @@ static unsigned priorities_pop(teffi_order *order, teffi_group **out, unsigned n
     unsigned at;
     for (; got < n && (at = most_urgent_filled_rank(ranks)) < TEFFI_RANKS; got++) {
         teffi_rank *rank = &ranks->rank[at];
-        out[got] = rank_remove_first_or_last_group(ranks, at, &rank->head, &rank->tail);
+        out[got] = rank_remove_oldest_or_newest_group(ranks, at, &rank->head, &rank->tail);
         ranks->waiting -= at > 0;
     }
     return got;

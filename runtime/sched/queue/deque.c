@@ -111,8 +111,9 @@ static bool item_is_out_of_thieves_reach(uint64_t top, uint32_t i)
     return (int32_t)(i - top_index(top)) >= TEFFI_DEQUE_NEAR;
 }
 
-/* Take item i, after bottom was lowered to i. If a thief that has loaded top may claim item i,
- * change top's tag first, so that the thief's claim fails. out: false: a thief has taken item i. */
+/* Claim item i for the owner, which has lowered bottom to i. If a thief that has loaded top may
+ * claim item i too, change top's tag, so that the thief's claim fails. out: false: a thief has
+ * claimed item i first. */
 static bool claim_bottom_item(teffi_deque *deque, uint64_t top, uint32_t i)
 {
     while ((int32_t)(i - top_index(top)) >= 0) {
@@ -141,7 +142,7 @@ void *teffi_deque_pop(teffi_deque *deque)
         top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
     } else {
         /* relaxed: top only rises, so item i stays within thieves' reach. Therefore
-         * claim_bottom_item takes it only by a CAS, which publishes bottom. */
+         * claim_bottom_item claims it only by a CAS, which publishes bottom. */
         atomic_store_explicit(&deque->bottom, i, memory_order_relaxed);
     }
     if (claim_bottom_item(deque, top, i))

@@ -18,8 +18,8 @@ void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns)
     atomic_init(&wheel->next_due_ns, UINT64_MAX);
 }
 
-/* out: the lowest level at which `tick` and `now` are in the same round of 64 buckets, or the top
- * level if there is no such level. */
+/* A level's round is one pass over its 64 buckets, from bucket 0 on. out: the lowest level at which
+ * `now` and `tick` are in the same round; the top level if there is no such level. */
 static unsigned wheel_level_of(uint64_t now, uint64_t tick)
 {
     uint64_t differ = (now ^ tick) | MASK;

@@ -6,8 +6,8 @@
 
 static inline bool have_same_share(teffi_home *home, teffi_node_id a, teffi_node_id b)
 {
-    return teffi_relay_entry_count_of_node(home, teffi_node_word(a)) ==
-           teffi_relay_entry_count_of_node(home, teffi_node_word(b));
+    return teffi_relay_entry_count_of_node(home, teffi_node_to_word(a)) ==
+           teffi_relay_entry_count_of_node(home, teffi_node_to_word(b));
 }
 
 /* out: an id after that of node, which does not share its count. */

@@ -88,8 +88,8 @@ static void it_is_kept_for_its_request_alone(void **state)
     msg->call.generation++;
     assert_false(teffi_node_has_cancel(node, msg));
     msg->call.generation--;
-    assert_true(teffi_node_forget_cancel(node, msg));
-    assert_false(teffi_node_forget_cancel(node, msg));
+    assert_true(teffi_node_remove_cancel(node, msg));
+    assert_false(teffi_node_remove_cancel(node, msg));
     assert_int_equal(kept(), 0);
     teffi_msg_free(msg);
 }
@@ -182,7 +182,7 @@ static void a_flood_takes_one_share(void **state)
 
 static teff_err relay(teffi_msg *msg)
 {
-    return teffi_relay_begin(node, msg);
+    return teffi_node_become_sender(node, msg);
 }
 
 static void it_ends_the_relay_of_its_call_alone(void **state)

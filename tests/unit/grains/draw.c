@@ -49,8 +49,8 @@ static void draw_number(drawing *d, ProtobufCType type, uint8_t *slot)
     if (type == PROTOBUF_C_TYPE_BOOL)
         v &= 1;
     if ((type == PROTOBUF_C_TYPE_DOUBLE || type == PROTOBUF_C_TYPE_FLOAT) && draw(d, 4) == 0)
-        v = teffi_element_size(type) == 8 ? 1ull << 63 : 1ull << 31; /* -0.0 */
-    memcpy(slot, &v, teffi_element_size(type)); /* the build refuses big-endian machines */
+        v = teffi_value_memory_size(type) == 8 ? 1ull << 63 : 1ull << 31; /* -0.0 */
+    memcpy(slot, &v, teffi_value_memory_size(type)); /* the build refuses big-endian machines */
 }
 
 static void draw_value(drawing *d, teffi_field_desc *field, uint8_t *slot, unsigned depth)
@@ -71,7 +71,7 @@ static void draw_value(drawing *d, teffi_field_desc *field, uint8_t *slot, unsig
 
 static void draw_list(drawing *d, teffi_field_desc *field, uint8_t *m, unsigned depth)
 {
-    size_t n = draw(d, LIST_MAX), step = teffi_element_size(field->type);
+    size_t n = draw(d, LIST_MAX), step = teffi_value_memory_size(field->type);
     uint8_t *list = n ? teff_arena_alloc(d->arena, n * step) : NULL;
     for (size_t i = 0; i < n; i++)
         draw_value(d, field, list + i * step, depth);

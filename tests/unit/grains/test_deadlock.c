@@ -363,7 +363,7 @@ static void calls_that_cross_lose_one(void **state)
     place(D, 1);
     /* the request fails that waits at the silo with the lower id: grain C calls D, and D calls C */
     bool c_fails =
-        teffi_node_word(three->silos[1]->node.id) < teffi_node_word(three->silos[0]->node.id);
+        teffi_node_to_word(three->silos[1]->node.id) < teffi_node_to_word(three->silos[0]->node.id);
     for (unsigned i = 0; i < 10; i++)
         assert_int_equal(calls_that_cross(C, "4", D, "3", three->ctx[i % SILOS]), c_fails ? 0 : 1);
     assert_int_equal(reports(), 11);

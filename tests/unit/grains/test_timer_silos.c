@@ -38,7 +38,7 @@ static teff_err tick(timers_vault *self, const timers_beat *in)
     if (self->state->n_lines > 100)
         self->state->n_lines = 0;
     teff_err err = self->state->n % 16 ? TEFF_OK : timers_vault_save(self);
-    world.place[v] = teffi_node_word(self->ctx->node->id);
+    world.place[v] = teffi_node_to_word(self->ctx->node->id);
     world.inside[v]--;
     world.ticks[v]++;
     return err;
@@ -184,7 +184,7 @@ static void test_timers_of_a_silo_that_leaves(void **state)
         lab_until(world.ticks[i] > 0);
     }
     assert_int_equal(lab_remove(l, 1), TEFF_OK);
-    uint64_t here = teffi_node_word(l->silos[0]->node.id);
+    uint64_t here = teffi_node_to_word(l->silos[0]->node.id);
     for (int i = 0; i < VAULTS; i++) {
         snprintf(key, sizeof key, "%d", i);
         int ticks = world.ticks[i];

@@ -518,7 +518,7 @@ static void test_flags(void **state)
     (void)state;
     uint16_t flags = teffi_placement_flags(&info);
     assert_int_equal(flags, 0xfe00);
-    assert_int_equal(teffi_placement_of(flags), TEFF_PLACE_HASH);
+    assert_int_equal(teffi_flags_placement_strategy(flags), TEFF_PLACE_HASH);
     assert_int_equal(teffi_flags_type_version(flags), 63);
     info.version = 1;
     flags = teffi_placement_flags(&info) | TEFFI_MSG_PLACED;

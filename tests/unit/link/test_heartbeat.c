@@ -148,7 +148,7 @@ static uint32_t silo_of_first_bucket(test_node *node, uint32_t from)
 {
     const teffi_link *link = link_of(node);
     for (teffi_node_id id = {from, 1};; id.silo++)
-        if (teffi_siphash_word(&link->secret, teffi_node_word(id)) % LINK_BUCKETS == 0)
+        if (teffi_siphash_word(&link->secret, teffi_node_to_word(id)) % LINK_BUCKETS == 0)
             return id.silo;
 }
 

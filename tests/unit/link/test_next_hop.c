@@ -299,7 +299,7 @@ static void clients_cannot_choose_a_list(void **state)
     for (unsigned i = 0; i < N; i++) {
         do
             id.incarnation++;
-        while (teffi_mix64(teffi_node_word(id)) % LINK_BUCKETS != 5);
+        while (teffi_mix64(teffi_node_to_word(id)) % LINK_BUCKETS != 5);
         teffi_greeting g = raw_greeting(id.silo, id.incarnation, 1);
         g.hello.role = TEFFI_ROLE_CLIENT;
         g.hello.address[0] = '\0';

@@ -444,7 +444,7 @@ static void what_begins_here_needs_no_relay(void **state)
 {
     teffi_msg *msg = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
     msg->src = self;
-    assert_int_equal(teffi_relay_begin(&node, msg), TEFF_OK);
+    assert_int_equal(teffi_node_become_sender(&node, msg), TEFF_OK);
     assert_int_equal(msg->call.slot, 12);
     assert_int_equal(teffi_calls_relay_count(&node.home), 0);
     teffi_msg_free(msg);
@@ -453,7 +453,7 @@ static void what_begins_here_needs_no_relay(void **state)
 static void a_forwarded_oneway_is_this_nodes_from_then_on(void **state)
 {
     teffi_msg *msg = message(TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN);
-    assert_int_equal(teffi_relay_begin(&node, msg), TEFF_OK);
+    assert_int_equal(teffi_node_become_sender(&node, msg), TEFF_OK);
     assert_true(teffi_node_equals(msg->src, self));
     assert_int_equal(teffi_calls_relay_count(&node.home), 0);
     teffi_msg_free(msg);
@@ -462,7 +462,7 @@ static void a_forwarded_oneway_is_this_nodes_from_then_on(void **state)
 static void the_response_to_a_relay_is_sent_on_with_the_origins_call(void **state)
 {
     teffi_msg *msg = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
-    assert_int_equal(teffi_relay_begin(&node, msg), TEFF_OK);
+    assert_int_equal(teffi_node_become_sender(&node, msg), TEFF_OK);
     assert_int_equal(teffi_calls_relay_count(&node.home), 1);
     teffi_msg *response = message(TEFFI_MSG_RESPONSE, TEFFI_SLOT_GRAIN);
     response->src = one_client;

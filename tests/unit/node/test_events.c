@@ -110,7 +110,7 @@ static void only_silos_are_checked_by_the_membership(void **state)
 static void a_silo_that_starts_takes_its_seed_only(void **state)
 {
     node.open = false;
-    node.seed = teffi_node_word(silo.node);
+    node.seed = teffi_node_to_word(silo.node);
     assert_int_equal(on->hello(&node, &silo, text), TEFF_OK);
     assert_int_equal(on->hello(&node, &other, text), TEFF_E_REFUSED);
     assert_string_equal(text, "this silo is starting");
@@ -248,7 +248,7 @@ static teff_err relay_for(teffi_node_id origin)
 {
     teffi_msg *msg = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
     msg->src = origin;
-    teff_err err = teffi_relay_begin(&node, msg);
+    teff_err err = teffi_node_become_sender(&node, msg);
     teffi_msg_free(msg);
     return err;
 }

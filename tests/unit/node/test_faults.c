@@ -260,7 +260,7 @@ static teff_err relay_error(void)
     teffi_msg *request = request_of_peer();
     if (!request)
         return TEFF_E_NOMEM;
-    teff_err err = teffi_relay_begin(&node, request);
+    teff_err err = teffi_node_become_sender(&node, request);
     assert_true(err || teffi_node_equals(request->src, self));
     if (!err)
         teffi_node_send_outcomes_and_free_relays(&node, teffi_calls_cancel_all(&node.home));

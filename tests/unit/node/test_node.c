@@ -178,7 +178,7 @@ static uint64_t unmixed(uint64_t y)
 /* A client whose id is as the silo's in all bits that a pending call keeps of it. */
 static uint32_t colliding_node(teffi_node_id silo, uint32_t *incarnation)
 {
-    uint64_t low = teffi_mix64(teffi_node_word(silo)) & UINT32_MAX, word = 0;
+    uint64_t low = teffi_mix64(teffi_node_to_word(silo)) & UINT32_MAX, word = 0;
     for (uint64_t high = 1; !(word >> 63); high++)
         word = unmixed(high << 32 | low);
     assert_true((teffi_mix64(word) & UINT32_MAX) == low);

@@ -47,7 +47,7 @@ static teffi_msg *begin(teffi_node_id from, uint64_t deadline_ns)
     msg->call.slot = 7000000;
     msg->call.generation = 9;
     msg->deadline_ns = deadline_ns;
-    assert_int_equal(teffi_relay_begin(node, msg), TEFF_OK);
+    assert_int_equal(teffi_node_become_sender(node, msg), TEFF_OK);
     assert_true(teffi_node_equals(msg->src, node->id));
     assert_true(msg->call.slot != 7000000);
     return msg;
@@ -133,7 +133,7 @@ static void a_silo_that_goes_leaves_its_cancels(void **state)
 static void a_client_that_has_none_costs_nothing(void **state)
 {
     _Atomic uint32_t *share =
-        teffi_relay_entry_count_of_node(&node->home, teffi_node_word(one_client));
+        teffi_relay_entry_count_of_node(&node->home, teffi_node_to_word(one_client));
     teffi_msg_free(begin(one_client, 0));
     assert_int_equal(*share, 1);
     *share = 0; /* a walk would find it all the same */
@@ -153,7 +153,7 @@ static uint32_t fill(teffi_node *gateway, teffi_node_id client)
     assert_non_null(msg);
     for (; n <= TEFFI_RELAYS_MAX && !err; n += !err) {
         msg->src = client;
-        err = teffi_relay_begin(gateway, msg);
+        err = teffi_node_become_sender(gateway, msg);
     }
     assert_int_equal(err, TEFF_E_OVERLOADED);
     teffi_msg_free(msg);
@@ -239,7 +239,7 @@ static void a_one_way_needs_none(void **state)
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
     assert_non_null(msg);
     msg->src = one_client;
-    assert_int_equal(teffi_relay_begin(node, msg), TEFF_OK);
+    assert_int_equal(teffi_node_become_sender(node, msg), TEFF_OK);
     assert_true(teffi_node_equals(msg->src, node->id));
     assert_int_equal(relays(), 0);
     teffi_msg_free(msg);

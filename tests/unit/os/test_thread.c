@@ -173,7 +173,7 @@ static void a_barrier_of_all_threads_is_there_if_the_system_has_it(void **state)
 {
     long has = syscall(SYS_membarrier, QUERY, 0, 0);
     bool expected = has > 0 && has & PRIVATE_EXPEDITED;
-    assert_int_equal(teffi_barrier_register(), expected);
+    assert_int_equal(teffi_barrier_register_process(), expected);
     barriers = 0;
     if (expected)
         teffi_barrier_run_on_all_threads();

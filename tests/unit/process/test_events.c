@@ -121,7 +121,7 @@ static uint64_t waiting(void)
 
 static void mail_is(uint64_t tag)
 {
-    teffi_event *event = teffi_process_take_mail(p);
+    teffi_event *event = teffi_process_take_message(p);
     assert_non_null(event);
     assert_int_equal(event->event.tag, tag);
     teffi_event_free(p, event);
@@ -129,7 +129,7 @@ static void mail_is(uint64_t tag)
 
 static void no_mail(void)
 {
-    assert_null(teffi_process_take_mail(p));
+    assert_null(teffi_process_take_message(p));
 }
 
 /* The first event of the other list has this kind and tag; it is freed. */
@@ -215,7 +215,7 @@ static void a_message_counts_until_it_is_freed(void **state)
     send(2);
     take();
     assert_int_equal(waiting(), 2);
-    teffi_event *event = teffi_process_take_mail(p);
+    teffi_event *event = teffi_process_take_message(p);
     assert_int_equal(waiting(), 2);
     teffi_event_free(p, event);
     assert_int_equal(waiting(), 1);

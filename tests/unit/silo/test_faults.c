@@ -123,7 +123,7 @@ static unsigned done;
 static int open_remote(void **state)
 {
     int failed = bare_open(state);
-    node.seed = teffi_node_word(bare_peer);
+    node.seed = teffi_node_to_word(bare_peer);
     remote = teffi_remote_store_new(&node);
     done = 0;
     return failed || !remote;
@@ -316,7 +316,7 @@ static void without_memory_a_close_still_waits_for_tasks(void **state)
     node.home.tasks.running = 1;
     yields_to_end = 3;
     atomic_store(&faults_left, 1); /* for the context */
-    teffi_node_wait_for_tasks_and_retries(&node);
+    teffi_node_wait_for_tasks(&node);
     assert_int_equal(atomic_load(&faults_left), 0);
     assert_int_equal(teffi_tasks_count_running(&node.home), 0);
 }

@@ -37,10 +37,10 @@ static void only_what_may_hold_a_password_is_hidden(void **state)
     };
     char shown[TEFFI_STORE_SHOWN_MAX], longest[1000];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        assert_string_equal(teffi_store_show_address(rows[i].address, shown), rows[i].shown);
+        assert_string_equal(teffi_store_mask_address(rows[i].address, shown), rows[i].shown);
     memset(longest, 'x', sizeof longest);
     longest[sizeof longest - 1] = '\0';
-    assert_int_equal(strlen(teffi_store_show_address(longest, shown)), 200);
+    assert_int_equal(strlen(teffi_store_mask_address(longest, shown)), 200);
 }
 
 int main(void)

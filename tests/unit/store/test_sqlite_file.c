@@ -186,7 +186,7 @@ static void codes_have_errors_and_texts(void **state)
     };
     for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char why[TEFFI_SQLITE_TEXT];
-        assert_int_equal(teffi_sqlite_err(rows[i].code, why), rows[i].err);
+        assert_int_equal(teffi_sqlite_convert_error(rows[i].code, why), rows[i].err);
         assert_string_equal(why, rows[i].text);
     }
 }
