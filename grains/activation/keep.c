@@ -25,7 +25,7 @@ enum { ROOMS_MIN = 4, ELEMENTS_MIN = 4 };
 /* Ends the turn with TEFF_E_NOMEM, because an allocation of n bytes in the state has failed: the
  * state's memory has reached its limit, or the system is out of memory. */
 static _Noreturn void exit_turn_after_failed_state_alloc(teff_ctx *ctx, const teffi_activation *act,
-                                                      size_t n)
+                                                         size_t n)
 {
     const teff_arena *arena = act->stored->arena;
     (void)teff_fail(ctx, TEFF_E_NOMEM,

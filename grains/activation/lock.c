@@ -55,7 +55,8 @@ bool teffi_transaction_is_same(const teffi_transaction *a, const teffi_transacti
 
 static bool transaction_is_older(const teffi_transaction *a, const teffi_transaction *b)
 {
-    return a->age != b->age ? a->age < b->age : teffi_node_to_word(a->root) < teffi_node_to_word(b->root);
+    return a->age != b->age ? a->age < b->age
+                            : teffi_node_to_word(a->root) < teffi_node_to_word(b->root);
 }
 
 /* ---- release ---- */
@@ -115,7 +116,8 @@ static bool is_valid_without_turns(const teffi_activation *act)
 
 /* Does an older transaction wait for act? It does if a request of that transaction is among act's
  * requests that were set aside. */
-static bool older_transaction_waits(const teffi_activation *act, const teffi_transaction *transaction)
+static bool older_transaction_waits(const teffi_activation *act,
+                                    const teffi_transaction *transaction)
 {
     teffi_transaction other;
     for (teffi_qnode *n = act->more ? act->more->pending.head : NULL; n; n = n->next)
@@ -162,7 +164,8 @@ teffi_verdict teffi_lock_judge_request(teffi_activation *act, const teffi_transa
     if (transaction->step == TEFFI_STEP_ROOT) /* a root request may wait: it holds no lock */
         return TEFFI_SET_ASIDE;
     bool dies = lock && transaction_is_older(&lock->owner, transaction);
-    return dies || (is_new && older_transaction_waits(act, transaction)) ? TEFFI_DIE : TEFFI_SET_ASIDE;
+    return dies || (is_new && older_transaction_waits(act, transaction)) ? TEFFI_DIE
+                                                                         : TEFFI_SET_ASIDE;
 }
 
 teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction)

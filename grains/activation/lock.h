@@ -65,8 +65,8 @@ typedef struct teffi_transaction {
     uint32_t step;      /* teffi_step */
     union {
         uint64_t etag; /* COMMIT */
-        /* JOIN: the silo where the root's turn runs, as teffi_node_to_word. It differs from `root` if
-         * the root's grain has moved since the transaction began. 0: an older silo sent it. */
+        /* JOIN: the silo where the root's turn runs, as teffi_node_to_word. It differs from `root`
+         * if the root's grain has moved since the transaction began. 0: an older silo sent it. */
         uint64_t runs_at;
     };
 } teffi_transaction;

@@ -80,7 +80,8 @@ static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activatio
  * declared dead: other silos may hold that silo's grains. After TEFF_E_CONFLICT, starts a refresh
  * of the membership view, to learn whether this silo was declared dead. out: the new etag in
  * row->etag. errs: the store's; TEFF_E_CLOSED: this silo's lease is over. */
-static teff_err write_row_with_fence_check(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
+static teff_err write_row_with_fence_check(teff_ctx *ctx, const teffi_activation *act,
+                                           teffi_row *row)
 {
     teffi_row rows[] = {*row, teffi_rows_make_own_fence_check(ctx)};
     teffi_store_op op = {.kind = TEFFI_STORE_BATCH,

@@ -196,8 +196,9 @@ void teffi_timers_end_tick(teffi_turn *turn, teff_err err)
  * `method` may point to another copy. out: *act: the activation whose turn runs on ctx. Return
  * value: the definition; NULL if the check fails, and *err tells why. */
 static const teff_method *check_and_find_timer_method(teff_ctx *ctx, const teff_type_info *type,
-                                            const teff_method *method, const ProtobufCMessage *in,
-                                            teffi_activation **act, teff_err *err)
+                                                      const teff_method *method,
+                                                      const ProtobufCMessage *in,
+                                                      teffi_activation **act, teff_err *err)
 {
     const teff_method *own = NULL;
     *err = TEFF_OK;

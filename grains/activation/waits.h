@@ -56,8 +56,8 @@ enum {
  *       the list is full, or there is no memory, does nothing: the next request tries again. */
 void teffi_waits_watch(teffi_activation *act);
 
-/* teffi_waits_both_flags_are_set - are TEFFI_WATCHED and TEFFI_WAITED both set? If so, there is no need to
- * call teffi_waits_watch(), because it would change nothing.
+/* teffi_waits_both_flags_are_set - are TEFFI_WATCHED and TEFFI_WAITED both set? If so, there is no
+ * need to call teffi_waits_watch(), because it would change nothing.
  * relaxed: if the timer clears TEFFI_WAITED at the same time, act stays listed. When the timer
  * looks at act again, it finds the request in act->queued. */
 static inline bool teffi_waits_both_flags_are_set(const teffi_activation *act)

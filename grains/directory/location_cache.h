@@ -17,8 +17,8 @@ enum { TEFFI_LOCATION_LINES = 1 << 13, TEFFI_LOCATION_WAYS = 8, TEFFI_LOCATION_S
 
 typedef struct teffi_location_cache {
     _Atomic uint64_t words[TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS];
-    /* by number: teffi_node_to_word of a silo in the view; 0: no silo. Silos without a number are not
-     * cached. */
+    /* by number: teffi_node_to_word of a silo in the view; 0: no silo. Silos without a number are
+     * not cached. */
     _Atomic uint64_t silos[TEFFI_LOCATION_SILOS];
     _Atomic uint32_t n_silos; /* the highest number that was ever used */
 } teffi_location_cache; /* zeroed memory is an empty cache; its untouched pages cost nothing */

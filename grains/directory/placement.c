@@ -33,7 +33,7 @@ static teffi_node_id choose_random_silo(teffi_grains *grains, const teffi_view *
  * (rendezvous hashing). So if a silo joins or leaves, the choice changes only for grains that are
  * placed on that silo. out: zero: no silo can host the type. */
 static teffi_node_id choose_silo_by_hash(const teffi_view *view, const teffi_ident *ident,
-                                       wanted want)
+                                         wanted want)
 {
     uint64_t hash = teffi_key_cluster_hash(ident->type, ident->key, ident->key_len), best = 0;
     teffi_node_id chosen = {0};

@@ -148,7 +148,7 @@ bool teffi_shard_has_activation(teffi_grains *grains, const teffi_ident *ident,
  * the index, so that the later teffi_index_add() cannot fail. The shard's lock is held. errs:
  * TEFF_E_NOMEM, TEFF_E_INVALID. */
 static teff_err take_free_activation(teffi_grains *grains, const teff_grain_type *type,
-                                const teffi_ident *ident, teffi_activation **out)
+                                     const teffi_ident *ident, teffi_activation **out)
 {
     teffi_activation *act = teffi_slab_take(&grains->shards->memory);
     if (!act)

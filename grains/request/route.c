@@ -406,7 +406,8 @@ static void locate_grain_again(teffi_grains *grains, const teffi_ident *ident, t
 /* Pushes msg, which ends a transaction, to the grain's activation here. The transaction has locked
  * that activation. If the activation no longer exists, the lock does not exist either, and msg is
  * freed. */
-static void push_transaction_end_or_free_msg(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
+static void push_transaction_end_or_free_msg(teffi_grains *grains, const teffi_ident *ident,
+                                             teffi_msg *msg)
 {
     if (!push_to_local_activation(grains, ident, msg, false))
         teffi_msg_free(msg);

@@ -225,8 +225,8 @@ static void leave_gateway(teff_ctx *ctx, void *arg)
 {
     enum { POLL_MS = 2 };
     teff_client *client = teffi_container(ctx->node, teff_client, node);
-    teffi_node_id from = *(
-        teffi_node_id *)arg; /* until clear_parting_entry() nothing changes the entry */
+    teffi_node_id from =
+        *(teffi_node_id *)arg; /* until clear_parting_entry() nothing changes the entry */
     teffi_net *net = ctx->node->home.net;
     net->ops->peer_left(net, from);
     while (!client->closing && teffi_calls_any_sent_to(&ctx->node->home, from))

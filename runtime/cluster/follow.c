@@ -65,7 +65,8 @@ static void add_departed_silo(teffi_membership *m, teffi_node_id silo)
  * left to follow.departed, which keeps their connections for another DROP_MS: such a silo forwards
  * the requests that arrive before the other silos have adopted this view, and says goodbye itself
  * afterwards. */
-static void disconnect_dead_and_add_departed(teffi_membership *m, const teffi_view *old, const teffi_view *now)
+static void disconnect_dead_and_add_departed(teffi_membership *m, const teffi_view *old,
+                                             const teffi_view *now)
 {
     teffi_net *net = m->node->home.net;
     for (size_t i = 0; old && i < old->n_members; i++) {

@@ -207,7 +207,8 @@ teffi_instance *teffi_instance_bind(teff_component *component, size_t i, bool an
  * are closed, bound components are cancelled, sleepers are poked. out: true: no claim holds it. */
 bool teffi_instance_retire(teff_engine *engine, teffi_instance *instance);
 
-/* teffi_instance_drop_reference - drop component's reference to data[i]; the last one frees the instance. */
+/* teffi_instance_drop_reference - drop component's reference to data[i]; the last one frees the
+ * instance. */
 void teffi_instance_drop_reference(teff_component *component, size_t i);
 
 /* ---- claims and sleepers (claim.c). runs: the turn of the component; pokes: any thread. Without

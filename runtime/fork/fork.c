@@ -205,8 +205,8 @@ void teff_join_wait(teff_join *public)
     if (atomic_load_explicit(&j->count, memory_order_acquire) > 1) {
         teffi_worker *w = teffi_worker_self();
         if (!teffi_turn_may_yield(w))
-            teffi_abort_for_rule_broken_by_turn(w,
-                                             "teff_join_wait between teff_blocking_begin and _end");
+            teffi_abort_for_rule_broken_by_turn(
+                w, "teff_join_wait between teff_blocking_begin and _end");
         j->turn = teffi_worker_running_group(w);
         w->after_yield = subtract_suspended_turn_from_join;
         w->after_yield_arg = j;

@@ -117,8 +117,8 @@ void teffi_goodbye_mark_peer_left(teffi_net *net, teffi_node_id id)
 /* ---- shutdown of the link ---- */
 
 /* Sets `leaving`, and begins the goodbye to every peer that has a connection. Kills the dials that
- * have no peer yet: they cannot succeed any more, because bring_conn_up_and_send_ack() makes no peer while
- * `leaving` is set. */
+ * have no peer yet: they cannot succeed any more, because bring_conn_up_and_send_ack() makes no
+ * peer while `leaving` is set. */
 static void begin_leaving(teffi_link *link)
 {
     pthread_mutex_lock(&link->conns.lock);

@@ -362,7 +362,7 @@ static bool make_expected_and_own_proof(const teffi_conn *conn, const teffi_secr
  * must end conn. true: conn is UP; or the peer was refused because of the secret, and conn ends by
  * itself when the reason has been sent. */
 static bool check_acceptor_proof_and_bring_conn_up(teffi_conn *conn, const teffi_secret *secret,
-                                          const teffi_greeting *peer)
+                                                   const teffi_greeting *peer)
 {
     uint8_t expected[TEFFI_PROOF_BYTES];
     teffi_ack ack = {{0}, {0}};

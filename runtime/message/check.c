@@ -91,7 +91,8 @@ static size_t check_and_get_list_size(checker *c, teffi_field_desc *field, const
 
 /* Checks a plain string or bytes field, which is not written if it is empty. out: its size with its
  * tag; 0: empty. */
-static size_t check_and_get_content_field_size(checker *c, teffi_field_desc *field, const void *slot)
+static size_t check_and_get_content_field_size(checker *c, teffi_field_desc *field,
+                                               const void *slot)
 {
     size_t n = check_and_get_content_size(c, field, slot);
     return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;

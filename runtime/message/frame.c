@@ -391,7 +391,8 @@ static bool fields_fit_kind(const teffi_msg *m, unsigned has)
 /* Decodes a frame into the new message m. The text is always copied to m's arena. in: copies: if
  * true, the key, the idempotency key (`once`), the transaction and the body are copied, too;
  * otherwise m points to their bytes in the frame. */
-static teff_err decode_into_msg(const teffi_frame *frame, bool copies, uint64_t now_ns, teffi_msg *m)
+static teff_err decode_into_msg(const teffi_frame *frame, bool copies, uint64_t now_ns,
+                                teffi_msg *m)
 {
     const uint8_t *d = frame->data;
     unsigned has = load_u16(d + 4);

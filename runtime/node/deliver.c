@@ -292,7 +292,8 @@ teff_err teffi_node_become_sender(teffi_node *node, teffi_msg *msg)
  * with the relay's err and text. */
 static void send_relay_outcome(teffi_node *node, teffi_call *relay)
 {
-    teffi_node_id to = teffi_node_from_word(atomic_load_explicit(&relay->out, memory_order_relaxed));
+    teffi_node_id to =
+        teffi_node_from_word(atomic_load_explicit(&relay->out, memory_order_relaxed));
     teffi_msg *response = relay->response;
     if (!response) {
         response = teffi_msg_new(TEFFI_MSG_RESPONSE);

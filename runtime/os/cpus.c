@@ -70,7 +70,7 @@ static unsigned choose_smaller_limit(unsigned a, unsigned b)
  * root_bytes: the length of the root's path. read_quota: reads the quota of one cgroup.
  * out: the smallest quota; 0: there is none. */
 static unsigned find_smallest_quota(char *folder, size_t root_bytes,
-                                 unsigned (*read_quota)(const char *folder))
+                                    unsigned (*read_quota)(const char *folder))
 {
     unsigned n = 0;
     for (;;) {
@@ -114,7 +114,8 @@ static unsigned find_quota_of_cgroup_line(const char *root, char *line)
     if (at < 0 || (size_t)at + strlen(path) >= sizeof folder)
         return 0;
     memcpy(folder + at, path, strlen(path) + 1);
-    return find_smallest_quota(folder, (size_t)at, v2 ? read_cgroup_v2_quota : read_cgroup_v1_quota);
+    return find_smallest_quota(folder, (size_t)at,
+                               v2 ? read_cgroup_v2_quota : read_cgroup_v1_quota);
 }
 
 unsigned teffi_cpu_quota(const char *root)

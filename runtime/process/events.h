@@ -66,8 +66,8 @@ void teffi_process_dispatch_item(teff_process *p, teffi_item *item);
  * group. runs: inside the process's own functions. out: false: there were no items. */
 bool teffi_process_dispatch_items(teff_process *p);
 
-/* teffi_process_take_message - take the next message, from the list or the group. out: NULL: none; the
- * caller frees it with teffi_event_free. runs: inside the process's own functions. */
+/* teffi_process_take_message - take the next message, from the list or the group. out: NULL: none;
+ * the caller frees it with teffi_event_free. runs: inside the process's own functions. */
 teffi_event *teffi_process_take_message(teff_process *p);
 
 /* teffi_event_free - free an event that is in no list; a message does not count in the mailbox any

@@ -109,7 +109,7 @@ typedef struct teffi_pid_route {
 
 /* How processes call grains (call/process_ctx.c). */
 typedef struct teffi_process_calls {
-    void (*take_item)(teffi_item *item);   /* an item of a process's group that is no event */
+    void (*take_item)(teffi_item *item);    /* an item of a process's group that is no event */
     void (*free_ctx)(struct teff_ctx *ctx); /* the process's fiber ends; runs on it */
     struct teffi_home *home;
 } teffi_process_calls;

@@ -27,6 +27,6 @@ void teffi_preempt_unblock_signal(void);
  * in a preemptible region. out: false: its worker is not RUNNING, or it has none. */
 bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_preempt_interrupt_lost_workers - interrupt each LOST worker (its processor was retaken during a long
- * turn) if its turn is in a preemptible region. Takes idle_lock. */
+/* teffi_preempt_interrupt_lost_workers - interrupt each LOST worker (its processor was retaken
+ * during a long turn) if its turn is in a preemptible region. Takes idle_lock. */
 void teffi_preempt_interrupt_lost_workers(teffi_sched *sched);

@@ -112,7 +112,8 @@ static bool set_result_if_over(const socket_stream *s, teffi_stream_result *resu
 
 /* If this process has closed the stream, sets *result to CLOSED, and makes the side READY again, so
  * that later operations end, too. out: true: the stream is closed. */
-static bool set_result_if_closed(const socket_stream *s, reactor_side *side, teffi_stream_result *result)
+static bool set_result_if_closed(const socket_stream *s, reactor_side *side,
+                                 teffi_stream_result *result)
 {
     if (!is_closed_here(s))
         return false;

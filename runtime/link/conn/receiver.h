@@ -44,8 +44,8 @@ typedef struct conn_receiver {
     bool none_followed; /* the last extra read after a large frame found nothing */
     unsigned skipped;   /* counts large frames while none_followed */
     bool taken;         /* a frame was taken since the last update_partial_frame_time_limit() */
-    size_t partial_bytes; /* bytes of the partial frame at liveness.partial_since_ns */
-    uint64_t frames;      /* messages taken, not yet added to the counters */
+    size_t partial_bytes;            /* bytes of the partial frame at liveness.partial_since_ns */
+    uint64_t frames;                 /* messages taken, not yet added to the counters */
     size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
     teffi_qnode waiting;             /* in the reserve's queue, with the reader's reference */
     teffi_inbound inbound;           /* while submitted: owned by the executor, holds a reference */

@@ -51,7 +51,7 @@ static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group
  * the oldest, &rank->tail to remove the newest; other: the other one of these two addresses.
  * out: the removed group. */
 static teffi_group *rank_remove_oldest_or_newest_group(teffi_priorities *ranks, unsigned at,
-                                                    teffi_qnode **end, teffi_qnode **other)
+                                                       teffi_qnode **end, teffi_qnode **other)
 {
     teffi_qnode *node = *end, *next = xor_links(node->next, NULL);
     if (next)
