@@ -165,7 +165,7 @@ teff_err teff_client_connect(const teff_client_options *opt, teff_client **out, 
     teff_err err = teffi_client_new_unconnected(&platform, opt, out, text);
     if (err)
         return err;
-    teff_ctx *ctx = teff_client_ctx(*out);
+    teff_ctx *ctx = teff_client_new_ctx(*out);
     err = ctx ? teffi_gateways_connect(ctx, *out) : TEFF_E_NOMEM;
     if (err) {
         snprintf(text, TEFF_TEXT_MAX, "%s", ctx ? teff_error(ctx) : "out of memory");
@@ -178,7 +178,7 @@ teff_err teff_client_connect(const teff_client_options *opt, teff_client **out, 
     return TEFF_OK;
 }
 
-teff_ctx *teff_client_ctx(teff_client *client)
+teff_ctx *teff_client_new_ctx(teff_client *client)
 {
     return teffi_ctx_new(&client->node.home);
 }

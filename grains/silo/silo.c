@@ -368,7 +368,7 @@ const char *teff_silo_gateway(const teff_silo *silo)
     return silo->gateway;
 }
 
-teff_ctx *teff_silo_ctx(teff_silo *silo)
+teff_ctx *teff_silo_new_ctx(teff_silo *silo)
 {
     return silo->phase == TEFFI_SILO_SERVING ? teffi_ctx_new(&silo->node.home) : NULL;
 }

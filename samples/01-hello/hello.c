@@ -26,7 +26,7 @@ static teff_err say_hello(teff_ctx *ctx, const char *place, const char *name)
 
 static teff_err say_all(teff_silo *silo)
 {
-    teff_ctx *ctx = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_silo_new_ctx(silo);
     teff_err err = ctx ? TEFF_OK : TEFF_E_NOMEM;
     if (!err)
         err = say_hello(ctx, "Addis Ababa", "Almaz");

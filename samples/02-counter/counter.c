@@ -34,7 +34,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "no gateway: %s\n", text);
         return 1;
     }
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     teff_err err = ctx ? ask(ctx, argv[2], argc > 3 ? argv[3] : NULL) : TEFF_E_NOMEM;
     teff_ctx_free(ctx);
     teff_client_free(client);

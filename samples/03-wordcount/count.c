@@ -116,7 +116,7 @@ static int print_all(teff_ctx *ctx, list *words)
 static int run(teff_client *client, int n_files, char **files)
 {
     list words = {0};
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     int status = ctx ? 0 : 1;
     for (int i = 0; i < n_files && !status; i++)
         status = read_words(files[i], &words);

@@ -199,7 +199,7 @@ static teff_err run_all(teff_silo *silo, program *p)
         err = teff_process_spawn(p->system, &booker, NULL, NULL, NULL, 0, &p->booker);
     if (!err)
         err = teff_process_spawn(p->system, &supervisor, p, NULL, NULL, 0, &p->supervisor);
-    teff_ctx *ctx = err ? NULL : teff_silo_ctx(silo);
+    teff_ctx *ctx = err ? NULL : teff_silo_new_ctx(silo);
     if (!ctx)
         return err ? err : TEFF_E_NOMEM;
     for (int i = 0; i < LINES; i++)

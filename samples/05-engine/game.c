@@ -288,7 +288,7 @@ static teff_err start(void *arg, teff_silo *silo, char *text)
         err = teff_engine_add(g->engine, 1, &referee, g, NULL);
     if (!err && isatty(STDOUT_FILENO))
         printf("\033[2J"); /* clear the screen */
-    g->ctx = err ? NULL : teff_silo_ctx(silo);
+    g->ctx = err ? NULL : teff_silo_new_ctx(silo);
     if (err || !g->ctx)
         return err ? err : TEFF_E_NOMEM;
     if (!pthread_create(&g->clock, NULL, run_clock, g))

@@ -154,7 +154,7 @@ static teff_err crunch_three_ways(teff_ctx *ctx)
 static teff_err run_all(teff_silo *silo, const numbers *x)
 {
     teff_sched_metrics all;
-    teff_ctx *ctx = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_silo_new_ctx(silo);
     if (!ctx)
         return TEFF_E_NOMEM;
     (void)teff_silo_sched_metrics(silo, &all, NULL, 0);

@@ -143,7 +143,7 @@ static int be_target(const char *seed, const char *transport_name)
 static void open_silo(bench *b, bool hosts, notes *seen)
 {
     b->silo = start_silo(NULL, b->transport, true, hosts, seen);
-    b->ctx = teff_silo_ctx(b->silo);
+    b->ctx = teff_silo_new_ctx(b->silo);
     b->loop = drive;
     b->next_key = 1000000;
     teff_ctx_set_timeout(b->ctx, 600000);

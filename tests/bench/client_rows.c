@@ -27,7 +27,7 @@ static teff_client *connect_to(bench *b, const char *gateway)
         fprintf(stderr, "bench: a client cannot connect: %s\n", text);
         bench_fatal(NULL, err);
     }
-    b->ctx = teff_client_ctx(client);
+    b->ctx = teff_client_new_ctx(client);
     b->loop = bench_loop;
     return client;
 }

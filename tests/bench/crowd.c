@@ -113,7 +113,7 @@ static teff_client *connect_client(const char *address, const char *transport)
 /* Sends as fast as the silo lets it, for ever. */
 static _Noreturn void be_flood(const char *address, const char *transport)
 {
-    teff_ctx *ctx = teff_client_ctx(connect_client(address, transport));
+    teff_ctx *ctx = teff_client_new_ctx(connect_client(address, transport));
     printf("floods\n");
     fflush(stdout);
     uint64_t refused = 0;
@@ -166,7 +166,7 @@ int main(int argc, char **argv)
     must(bench_child_start(&silo, silo_args), "the silo does not start");
     const char *const flood_args[] = {"--flood", silo.said, argv[1], NULL};
     teff_client *client = connect_client(silo.said, argv[1]);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     printf("{\"clients\": %u", clients);
     measure(ctx, ms, "alone");
     double before = bench_resident_bytes_of(silo.pid);

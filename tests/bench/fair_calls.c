@@ -143,7 +143,7 @@ static void row(const bench *b, unsigned workers)
     char parameters[PARAMETERS_MAX];
     uint64_t hits = 0;
     teff_silo *silo = start_silo(workers);
-    teff_ctx *ctx = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_silo_new_ctx(silo);
     the_game.calls = b->runs > 3 ? CALLS : CALLS_QUICK;
     (void)probe_all(ctx); /* all are active */
     for (int r = 0; r < b->runs; r++) {

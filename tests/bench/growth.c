@@ -193,7 +193,7 @@ int main(int argc, char **argv)
     uint64_t n = strtoull(argv[2], NULL, 10);
     bool remote = argc == 5 && strcmp(argv[3], "remote") == 0;
     teff_silo *silo = load_silo_new(NULL, true, !remote);
-    teff_ctx *ctx = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_silo_new_ctx(silo);
     set_grains(GRAINS);
     if (strcmp(argv[1], "grains") == 0)
         grains(ctx, n);

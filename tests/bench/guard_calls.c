@@ -177,7 +177,7 @@ void guard_calls(const char *operation, uint64_t n)
     guard_must(teff_silo_start(silo, NULL));
     if (strstr(operation, "-queued"))
         queue_all_calls(silo);
-    teff_ctx *ctx = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_silo_new_ctx(silo);
     guard_must(guard_driver_run(ctx, 1, guard_plan(.operation = (char *)operation, .n = n)));
     teff_ctx_free(ctx);
     teff_silo_free(silo);

@@ -39,7 +39,7 @@ void guard_client(const char *operation, uint64_t n)
         guard_must(TEFF_E_IO);
     opt.gateways[0] = silo.said;
     guard_must(teff_client_connect(&opt, &client, NULL));
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     guard_parts(call_round, ctx, n);
     teff_ctx_free(ctx);
     teff_client_free(client);

@@ -268,7 +268,7 @@ static void start_all(bench_run *b, const char *transport, const char *door)
     check_or_exit(bench_transport_of(transport, &opt.transport) &&
                       !teff_client_connect(&opt, &b->client, NULL),
                   "the client cannot connect");
-    b->ctx = teff_client_ctx(b->client);
+    b->ctx = teff_client_new_ctx(b->client);
 }
 
 int main(int argc, char **argv)

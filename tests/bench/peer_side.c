@@ -230,7 +230,7 @@ static teff_ctx *connect_to(const char *gateway, const setting *set)
     teff_err err = teff_client_connect(&opt, &client, text);
     if (err)
         fatal("a client cannot connect", err, text);
-    return teff_client_ctx(client);
+    return teff_client_new_ctx(client);
 }
 
 /* ---- rows ---- */
@@ -306,7 +306,7 @@ static teff_ctx *open_row(const row *r, const setting *set, bench_child *target)
     teff_silo *silo = start_silo("", set, true, r->where == HERE);
     if (r->where == REMOTE)
         *target = start_target(teff_silo_address(silo), set);
-    return teff_silo_ctx(silo);
+    return teff_silo_new_ctx(silo);
 }
 
 static int run_row(const row *r, const setting *set, uint64_t n)

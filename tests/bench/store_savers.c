@@ -28,7 +28,7 @@ savers savers_open(const char *store)
     must(NULL, teff_silo_new(&opt, &s.silo, NULL));
     must(NULL, teff_silo_host(s.silo, rows_saver_type(&methods, NULL)));
     must(NULL, teff_silo_start(s.silo, NULL));
-    s.ctx = teff_silo_ctx(s.silo);
+    s.ctx = teff_silo_new_ctx(s.silo);
     return s;
 }
 

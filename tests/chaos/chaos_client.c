@@ -275,7 +275,7 @@ static void start_lane(lane *l, uint64_t client_number, uint64_t n, uint32_t tim
 {
     l->number = client_number << 16 | n;
     l->seed = l->number * UINT64_C(0x9e3779b97f4a7c15);
-    l->ctx = teff_client_ctx(client);
+    l->ctx = teff_client_new_ctx(client);
     if (!l->ctx)
         exit(1);
     teff_ctx_set_timeout(l->ctx, timeout_ms);

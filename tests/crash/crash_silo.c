@@ -248,7 +248,7 @@ static teff_err start_thread(saver *s, unsigned i, teff_silo *silo, void *(*run)
 {
     snprintf(s->key, sizeof s->key, "%.20s%u", name, i);
     s->keyed = i % 2 != 0;
-    s->ctx = teff_silo_ctx(silo);
+    s->ctx = teff_silo_new_ctx(silo);
     if (s->ctx && failing && transfers)
         teff_ctx_set_timeout(s->ctx, SCARCE_TIMEOUT_MS);
     return !s->ctx || pthread_create(&s->thread, NULL, run, s) ? TEFF_E_NOMEM : TEFF_OK;

@@ -114,7 +114,7 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 ? argv[1] : "";
     teff_silo *first = start_silo(NULL, &numbers[0]);
     teff_silo *second = start_silo(teff_silo_address(first), &numbers[1]);
-    teff_ctx *ctx = teff_silo_ctx(first);
+    teff_ctx *ctx = teff_silo_new_ctx(first);
     bool inside = !strcmp(mode, "inside");
     int64_t key = find_key(ctx, strcmp(mode, "remote") ? 1 : 2, 0);
     int64_t to = inside ? find_key(ctx, 1, 1) : 0;

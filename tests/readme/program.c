@@ -46,7 +46,7 @@ static void *feed(void *arg)
 static teff_err start(void *arg, teff_silo *silo, char *text)
 {
     struct feeder *feeder = arg;
-    feeder->ctx = teff_silo_ctx(silo);
+    feeder->ctx = teff_silo_new_ctx(silo);
     if (feeder->ctx && pthread_create(&feeder->thread, NULL, feed, feeder) == 0)
         return TEFF_OK;
     teff_ctx_free(feeder->ctx);

@@ -145,7 +145,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "no gateway: %s\n", text);
         return 1;
     }
-    ctx = teff_client_ctx(client);
+    ctx = teff_client_new_ctx(client);
     int status = ctx ? run_mode(argv[1]) : 1;
     teff_ctx_free(ctx);
     teff_client_free(client);

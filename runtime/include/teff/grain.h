@@ -25,8 +25,8 @@ typedef struct teff_uuid {
 /* ---- contexts --------------------------------------------------------------------------- */
 
 /* A context stands for a caller: a turn of a grain (self->ctx), a process (teff_process_ctx), or a
- * thread of the program (teff_silo_ctx, teff_client_ctx). Calls on the context of a turn or process
- * suspend the turn or process; calls on a thread's context block the thread. */
+ * thread of the program (teff_silo_new_ctx, teff_client_new_ctx). Calls on the context of a turn or
+ * process suspend the turn or process; calls on a thread's context block the thread. */
 typedef struct teff_ctx teff_ctx;
 
 /* teff_error - the text of the last error on this context.

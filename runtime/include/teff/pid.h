@@ -23,8 +23,8 @@ TEFF_BEGIN_C
     .generation = (pid).generation
 
 /* teff_pid_ask - send a process a request and wait for its response: from a grain's turn, a process
- * (teff_process_ctx) or a thread (teff_silo_ctx). A process gets it as TEFF_EVENT_REQUEST, in order
- * with the messages of the same sender.
+ * (teff_process_ctx) or a thread (teff_silo_new_ctx). A process gets it as TEFF_EVENT_REQUEST, in
+ * order with the messages of the same sender.
  * in:   ctx, of a silo. to, of any silo of the cluster. tag and len bytes of data, copied.
  * out:  *response, may be NULL: tag, data and from (= to); data is valid as long as teff_alloc's.
  * runs: in ctx's turn, process or thread, which it suspends or blocks.

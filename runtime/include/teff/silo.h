@@ -179,11 +179,11 @@ TEFF_API const char *teff_silo_address(const teff_silo *silo);
  * runs: any thread. */
 TEFF_API const char *teff_silo_gateway(const teff_silo *silo);
 
-/* teff_silo_ctx - a context for the calling thread; teff_ctx_free frees it.
+/* teff_silo_new_ctx - a context for the calling thread; teff_ctx_free frees it.
  * in:   silo, serving; it must outlive the context.
  * out:  NULL: the silo does not serve, or memory is out.
  * runs: any thread; the context is for one thread at a time. */
-TEFF_API teff_ctx *teff_silo_ctx(teff_silo *silo);
+TEFF_API teff_ctx *teff_silo_new_ctx(teff_silo *silo);
 
 /* teff_silo_processes - make a process system (teff/process.h) that runs on this silo's workers.
  * Its PIDs are valid in the whole cluster: teff_process_send and teff_process_cancel of every silo
@@ -264,7 +264,7 @@ typedef struct teff_silo_program {
     size_t size;                     /* sizeof(teff_silo_program) */
     const teff_silo_option *options; /* ended by one without a name */
     /* Called when the silo serves, before "ready" is printed. It may make threads with contexts
-     * (teff_silo_ctx) and call grains; it must not stop or free the silo. A signal that arrives
+     * (teff_silo_new_ctx) and call grains; it must not stop or free the silo. A signal that arrives
      * while it runs is handled after it. If it returns an error, the silo leaves, and text, of
      * TEFF_TEXT_MAX bytes, is printed on standard error. stop is not called then, so start must
      * itself undo what it has done. */
@@ -314,12 +314,12 @@ typedef struct teff_client_options { /* zeroed, except size and gateways = all d
 TEFF_API TEFF_MUST_USE teff_err teff_client_connect(const teff_client_options *opt,
                                                     teff_client **client, char *text);
 
-/* teff_client_ctx - make a context for the calling thread, as teff_silo_ctx. If only one thread of
- * the client waits for responses, that thread reads the connection itself. After a large read, the
- * next read is deferred until the thread waits again, for at most three milliseconds.
+/* teff_client_new_ctx - make a context for the calling thread, as teff_silo_new_ctx. If only one
+ * thread of the client waits for responses, that thread reads the connection itself. After a large
+ * read, the next read is deferred until the thread waits again, for at most three milliseconds.
  * in:   client, connected; it must outlive the context.
- * out, runs: as teff_silo_ctx. */
-TEFF_API teff_ctx *teff_client_ctx(teff_client *client);
+ * out, runs: as teff_silo_new_ctx. */
+TEFF_API teff_ctx *teff_client_new_ctx(teff_client *client);
 
 /* teff_client_free - disconnect and free a client.
  * in:   client, may be NULL. Its contexts must have been freed.

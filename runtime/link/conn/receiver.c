@@ -295,9 +295,9 @@ static void update_partial_frame_time_limit(teffi_conn *conn, bool taken)
     }
 }
 
-/* Grows or shrinks the buffer, then calls teffi_reserve_charge_or_trim_spare(). out: false: no
- * memory. */
-static bool fit_buffer_and_count_or_trim_spare(teffi_conn *conn)
+/* Grows or shrinks the buffer. Then charges its spare bytes to the reserve or, if they do not fit,
+ * trims the buffer. out: false: no memory to grow. */
+static bool fit_buffer_and_charge_or_trim_spare(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
     bool fits = teffi_read_buffer_fit(&r->buffer, r->got, r->filled);
@@ -338,7 +338,7 @@ receive_step teffi_receiver_fill_batch(teffi_conn *conn, teffi_frame *frame)
         teffi_reserve_charge_or_trim_spare(conn);
         return RECEIVE_WAITS;
     }
-    if (!fit_buffer_and_count_or_trim_spare(conn))
+    if (!fit_buffer_and_charge_or_trim_spare(conn))
         return RECEIVE_BROKEN;
     /* The buffer ends with a part of a frame. If this part is long, the rest of the frame is
      * probably in the socket. */
@@ -351,5 +351,5 @@ bool teffi_receiver_resume(teffi_conn *conn)
     /* Restart the time limit: the wait for memory does not count against the peer. */
     conn->liveness.partial_since_ns = teffi_conns_now(conn->conns);
     conn->receiver.partial_bytes = teffi_read_buffer_left(&conn->receiver.buffer);
-    return fit_buffer_and_count_or_trim_spare(conn) && teffi_receiver_begin_receive(conn);
+    return fit_buffer_and_charge_or_trim_spare(conn) && teffi_receiver_begin_receive(conn);
 }

@@ -15,7 +15,7 @@ static teff_err greet(greet_greeter *self, const greet_name *in, greet_greeting 
 
 static teff_err say(teff_silo *silo)
 {
-    teff_ctx *ctx = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_silo_new_ctx(silo);
     greet_greeting *response = NULL;
     teff_err err = ctx != NULL ? TEFF_OK : TEFF_E_NOMEM;
 

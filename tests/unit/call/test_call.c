@@ -18,7 +18,7 @@ static int setup(void **state)
 {
     l = lab_open(1);
     node = &l->silos[0]->node;
-    ctx = teff_silo_ctx(l->silos[0]);
+    ctx = teff_silo_new_ctx(l->silos[0]);
     return 0;
 }
 
@@ -260,7 +260,7 @@ static void entries_are_used_again_under_load(void **state)
 static void closing_cancels(void **state)
 {
     lab *own = lab_open(1);
-    teff_ctx *c = teff_silo_ctx(own->silos[0]);
+    teff_ctx *c = teff_silo_new_ctx(own->silos[0]);
     teff_call held;
     lab_number *out;
     lab_ok(c, lab_turns_write_async(c, "a", lab_step(.hold = true), NULL, &held));

@@ -65,11 +65,11 @@ static void silos_on_ipv6_serve(void **state)
         if (teff_silo_start(l->silos[l->n], text))
             fail_msg("%s", text);
         assert_int_equal(strncmp(teff_silo_address(l->silos[l->n]), "[::1]:", 6), 0);
-        l->ctx[l->n] = teff_silo_ctx(l->silos[l->n]);
+        l->ctx[l->n] = teff_silo_new_ctx(l->silos[l->n]);
     }
     calls_work_from_each();
     teff_client *client = lab_client(l, (const int[]){1, 0, -1});
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     lab_ok(ctx, lab_account_add(ctx, "six", lab_number(.n = 6), &out));
     teff_ctx_free(ctx);
     teff_client_free(client);
@@ -109,7 +109,7 @@ static void first_calls_from_everywhere(int first)
 {
     caller callers[CALLERS] = {0};
     for (int i = 0; i < CALLERS; i++) {
-        callers[i].ctx = teff_silo_ctx(l->silos[i % l->n]);
+        callers[i].ctx = teff_silo_new_ctx(l->silos[i % l->n]);
         callers[i].first = first;
         assert_int_equal(pthread_create(&callers[i].thread, NULL, add_to_each, &callers[i]), 0);
     }
@@ -177,7 +177,7 @@ static void types_may_live_on_some_silos_only(void **state)
     l = lab_open(2);
     lab_fails(l->ctx[0], lab_rare_where(l->ctx[0], "r", &out), TEFF_E_NOT_FOUND);
     teff_silo *only = rare_silo(&l->record, l->store);
-    teff_ctx *ctx = teff_silo_ctx(only);
+    teff_ctx *ctx = teff_silo_new_ctx(only);
     for (int i = 0; i < 30; i++) {
         snprintf(key, sizeof key, "rare-%d", i);
         lab_ok(l->ctx[i % 2], lab_rare_where(l->ctx[i % 2], key, &out));
@@ -245,9 +245,9 @@ static void come_and_go_under_load(lab *with, int times)
     l = with;
     teff_client *client = lab_client(l, (const int[]){0, 1, 2, -1});
     for (int i = 0; i < 3; i++)
-        start_load(&loads[i], i, teff_silo_ctx(l->silos[i]), &stop);
+        start_load(&loads[i], i, teff_silo_new_ctx(l->silos[i]), &stop);
     for (int i = 3; i < 5; i++)
-        start_load(&loads[i], i, teff_client_ctx(client), &stop);
+        start_load(&loads[i], i, teff_client_new_ctx(client), &stop);
     for (int i = 0; i < times; i++) {
         int joined = lab_add(l);
         int64_t before = l->record.single_sum;
@@ -281,7 +281,7 @@ static void a_client_changes_its_gateway(void **state)
     l = lab_open(3);
     teff_client *client = lab_client(l, (const int[]){1, 2, -1});
     for (int i = 0; i < 2; i++)
-        start_load(&loads[i], i, teff_client_ctx(client), &stop);
+        start_load(&loads[i], i, teff_client_new_ctx(client), &stop);
     lab_until(l->record.single_sum > 100);
     assert_int_equal(lab_remove(l, 1), TEFF_OK);
     int64_t then = l->record.single_sum;
@@ -356,7 +356,7 @@ static void clusters_may_share_a_file(void **state)
         .size = sizeof opt, .silent = 1, .cluster = "other", .store = l->store};
     if (start_on(&opt, &silo, text))
         fail_msg("%s", text);
-    teff_ctx *ctx = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_silo_new_ctx(silo);
     assert_int_equal(teff_silo_members(silo), 1);
     assert_int_equal(teff_silo_members(l->silos[0]), 2);
     lab_ok(l->ctx[0], lab_account_add(l->ctx[0], "a", lab_number(.n = 5), &out));

@@ -113,7 +113,7 @@ static void a_client_is_told_by_its_gateway(void **state)
     lab_add(l);
     lab_until(teff_silo_members(l->silos[0]) == 2);
     teff_client *client = lab_client(l, (const int[]){0, -1});
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     for (int i = 0; i < KEYS; i++) {
         snprintf(key, sizeof key, "told-%d", i);
         lab_ok(ctx, lab_turns_write_async(ctx, key, lab_step(.hold = true), NULL, &calls[i]));

@@ -342,7 +342,7 @@ static void it_comes_back_as_a_new_incarnation(void **state)
     assert_string_equal(teff_silo_address(silo), address);
     assert_int_equal(silo->node.id.silo, before.silo);
     assert_true(silo->node.id.incarnation > before.incarnation);
-    l->ctx[CUT] = teff_silo_ctx(silo);
+    l->ctx[CUT] = teff_silo_new_ctx(silo);
     lab_until(teff_silo_members(l->silos[WELL]) == SILOS);
     for (int from = 0; from < SILOS; from++)
         lab_ok(l->ctx[from], lab_account_add(l->ctx[from], key, lab_number(.n = 1), &out));

@@ -47,7 +47,7 @@ static void was_refused(const starting *s)
 
 static void serves(const starting *s)
 {
-    teff_ctx *ctx = teff_silo_ctx(s->silo);
+    teff_ctx *ctx = teff_silo_new_ctx(s->silo);
     assert_non_null(ctx);
     assert_int_equal(teffi_membership_refresh(ctx, 0), TEFF_OK); /* what the table says now */
     assert_false(teffi_lease_is_over(&s->silo->node.home.lease));

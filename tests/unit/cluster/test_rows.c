@@ -372,7 +372,7 @@ static void a_silo_starts_when_a_damaged_version_row_is_removed(void **state)
     char store[512];
     lab_fresh_store(store);
     teff_silo *silo = start_at(store, "127.0.0.1:0");
-    ctx = teff_silo_ctx(silo);
+    ctx = teff_silo_new_ctx(silo);
     put("v", junk, sizeof junk);
     does_not_start(store, "from the tables \"membership\" and \"alive\"");
     teff_ctx_free(ctx);
@@ -459,7 +459,7 @@ static void a_table_of_many_rows_is_read_whole(void **state)
     assert_int_equal(rows.n, MANY + 1);
     assert_int_equal(rows.junk, 0);
     uint64_t last = rows.version + CHANGES;
-    teff_ctx *other = teff_silo_ctx(l->silos[0]);
+    teff_ctx *other = teff_silo_new_ctx(l->silos[0]);
     assert_int_equal(pthread_create(&thread, NULL, change_often, other), 0);
     while (rows.version < last) {
         teff_ctx_reset(ctx);
@@ -599,7 +599,7 @@ static void starts_among_damaged_rows(bool lent)
     snprintf(own, sizeof own, "m%08x", id);
     assert_int_equal(teff_silo_stop(second, 0), TEFF_OK);
     teff_silo_free(second);
-    ctx = teff_silo_ctx(first);
+    ctx = teff_silo_new_ctx(first);
     put_member("m00000001", 1, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE);
     put_in("alive", "m00000001", "", 0);
     put_member("mffffffff", 1, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE); /* behind all silos' */

@@ -171,7 +171,7 @@ void acts_open(teff_silo_options opt)
     assert_int_equal(teff_silo_host(l->silos[0], direct_crowd_type(&crowd, NULL)), TEFF_OK);
     if (teff_silo_start(l->silos[0], text))
         fail_msg("teff_silo_start: %s", text);
-    ctx = l->ctx[0] = teff_silo_ctx(l->silos[0]);
+    ctx = l->ctx[0] = teff_silo_new_ctx(l->silos[0]);
     l->n = 1;
 }
 

@@ -328,7 +328,7 @@ static int open_bank(int silos, bool from_client)
     memset(&bank, 0, sizeof bank);
     l = silos > 1 ? lab_open_more(silos, host) : lab_open_more(1, host);
     client = from_client ? lab_client(l, (int[]){0, -1}) : NULL;
-    ctx = client ? teff_client_ctx(client) : l->ctx[0];
+    ctx = client ? teff_client_new_ctx(client) : l->ctx[0];
     return 0;
 }
 

@@ -72,7 +72,7 @@ static int start_silo(lab *l, const teff_silo_options *opt)
     teff_err err = teff_silo_start(l->silos[i], text);
     if (err)
         fail_msg("silo %d: %s: %s", i, teff_err_name(err), text);
-    l->ctx[i] = teff_silo_ctx(l->silos[i]);
+    l->ctx[i] = teff_silo_new_ctx(l->silos[i]);
     assert_non_null(l->ctx[i]);
     l->n = i + 1 > l->n ? i + 1 : l->n;
     return i;

@@ -684,7 +684,7 @@ static void test_an_answer_is_given_elsewhere(void **state)
 {
     lab *two = lab_open_mixed(2);
     teff_client *client = lab_client(two, (int[]){0, -1});
-    teff_ctx *client_ctx = teff_client_ctx(client);
+    teff_ctx *client_ctx = teff_client_new_ctx(client);
     lab_box *box;
     for (uint8_t key = 1; key <= 3; key++)
         for (int i = 0; i < 3; i++)

@@ -164,7 +164,7 @@ static void check_event_loop(teff_ctx *from)
 static void a_silos_thread_polls(void **state)
 {
     (void)state;
-    teff_ctx *own = teff_silo_ctx(l->silos[0]);
+    teff_ctx *own = teff_silo_new_ctx(l->silos[0]);
     check_event_loop(own);
     teff_ctx_free(own);
 }
@@ -173,7 +173,7 @@ static void a_client_polls_and_awaits_any(void **state)
 {
     (void)state;
     teff_client *client = lab_client(l, (int[]){0, -1});
-    teff_ctx *own = teff_client_ctx(client);
+    teff_ctx *own = teff_client_new_ctx(client);
     check_any(own, 2);
     check_event_loop(own);
     teff_ctx_free(own);
@@ -201,7 +201,7 @@ static void a_context_is_freed_with_calls_under_way(void **state)
 {
     (void)state;
     for (int round = 0; round < 200; round++) {
-        teff_ctx *own = teff_silo_ctx(l->silos[0]);
+        teff_ctx *own = teff_silo_new_ctx(l->silos[0]);
         teff_call call;
         assert_true(teff_ctx_fd(own) >= 0);
         for (int i = 0; i < 4; i++)
@@ -298,7 +298,7 @@ static void a_clients_call_is_cancelled(void **state)
 {
     (void)state;
     teff_client *client = lab_client(l, (int[]){0, -1});
-    teff_ctx *own = teff_client_ctx(client);
+    teff_ctx *own = teff_client_new_ctx(client);
     check_cancelled(own, FIRST);
     teff_ctx_free(own);
     teff_client_free(client);

@@ -117,7 +117,7 @@ static void run(teff_silo_options opt, bool remote, void (*fill)(teff_ctx *, tef
 {
     teff_silo *silo = start_silo(opt);
     teff_client *client = remote ? connect_to(silo) : NULL;
-    teff_ctx *ctx = remote ? teff_client_ctx(client) : teff_silo_ctx(silo);
+    teff_ctx *ctx = remote ? teff_client_new_ctx(client) : teff_silo_new_ctx(silo);
     assert_non_null(ctx);
     fill(ctx, silo);
     teff_ctx_free(ctx);
@@ -153,7 +153,7 @@ static void a_request_over_the_limit_runs_alone(void **state)
 {
     lab_number *out;
     teff_silo *silo = start_silo((teff_silo_options){.grain_bytes_max = 1000});
-    teff_ctx *ctx = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_silo_new_ctx(silo);
     teff_call call = begin(ctx, "idle", false, PAD);
     lab_ok(ctx, lab_turns_write_await(ctx, call, &out));
     teff_ctx_free(ctx);
@@ -181,7 +181,7 @@ static void a_request_that_grows_is_refused_over_the_limit(void **state)
     teff_call first, second, last;
     teff_silo *silo = start_silo((teff_silo_options){.message_bytes_max = SMALL_MAX});
     teff_client *client = connect_to(silo);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     teffi_budget *budget = silo->node.budget;
     lab_ok(ctx, lab_relay_go_async(ctx, "busy", lab_path(.hold = true), NULL, &first));
     lab_until(record.held == 1);
@@ -206,7 +206,7 @@ static void a_request_counts_as_what_it_becomes(void **state)
     lab_number *out;
     teff_silo *silo = start_silo((teff_silo_options){0});
     teff_client *client = connect_to(silo);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     teff_call call = begin_long_path(ctx, true);
     lab_until(record.held == 1);
     assert_true(bytes_used(silo->node.budget) > 2 * MIB);

@@ -42,7 +42,7 @@ static int setup_mixed(void **state)
 static int connect_client(lab *l, int gateway)
 {
     here = (place){.l = l, .client = lab_client(l, (const int[]){gateway, -1})};
-    here.ctx = teff_client_ctx(here.client);
+    here.ctx = teff_client_new_ctx(here.client);
     return 0;
 }
 
@@ -514,8 +514,8 @@ static void threads_call_at_once(void **state)
     lab_number *out;
     fresh();
     for (int i = 0; i < 6; i++) {
-        threads[i].ctx = here.client ? teff_client_ctx(here.client)
-                                     : teff_silo_ctx(here.l->silos[i % here.l->n]);
+        threads[i].ctx = here.client ? teff_client_new_ctx(here.client)
+                                     : teff_silo_new_ctx(here.l->silos[i % here.l->n]);
         assert_int_equal(pthread_create(&threads[i].id, NULL, add_many, &threads[i]), 0);
     }
     for (int i = 0; i < 6; i++) {

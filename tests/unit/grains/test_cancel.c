@@ -44,7 +44,7 @@ static int setup(void **state)
 {
     three = lab_open_more(SILOS, host_actor);
     client = lab_client(three, (int[]){0, -1});
-    client_ctx = teff_client_ctx(client);
+    client_ctx = teff_client_new_ctx(client);
     begin_cell();
     return 0;
 }
@@ -383,7 +383,7 @@ static void a_request_that_waits_for_its_activation_does_not_run(void **state)
 {
     (void)acts_setup(state);
     teff_client *own = lab_client(l, (int[]){0, -1});
-    teff_ctx *own_ctx = teff_client_ctx(own);
+    teff_ctx *own_ctx = teff_client_new_ctx(own);
     cancel_before_activation(ctx, FIRST);
     cancel_before_activation(own_ctx, FIRST + 1);
     teff_ctx_free(own_ctx);

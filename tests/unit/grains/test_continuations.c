@@ -131,7 +131,7 @@ static void every_continuation_of_a_turn_is_at_home(void **state)
 {
     caller callers[CALLERS] = {0};
     for (unsigned i = 0; i < CALLERS; i++) {
-        callers[i].ctx = teff_silo_ctx(silo);
+        callers[i].ctx = teff_silo_new_ctx(silo);
         assert_int_equal(pthread_create(&callers[i].thread, NULL, call_many, &callers[i]), 0);
     }
     for (unsigned i = 0; i < CALLERS; i++) {

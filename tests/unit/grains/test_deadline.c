@@ -89,7 +89,7 @@ static void a_late_turn_is_told_at_its_next_call(int silos)
 static void a_late_request_does_not_run(void **state)
 {
     lab *l = lab_open(1);
-    teff_ctx *ctx = l->ctx[0], *other = teff_silo_ctx(l->silos[0]);
+    teff_ctx *ctx = l->ctx[0], *other = teff_silo_new_ctx(l->silos[0]);
     lab_number *out;
     teff_call spins;
     lab_ok(ctx, lab_turns_write_async(ctx, "busy", lab_step(.spin = true), NULL, &spins));
@@ -164,7 +164,7 @@ static void all_tries_share_a_deadline(void **state)
     lab *l = lab_open(1);
     teff_client *client = lab_client(l, (const int[]){0, -1});
     teffi_node *node = &client->node;
-    asker a = {.ctx = teff_client_ctx(client)};
+    asker a = {.ctx = teff_client_new_ctx(client)};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, ask, &a), 0);
     lab_until(pending_due_ns(node) != UINT64_MAX);

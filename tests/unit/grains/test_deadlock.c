@@ -136,7 +136,7 @@ static script asks_slow;
 /* Time has passed when probes were sent for a call that is slow: at the least 50 ms and 100 ms. */
 static void probes_follow_a_slow_call(int silo, int times)
 {
-    teff_ctx *from = teff_silo_ctx(three->silos[silo]);
+    teff_ctx *from = teff_silo_new_ctx(three->silos[silo]);
     teff_call slow, behind;
     uint64_t before = waits_on(silo)->probes;
     lab_ok(from, direct_actor_obey_async(from, SLOW, RUN(asks_slow), NULL, &slow));
@@ -305,7 +305,7 @@ static void three_grains_on_two_silos(void **state)
 static void a_client_calls(void **state)
 {
     teff_client *client = lab_client(three, (int[]){0, -1});
-    teff_ctx *from = teff_client_ctx(client);
+    teff_ctx *from = teff_client_new_ctx(client);
     place(A, 1); /* not the gateway */
     place(B, 2);
     expect_cycle(from, A, "2,1", two_text);
@@ -634,7 +634,7 @@ static int setup_stopped(void **state)
 {
     setup_one(state);
     acts_stop_time();
-    clock_ctx = teff_silo_ctx(l->silos[0]);
+    clock_ctx = teff_silo_new_ctx(l->silos[0]);
     return 0;
 }
 

@@ -206,7 +206,7 @@ static void test_a_target_that_moved_is_found_there(void **state)
     assert_int_equal(teff_silo_new(&opt, &l->silos[1], text), TEFF_OK);
     assert_int_equal(teff_silo_host(l->silos[1], direct_actor_type(&acts_actor, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_start(l->silos[1], text), TEFF_OK);
-    l->ctx[1] = teff_silo_ctx(l->silos[1]);
+    l->ctx[1] = teff_silo_new_ctx(l->silos[1]);
     l->n = 2;
     lab_until(teff_silo_members(l->silos[0]) == 2);
     for (int i = 0; i < 6; i++) {

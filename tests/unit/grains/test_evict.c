@@ -26,7 +26,7 @@ static void test_requests_are_refused(void **state)
     teff_sched_metrics all;
     lab_number *out;
     teff_silo *silo = silo_of(&record, &opt);
-    teff_ctx *ctx = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_silo_new_ctx(silo);
     for (int i = 0; i < 200; i++) { /* activated one by one, so that none of that is refused */
         char key[40];
         snprintf(key, sizeof key, "few-%d", i);

@@ -71,7 +71,7 @@ static void calls_beside_deactivation_reach_the_next_activation(void **state)
     caller callers[4] = {0};
     lab_number *out;
     for (int i = 0; i < 4; i++) {
-        callers[i].ctx = teff_silo_ctx(l->silos[0]);
+        callers[i].ctx = teff_silo_new_ctx(l->silos[0]);
         callers[i].no = i;
         assert_int_equal(pthread_create(&callers[i].thread, NULL, add_and_quit, &callers[i]), 0);
     }

@@ -135,7 +135,7 @@ static int setup(void **state)
     assert_non_null(l);
     l->silos[0] = counted_silo(&l->record);
     l->n = 1;
-    ctx = l->ctx[0] = teff_silo_ctx(l->silos[0]);
+    ctx = l->ctx[0] = teff_silo_new_ctx(l->silos[0]);
     node = &l->silos[0]->node;
     lab_until(!node->grains->shards->recovering);
     write_ghost(false);

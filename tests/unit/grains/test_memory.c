@@ -219,9 +219,9 @@ static void is_as_saved_after(script *own, const char *text)
 
 static void test_a_state_is_as_it_was_saved(void **state)
 {
-    is_as_saved_after(spoils, "direct.Keeper.Obey at 1: 1099511627776 bytes more for a state");
+    is_as_saved_after(spoils, "direct.Keeper.Obey at 1: no memory for 1099511627776 bytes more");
     is_as_saved_after(spoils_in_a_loop, "at most 134217728");
-    is_as_saved_after(spoils_by_texts, "direct.Keeper.Obey at 1: 1048576 bytes more for a state");
+    is_as_saved_after(spoils_by_texts, "direct.Keeper.Obey at 1: no memory for 1048576 bytes more");
     is_as_saved_after(spoils_by_the_turns_memory, "more for a turn");
 }
 
@@ -265,7 +265,7 @@ static void add_silo(void)
     teff_silo_options opt = {.size = sizeof opt, .silent = 1, .seeds = {seed}, .workers = 2};
     if (teff_silo_new(&opt, &l->silos[1], text) || teff_silo_start(l->silos[1], text))
         fail_msg("%s", text);
-    l->ctx[1] = teff_silo_ctx(l->silos[1]);
+    l->ctx[1] = teff_silo_new_ctx(l->silos[1]);
     l->n = 2;
     lab_until(teff_silo_members(l->silos[0]) == 2);
     lab_until(!l->silos[0]->node.grains->shards->recovering);

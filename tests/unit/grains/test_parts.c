@@ -201,7 +201,7 @@ static void deadline_and_cancel(teff_ctx *from)
 static void a_clients_deadline_and_cancel_are_seen(void **state)
 {
     teff_client *client = lab_client(l, (int[]){0, -1});
-    teff_ctx *own = teff_client_ctx(client);
+    teff_ctx *own = teff_client_new_ctx(client);
     deadline_and_cancel(own);
     teff_ctx_free(own);
     teff_client_free(client);

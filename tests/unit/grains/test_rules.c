@@ -178,7 +178,7 @@ static int setup(void **state)
     char found[N_PLACES][32];
     l = lab_open_more(2, host);
     client = lab_client(l, (const int[]){1, -1});
-    client_ctx = teff_client_ctx(client);
+    client_ctx = teff_client_new_ctx(client);
     for (int i = 0; i < N_INFOS; i++) {
         job.drawn = infos[i] == &rulesold_mirror_info ? &old.base : &nothing.base;
         find_keys(infos[i], method_of(infos[i], "Make"), keys[i]);

@@ -104,7 +104,7 @@ static void every_call_reaches_its_grain_while_others_end(void **state)
     lab_number *out;
     int64_t sum = 0;
     for (unsigned i = 0; i < CALLERS; i++) {
-        callers[i].ctx = teff_silo_ctx(l->silos[0]);
+        callers[i].ctx = teff_silo_new_ctx(l->silos[0]);
         callers[i].no = i;
         assert_int_equal(pthread_create(&callers[i].thread, NULL, add_here_and_there, &callers[i]),
                          0);

@@ -236,7 +236,7 @@ static void each_error_names_its_call(void **state)
     from(&(caller){"local", l->ctx[1], second, {0}});
     from(&(caller){"remote", l->ctx[0], first, second->id});
     teff_client *client = lab_client(l, (const int[]){0, -1});
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     from(&(caller){"client", ctx, &client->node, first->id});
     teff_ctx_free(ctx);
     teff_client_free(client);

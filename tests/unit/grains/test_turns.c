@@ -44,7 +44,7 @@ static void exclusive_turns_never_overlap_and_keep_their_order(void **state)
 {
     caller callers[CALLERS] = {0};
     for (uint32_t i = 0; i < CALLERS; i++) {
-        callers[i].ctx = teff_silo_ctx(l->silos[0]);
+        callers[i].ctx = teff_silo_new_ctx(l->silos[0]);
         callers[i].no = i;
         assert_int_equal(pthread_create(&callers[i].thread, NULL, write_many, &callers[i]), 0);
     }
@@ -127,7 +127,7 @@ static void readers_and_writers_never_meet(void **state)
 {
     caller callers[CALLERS] = {0};
     for (uint32_t i = 0; i < CALLERS; i++) {
-        callers[i].ctx = teff_silo_ctx(l->silos[0]);
+        callers[i].ctx = teff_silo_new_ctx(l->silos[0]);
         callers[i].no = i;
         assert_int_equal(pthread_create(&callers[i].thread, NULL, mix, &callers[i]), 0);
     }

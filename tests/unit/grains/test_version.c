@@ -302,7 +302,7 @@ static void test_one_way_and_clients(void **state)
     in.n = 7;
     lab_ok(l->ctx[0], ask(l->ctx[0], &old.info, "w", "Add", 1, &n));
     teff_client *client = lab_client(l, (const int[]){0, -1});
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     lab_fails(ctx, ask(ctx, &version_tally_info, "w", "Add", 1, &n), TEFF_E_VERSION);
     int at = roll(&version_tally_info);
     lab_ok(l->ctx[1], teff_send(l->ctx[1], &version_tally_info, &to,
@@ -498,7 +498,7 @@ static void test_old_and_new_callers_at_once(void **state)
         lab_ok(l->ctx[0], ask(l->ctx[0], &old.info, name_key(key, i), "Add", 0, NULL));
     (void)roll(&version_tally_info);
     for (int i = 0; i < 2 * CALLERS; i++) {
-        callers[i].ctx = teff_silo_ctx(l->silos[i % 3]);
+        callers[i].ctx = teff_silo_new_ctx(l->silos[i % 3]);
         callers[i].info = i < CALLERS ? &old.info : &version_tally_info;
         assert_int_equal(pthread_create(&callers[i].thread, NULL, call_often, &callers[i]), 0);
     }

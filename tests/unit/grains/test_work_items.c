@@ -91,7 +91,7 @@ static int setup(void **state)
     assert_int_equal(teff_silo_start(silo, text), TEFF_OK);
     node = &silo->node;
     teffi_node_set_target(node, TARGET_SLOT, on_target);
-    outside = teff_silo_ctx(silo);
+    outside = teff_silo_new_ctx(silo);
     return 0;
 }
 

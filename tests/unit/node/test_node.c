@@ -34,7 +34,7 @@ static int setup(void **state)
     if (teff_silo_start(t.silo, text))
         fail_msg("start: %s", text);
     t.node = &t.silo->node;
-    t.ctx = teff_silo_ctx(t.silo);
+    t.ctx = teff_silo_new_ctx(t.silo);
     t.asked = test_node_start((test_options){.heartbeat_ms = 1000});
     return 0;
 }
@@ -292,7 +292,7 @@ static void a_goodbye_ends_what_the_gateway_has_not_responded_to(void **state)
         .size = sizeof opt, .cluster = "test", .gateways = {t.asked->address}};
     teff_client *client;
     assert_int_equal(teff_client_connect(&opt, &client, NULL), TEFF_OK);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     teffi_call *call;
     teffi_msg_free(response_of_grain(ctx, t.asked->id, &call));
     assert_null(test_shutdown(t.asked));
@@ -307,7 +307,7 @@ static void only_its_gateway_responds_to_a_client(void **state)
         .size = sizeof opt, .cluster = "test", .gateways = {t.node->address}};
     teff_client *client;
     assert_int_equal(teff_client_connect(&opt, &client, NULL), TEFF_OK);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     teffi_call *call, *second;
     teffi_msg *response = response_of_grain(ctx, t.node->id, &call);
     teffi_msg *again = response_of_grain(ctx, t.node->id, &second);

@@ -214,7 +214,7 @@ static void one_client_holds_up_no_other(void **state)
     lab *two = lab_open(2);
     teffi_node *gateway = &two->silos[0]->node;
     teff_client *greedy = connect_beside(two, NULL), *modest = connect_beside(two, greedy);
-    teff_ctx *greedy_ctx = teff_client_ctx(greedy), *modest_ctx = teff_client_ctx(modest);
+    teff_ctx *greedy_ctx = teff_client_new_ctx(greedy), *modest_ctx = teff_client_new_ctx(modest);
     lab_number *out;
     char key[16];
     int n = 0;

@@ -37,7 +37,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", text);
         return 1;
     }
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     int seen = ctx ? call_all(ctx, atoi(argv[2])) : -1;
     teff_ctx_free(ctx);
     teff_client_free(client);

@@ -139,7 +139,7 @@ static teff_err start(void *arg, teff_silo *silo, char *text)
         snprintf(text, TEFF_TEXT_MAX, "%s", o->fail);
         return TEFF_E_FAILED;
     }
-    o->ctx = teff_silo_ctx(silo);
+    o->ctx = teff_silo_new_ctx(silo);
     if (!o->ctx)
         return TEFF_E_NOMEM;
     return pthread_create(&o->thread, NULL, run, o) ? TEFF_E_IO : TEFF_OK;

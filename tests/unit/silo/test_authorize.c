@@ -82,7 +82,7 @@ static int set_up(void **state)
                                   .gateways = {teff_silo_gateway(s.silos[0])}};
     if (teff_client_connect(&client, &s.client, text))
         fail_msg("%s", text);
-    s.ctx = teff_client_ctx(s.client);
+    s.ctx = teff_client_new_ctx(s.client);
     *state = &s;
     return 0;
 }
@@ -268,7 +268,7 @@ static void silos_are_not_asked_for(void **state)
 {
     scene *s = *state;
     for (int i = 0; i < 2; i++) {
-        teff_ctx *ctx = teff_silo_ctx(s->silos[i]);
+        teff_ctx *ctx = teff_silo_new_ctx(s->silos[i]);
         for (int k = 0; k < 8; k++) {
             lab_text *out;
             lab_ok(ctx, lab_hashed_where(ctx, (const char[]){(char)('a' + k), '\0'}, &out));
@@ -291,7 +291,7 @@ static void who_asks_is_told(void **state)
     assert_false(g.last.tls || g.last.secret || g.last.one_way);
     teff_client_options opt = {.size = sizeof opt, .gateways = {teff_silo_gateway(s->silos[0])}};
     assert_int_equal(teff_client_connect(&opt, &other, text), TEFF_OK);
-    teff_ctx *ctx = teff_client_ctx(other);
+    teff_ctx *ctx = teff_client_new_ctx(other);
     lab_ok(ctx, lab_hashed_where(ctx, "a", &out));
     assert_true(g.last.client != first);
     teff_ctx_free(ctx);

@@ -53,7 +53,7 @@ static void ends_unsent(uint64_t left_ns, const teffi_net_ops *ops, teff_err err
     assert_int_equal(teffi_client_new_unconnected(&platform, &opt, &client, text), TEFF_OK);
     teffi_net *net = client->node.home.net;
     const teffi_net_ops *own = net->ops;
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     teffi_call *call = teffi_ctx_call_new(ctx, teffi_now(&platform) + 60000000000ull);
     teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, call->slot, 1);
     msg->call.generation = call->generation;
@@ -133,7 +133,7 @@ static int64_t fill(teff_client_options opt, const char *says, int64_t least)
     opt.gateways[0] = gateway->address;
     if (teff_client_connect(&opt, &client, text))
         fail_msg("%s", text);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     teff_err err = TEFF_OK;
     int64_t used = 0;
     for (int i = 0; i < CALLS && (err != TEFF_E_OVERLOADED || used < least); i++) {

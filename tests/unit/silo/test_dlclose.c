@@ -35,7 +35,7 @@ static void *use(void *arg)
     teff_silo_options opt = {.size = sizeof opt, .silent = 1, .workers = 1};
     assert_int_equal(IN_LIBRARY(teff_silo_new)(&opt, &silo, NULL), TEFF_OK);
     assert_int_equal(IN_LIBRARY(teff_silo_start)(silo, NULL), TEFF_OK);
-    teff_ctx *ctx = IN_LIBRARY(teff_silo_ctx)(silo);
+    teff_ctx *ctx = IN_LIBRARY(teff_silo_new_ctx)(silo);
     assert_int_equal(IN_LIBRARY(teff_ask)(ctx, &type, &key, &method, NULL, NULL), TEFF_E_NOT_FOUND);
     IN_LIBRARY(teff_ctx_free)(ctx);
     IN_LIBRARY(teff_silo_free)(silo);

@@ -303,7 +303,7 @@ static void dumps_of_a_silo_do_not_disturb(void **state)
     lab *l = lab_open(1);
     caller callers[3] = {0};
     for (unsigned i = 0; i < 3; i++) {
-        callers[i].ctx = teff_silo_ctx(l->silos[0]);
+        callers[i].ctx = teff_silo_new_ctx(l->silos[0]);
         callers[i].no = i;
         assert_int_equal(pthread_create(&callers[i].thread, NULL, call_many, &callers[i]), 0);
     }

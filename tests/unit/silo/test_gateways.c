@@ -26,7 +26,7 @@ static void a_dial_leaves_no_memory(void **state)
     char text[TEFF_TEXT_MAX];
     teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
     assert_int_equal(teffi_client_new_unconnected(&platform, &opt, &client, text), TEFF_OK);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     size_t before = teffi_arena_get_mark(&ctx->arena).used_bytes;
     for (int i = 0; i < 10; i++)
         assert_int_equal(teffi_gateways_connect(ctx, client), TEFF_E_UNREACHABLE);
@@ -64,7 +64,7 @@ static void the_next_gateway_that_is_there_is_taken_first(void **state)
         teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
         platform.random = choose;
         assert_int_equal(teffi_client_new_unconnected(&platform, &opt, &client, text), TEFF_OK);
-        teff_ctx *ctx = teff_client_ctx(client);
+        teff_ctx *ctx = teff_client_new_ctx(client);
         lab_ok(ctx, teffi_gateways_connect(ctx, client));
         assert_true(has_in_place(client, taken[chosen], there[taken[chosen]]));
         lab_until(has_in_place(client, 1 - taken[chosen], there[1 - taken[chosen]]));
@@ -109,7 +109,7 @@ static void a_gateway_is_left_by_one_task(void **state)
 {
     test_node *gateway = test_node_start((test_options){.heartbeat_ms = 1000});
     teff_client *client = connected(gateway);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     teffi_node *node = &client->node;
     Teff__Cluster__ViewAtLeast ask = TEFF__CLUSTER__VIEW_AT_LEAST__INIT;
     uint64_t before = frames_in(client);
@@ -166,7 +166,7 @@ static void a_gateway_that_is_left_gets_no_more_requests(void **state)
     teff_client *client;
     assert_int_equal(teff_client_connect(&opt, &client, NULL), TEFF_OK);
     test_node *old = both[!goes_to(client, both[0]->id)];
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     teffi_node *node = &client->node;
     teffi_call *call = teffi_ctx_call_new(ctx, teffi_now(node->platform) + 60000000000ull);
     teffi_call_set_sent_to(&node->home, call->slot, call->generation, old->id);
@@ -255,7 +255,7 @@ static void start_calls(teff_client *client, teff_ctx *ctx, teffi_call *calls[CA
 static void a_lost_gateway_costs_only_its_calls(void **state)
 {
     teff_client *client = connect_to_all();
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     teffi_call *calls[CALLS];
     unsigned through[CALLS], lost = 0;
     start_calls(client, ctx, calls, through);
@@ -348,7 +348,7 @@ static void a_gateway_that_breaks_at_once_is_dialled_again(void **state)
     char text[TEFF_TEXT_MAX];
     teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
     assert_int_equal(teffi_client_new_unconnected(&platform, &opt, &client, text), TEFF_OK);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     for (breaks = BREAKS; teffi_gateways_connect(ctx, client) && tries < TRIES_MAX; tries++)
         assert_false(has_any(client, gateway->id));
     assert_in_range(tries, BREAKS + 1, TRIES_MAX - 1); /* the real events may cost more */

@@ -171,7 +171,7 @@ static void a_silo_outlives_them_and_serves_others(void **state)
     assert_int_equal(sscanf(strstr(silo.text, "ready "), "ready %63s", address), 1);
     if (teff_client_connect(&opt, &client, text))
         fail_msg("%s", text);
-    good.ctx = teff_client_ctx(client);
+    good.ctx = teff_client_new_ctx(client);
     call_alone("alone");
     unsigned fds = count_fds(silo.pid);
     attack(connections / WARM_UP, 0);

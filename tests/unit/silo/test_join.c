@@ -114,7 +114,7 @@ static void a_silo_that_is_in_the_table_and_cannot_join_leaves(void **state)
     assert_int_equal(teff_silo_start(b, text), TEFF_E_IO);
     failing = 0;
     assert_non_null(strstr(text, "the disk is gone"));
-    teff_ctx *ctx = teff_silo_ctx(a);
+    teff_ctx *ctx = teff_silo_new_ctx(a);
     assert_int_equal(teffi_membership_refresh(ctx, 0), TEFF_OK);
     assert_int_equal(teff_silo_members(a), 1);
     teff_ctx_free(ctx);

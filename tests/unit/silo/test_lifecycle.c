@@ -149,7 +149,7 @@ static void a_leaving_silo_waits_for_the_clients_it_has_let_in(void **state)
     memset(&t, 0, sizeof t);
     t.silo = lab_silo(&t.record, &opt);
     assert_int_equal(teff_silo_start(t.silo, t.text), TEFF_OK);
-    teff_ctx *ctx = teff_silo_ctx(t.silo);
+    teff_ctx *ctx = teff_silo_new_ctx(t.silo);
     raw_peer *slow = greet(77, &answer), *gone = greet(78, &ignored);
     lab_fails(ctx, teffi_silo_leave(ctx, t.silo, 0), TEFF_E_TIMEOUT);
     assert_string_equal(teff_error(ctx), "calls did not end in time");

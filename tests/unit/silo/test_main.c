@@ -146,7 +146,7 @@ static void ready_means_ready(void **state)
     teff_client *client;
     if (teff_client_connect(&opt, &client, text))
         fail_msg("%s", text);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     lab_fails(ctx, lab_turns_nothing(ctx, "x"), TEFF_E_UNIMPLEMENTED);
     teff_ctx_free(ctx);
     assert_int_equal(kill(c.pid, SIGTERM), 0);

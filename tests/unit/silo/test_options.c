@@ -157,7 +157,7 @@ static void defaults_are_enough(void **state)
 {
     teff_silo *silo;
     assert_int_equal(teff_silo_new(NULL, &silo, NULL), TEFF_OK);
-    assert_null(teff_silo_ctx(silo));
+    assert_null(teff_silo_new_ctx(silo));
     assert_int_equal(teff_silo_members(silo), 0);
     assert_string_equal(teff_silo_address(silo), "");
     assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
@@ -215,7 +215,7 @@ static void steps_in_the_wrong_order_are_refused(void **state)
     assert_non_null(strstr(text, "runs already"));
     assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
     assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
-    assert_null(teff_silo_ctx(silo));
+    assert_null(teff_silo_new_ctx(silo));
     assert_int_equal(teff_silo_start(silo, text), TEFF_OK);
     assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
     teff_silo_free(silo);

@@ -341,7 +341,7 @@ static void clients_and_silos_without_processes(void **state)
     begin(2);
     teff_pid to = spawn(t.systems[0], &responder, NULL), other = to;
     teff_client *client = lab_client(t.lab, (const int[]){0, -1});
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     lab_fails(ctx, teff_pid_ask(ctx, to, ECHO, NULL, 0, NULL), TEFF_E_INVALID);
     lab_fails(ctx, teff_pid_send(ctx, to, &(teff_event){.tag = 1}), TEFF_E_INVALID);
     teff_ctx_free(ctx);

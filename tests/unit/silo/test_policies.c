@@ -284,7 +284,7 @@ static void open_silos(teff_sched_options sched)
     lab_until(teff_silo_members(t.silos[0]) == 2 && teff_silo_members(t.silos[1]) == 2);
     for (int i = 0; i < 2; i++)
         assert_int_equal(teff_silo_processes(t.silos[i], NULL, &t.systems[i]), TEFF_OK);
-    t.ctx = teff_silo_ctx(t.silos[0]);
+    t.ctx = teff_silo_new_ctx(t.silos[0]);
     stop_clock();
     const teff_engine_options opt = {.size = sizeof opt};
     assert_int_equal(teff_silo_make_engine(t.silos[0], &opt, &t.engine), TEFF_OK);

@@ -134,7 +134,7 @@ static void break_links(teff_silo *from, teff_silo *to)
 static void write_and_lose_the_response(bool full)
 {
     teff_silo *seed = start_silo(NULL), *other = start_silo(teff_silo_address(seed));
-    teff_ctx *ctx = teff_silo_ctx(other);
+    teff_ctx *ctx = teff_silo_new_ctx(other);
     operation write = on_row(ctx, TEFFI_STORE_WRITE), read;
     pthread_t thread;
     seeds->full = full;

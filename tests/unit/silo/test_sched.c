@@ -25,7 +25,7 @@ static void a_silo_is_scaled_while_it_serves(void **state)
     assert_int_equal(teff_silo_scale(silo, 3), TEFF_E_INVALID);
     assert_int_equal(teff_silo_sched_metrics(silo, &all, workers, 2), 2);
     assert_int_equal(all.active, 2);
-    teff_ctx *ctx = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_silo_new_ctx(silo);
     assert_int_equal(teff_post(ctx, do_nothing, NULL), TEFF_OK);
     lab_until(teff_silo_sched_metrics(silo, NULL, workers, 2) == 2 &&
               workers[0].runs + workers[1].runs > 0);

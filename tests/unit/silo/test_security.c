@@ -40,7 +40,7 @@ static void client_calls(teff_client_options opt, const char *address, const cha
     lab_text *where;
     if (connect_client(opt, address, &client, text))
         fail_msg("%s", text);
-    teff_ctx *ctx = teff_client_ctx(client);
+    teff_ctx *ctx = teff_client_new_ctx(client);
     lab_ok(ctx, lab_hashed_where(ctx, key, &where));
     teff_ctx_free(ctx);
     teff_client_free(client);

@@ -48,7 +48,7 @@ static void start_call_stop(lab_record *record, const char *store)
     client_opt.gateways[0] = teff_silo_address(silo);
     if (teff_client_connect(&client_opt, &client, text))
         fail_msg("connect: %s", text);
-    teff_ctx *ctx = teff_client_ctx(client), *own = teff_silo_ctx(silo);
+    teff_ctx *ctx = teff_client_new_ctx(client), *own = teff_silo_new_ctx(silo);
     for (int i = 0; i < 10; i++) {
         snprintf(key, sizeof key, "k-%d", i);
         lab_ok(ctx, lab_account_add(ctx, key, lab_number(.n = 1), &out));
@@ -131,7 +131,7 @@ static void while_a_thread_waits(void **state)
         waiter w = {0};
         teff_silo *silo = lab_silo(&record, &opt);
         assert_int_equal(teff_silo_start(silo, NULL), TEFF_OK);
-        w.ctx = teff_silo_ctx(silo);
+        w.ctx = teff_silo_new_ctx(silo);
         assert_int_equal(pthread_create(&w.thread, NULL, wait_for_calls, &w), 0);
         if (i % 2)
             lab_until(w.waits);
