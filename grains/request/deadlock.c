@@ -336,8 +336,8 @@ static uint64_t make_token(const teffi_activation *act)
     return teffi_siphash(&act->grains->node->home.calls.key, &pid, sizeof pid);
 }
 
-/* Begins probes at act. Considers the turns that keep out a request set aside, and sends one probe
- * along each call that they await. */
+/* Begins probes at act. Sends one probe along each call that is awaited by a turn which keeps a
+ * waiting request from starting. */
 static void begin_probes(teffi_activation *act)
 {
     draft d;

@@ -182,8 +182,8 @@ static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg
         teffi_wait_notify_waiter(&call->wait);
 }
 
-/* out: the relay that the response has ended: the code that called this function must send the
- * relay's outcome; NULL: no relay was ended. */
+/* out: NULL, or the relay that was ended by this response; the caller of this function must send
+ * the outcome of that relay. */
 teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response)
 {
     teffi_call *call = call_at(home, response->call.slot);

@@ -248,7 +248,8 @@ teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
 
 /* The task of teffi_membership_refresh_soon(). Sleeps first if the last such refresh began less
  * than LOOK_APART_MS ago. `looking` becomes false before the refresh begins, so that a later call
- * starts another task. An error is ignored, since run_look() regularly refreshes the view, too. */
+ * starts another task. An error is ignored, since check_heartbeats() regularly refreshes the
+ * view, too. */
 static void refresh_as_task(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;

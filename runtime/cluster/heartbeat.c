@@ -114,9 +114,9 @@ static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead
     return ahead <= NEXT || teffi_membership_is_connection_broken(m, view->members[at].node);
 }
 
-/* Adds a silo to the list. If the list is full, the new silo is left out, unless it needs no
- * consent and a listed silo needs consent: in this case it replaces that listed silo. */
-static void add_or_replace_silent_silo(silent_silos *silent, const teffi_silent *one)
+/* Adds a silo to the list. If the list is full, a silo that needs no consent replaces a listed silo
+ * that needs consent, if there is one; any other silo is left out. */
+static void add_silent_silo_if_room(silent_silos *silent, const teffi_silent *one)
 {
     if (silent->n < TEFFI_SILENT_MAX) {
         silent->of[silent->n++] = *one;
@@ -144,7 +144,7 @@ static uint64_t list_silent_silos(teff_ctx *ctx, const teffi_view *view, uint64_
             continue;
         uint64_t left_ns = check_watched_silo(ctx, &view->members[at], &one);
         if (!left_ns)
-            add_or_replace_silent_silo(silent, &one);
+            add_silent_silo_if_room(silent, &one);
         else if (left_ns < next_ns)
             next_ns = left_ns;
     }
@@ -278,10 +278,10 @@ static void log_error(const teff_ctx *ctx, teff_err err)
         teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN, "membership: %s", teff_error(ctx));
 }
 
-/* The task of one look: declares silent silos dead and refreshes the view. Skips both if this silo
+/* The task of one check: declares silent silos dead and refreshes the view. Skips both if this silo
  * could not write its own last heartbeat. In either case, disconnects departed silos and sets the
- * timer of the next look. */
-static void run_look(teff_ctx *ctx, void *arg)
+ * timer of the next check. */
+static void check_heartbeats(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     uint64_t lease_ns = teffi_lease_length_ns(&m->node->home.lease), next_ns = lease_ns / RETRIES;
@@ -300,8 +300,8 @@ static void start_look_task(teffi_timer *timer)
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.look);
     pthread_mutex_lock(&m->beat.lock);
     m->beat.looks = !m->beat.stopped;
-    bool failed =
-        !m->beat.stopped && teffi_task_start(&m->node->home, run_look, m, "membership: look", true);
+    bool failed = !m->beat.stopped &&
+                  teffi_task_start(&m->node->home, check_heartbeats, m, "membership: look", true);
     pthread_mutex_unlock(&m->beat.lock);
     if (failed)
         set_look_timer(m, teffi_lease_length_ns(&m->node->home.lease) / RETRIES);

@@ -266,7 +266,7 @@ bool teffi_run_nested_group(teffi_exec *exec)
     teffi_may_suspend(); /* this turn does not go on before the nested run has ended */
     if (!w || &w->sched->exec != exec || w->blocking || w->nested == NESTED_MAX)
         return false;
-    /* A worker waits for a processor, or the scheduler stops: the caller should sleep instead. */
+    /* If a worker waits for a processor or the scheduler stops, this worker should sleep. */
     if (atomic_load_explicit(&w->sched->attention, memory_order_relaxed))
         return false;
     uint32_t was = teffi_processor_use_begin(w);

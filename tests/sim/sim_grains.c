@@ -291,8 +291,10 @@ static void relay_enter(sim_silo *place, const teff_ctx *ctx, unsigned key)
         take_over(place->world, SIM_RELAY, key);
     if (relay_is_bare(place) && l->alive_on && !place->node.dead)
         sim_fail(&place->world->s, "relay %u: two turns at once", key);
-    if (relay_is_bare(place) && !place->node.dead)
+    if (relay_is_bare(place) && !place->node.dead) {
         l->alive_on = place->no + 1;
+        l->born_ns = place->world->s.now_ns;
+    }
     sim_turn_begin(place, ctx, SIM_RELAY, key);
 }
 
