@@ -29,8 +29,8 @@ static _Noreturn void exit_turn_after_failed_state_alloc(teff_ctx *ctx, const te
 {
     const teff_arena *arena = act->stored->arena;
     (void)teff_fail(ctx, TEFF_E_NOMEM,
-                    "no memory for %zu bytes more: the state has %zu, with the values that were "
-                    "replaced, and may have %d",
+                    "no memory for %zu bytes more: the state has %zu, replaced values included; at "
+                    "most %d",
                     n, arena->used_bytes, TEFF_STATE_MEMORY_MAX);
     teffi_ctx_exit_turn(ctx, TEFF_E_NOMEM);
 }

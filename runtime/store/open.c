@@ -57,10 +57,12 @@ const char *teffi_store_check_address(const char *address)
  * `password`. The option `password-file` is not secret: its value is the name of a file. */
 static bool may_contain_password(const char *address)
 {
-    const char *at = address;
-    while ((at = strcasestr(at, "password")) && strncmp(at, "password-file=", 14) == 0)
-        at++;
-    return at || strchr(address, '@');
+    for (const char *at = address; (at = strcasestr(at, "password")) != NULL;) {
+        at += strlen("password");
+        if (at[strspn(at, " ")] == '=')
+            return true;
+    }
+    return strchr(address, '@') != NULL;
 }
 
 const char *teffi_store_mask_address(const char *address, char shown[TEFFI_STORE_SHOWN_MAX])

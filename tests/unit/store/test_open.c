@@ -30,6 +30,8 @@ static void only_what_may_hold_a_password_is_hidden(void **state)
     } rows[] = {
         {"sqlite:a/b.db", "sqlite:a/b.db"},
         {"redis:h:1/n?user=u&password-file=f", "redis:h:1/n?user=u&password-file=f"},
+        {"redis:h:1?password-file=/password", "redis:h:1?password-file=/password"},
+        {"postgres:host=h password = y", "postgres:..."},
         {"redis:h:1?password-file=f&password=y", "redis:..."},
         {"postgres:dbname=x PASSWORD=y", "postgres:..."},
         {"postgres://u:y@h/x", "postgres:..."},
