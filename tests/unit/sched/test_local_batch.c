@@ -497,13 +497,13 @@ static void bring_links(job *j)
 {
     if (j->peer[0])
         teffi_call_adding_to_batch(j->exec, push_links, j);
-    if (j == &chain[CHAIN / 2] &&
+    if (j >= &chain[CHAIN / 2] &&
         !teffi_processor_forbids_stealing(&real_of(j->exec)->processors[0]))
         atomic_store(&let_in, true);
 }
 
 /* Each turn brings as much as it does, and none takes long; in the middle that has gone on for
- * 6 ms. */
+ * 6 ms. If the thread loses its core, another batch may begin then, so later turns count, too. */
 static void test_a_worker_that_never_runs_dry(void **state)
 {
     teffi_exec *exec = exec_new(1, NULL);
