@@ -25,6 +25,18 @@ NAMED = {
         "grains/request/deadlock.h", "TEFFI_PROBES_MAX = 1024", "TEFFI_PROBES_MAX = 2048"),
     "a writer does not wait for readers": (
         "grains/request/deadlock.c", "own != TEFFI_FREELY", "own == TEFFI_EXCLUSIVE"),
+    "IDLE stays although the activation is a duplicate": (
+        "grains/activation/activation.c", "was != TEFF_REASON_IDLE || reason",
+        "true || reason"),
+    "each end of an activation is a forward": (
+        "grains/hosting/handler.c", "    if (act->was_valid)\n", "    if (false)\n"),
+    "ends before an activation is valid are no forwards": (
+        "grains/hosting/handler.c", "    if (act->was_valid)\n", "    if (true)\n"),
+    "a state that cannot be rolled back is written with the answer": (
+        "grains/activation/turn.c",
+        "    if (teffi_state_is_broken(turn->act)) /* do not write", "    if (false) /* do not write"),
+    "a processor is borrowed beside enough workers": (
+        "runtime/sched/borrow.c", " || teffi_enough_workers_are_running(sched) ||", " ||"),
     "a promise of a silo that reaches the store": (
         "runtime/cluster/promise.c", "        p->confirmed.number && now - p->confirmed.sent_ns >",
         "        p->confirmed.number && now + (1ull << 60) - p->confirmed.sent_ns >"),
