@@ -34,7 +34,8 @@ NAMED = {
         "grains/hosting/handler.c", "    if (act->was_valid)\n", "    if (true)\n"),
     "a state that cannot be rolled back is written with the answer": (
         "grains/activation/turn.c",
-        "    if (teffi_state_is_broken(turn->act)) /* do not write", "    if (false) /* do not write"),
+        "    if (teffi_state_is_broken(turn->act)) /* do not write",
+        "    if (false) /* do not write"),
     "a processor is borrowed beside enough workers": (
         "runtime/sched/borrow.c", " || teffi_enough_workers_are_running(sched) ||", " ||"),
     "a promise of a silo that reaches the store": (
