@@ -100,6 +100,8 @@ void sim_turn_begin(sim_silo *place, const teff_ctx *ctx, sim_kind kind, unsigne
     check_lease(place, kind, key);
     sim_cancel_check(&place->world->s, ctx->node->id, turn->request);
     sim_ledger *l = ledger_of(place, kind, key);
+    if (l->born_ns <= place->node.lapsed_ns) /* earlier turns may have ended without a lease */
+        l->running = l->reading = 0;
     if (l->running++ || l->reading)
         sim_fail(&place->world->s, "kind %d key %u: two turns at once", kind, key);
     if (l->alive_on != place->no + 1)
