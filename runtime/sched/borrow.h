@@ -15,8 +15,8 @@ void teffi_borrow_run_or_queue_inbound(teffi_exec *exec, teffi_inbound *batch);
 /* teffi_borrow_processor_and_run - on a thread that is no worker: borrow the processor of a parked
  * worker, call fn(arg), and run groups, those that fn made READY and others, until it finds none
  * nearby.
- * out:  false: fn was not called: no worker is parked, another thread is the borrower, this thread
- *       is a worker, or the scheduler stops. */
+ * out:  false: fn was not called: no worker is parked, enough workers run (teffi_wake_one), another
+ *       thread is the borrower, this thread is a worker, or the scheduler stops. */
 bool teffi_borrow_processor_and_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
 
 /* teffi_borrow_init - before other threads know sched. teffi_borrow_wait_for_end - after stopping

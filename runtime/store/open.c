@@ -59,7 +59,7 @@ static bool may_contain_password(const char *address)
 {
     for (const char *at = address; (at = strcasestr(at, "password")) != NULL;) {
         at += strlen("password");
-        if (at[strspn(at, " ")] == '=')
+        if (at[strspn(at, " \t\r\n\v\f")] == '=') /* libpq skips white space */
             return true;
     }
     return strchr(address, '@') != NULL;

@@ -118,11 +118,9 @@ static uint64_t stored_count(sim_world *w, sim_kind kind, unsigned key)
     return count;
 }
 
-/* out: false also if the silo had no lease for a while: then it may have ended turns that did not
- * report their ends. */
 static bool is_alive(const sim_world *w, const sim_ledger *l)
 {
-    return l->alive_on && l->born_ns > w->silos[l->alive_on - 1].node.lapsed_ns;
+    return l->alive_on && !sim_had_no_lease_since(&w->silos[l->alive_on - 1], l->born_ns);
 }
 
 void sim_audit_store(sim_world *w)

@@ -48,7 +48,7 @@ static void take_over(sim_world *w, sim_kind kind, unsigned key)
     const sim_silo *holder = &w->silos[l->alive_on - 1];
     bool holds = holder->silo &&
                  teffi_lease_holds(&holder->silo->node.home.lease, sim_node_now(&holder->node));
-    if (!holder->silo || (holds && l->born_ns > holder->node.lapsed_ns))
+    if (!holder->silo || (holds && !sim_had_no_lease_since(holder, l->born_ns)))
         return;
     sim_trace_add(&w->s.trace, w->s.now_ns, holder->node.name, "left", kind, key);
     l->loose |= kind == SIM_TALLY;
@@ -84,8 +84,7 @@ void sim_life_end(sim_silo *place, sim_kind kind, unsigned key)
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "gone", kind, key);
     if (l->alive_on != place->no + 1)
         sim_fail(s, "kind %d key %u ends on silo %u, where it does not live", kind, key, place->no);
-    /* a turn that has ended without a lease did not report its end */
-    if ((l->running || l->reading) && l->born_ns > place->node.lapsed_ns)
+    if ((l->running || l->reading) && !sim_had_no_lease_since(place, l->born_ns))
         sim_fail(s, "kind %d key %u ends under a running turn", kind, key);
     l->alive_on = 0;
 }
@@ -100,7 +99,7 @@ void sim_turn_begin(sim_silo *place, const teff_ctx *ctx, sim_kind kind, unsigne
     check_lease(place, kind, key);
     sim_cancel_check(&place->world->s, ctx->node->id, turn->request);
     sim_ledger *l = ledger_of(place, kind, key);
-    if (l->born_ns <= place->node.lapsed_ns) /* earlier turns may have ended without a lease */
+    if (sim_had_no_lease_since(place, l->born_ns))
         l->running = l->reading = 0;
     if (l->running++ || l->reading)
         sim_fail(&place->world->s, "kind %d key %u: two turns at once", kind, key);

@@ -53,16 +53,23 @@ static uint64_t ms_below(sim_world *w, uint64_t ms)
 
 static void silo_close(sim *s, void *arg, bool run);
 
+static void count_begun_as_unknown(sim_silo *place)
+{
+    for (int kind = 0; kind < SIM_KINDS; kind++)
+        for (unsigned key = 0; key < SIM_KEYS; key++)
+            place->world->ledger[kind][key].unknown += place->begun.by[kind][key];
+}
+
 /* A silo that is in the table and cannot finish joining may have got grains. It leaves; when that
  * fails, too, its activations are lost as if it had been killed. A counter's acknowledged calls are
  * stored, a tally's are not. */
 static void lose_activations(sim_silo *place)
 {
+    count_begun_as_unknown(place);
     for (int kind = 0; kind < SIM_KINDS; kind++)
         for (unsigned key = 0; key < SIM_KEYS; key++) {
             sim_ledger *l = &place->world->ledger[kind][key];
             bool here = l->alive_on == place->no + 1;
-            l->unknown += place->begun.by[kind][key];
             l->loose |= kind == SIM_TALLY && (here || place->node.dead);
             if (here)
                 l->alive_on = l->running = l->reading = 0;
@@ -501,9 +508,7 @@ static bool lose_calls_of_lapsed_leases(sim_world *w)
         sim_silo *place = &w->silos[i];
         if (!place->node.lapsed_ns || !place->begun.n)
             continue;
-        for (int kind = 0; kind < SIM_KINDS; kind++)
-            for (unsigned key = 0; key < SIM_KEYS; key++)
-                w->ledger[kind][key].unknown += place->begun.by[kind][key];
+        count_begun_as_unknown(place);
         lose_calls(place);
         any = true;
     }

@@ -67,6 +67,12 @@ typedef struct sim_silo { /* one silo, which may start and stop several times */
     uint64_t serves_ns; /* since when */
 } sim_silo;
 
+/* Turns of the activation may have ended without reporting that, as the silo had no lease. */
+static inline bool sim_had_no_lease_since(const sim_silo *place, uint64_t born_ns)
+{
+    return born_ns <= place->node.lapsed_ns;
+}
+
 typedef struct sim_client {
     struct sim_world *world;
     sim_node node;

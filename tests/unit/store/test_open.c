@@ -32,6 +32,7 @@ static void only_what_may_hold_a_password_is_hidden(void **state)
         {"redis:h:1/n?user=u&password-file=f", "redis:h:1/n?user=u&password-file=f"},
         {"redis:h:1?password-file=/password", "redis:h:1?password-file=/password"},
         {"postgres:host=h password = y", "postgres:..."},
+        {"postgres:host=h password\t= y", "postgres:..."},
         {"redis:h:1?password-file=f&password=y", "redis:..."},
         {"postgres:dbname=x PASSWORD=y", "postgres:..."},
         {"postgres://u:y@h/x", "postgres:..."},
