@@ -99,7 +99,7 @@ typedef struct teffi_msg {
     teffi_item item;  /* kind: one of TEFFI_MSG_* */
     teffi_qnode link; /* in a queue of its owner */
     uint16_t flags;
-    uint8_t hops; /* forwards so far; over TEFFI_HOPS_MAX the response is UNAVAILABLE */
+    uint8_t hops; /* forwards since it waited at a VALID activation; over TEFFI_HOPS_MAX it fails */
     /* what teffi_msg_copy_borrowed() copies is the caller's memory until send returns */
     bool borrows;
     bool awaited;      /* request: its sender only waits for the response */
