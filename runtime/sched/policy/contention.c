@@ -11,7 +11,7 @@
 enum { WINDOWS = 8 };
 enum { DELAYED = 6 };     /* contended: for each ns of delay, at most so many ns of run time */
 enum { BUSY = 10 };       /* and workers wanted to run for 1/BUSY of the time at least */
-enum { GAIN = 16 };       /* the lower limit stays if an item costs over 1/GAIN less with it */
+enum { GAIN = 32 };       /* the limit is lowered if an item then costs over 1/GAIN less */
 enum { ITEMS_MIN = 256 }; /* in the windows of each limit; else their costs tell nothing */
 
 void teffi_contention_reset(teffi_contention *c, uint32_t n)
@@ -35,23 +35,33 @@ static bool is_contended(uint64_t time_ns, uint64_t ran_ns, uint64_t delayed_ns)
  *  - Half the limit can be tried if the cores are contended and the limit is over 1.
  *  - A higher limit can be tried if the limit is below n: twice the limit, but at most n, if the
  *    cores are contended; else n.
- * If both can be tried, successive trials alternate between them. If neither, begin none. */
+ * If both can be tried, successive trials alternate between them. If neither, begin none. If the
+ * last trial had the same two limits, half of its items and processor time count in this one, too:
+ * a single trial is short, so what it says of a small gain is mostly noise. */
 static void begin_trial_if_possible(teffi_contention *c, bool contended)
 {
     bool is_full = c->limit == c->n, may_double = contended && c->limit * 2 < c->n;
     c->went_down = contended && c->limit > 1 && (is_full || !c->went_down);
     if (is_full && !c->went_down)
         return;
-    c->low = c->went_down ? c->limit / 2 : c->limit;
-    c->high = c->went_down ? c->limit : may_double ? c->limit * 2 : c->n;
-    c->sums[0] = c->sums[1] = (teffi_contention_sums){0};
+    uint32_t low = c->went_down ? c->limit / 2 : c->limit;
+    uint32_t high = c->went_down ? c->limit : may_double ? c->limit * 2 : c->n;
+    if (low != c->low || high != c->high)
+        c->sums[0] = c->sums[1] = (teffi_contention_sums){0};
+    for (unsigned i = 0; i < 2; i++)
+        c->sums[i] =
+            (teffi_contention_sums){.items = c->sums[i].items / 2, .cpu_ns = c->sums[i].cpu_ns / 2};
+    c->low = low;
+    c->high = high;
     c->window = 1;
 }
 
 /* Is the trial's lower limit better than the higher one? Only if the cores were contended with the
- * higher one, and an item cost less processor time with the lower one. */
+ * higher one, and an item cost less processor time with the lower one. The gain must be over 1/GAIN
+ * if the higher limit is the present one; without that margin, noise would change the limit in
+ * every second trial. */
 static bool lower_limit_is_better(const teffi_contention_sums *high,
-                                  const teffi_contention_sums *low)
+                                  const teffi_contention_sums *low, bool high_is_present)
 {
     if (high->items < ITEMS_MIN || low->items < ITEMS_MIN ||
         !is_contended(WINDOWS / 2 * WINDOW_NS, high->ran_ns, high->delayed_ns))
@@ -59,7 +69,7 @@ static bool lower_limit_is_better(const teffi_contention_sums *high,
     /* the cost of an item, in 1/256 ns */
     uint64_t high_cost = (high->cpu_ns << 8) / high->items;
     uint64_t low_cost = (low->cpu_ns << 8) / low->items;
-    return low_cost * GAIN < high_cost * (GAIN - 1);
+    return low_cost < high_cost - (high_is_present ? high_cost / GAIN : 0);
 }
 
 /* Keep the better one of the trial's two limits. The next trial may begin after a pause: of 1 s if
@@ -67,7 +77,7 @@ static bool lower_limit_is_better(const teffi_contention_sums *high,
 static void end_trial(teffi_contention *c, uint64_t now_ns)
 {
     uint32_t before = c->went_down ? c->high : c->low;
-    c->limit = lower_limit_is_better(&c->sums[0], &c->sums[1]) ? c->low : c->high;
+    c->limit = lower_limit_is_better(&c->sums[0], &c->sums[1], c->went_down) ? c->low : c->high;
     c->window = 0;
     if (c->limit != before || !c->pause_ns)
         c->pause_ns = PAUSE_MIN_NS;

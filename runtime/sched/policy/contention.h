@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 typedef struct teffi_contention_sums {
-    uint64_t items, cpu_ns, ran_ns, delayed_ns; /* as in samples */
+    uint64_t items, cpu_ns, ran_ns, delayed_ns; /* as in samples; the first two also hold half of
+                                                 * those of a last trial with the same limits */
 } teffi_contention_sums;
 
 /* A worker that is woken while no core is free takes the core of another thread, often of the
@@ -17,11 +18,12 @@ typedef struct teffi_contention_sums {
  * every 50 ms, compare for how long workers ran with how long they were ready to run and had no
  * core. If the delay is a sixth of the run time or more, and both together a tenth of the time,
  * try half as many workers: eight windows of 20 ms, with the one limit and the other in turn. (A
- * worker that finds work runs on, so the lower one takes effect as workers run dry.) The lower one
- * stays if cores were contended with the higher one, and an item cost the process a sixteenth less
- * processor time. The number of items would not tell: of two processes on the same cores, each
- * handles more as long as it takes more of their time. The next trial, of half the limit or of a
- * higher one, follows after 1 s; after 2 and then 4 s while trials change nothing. */
+ * worker that finds work runs on, so the lower one takes effect as workers run dry.) The limit is
+ * lowered if cores were contended with the higher one, and an item cost the process 1/32 less
+ * processor time with the lower one; the lower one then stays as long as an item costs less. The
+ * number of items would not tell: of two processes on the same cores, each handles more as long as
+ * it takes more of their time. The next trial, of half the limit or of a higher one, follows after
+ * 1 s; after 2 and then 4 s while trials change nothing. */
 typedef struct teffi_contention {
     uint32_t n;                    /* active processors; the highest limit */
     uint32_t limit;                /* the present one */

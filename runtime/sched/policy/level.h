@@ -31,7 +31,7 @@ typedef struct teffi_levels {
     _Atomic bool adjusting; /* a try-lock for teffi_levels_adjust_chance_if_due; acquire, release */
     _Atomic uint64_t lost_ns[TEFF_SCHED_LEVELS]; /* run time of runs that lost their processor */
     _Atomic uint32_t account[TEFFI_ACCOUNTS];    /* decayed run time of the groups that share it */
-    /* owned by the thread that has set adjusting */
+    /* owned by the thread that has set `adjusting` */
     uint64_t last_level0_ns, last_ns;
     /* run queue's lock */
     uint64_t rng;

@@ -137,14 +137,52 @@ static void begin_trial_of_two(void)
     sample(1, 1, 0, 1000 * MS);
 }
 
-static void the_lower_limit_stays_if_items_are_a_sixteenth_cheaper(void **state)
+static void the_limit_is_lowered_if_items_are_a_32nd_cheaper(void **state)
 {
     begin_trial_of_two();
-    run_trial(1500, 1600);
+    run_trial(1550, 1600);
     assert_int_equal(c.limit, 2);
     begin_trial_of_two();
-    run_trial(1499, 1600);
+    run_trial(1549, 1600);
     assert_int_equal(c.limit, 1);
+}
+
+static void expect_pause(uint64_t ms, bool by_contention);
+
+/* Else two limits that differ little would follow each other by chance. */
+static void a_lower_limit_is_kept_while_items_are_cheaper(void **state)
+{
+    begin_trial_of_two();
+    run_trial(1549, 1600);
+    assert_int_equal(c.limit, 1);
+    expect_pause(1000, true);
+    run_trial(1625, 1600); /* 1599.7 with half of the last trial */
+    assert_int_equal(c.limit, 1);
+    expect_pause(2000, true);
+    run_trial(1600, 1600); /* 1599.9 */
+    assert_int_equal(c.limit, 1);
+    expect_pause(4000, true);
+    run_trial(1601, 1600); /* 1600.5 */
+    assert_int_equal(c.limit, 2);
+}
+
+static void a_trial_of_other_limits_begins_anew(void **state)
+{
+    begin(4);
+    sample(1, 1, 0, 1000 * MS);
+    run_trial(500, 1600);
+    assert_int_equal(c.limit, 2);
+    expect_pause(1000, true);
+    assert_int_equal(c.low, 2);
+    assert_int_equal(c.high, 4);
+    assert_int_equal(c.sums[1].items, 4 * 1000 / 2);
+    assert_int_equal(c.sums[1].cpu_ns, 4 * 1000 * 500 / 2);
+    assert_int_equal(c.sums[0].ran_ns, 0);
+    run_trial(500, 1600);
+    expect_pause(2000, true);
+    assert_int_equal(c.low, 1);
+    assert_int_equal(c.sums[1].items, 0);
+    assert_int_equal(c.sums[0].cpu_ns, 0);
 }
 
 static void it_does_not_if_cores_are_free_with_the_higher_one(void **state)
@@ -198,7 +236,7 @@ static void pauses_double_to_4_s_while_nothing_changes(void **state)
     run_trial(500, 1000);
     assert_int_equal(c.limit, 1);
     expect_pause(2000, false);
-    run_trial(1000, 1000);
+    run_trial(2000, 1000);
     assert_int_equal(c.limit, 2);
     assert_int_equal(c.pause_ns, 1000ull * MS);
 }
@@ -421,7 +459,9 @@ int main(void)
         cmocka_unit_test(the_first_sample_begins_none),
         cmocka_unit_test(one_worker_is_the_least),
         cmocka_unit_test(a_late_sample_ends_limit_and_trial),
-        cmocka_unit_test(the_lower_limit_stays_if_items_are_a_sixteenth_cheaper),
+        cmocka_unit_test(the_limit_is_lowered_if_items_are_a_32nd_cheaper),
+        cmocka_unit_test(a_lower_limit_is_kept_while_items_are_cheaper),
+        cmocka_unit_test(a_trial_of_other_limits_begins_anew),
         cmocka_unit_test(it_does_not_if_cores_are_free_with_the_higher_one),
         cmocka_unit_test(it_does_not_if_there_were_few_items),
         cmocka_unit_test(pauses_double_to_4_s_while_nothing_changes),
