@@ -127,8 +127,9 @@ static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *reques
     teffi_call_set_sent_to(&node->home, request->call.slot, request->call.generation, to);
 }
 
-/* Handles a message that did not reach the peer. Only a message to a grain is routed again. A
- * response is dropped: its call ends when the caller's node notices that the link broke. */
+/* Handles a message that was not sent to the peer. Only a message to a grain is routed again. A
+ * request to a process ends as one that has not run. A response is dropped: its call ends when the
+ * caller's node notices that the link broke. */
 static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
 {
     teffi_node *node = arg;
@@ -137,7 +138,10 @@ static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
     } else if (msg->to.slot == TEFFI_SLOT_GRAIN && node->upcalls.unsent) {
         node->upcalls.unsent(node, peer->node, msg);
     } else {
-        teffi_node_respond_with_err(node, msg, TEFF_E_UNREACHABLE, "the silo cannot be reached");
+        bool is_for_process = msg->to.slot & TEFFI_PROCESS_BIT;
+        teffi_node_respond_with_err(node, msg,
+                                    is_for_process ? TEFF_E_UNAVAILABLE : TEFF_E_UNREACHABLE,
+                                    "the silo cannot be reached");
     }
 }
 

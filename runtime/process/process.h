@@ -77,6 +77,7 @@ struct teff_process {
     teffi_process_status status : 3;
     uint32_t retry_n : 1; /* RETRY: the number of events that come again */
     uint32_t again_queued : 1, cancel : 1, poked : 1, forced : 1, over : 1, gone : 1;
+    uint32_t started : 1; /* an init was called in this life */
 };
 
 static_assert(sizeof(struct teff_process) <= 256, "what an idle process costs");

@@ -177,7 +177,7 @@ static void init_process_in_slot(teff_process *p, const teff_process_ops *ops, v
     p->gathered = 0;
     p->retry_n = 0;
     p->again_queued = true;
-    p->cancel = p->poked = p->forced = p->over = p->gone = false;
+    p->cancel = p->poked = p->forced = p->over = p->gone = p->started = false;
 }
 
 /* Starts a new process: reopens its group, stores its generation, then pushes its first item.

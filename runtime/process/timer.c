@@ -63,7 +63,7 @@ void teffi_timer_events_cancel_all(teff_process *p)
     }
 }
 
-teff_err teff_process_timer(teff_process *me, uint32_t ms, uint64_t tag)
+teff_err teff_process_set_timer(teff_process *me, uint32_t ms, uint64_t tag)
 {
     return teffi_timer_event_set(me, ms * 1000000ull, tag) ? TEFF_OK : TEFF_E_NOMEM;
 }

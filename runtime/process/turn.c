@@ -35,6 +35,7 @@ static void run_init(teff_process *p)
     const teff_process_ops *ops = ops_of(p);
     teffi_start *start = p->held;
     p->held = NULL;
+    p->started = true;
     p->status = TEFFI_STATUS_CONTINUE;
     teff_err err = TEFF_OK;
     if (ops->init)
@@ -282,8 +283,7 @@ static void end_unstarted_process(teff_process *p)
 static bool evict_item(teffi_group *group, teffi_item *item)
 {
     teff_process *p = process_of(group);
-    bool starts =
-        item->kind == TEFFI_ITEM_AGAIN && !p->gone && p->status == TEFFI_STATUS_START && !p->forced;
+    bool starts = item->kind == TEFFI_ITEM_AGAIN && !p->gone && !p->started && !p->forced;
     bool evicted = evict_message_or_mail(p, item);
     if (starts)
         end_unstarted_process(p);

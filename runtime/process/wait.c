@@ -26,8 +26,8 @@ static bool wait_is_over(teff_process *p, teffi_waiting *w)
 static void sleep_until_item(teff_process *p)
 {
     teffi_exec *exec = p->system->exec;
-    /* seq_cst: stored before the check for items; pairs with teffi_process_wake, which loads
-     * sleeping after a push */
+    /* seq_cst: orders this store before the check for items; pairs with teffi_process_wake(), which
+     * pushes an item and then loads `sleeping` */
     atomic_store_explicit(&p->sleeping, true, memory_order_seq_cst);
     if (!teffi_process_dispatch_items(p)) {
         exec->ops->blocking_begin(exec);

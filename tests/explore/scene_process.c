@@ -163,7 +163,7 @@ static void on_close(void *self)
 static void set_timer(actor *a, teff_process *me)
 {
     a->timers_set++;
-    teffi_bug_if(teff_process_timer(me, explore_draw(3), 0) != TEFF_OK);
+    teffi_bug_if(teff_process_set_timer(me, explore_draw(3), 0) != TEFF_OK);
 }
 
 static uint32_t some_command(actor *a)

@@ -17,8 +17,8 @@ NAMED = {
     "the second round does not look at the first call again": (
         "grains/request/deadlock.c", "    if (!first)\n", "    if (!first && !p->confirms)\n"),
     "each grain of a cycle ends a request": (
-        "grains/request/deadlock.c", "at->aside && is_lower_pid(own, initiator)",
-        "at->aside && is_lower_pid(own, own)"),
+        "grains/request/deadlock.c", "at->aside && teffi_pid_is_lower(own, initiator)",
+        "at->aside && teffi_pid_is_lower(own, own)"),
     "a probe ends a request at a silo that did not begin it": (
         "grains/request/deadlock.c", "p->token == make_token(act) &&", "true &&"),
     "2,048 probes of other silos in 25 ms": (
@@ -105,8 +105,15 @@ NAMED = {
     "a thread more at the start": (
         "runtime/sched/exec.c", "workers ? workers : teffi_cpu_count()",
         "workers ? workers : teffi_cpu_count() + 1"),
-    "items a 32nd cheaper are enough": (
-        "runtime/sched/policy/contention.c", "GAIN = 16", "GAIN = 32"),
+    "items a 64th cheaper are enough": (
+        "runtime/sched/policy/contention.c", "GAIN = 32", "GAIN = 64"),
+    "a lower limit needs its gain in each trial": (
+        "runtime/sched/policy/contention.c", "high_is_present ? high_cost", "true ? high_cost"),
+    "a trial counts whole in the next one": (
+        "runtime/sched/policy/contention.c", "c->sums[i].items / 2", "c->sums[i].items"),
+    "an upgraded process is evicted as one that has not started": (
+        "runtime/process/turn.c", "!p->gone && !p->started",
+        "!p->gone && p->status == TEFFI_STATUS_START"),
     "contended at a seventh of delay": (
         "runtime/sched/policy/contention.c", "DELAYED = 6", "DELAYED = 7"),
     "trials of six windows": ("runtime/sched/policy/contention.c", "WINDOWS = 8", "WINDOWS = 6"),

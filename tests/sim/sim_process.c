@@ -142,7 +142,8 @@ static void hold(actor *a, teff_process *me, const teff_event *request, uint32_t
     *held = *request;
     held->tag = id;
     held->data = NULL;
-    teffi_bug_if(teff_process_timer(me, (uint32_t)below(a->world->processes, 80), 0) != TEFF_OK);
+    uint32_t ms = (uint32_t)below(a->world->processes, 80);
+    teffi_bug_if(teff_process_set_timer(me, ms, 0) != TEFF_OK);
 }
 
 static void take_request(actor *a, teff_process *me, const teff_event *request, uint32_t id)

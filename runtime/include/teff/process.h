@@ -154,11 +154,11 @@ TEFF_API teff_process *teff_step_process(teff_step *out);
 TEFF_API teff_pid teff_process_pid(const teff_process *me);
 TEFF_API teff_process_system *teff_process_system_of(const teff_process *me);
 
-/* teff_process_timer - send this process one TEFF_EVENT_TIMER after ms milliseconds.
+/* teff_process_set_timer - send this process one TEFF_EVENT_TIMER after ms milliseconds.
  * in:   ms, milliseconds. tag, returned with the event.
  * runs: inside any function of the process.
  * errs: TEFF_E_NOMEM. */
-TEFF_API TEFF_MUST_USE teff_err teff_process_timer(teff_process *me, uint32_t ms, uint64_t tag);
+TEFF_API TEFF_MUST_USE teff_err teff_process_set_timer(teff_process *me, uint32_t ms, uint64_t tag);
 
 /* teff_process_command - issue a command at once.
  * in, errs: as teff_step_command. runs: inside any function of the process. */

@@ -214,22 +214,25 @@ static void a_message_to_a_grain_is_routed_again(void **state)
     teffi_msg_free(msg);
 }
 
-static void was_told(unsigned n)
+static void was_told(unsigned n, teff_err err)
 {
     assert_int_equal(sent.n, n);
-    assert_int_equal(sent.err, TEFF_E_UNREACHABLE);
+    assert_int_equal(sent.err, err);
     assert_string_equal(sent.text, "the silo cannot be reached");
 }
 
 static void the_sender_of_another_message_is_told(void **state)
 {
     on->unsent(&node, &other, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN)); /* nobody routes */
-    was_told(1);
+    was_told(1, TEFF_E_UNREACHABLE);
     node.upcalls.unsent = take_unsent;
     on->unsent(&node, &other, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_STORE));
-    was_told(2);
+    was_told(2, TEFF_E_UNREACHABLE);
+    on->unsent(&node, &other,
+               message(TEFFI_MSG_REQUEST, TEFFI_PROCESS_BIT | 3)); /* it has not run */
+    was_told(3, TEFF_E_UNAVAILABLE);
     on->unsent(&node, &other, message(TEFFI_MSG_RESPONSE, 0));
-    assert_int_equal(sent.n, 2);
+    assert_int_equal(sent.n, 3);
     assert_int_equal(node.dropped, 1);
 }
 

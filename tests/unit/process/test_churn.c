@@ -96,7 +96,7 @@ static teff_err init(void *self, teff_process *me, const char *method, const voi
     memcpy(&t, input, len);
     uint64_t question = t.hops << 32 | t.id;
     if (t.hops % 7 == 0)
-        assert_int_equal(teff_process_timer(me, 1000, question), TEFF_OK); /* left behind */
+        assert_int_equal(teff_process_set_timer(me, 1000, question), TEFF_OK); /* left behind */
     return teff_process_command(me, ANSWER_LATE, question, &t, sizeof t);
 }
 

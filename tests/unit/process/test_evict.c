@@ -325,11 +325,84 @@ static void test_a_retried_message_is_kept(void **state)
     teff_process_system_free(system);
 }
 
+/* ---- a process that has upgraded, before its new init ---- */
+
+static struct {
+    _Atomic unsigned init, ended_over;
+    latch got, ended;
+} upgrade;
+
+static teff_err upgraded_init(void *self, teff_process *me, const char *method, const void *input,
+                              size_t len)
+{
+    atomic_fetch_add(&upgrade.init, 1);
+    return TEFF_OK;
+}
+
+static teff_err upgraded_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    if (n && events[0].kind == TEFF_EVENT_CANCEL)
+        return teff_step_done(out);
+    if (n)
+        latch_hit(&upgrade.got);
+    return teff_step_idle(out);
+}
+
+static const teff_process_ops upgraded_ops = {
+    .name = "upgraded", .init = upgraded_init, .step = upgraded_step, .flags = TEFF_PROCESS_FIBER};
+
+/* Upgrades in the step before the end of a run: the again item, which will call init, is in the
+ * group, which is then evicted. */
+static teff_err upgrading_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    unsigned *steps = self;
+    if (n && events[0].kind == TEFF_EVENT_CANCEL)
+        return teff_step_done(out);
+    if (!n || ++*steps < RETRIED)
+        return teff_step_idle(out);
+    teff_step_process(out)->group.evicted = true;
+    return teff_step_upgrade(out, &upgraded_ops, NULL, NULL, NULL, 0);
+}
+
+static const teff_process_ops upgrading_ops = {
+    .name = "upgrading", .step_max = 1, .step = upgrading_step, .flags = TEFF_PROCESS_FIBER};
+
+static void count_upgraded_end(void *arg, teff_pid pid, teff_err err)
+{
+    atomic_fetch_add(&upgrade.ended_over, err == TEFF_E_OVERLOADED);
+    latch_hit(&upgrade.ended);
+}
+
+/* It has run before, so it is not ended as one that was refused to start. */
+static void test_an_upgraded_process_goes_on(void **state)
+{
+    unsigned steps = 0;
+    memset(&told, 0, sizeof told);
+    memset(&upgrade, 0, sizeof upgrade);
+    teff_process_options opt = limited;
+    opt.ended = count_upgraded_end;
+    teff_process_system *system = system_of(opt);
+    teff_pid pid = spawn(system, &upgrading_ops, &steps);
+    until_state(system, pid, TEFF_PROCESS_IDLE);
+    (void)spawn(system, &flood_ops, &pid);
+    latch_wait(&upgrade.ended, 1); /* of the flood */
+    while (atomic_load(&upgrade.init) == 0 && atomic_load(&upgrade.ended.count) < 2)
+        pause_a_little();
+    assert_int_equal(atomic_load(&upgrade.init), 1);
+    until_state(system, pid, TEFF_PROCESS_IDLE);
+    assert_int_equal(send_tag(system, pid, 1), TEFF_OK);
+    latch_wait(&upgrade.got, 1);
+    assert_int_equal(atomic_load(&upgrade.ended_over), 0);
+    assert_int_equal(atomic_load(&told.wrong), 0);
+    teff_process_system_free(system);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages_come_back),
         cmocka_unit_test(test_a_retried_message_is_kept),
+        cmocka_unit_test(test_an_upgraded_process_goes_on),
         cmocka_unit_test(test_answers_do_not_come_back),
         cmocka_unit_test(test_processes_are_refused_to_start),
     };

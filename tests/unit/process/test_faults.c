@@ -64,7 +64,7 @@ static teff_err first_step(teff_step *out)
     teff_process *me = teff_step_process(out);
     teff_err err = teff_step_command(out, ECHO, 1, text, sizeof text);
     if (!err)
-        err = teff_process_timer(me, 1, 0);
+        err = teff_process_set_timer(me, 1, 0);
     return err ? err : teff_step_idle(out);
 }
 

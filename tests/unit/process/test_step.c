@@ -388,8 +388,8 @@ static teff_err step_timer(void *self, const teff_event *events, size_t n, teff_
 {
     note(events, n);
     if (n == 0) {
-        assert_int_equal(teff_process_timer(teff_step_process(out), 1, 33), TEFF_OK);
-        assert_int_equal(teff_process_timer(teff_step_process(out), 100000, 34), TEFF_OK);
+        assert_int_equal(teff_process_set_timer(teff_step_process(out), 1, 33), TEFF_OK);
+        assert_int_equal(teff_process_set_timer(teff_step_process(out), 100000, 34), TEFF_OK);
         return teff_step_block(out);
     }
     return teff_step_done(out);

@@ -54,7 +54,7 @@ static teff_err step_clean(void *self, const teff_event *events, size_t n, teff_
         if (events[i].kind == TEFF_EVENT_CANCEL)
             assert_int_equal(teff_step_command(out, CLEAN, 1, NULL, 0), TEFF_OK);
         else if (events[i].kind == TEFF_EVENT_COMPLETE)
-            assert_int_equal(teff_process_timer(me, 1, 2), TEFF_OK);
+            assert_int_equal(teff_process_set_timer(me, 1, 2), TEFF_OK);
         else if (events[i].kind == TEFF_EVENT_TIMER)
             assert_int_equal(send_tag(teff_process_system_of(me), teff_process_pid(me), 3),
                              TEFF_OK);

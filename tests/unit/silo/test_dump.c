@@ -32,7 +32,7 @@ static teff_err wait_step(void *self, const teff_event *events, size_t n, teff_s
 {
     if (n && events[0].kind == TEFF_EVENT_CANCEL)
         return teff_step_done(out);
-    if (teff_process_timer(teff_step_process(out), 3600000, 1))
+    if (teff_process_set_timer(teff_step_process(out), 3600000, 1))
         return TEFF_E_NOMEM;
     return teff_step_block(out);
 }

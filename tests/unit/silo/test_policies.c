@@ -61,7 +61,8 @@ static teff_err step(void *self, const teff_event *events, size_t n, teff_step *
         if (events[i].kind == TEFF_EVENT_CANCEL)
             return teff_step_done(out);
         if (events[i].kind == TEFF_EVENT_MESSAGE && events[i].tag == SET_TIMER) {
-            assert_int_equal(teff_process_timer(teff_step_process(out), TIMER_MS, NOTE), TEFF_OK);
+            assert_int_equal(teff_process_set_timer(teff_step_process(out), TIMER_MS, NOTE),
+                             TEFF_OK);
             t.done++;
         } else {
             act(*(const char *)self, (int64_t)events[i].tag);
