@@ -43,8 +43,8 @@ enum {
     TEFFI_BUSY_COMPACT = 2 /* a pause: no turn starts until the state is compacted, at most 1 s */
 };
 
-/* Rarely used fields: allocated on first use, freed when pending is empty and there are no lock and
- * no timers, or with the activation. */
+/* Rarely used fields: allocated on first use, freed when `pending` is empty and there are no lock
+ * and no timers, or with the activation. */
 typedef struct teffi_more {
     teffi_queue pending;     /* requests that admission does not let start yet */
     uint32_t pending_of[3];  /* their number by class; those of newer callers: EXCLUSIVE */
@@ -233,8 +233,8 @@ static inline void teffi_activation_get_key(const teffi_activation *act, teff_ke
     teffi_key_decode_unchecked(key, act->type->info->key_kind, teffi_activation_key_bytes(act));
 }
 
-/* teffi_activation_state - act's state message; NULL if it is not loaded, or if the type has no
- * state. */
+/* teffi_activation_state - the grain's state, a protobuf message; NULL if it is not loaded, or if
+ * the grain's type has no state. */
 static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *act)
 {
     return act->stored ? act->stored->message : NULL;
@@ -252,7 +252,8 @@ static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
  * teffi_activation_has_pending - is a request of the class in act->more->pending?
  * teffi_activation_any_pending_may_start - may any request in act->more->pending start now?
  *       Reads no request, only counters and flags. Also true if a lock was taken while requests
- *       were pending, because some of them may have to end (act->more->judge_all). */
+ *       were pending (act->more->judge_all): then the caller must look at each of them, because
+ *       the lock may refuse some. */
 static inline bool teffi_activation_is_valid_for(const teffi_activation *act,
                                                  const teffi_ident *ident)
 {

@@ -31,7 +31,7 @@ typedef struct teffi_load_limit {
     /* of the present window: as many loads as the limit allows at once */
     uint32_t ended;
     bool was_full;     /* a load has waited */
-    uint64_t spent_ns; /* total time of the loads in ended */
+    uint64_t spent_ns; /* total time of the loads counted in `ended` */
     uint64_t best_ns;  /* the shortest mean of a window, rising slowly; 0: none yet */
 } teffi_load_limit;
 

@@ -168,7 +168,8 @@ teffi_verdict teffi_lock_judge_request(teffi_activation *act, const teffi_transa
                                                                          : TEFFI_SET_ASIDE;
 }
 
-teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction)
+teff_err teffi_lock_choose_refusal_err(const teffi_activation *act,
+                                       const teffi_transaction *transaction)
 {
     const teffi_lock *lock = teffi_lock_of(act);
     bool own = lock && teffi_transaction_is_same(&lock->owner, transaction) &&

@@ -93,7 +93,7 @@ typedef struct teffi_lock {
     uint32_t calls_begun;     /* calls of transactional methods */
     uint32_t calls_collected; /* those that succeeded and whose participants are in list */
     teff_err failed;          /* the first error of such a call; TEFF_OK: none */
-    bool may_retry;           /* after failed, the transaction may succeed if it begins again */
+    bool may_retry;           /* if `failed`: in another attempt the transaction may succeed */
     char *failed_text;        /* failed's text, on the heap; NULL: none */
     uint8_t *list;            /* packed Participants, on the heap */
     size_t list_len, list_room;
@@ -104,7 +104,7 @@ typedef struct teffi_lock {
     teffi_activation *act; /* NULL: the lock was released, and on_watch_timer() frees it */
 } teffi_lock;
 
-/* What to do with a request; DIE: end it with teffi_lock_get_refusal. */
+/* What to do with a request; DIE: end it with teffi_lock_choose_refusal_err. */
 typedef enum teffi_verdict { TEFFI_START, TEFFI_SET_ASIDE, TEFFI_DIE } teffi_verdict;
 
 /* teffi_transaction_read_from_msg - copy the transaction that msg carries. out: false: msg carries
@@ -132,10 +132,11 @@ TEFF_MUST_USE bool teffi_transaction_begin_at_request(teffi_grains *grains, teff
 teffi_verdict teffi_lock_judge_request(teffi_activation *act, const teffi_transaction *transaction,
                                        bool is_new);
 
-/* teffi_lock_get_refusal - the error for a request that must die: abort_err, if it is set and the
- * lock is of the same transaction and attempt, as the request would fail in the same way; else
- * TEFF_E_ABORTED. */
-teff_err teffi_lock_get_refusal(const teffi_activation *act, const teffi_transaction *transaction);
+/* teffi_lock_choose_refusal_err - choose the error of a request that the lock refuses (TEFFI_DIE).
+ * out:  lock->abort_err if it is set and the request is of the same attempt of the lock's
+ *       transaction, as the request would fail in the same way; else TEFF_E_ABORTED. */
+teff_err teffi_lock_choose_refusal_err(const teffi_activation *act,
+                                       const teffi_transaction *transaction);
 
 /* teffi_lock_judge_wait - may msg wait for the end of act's lock? Also makes the lock abort if it
  * is of an earlier attempt of msg's transaction. For requests of methods that are not

@@ -284,7 +284,7 @@ static teff_err read_last_write_outcome(teff_ctx *ctx, teffi_activation *act)
 }
 
 /* Writes or removes row if the row in the store still has stored->etag. If the outcome of the write
- * is unknown, sets the members of stored that read_last_write_outcome() compares, and makes the
+ * is unknown, sets the members of `stored` that read_last_write_outcome() compares, and makes the
  * activation end. */
 static teff_err write_row_if_unchanged(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {

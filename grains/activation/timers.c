@@ -232,7 +232,7 @@ static teffi_grain_timers *ensure_timers(teffi_activation *act)
 }
 
 /* Makes a timer with a copy of its message. out: the timer. On failure: NULL, and *err is
- * TEFF_E_NOMEM or an error of teffi_message_find_copy_error(). */
+ * TEFF_E_NOMEM or an error of teffi_message_explain_failed_copy(). */
 static teffi_grain_timer *make_grain_timer(teff_ctx *ctx, teffi_activation *act,
                                            const teff_method *method, const ProtobufCMessage *in,
                                            teff_err *err)
@@ -253,7 +253,7 @@ static teffi_grain_timer *make_grain_timer(teff_ctx *ctx, teffi_activation *act,
     if (timer->in)
         return timer;
     free_grain_timer(timer);
-    *err = teffi_message_find_copy_error(ctx, type->info, method->in, in, "timer's message");
+    *err = teffi_message_explain_failed_copy(ctx, type->info, method->in, in, "timer's message");
     return NULL;
 }
 

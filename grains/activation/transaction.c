@@ -258,8 +258,8 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 static bool start_awaited_task(teffi_grains *grains, void (*fn)(teff_ctx *ctx, void *arg),
                                void *arg, const char *label)
 {
-    /* seq_cst: this function adds to tasks, then reads closed; a closing silo sets closed, then
-     * reads tasks. So either this function reads closed as true, or
+    /* seq_cst: this function adds to `tasks`, then reads `closed`; a closing silo sets `closed`,
+     * then reads `tasks`. So either this function reads `closed` as true, or
      * teffi_node_wait_for_tasks() reads the new value of tasks and waits. */
     atomic_fetch_add(&grains->tasks, 1);
     if (!grains->closed && !teffi_task_start(&grains->node->home, fn, arg, label, false))

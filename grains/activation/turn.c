@@ -154,7 +154,7 @@ static inline teff_err copy_response(teffi_turn *turn, const teff_method *method
         return TEFF_OK;
     teffi_arena_rewind(arena, before);
     teff_err err =
-        teffi_message_find_copy_error(&turn->ctx, type->info, method->out, out, "response");
+        teffi_message_explain_failed_copy(&turn->ctx, type->info, method->out, out, "response");
     return teffi_error_add_turn_prefix(&turn->ctx, err);
 }
 
@@ -442,7 +442,8 @@ static void run_idempotent_request(teffi_turn *turn)
 
 /* ---- transactions ---- */
 
-static void roll_back_and_release_on_worker(void *arg)
+/* Runs on the worker's stack. in: arg: the activation. */
+static void roll_back_and_release_lock_closure(void *arg)
 {
     teffi_lock_roll_back_and_release(arg);
 }
@@ -456,7 +457,7 @@ static teff_err roll_back_and_record_error(teffi_turn *turn, uint64_t hash, teff
     teff_ctx *ctx = &turn->ctx;
     char text[TEFF_TEXT_MAX];
     snprintf(text, sizeof text, "%s", teff_error(ctx));
-    teffi_ctx_run_off_fiber(ctx, roll_back_and_release_on_worker, turn->act);
+    teffi_ctx_run_off_fiber(ctx, roll_back_and_release_lock_closure, turn->act);
     if (teffi_state_is_broken(turn->act)) /* do not write the changes with the answer */
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory to roll back; the method failed: %s",
                          text);

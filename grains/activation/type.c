@@ -121,9 +121,9 @@ teff_err teffi_message_check(teff_ctx *ctx, const teff_type_info *info, const te
     return repeat_check_for_error_text(ctx, info, ops, body, what, packed);
 }
 
-teff_err teffi_message_find_copy_error(teff_ctx *ctx, const teff_type_info *info,
-                                       const teff_message_ops *ops, const ProtobufCMessage *body,
-                                       const char *what)
+teff_err teffi_message_explain_failed_copy(teff_ctx *ctx, const teff_type_info *info,
+                                           const teff_message_ops *ops,
+                                           const ProtobufCMessage *body, const char *what)
 {
     size_t packed;
     teff_err err = teffi_message_check(ctx, info, ops, body, what, &packed);

@@ -79,12 +79,12 @@ TEFF_MUST_USE teff_err teffi_message_check(teff_ctx *ctx, const teff_type_info *
                                            const ProtobufCMessage *body, const char *what,
                                            size_t *packed);
 
-/* teffi_message_find_copy_error - the error for which teffi_message_copy_and_check returned NULL,
- * with a text in ctx.
+/* teffi_message_explain_failed_copy - the error for which teffi_message_copy_and_check returned
+ * NULL, with a text in ctx.
  * errs: as teffi_message_check; TEFF_E_NOMEM. */
-teff_err teffi_message_find_copy_error(teff_ctx *ctx, const teff_type_info *info,
-                                       const teff_message_ops *ops, const ProtobufCMessage *body,
-                                       const char *what);
+teff_err teffi_message_explain_failed_copy(teff_ctx *ctx, const teff_type_info *info,
+                                           const teff_message_ops *ops,
+                                           const ProtobufCMessage *body, const char *what);
 
 /* teffi_message_check_copy - the slow path of teffi_message_copy_and_check: check a copy that is
  * large, failed (NULL) or has a text that is not UTF-8 (arena->bad_text, which is cleared). out:
@@ -103,7 +103,7 @@ static inline size_t teffi_message_unchecked_bytes_max(const teff_type_info *inf
  * of info.
  * in:   sure: teffi_message_unchecked_bytes_max(info).
  * out:  the copy. NULL: there is no memory, or src exceeds a limit or has a text that is not UTF-8;
- *       teffi_message_find_copy_error() finds out which. */
+ *       teffi_message_explain_failed_copy() finds out which. */
 static inline ProtobufCMessage *
 teffi_message_copy_and_check(const teff_type_info *info, size_t sure, const teff_message_ops *ops,
                              teff_arena *arena, const ProtobufCMessage *src)

@@ -318,15 +318,6 @@ bool teffi_partitions_begin_recovery_round(teffi_grains *grains, uint8_t *set)
     return any;
 }
 
-/* Is PID a lower than PID b? All silos that compare the same two PIDs get the same result. */
-static bool pid_is_lower(teffi_pid a, teffi_pid b)
-{
-    uint64_t x = teffi_node_to_word(a.node), y = teffi_node_to_word(b.node);
-    if (x != y)
-        return x < y;
-    return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;
-}
-
 /* Makes pid the grain's holder if the grain has no holder, or if pid is lower than the present
  * holder. If that holder is an activation of this silo, it stays in the index, but the new entry
  * of pid overrides it. The shard's lock is held. out: as teffi_partition_merge_activation(). */
@@ -336,7 +327,7 @@ static teff_err merge_activation_locked(teffi_grains *grains, teffi_shard *shard
     entry *e = find_holder_entry(shard, ident);
     teffi_activation *act = e ? NULL : find_registered_activation(grains, ident);
     teffi_pid holder = e ? e->pid : act ? teffi_activation_pid(act) : pid;
-    bool won = !pid_is_lower(holder, pid);
+    bool won = !teffi_pid_is_lower(holder, pid);
     *loser = won ? holder : pid;
     if (won && e)
         e->pid = pid;

@@ -257,7 +257,7 @@ typedef struct listing {
 static bool add_registered_to_response(void *arg, teffi_activation *act)
 {
     listing *l = arg;
-    if (!act->registered || l->failed)
+    if (!act->registered)
         return true;
     teffi_ident ident = teffi_activation_ident(act);
     Teff__Cluster__Recovered__Entry *e = teff_arena_alloc(&l->msg->arena, sizeof *e);

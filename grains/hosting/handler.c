@@ -208,7 +208,7 @@ __attribute__((noinline)) static void start_move_to_newer_silo(teffi_activation 
 static void refuse_transactional_request(teffi_activation *act, teffi_msg *msg,
                                          const teffi_transaction *transaction)
 {
-    teff_err err = transaction ? teffi_lock_get_refusal(act, transaction) : TEFF_E_MALFORMED;
+    teff_err err = transaction ? teffi_lock_choose_refusal_err(act, transaction) : TEFF_E_MALFORMED;
     refuse_queued_request(act, msg, err,
                           err == TEFF_E_ABORTED
                               ? "an older transaction has the grain, or this one was "
@@ -538,9 +538,9 @@ static void begin_activating(teffi_activation *act)
         finish_activating(act);
 }
 
-/* Handles an item of deadlock detection. Not inlined, so that handle_activation_item() selects
- * among the other kinds of items faster. */
-__attribute__((noinline)) static void handle_rare_item(teffi_activation *act, teffi_item *item)
+/* Handles an item of deadlock detection. Such items are rare, so this function is not inlined: then
+ * handle_activation_item() selects among the other kinds of items faster. */
+__attribute__((noinline)) static void handle_deadlock_item(teffi_activation *act, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_VISIT)
         teffi_deadlock_handle_visit(act, item);
@@ -574,7 +574,7 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
         clear_nudge_and_adopt_end_reason(act);
         break;
     default:
-        handle_rare_item(act, item);
+        handle_deadlock_item(act, item);
     }
     if (!teffi_group_has_yielded_turn(group))
         do_due_activation_work(act);

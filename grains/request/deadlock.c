@@ -357,13 +357,6 @@ void teffi_deadlock_handle_visit(teffi_activation *act, teffi_item *item)
         begin_probes(act);
 }
 
-static bool is_lower_pid(teffi_pid a, teffi_pid b)
-{
-    if (!teffi_node_equals(a.node, b.node))
-        return teffi_node_to_word(a.node) < teffi_node_to_word(b.node);
-    return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;
-}
-
 /* What the probe was sent to, at an activation. */
 typedef struct reached {
     const teffi_turn *turn; /* NULL: it is not running */
@@ -379,7 +372,7 @@ static void forward_in_first_round(teffi_activation *act, const probe *p, const 
 {
     draft d;
     teffi_pid initiator = teffi_pid_unpack(p->initiator), own = teffi_activation_pid(act);
-    if (at->aside && is_lower_pid(own, initiator)) {
+    if (at->aside && teffi_pid_is_lower(own, initiator)) {
         if (!act->more->has_probed)
             begin_probes(act);
         return;

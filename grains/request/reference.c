@@ -74,7 +74,8 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
     if (msg->body)
         return TEFF_OK;
     return teffi_ask_add_error_prefix(
-        ask, teffi_message_find_copy_error(ask->ctx, ask->type, method->in, ask->in, "request"));
+        ask,
+        teffi_message_explain_failed_copy(ask->ctx, ask->type, method->in, ask->in, "request"));
 }
 
 /* Makes a request or a one-way message. Does not set msg->call and msg->deadline_ns. out:

@@ -219,9 +219,10 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
     return err;
 }
 
-/* Sends a read to the seed once; its result is not used. out: true: the seed's store ran the read.
- * false: the request failed, or the store's queue was full (TEFF_E_OVERLOADED), so an earlier write
- * may still be in that queue. */
+/* Sends a read to the seed once, and discards the row. A store runs a read after all earlier writes
+ * of the same row, so once the read has run, none of these writes is queued any more. out: true:
+ * the seed's store ran the read. false: the request failed, or the store's queue was full
+ * (TEFF_E_OVERLOADED); in both cases an earlier write may still be queued. */
 static bool try_read_on_seed(teff_ctx *ctx, const teffi_store_op *look)
 {
     const Teff__Cluster__StoreResponse *response = NULL;

@@ -128,8 +128,8 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
 }
 
 /* Must the call be kept until the turn ends? A call that is part of ctx's transaction must be kept,
- * unless it has succeeded and the participants that its response names were collected. At the end
- * of the turn, the kept calls are awaited, and their participants and errors are collected. A
+ * unless it has succeeded and the participants listed in its response have been collected. At the
+ * end of the turn, the kept calls are awaited, and their participants and errors are collected. A
  * failed call is kept even if its error was collected already. This costs little memory: after the
  * first failed call the transaction cannot succeed, so a turn rarely has many failed calls. */
 static bool must_keep_call(const teff_ctx *ctx, const teffi_call *call)

@@ -64,7 +64,7 @@ static inline void teffi_home_exit(teffi_home *home)
 /* out: false: the node is closed or closing; do not call teffi_home_exit. */
 static inline bool teffi_home_enter(teffi_home *home)
 {
-    /* seq_cst on both sides: this thread sees closed, or teffi_node_stop sees this thread */
+    /* seq_cst on both sides: this thread reads `closed` as true, or teffi_node_stop() counts it */
     atomic_fetch_add(&home->users, 1);
     if (!atomic_load(&home->closed))
         return true;

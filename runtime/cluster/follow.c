@@ -50,8 +50,9 @@ static bool is_dead(const teffi_member *member, const teffi_view *now)
            (standing == TEFFI_STANDING_STRANGER && member->status == TEFFI_ACTIVE);
 }
 
-/* follow.lock held. Adds a silo that has left to follow.departed; its connections are dropped
- * later. If the list is full, the connections of the oldest entries are dropped now. */
+/* follow.lock held. Appends to the list follow.departed a silo that has left the cluster; its
+ * connections are dropped later. If the list is full, the connections of the oldest entries are
+ * dropped now. */
 static void add_departed_silo(teffi_membership *m, teffi_node_id silo)
 {
     if (m->follow.n_departed == TEFFI_DEPARTED_MAX)

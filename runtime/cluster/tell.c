@@ -17,9 +17,9 @@ static bool is_listed(const teffi_node_id *silos, size_t n, teffi_node_id silo)
     return false;
 }
 
-/* Lists the silos that may have left and still forward requests: those in follow.departed, and all
- * outsiders, because a silo that left before this silo joined is known only as an outsider.
- * out: how many. */
+/* Lists the silos that may still forward requests although they have left. These are the silos in
+ * follow.departed and all outsiders: a silo that left before this silo joined is known only as an
+ * outsider. out: how many. */
 static size_t list_departed_and_outsiders(teffi_membership *m, teffi_node_id *to)
 {
     teffi_node_id outsiders[TEFFI_OUTSIDERS_MAX];

@@ -278,8 +278,8 @@ teff_err teff_component_yield(teff_component *component)
     return err || dispatch_items_and_update_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
-/* Wait for the data of one queued task, then run it; discard the task if the component ends
- * first. */
+/* Waits until the component can claim the shared data that a queued task names, then runs the task.
+ * If the component ends first, finishes the task without running it. */
 static void run_task_event(teff_component *component, const teff_event *event)
 {
     teffi_task_msg *task = (teffi_task_msg *)(uintptr_t)event->data; /* the mailbox's own copy */

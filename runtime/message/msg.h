@@ -58,6 +58,14 @@ static inline bool teffi_pid_equals(teffi_pid a, teffi_pid b)
     return teffi_node_equals(a.node, b.node) && a.slot == b.slot && a.generation == b.generation;
 }
 
+/* Is a lower than b? This is a total order, the same on all silos. */
+static inline bool teffi_pid_is_lower(teffi_pid a, teffi_pid b)
+{
+    if (!teffi_node_equals(a.node, b.node))
+        return teffi_node_to_word(a.node) < teffi_node_to_word(b.node);
+    return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;
+}
+
 /* Slots of processes have the top bit set, so they differ from slots of system targets and
  * activations. */
 #define TEFFI_PROCESS_BIT 0x80000000u

@@ -21,7 +21,7 @@ typedef struct teffi_poller {
     /* Make another thread poll. Called by the monitor if no thread has polled since the monitor's
      * last tick, and the monitor has woken no worker to poll. */
     void (*neglected)(struct teffi_poller *poller);
-    void *arg; /* of neglected */
+    void *arg; /* the argument of neglected() */
     _Atomic bool claimed;
     _Atomic uint32_t claims; /* how often it was claimed */
 } teffi_poller;

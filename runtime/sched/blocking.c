@@ -92,7 +92,7 @@ static bool regain_processor(teffi_worker *w)
     if (waits) {
         teffi_worker_set_state(w, TEFFI_WORKER_WAITING);
         /* seq_cst: stored before teffi_wake_backed_off_workers loads n_backing_off; pairs with
-         * teffi_back_off, which loads attention */
+         * teffi_back_off(), which loads `attention` */
         atomic_fetch_or_explicit(&sched->attention, TEFFI_ATTEND_WAITING, memory_order_seq_cst);
     }
     pthread_mutex_unlock(&sched->idle_lock);
@@ -135,7 +135,7 @@ void teff_blocking_end(void)
 
 void teffi_blocking_end_all(void)
 {
-    /* Look up the worker each time: teffi_blocking_end may move the turn to another one. */
+    /* Look up the worker each time: teffi_blocking_end may move the turn to another worker. */
     for (teffi_worker *w; (w = teffi_worker_self()) && w->blocking;)
         teffi_blocking_end(&w->sched->exec);
 }

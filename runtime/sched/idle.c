@@ -267,7 +267,7 @@ void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now)
     teffi_sched *sched = w->sched;
     if (w->searching)
         teffi_search_end(w);
-    /* seq_cst: before the load of attention; pairs with teffi_wake_backed_off_workers */
+    /* seq_cst: before the load of `attention`; pairs with teffi_wake_backed_off_workers() */
     atomic_fetch_add_explicit(&sched->n_backing_off, 1, memory_order_seq_cst);
     /* seq_cst: before the loads below; pairs with teffi_processor_wake, which loads backing_off
      * after a timer was set */
@@ -283,8 +283,8 @@ void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now)
 
 void teffi_wake_backed_off_workers(teffi_sched *sched)
 {
-    /* seq_cst: the caller has made work visible or set attention before this load. Pairs with
-     * teffi_back_off, which increments n_backing_off, then loads attention. */
+    /* seq_cst: the caller has made work visible or set `attention` before this load. Pairs with
+     * teffi_back_off(), which increments n_backing_off, then loads `attention`. */
     if (!atomic_load_explicit(&sched->n_backing_off, memory_order_seq_cst))
         return;
     pthread_mutex_lock(&sched->idle_lock);

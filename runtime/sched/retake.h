@@ -11,16 +11,17 @@
 
 /* A worker sets using_processor whenever it may use its processor: in its loop, and in a turn from
  * use_begin to use_end, around each call into the scheduler. use_begin stores using_processor, then
- * loads retaken. Under idle_lock the monitor stores retaken, runs a barrier on every thread
+ * loads `retaken`. Under idle_lock the monitor stores `retaken`, runs a barrier on every thread
  * (membarrier), and loads using_processor. So at least one of the two sees the other's store, and
  * the worker needs no fence. Without membarrier, use_begin uses an exchange (9 ns).
  *  - using_processor was clear: the worker's earlier use of the processor is visible, and it loads
- *    retaken before the next use. Another worker gets the processor with its queues and timers;
+ *    `retaken` before the next use. Another worker gets the processor with its queues and timers;
  *    nothing is moved, so nothing can be lost.
- *  - using_processor was set: the monitor clears retaken and tries again at its next tick.
- * A worker that sees retaken in use_begin does not use its processor: groups that it makes READY go
- * to the global queue, its timers to any wheel. That is correct even if retaken was cleared
- * meanwhile. At the end of its turn the worker waits for idle_lock, to know the outcome. */
+ *  - using_processor was set: the monitor clears `retaken` and tries again at its next tick.
+ * A worker that reads `retaken` as true in use_begin does not use its processor: groups that it
+ * makes READY go to the global queue, its timers to any wheel. That is correct even if `retaken`
+ * was cleared meanwhile. At the end of its turn the worker waits for idle_lock, to know the
+ * outcome. */
 
 /* teffi_processor_use_begin - set using_processor: if no retake is under way, w may use its
  * processor until use_end. Call get_usable to find out. out: the old value, for use_end. */
@@ -28,7 +29,7 @@ static inline uint32_t teffi_processor_use_begin(teffi_worker *w)
 {
     uint32_t was = atomic_load_explicit(&w->using_processor, memory_order_relaxed);
     if (__builtin_expect(w->sched->no_membarrier, 0)) {
-        /* seq_cst: this store comes before the load of retaken; pairs with monitor.c */
+        /* seq_cst: this store comes before the load of `retaken`; pairs with monitor.c */
         atomic_exchange_explicit(&w->using_processor, 1, memory_order_seq_cst);
         return was;
     }

@@ -33,15 +33,15 @@ typedef enum sender_closing {
 
 typedef struct conn_sender {
     write_buffer pending;    /* frames; before open only those of the handshake */
-    uint64_t pending_frames; /* messages in pending, not added to the counters yet */
+    uint64_t pending_frames; /* messages in `pending`, not added to the counters yet */
     teffi_queue unopened;    /* messages accepted before open; no part of them was sent */
     size_t unopened_bytes;
-    size_t counted_bytes; /* bytes of both buffers and unopened, as counted in the budget */
+    size_t counted_bytes; /* bytes of both buffers and `unopened`, as counted in the budget */
     uint64_t pending_ns;  /* time for the pending frames, see read_clock_for_deadline(); 0: none */
-    bool open;            /* the handshake is over: messages go to pending, not to unopened */
-    bool finished;        /* a goodbye was appended, or is in goodbyes, or unopened was moved to
-                           * another connection: no message may follow */
-    uint32_t goodbyes;    /* 1 << kind: BYE, BYE_ACK, to be appended after unopened at open */
+    bool open;            /* the handshake is over: messages go to `pending`, not to `unopened` */
+    bool finished;        /* a goodbye was appended, or is in `goodbyes`, or `unopened` was moved
+                           * to another connection: no message may follow */
+    uint32_t goodbyes;    /* 1 << kind: BYE, BYE_ACK, to be appended after `unopened`, at open */
     bool peer_left;       /* the peer left the cluster: no message for a grain may follow */
     bool deferred;        /* the executor has write_deferred, which holds a reference */
     bool coalesced;       /* conns->coalesced has write_coalesced, which holds a reference */
@@ -51,8 +51,8 @@ typedef struct conn_sender {
     sender_closing closing;
     teffi_deferred write_deferred, write_coalesced;
 
-    /* Owned by the thread that has set writing, then by the stream's callback. in_flight.total does
-     * not change meanwhile, so other threads may read it with the lock. */
+    /* Owned by the thread that has set `writing`, then by the stream's callback. in_flight.total
+     * does not change meanwhile, so other threads may read it with the lock. */
     write_buffer in_flight; /* empty, unless a write is in flight or has failed */
     write_position written; /* how much of in_flight is written */
 } conn_sender;
