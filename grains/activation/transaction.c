@@ -277,7 +277,8 @@ static void mark_awaited_task_ended(teffi_grains *grains)
 
 bool teffi_transaction_tasks_pending(const teffi_grains *grains)
 {
-    /* seq_cst: see start_awaited_task(); pairs with mark_awaited_task_ended(), too */
+    /* seq_cst: pairs with start_awaited_task(), which says why. acquire: pairs with
+     * mark_awaited_task_ended() */
     return atomic_load(&grains->tasks) != 0;
 }
 

@@ -111,7 +111,8 @@ static bool is_ordered_by_policy(const teffi_sched *sched, const teffi_group *gr
     return sched->priorities || (sched->levels && teffi_level_of_group(sched->levels, group) > 0);
 }
 
-/* Groups of levels 1 and 2 go to the global queue, which orders them. */
+/* Policy multilevel: groups of levels 1 and 2 go to the global queue, which orders them by level.
+ * Other groups are submitted as without a policy. */
 void teffi_submit_ready_by_level(teffi_exec *exec, teffi_group *group)
 {
     teffi_sched *sched = teffi_sched_of(exec);
