@@ -56,8 +56,7 @@ bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *metho
     teffi_lock *lock = lock_of_ctx(ctx);
     teffi_transaction transaction;
     bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
-    if (request->item.kind != TEFFI_MSG_REQUEST || (joins && !lock) ||
-        !teffi_transaction_find_one_that_awaits_turn(ctx, &transaction))
+    if ((joins && !lock) || !teffi_transaction_find_one_that_awaits_turn(ctx, &transaction))
         return true;
     transaction.step = joins ? TEFFI_STEP_JOIN : TEFFI_STEP_PLAIN;
     if (joins)

@@ -280,7 +280,18 @@ __attribute__((noinline)) static bool admit_if_transactional(teffi_activation *a
     return true;
 }
 
-/* Starts msg, sets it aside, or ends it. */
+/* Called if the type has no method with msg's id. That is so if msg ends a transaction: then applies
+ * it. Otherwise refuses it. */
+__attribute__((noinline)) static void apply_transaction_end_or_refuse(teffi_activation *act,
+                                                                      teffi_msg *msg)
+{
+    if (teffi_msg_ends_transaction(msg))
+        apply_transaction_end(act, msg);
+    else
+        refuse_queued_request(act, msg, TEFF_E_NOT_FOUND, "the grain type has no such method here");
+}
+
+/* Starts msg, sets it aside, or ends it. If msg ends a transaction, applies it. */
 static void admit_request(teffi_activation *act, teffi_msg *msg)
 {
     if (request_needs_newer_version(act, msg)) {
@@ -289,7 +300,7 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
     }
     const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
     if (!method) {
-        refuse_queued_request(act, msg, TEFF_E_NOT_FOUND, "the grain type has no such method here");
+        apply_transaction_end_or_refuse(act, msg);
         return;
     }
     if (end_if_late_or_cancelled(act, msg) || refuse_if_lease_is_over(act, msg))
@@ -305,18 +316,18 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
         set_request_aside(act, msg, class);
 }
 
-/* Admits msg, or applies it if it ends a transaction. If msg is misdirected, routes it again. If
- * act has ended, routes msg again or ends it with act's error. */
+/* Admits msg. If msg is misdirected, routes it again. If act has ended, routes msg again or ends it
+ * with act's error; if msg ends a transaction, only frees it. */
 static void admit_or_redirect_request(teffi_activation *act, teffi_msg *msg)
 {
     if (request_is_misdirected(act, msg)) {
         redirect_request(act, msg);
+    } else if (act->phase != TEFFI_ENDED) {
+        admit_request(act, msg);
     } else if (teffi_msg_ends_transaction(msg)) {
         apply_transaction_end(act, msg);
-    } else if (act->phase == TEFFI_ENDED) {
-        fail_or_reroute_request(act, msg);
     } else {
-        admit_request(act, msg);
+        fail_or_reroute_request(act, msg);
     }
 }
 

@@ -91,7 +91,7 @@ static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **ou
     msg->method_id = ask->method->id;
     msg->hash = ask->ident.hash;
     teff_err err = may_borrow_request(ask) ? borrow_request(msg, ask) : copy_request(msg, ask);
-    if (!err && teffi_transaction_may_be_found_for_turn(ask->ctx) &&
+    if (!err && kind == TEFFI_MSG_REQUEST && teffi_transaction_may_be_found_for_turn(ask->ctx) &&
         !teffi_transaction_attach_to_request(ask->ctx, ask->method, msg))
         err = teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
     if (err)

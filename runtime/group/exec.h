@@ -121,14 +121,13 @@ static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
 }
 
 /* teffi_exec_warn_if_item_late - log if item, which is about to be handled, waited too long. The
- * comparison is signed, so that a clock that is behind at_ms causes no warning. Log nothing if the
- * clock is not known (0) now, or was not known when the item was pushed. */
+ * comparison is signed, so that a clock that is behind at_ms causes no warning. */
 static inline void teffi_exec_warn_if_item_late(teffi_group *group, const teffi_item *item)
 {
     teffi_exec *exec = group->exec;
-    uint32_t now_ms = teffi_coarse_ms(exec), waited_ms = now_ms - item->at_ms;
-    if ((int32_t)waited_ms > (int32_t)exec->warn.delay_warn_ms && item->at_ms && now_ms)
-        teffi_warn_late_item(group, waited_ms);
+    uint32_t now_ms = teffi_coarse_ms(exec);
+    if ((int32_t)(now_ms - item->at_ms) > (int32_t)exec->warn.delay_warn_ms)
+        teffi_warn_late_item(group, item->at_ms, now_ms);
 }
 
 /* teffi_exec_abort_if_in_turn - abort if a turn of exec calls this: function waits for the end of

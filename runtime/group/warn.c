@@ -51,16 +51,16 @@ bool teffi_warn_claim_line_or_skip(teffi_exec *exec, teffi_warn_limiter *limiter
     return true;
 }
 
-void teffi_warn_late_item(teffi_group *group, uint32_t waited_ms)
+void teffi_warn_late_item(teffi_group *group, uint32_t pushed_ms, uint32_t now_ms)
 {
     teffi_exec *exec = group->exec;
     char text[TEFFI_DESCRIBE_MAX], more[48];
-    if (!teffi_warn_claim_line_or_skip(exec, &exec->warn.delay, more))
+    if (!pushed_ms || !now_ms || !teffi_warn_claim_line_or_skip(exec, &exec->warn.delay, more))
         return;
     teffi_group_describe(group, text);
     teffi_logf(&exec->platform->log, TEFF_LOG_WARN,
                "scheduler: a work item of %s waited %u ms in its queue (limit %u)%s", text,
-               waited_ms, exec->warn.delay_warn_ms, more);
+               now_ms - pushed_ms, exec->warn.delay_warn_ms, more);
 }
 
 void teffi_warn_long_queue(teffi_group *group, uint32_t items)

@@ -320,7 +320,7 @@ static void one_line_of_a_kind_a_second(void **state)
     for (unsigned i = 0; i < 100; i++)
         teffi_warn_long_queue(&j.group, 1000 + i);
     assert_int_equal(count_lines_with("work items wait", ""), 1);
-    teffi_warn_late_item(&j.group, 20000); /* another kind */
+    teffi_warn_late_item(&j.group, 1, 20001); /* another kind */
     assert_int_equal(count_lines_with("waited 20000 ms", ""), 1);
     world_pass_ms(&w, 1500);
     teffi_warn_long_queue(&j.group, 7);
