@@ -280,8 +280,8 @@ __attribute__((noinline)) static bool admit_if_transactional(teffi_activation *a
     return true;
 }
 
-/* Called if the type has no method with msg's id. That is so if msg ends a transaction: then applies
- * it. Otherwise refuses it. */
+/* Called if the type has no method with msg's id. A message that ends a transaction has no method:
+ * applies it. Refuses all others. */
 __attribute__((noinline)) static void apply_transaction_end_or_refuse(teffi_activation *act,
                                                                       teffi_msg *msg)
 {

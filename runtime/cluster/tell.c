@@ -51,8 +51,8 @@ static size_t list_others(teffi_membership *m, const teffi_view *view, bool depa
 
 /* Sends VIEW_AT_LEAST to all silos before it waits for the first response. Logs only silos that do
  * not respond in time. An unreachable member is not logged: from now on its heartbeat is watched,
- * and it is declared dead if the heartbeat has stopped. An unreachable silo that is no member needs no
- * view: it has left, or it reads the table when it joins. */
+ * and it is declared dead if the heartbeat has stopped. An unreachable silo that is no member needs
+ * no view: it has left, or it reads the table when it joins. */
 void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
 {
     teffi_node *node = ctx->node;

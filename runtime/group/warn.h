@@ -25,8 +25,8 @@ typedef struct teffi_warn {
 /* teffi_warn_init - set the limits, 0 = the default. in: opt, checked. */
 void teffi_warn_init(teffi_warn *warn, const teff_sched_options *opt);
 
-/* teffi_warn_late_item - log how long an item of the group waited in its queue. in: the coarse clock
- * when it was pushed, and now; if one of them is not known (0), nothing is logged.
+/* teffi_warn_late_item - log how long an item of the group waited in its queue.
+ *       in: the coarse clock when it was pushed, and now; 0: not known, then nothing is logged.
  * teffi_warn_long_queue - log how many items wait at the group.
  * runs: in a turn of the group, or while its memory cannot be freed. */
 void teffi_warn_late_item(teffi_group *group, uint32_t pushed_ms, uint32_t now_ms);
