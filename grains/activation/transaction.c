@@ -8,6 +8,7 @@
 #include "activation/participants.h"
 #include "activation/state.h"
 #include "activation/turn.h"
+#include "base/bug.h"
 #include "call/task.h"
 #include "node/deliver.h"
 
@@ -56,6 +57,7 @@ bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *metho
     teffi_lock *lock = lock_of_ctx(ctx);
     teffi_transaction transaction;
     bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
+    teffi_bug_if(request->item.kind != TEFFI_MSG_REQUEST);
     if ((joins && !lock) || !teffi_transaction_find_one_that_awaits_turn(ctx, &transaction))
         return true;
     transaction.step = joins ? TEFFI_STEP_JOIN : TEFFI_STEP_PLAIN;

@@ -40,8 +40,8 @@ static inline bool teffi_transaction_may_be_found_for_turn(const teff_ctx *ctx)
 /* teffi_transaction_attach_to_request - make a request that ctx's turn sends carry the transaction
  * that waits for it. If the method is not transactional, this tells the grain by whose lock the
  * request must not wait (lock.h). If only the method is transactional, and not ctx's turn, the
- * request carries none, because it begins a transaction. One-ways carry none. out: false: no
- * memory. */
+ * request carries none, because it begins a transaction. in: request: not a one-way, since nothing
+ * waits for it. out: false: no memory. */
 TEFF_MUST_USE bool teffi_transaction_attach_to_request(teff_ctx *ctx, const teff_method *method,
                                                        teffi_msg *request);
 

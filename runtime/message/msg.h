@@ -169,7 +169,7 @@ static inline bool teffi_msg_is_for_grain(const teffi_msg *msg)
 }
 
 /* teffi_msg_ends_transaction - is msg the one-way that ends a transaction at a grain? Its step is
- * COMMIT, ABORT, RELOAD or RESOLVE (grains/activation/lock.h). */
+ * COMMIT, ABORT, RELOAD or RESOLVE (grains/activation/lock.h). No method has its method_id, 0. */
 static inline bool teffi_msg_ends_transaction(const teffi_msg *msg)
 {
     return !msg->method_id && msg->item.kind == TEFFI_MSG_ONEWAY && msg->transaction;

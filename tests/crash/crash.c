@@ -34,6 +34,8 @@ enum {
     MOMENTS = 2, /* of each test, without an argument */
     SAVES_US = 30000,
     TRANSFERS_US = 150000,
+    SCARCE_TIMEOUT_MS =
+        5000,              /* a message that lacks memory is lost: its call ends at the deadline */
     SHORT_LEASE_MS = 2000, /* the other silo declares a killed one dead when its lease is over */
     PORT_MIN = 15000,      /* below those that systems give to clients */
     PORT_MAX = 30000,
@@ -180,6 +182,7 @@ static int set_up(void **state)
     other.numbers = (silo_numbers){.name = 'b'};
     victim.transfers = other.transfers = s->transfers;
     victim.lease_ms = other.lease_ms = s->lease_ms;
+    victim.timeout_ms = other.timeout_ms = scarce_program ? SCARCE_TIMEOUT_MS : 0;
     on->fresh(store);
     if (s->with_other) {
         child_start(&other, store, addresses[1], draw_transport(), NULL);

@@ -36,9 +36,8 @@ enum {
     LINE_BYTES = 400,
     PAUSE_US = 10000,
     AUDIT_PAUSE_US = 50000,
-    SCARCE_TIMEOUT_MS = 5000, /* if the message that ends a lock lacks memory, its deadline does */
-    SAVED_EVERY = 3,          /* with the planted bug */
-    MOVE_EVERY = 8            /* calls with a key */
+    SAVED_EVERY = 3, /* with the planted bug */
+    MOVE_EVERY = 8   /* calls with a key */
 };
 
 typedef struct saver {
@@ -51,8 +50,9 @@ typedef struct saver {
 static const char *name = "a"; /* --name: the first letters of its keys */
 static bool transfers;         /* --transfers: the savers call tellers, not ledgers */
 static saver savers[KEYS];
-static saver auditor; /* with transfers only */
-static long failing;  /* which request fails; 0: none */
+static saver auditor;       /* with transfers only */
+static long failing;        /* which request fails; 0: none */
+static uint32_t timeout_ms; /* of the calls of the savers and the auditor */
 static const char *fails_in = "";
 static atomic_bool ends;
 
@@ -249,8 +249,8 @@ static teff_err start_thread(saver *s, unsigned i, teff_silo *silo, void *(*run)
     snprintf(s->key, sizeof s->key, "%.20s%u", name, i);
     s->keyed = i % 2 != 0;
     s->ctx = teff_silo_new_ctx(silo);
-    if (s->ctx && failing && transfers)
-        teff_ctx_set_timeout(s->ctx, SCARCE_TIMEOUT_MS);
+    if (s->ctx && timeout_ms)
+        teff_ctx_set_timeout(s->ctx, timeout_ms);
     return !s->ctx || pthread_create(&s->thread, NULL, run, s) ? TEFF_E_NOMEM : TEFF_OK;
 }
 
@@ -308,6 +308,14 @@ static teff_err take_transfers(void *arg, const char *value, char *text)
     return TEFF_OK;
 }
 
+static teff_err take_timeout(void *arg, const char *value, char *text)
+{
+    (void)arg;
+    (void)text;
+    timeout_ms = (uint32_t)strtoul(value, NULL, 10);
+    return TEFF_OK;
+}
+
 static teff_err take_failing(void *arg, const char *value, char *text)
 {
     (void)arg;
@@ -330,6 +338,7 @@ int main(int argc, char **argv)
     static const crash_ledger_methods methods = {.put = put, .add = add, .get = get};
     static const teff_silo_option options[] = {{"name", "NAME", "of its grains", take_name},
                                                {"transfers", NULL, "not saves", take_transfers},
+                                               {"call-timeout", "MS", "of calls", take_timeout},
                                                {"fail", "N", "the request", take_failing},
                                                {"fail-in", "PHASE", "of this", take_phase},
                                                {NULL, NULL, NULL, NULL}};

@@ -34,15 +34,20 @@ static void run_program(const silo_child *c, const char *const *args, const int 
 void child_start(silo_child *c, const char *store, const char *listen, const char *transport,
                  const char *const *more)
 {
-    char lease[12], name[2] = {c->numbers.name, '\0'};
+    char lease[12], timeout[12], name[2] = {c->numbers.name, '\0'};
     int ends[2];
     snprintf(lease, sizeof lease, "%u", c->lease_ms);
+    snprintf(timeout, sizeof timeout, "%u", c->timeout_ms);
     const char *args[ARGS_MAX] = {c->program,  "--quiet", "--name",      name,       "--lease-ms",
                                   lease,       "--store", store,         "--listen", listen,
                                   "--workers", "2",       "--transport", transport};
     int n = 14;
     if (c->transfers)
         args[n++] = "--transfers";
+    if (c->timeout_ms) {
+        args[n++] = "--call-timeout";
+        args[n++] = timeout;
+    }
     while (more && *more)
         args[n++] = *more++;
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);

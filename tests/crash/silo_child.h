@@ -37,6 +37,7 @@ typedef struct silo_child {
     const char *program, *log; /* the file to which its standard error is appended */
     bool transfers;            /* it makes transfers, and audits the accounts */
     unsigned lease_ms;
+    unsigned timeout_ms; /* of its calls; 0: the default */
     pid_t pid;
     int out;
     bool ready, ended;

@@ -108,9 +108,11 @@ NAMED = {
     "items a 64th cheaper are enough": (
         "runtime/sched/policy/contention.c", "GAIN = 32", "GAIN = 64"),
     "a lower limit needs its gain in each trial": (
-        "runtime/sched/policy/contention.c", "high_is_present ? high_cost", "true ? high_cost"),
-    "a trial counts whole in the next one": (
-        "runtime/sched/policy/contention.c", "c->sums[i].items / 2", "c->sums[i].items"),
+        "runtime/sched/policy/contention.c", "c->went_down ? GAIN_ONE", "true ? GAIN_ONE"),
+    "each trial of limits counts alone": (
+        "runtime/sched/policy/contention.c", "counts ? (g->gain + gain) / 2", "counts ? gain"),
+    "gains of trials count for 100 s": (
+        "runtime/sched/policy/contention.c", "KEPT_NS (3 *", "KEPT_NS (25 *"),
     "an upgraded process is evicted as one that has not started": (
         "runtime/process/turn.c", "!p->gone && !p->started",
         "!p->gone && p->status == TEFFI_STATUS_START"),

@@ -86,7 +86,8 @@ typedef struct teff_process_ops {
     uint32_t step_max; /* maximum number of events per step, up to 64; 0 = 64 */
     /* With TEFF_SCHED_PRIORITY: a higher priority runs earlier. Over waiting_max, processes of the
      * lowest priority are evicted: their queued messages go back (TEFF_EVENT_RETURNED), and a
-     * process without a first step ends with TEFF_E_OVERLOADED; other events are kept. */
+     * process whose first init was not called yet ends with TEFF_E_OVERLOADED; other events are
+     * kept. */
     int8_t priority;
     /* Called first, once, with the method and input of teff_process_spawn. NULL: they are ignored.
      * out:  an error ends the process. me stays valid; input is valid until the return. */

@@ -7,12 +7,15 @@
 #define LATE_NS (100 * MS_NS) /* a sample later than that: the monitor has slept */
 #define PAUSE_MIN_NS (1000ull * MS_NS)
 #define PAUSE_MAX_NS (4 * PAUSE_MIN_NS)
+#define KEPT_NS (3 * PAUSE_MAX_NS) /* how long the gain of a trial counts */
 
 enum { WINDOWS = 8 };
-enum { DELAYED = 6 };     /* contended: for each ns of delay, at most so many ns of run time */
-enum { BUSY = 10 };       /* and workers wanted to run for 1/BUSY of the time at least */
-enum { GAIN = 32 };       /* the limit is lowered if an item then costs over 1/GAIN less */
-enum { ITEMS_MIN = 256 }; /* in the windows of each limit; else their costs tell nothing */
+enum { DELAYED = 6 };      /* contended: for each ns of delay, at most so many ns of run time */
+enum { BUSY = 10 };        /* and workers wanted to run for 1/BUSY of the time at least */
+enum { GAIN_ONE = 65536 }; /* the unit of a gain */
+enum { GAIN_MAX = GAIN_ONE / 4 }; /* a larger one counts as this, so that it is soon forgotten */
+enum { GAIN = 32 };               /* the limit is lowered if an item then costs over 1/GAIN less */
+enum { ITEMS_MIN = 256 };         /* in the windows of each limit; else their costs tell nothing */
 
 void teffi_contention_reset(teffi_contention *c, uint32_t n)
 {
@@ -35,41 +38,60 @@ static bool is_contended(uint64_t time_ns, uint64_t ran_ns, uint64_t delayed_ns)
  *  - Half the limit can be tried if the cores are contended and the limit is over 1.
  *  - A higher limit can be tried if the limit is below n: twice the limit, but at most n, if the
  *    cores are contended; else n.
- * If both can be tried, successive trials alternate between them. If neither, begin none. If the
- * last trial had the same two limits, half of its items and processor time count in this one, too:
- * a single trial is short, so what it says of a small gain is mostly noise. */
+ * If both can be tried, successive trials alternate between them. If neither, begin none. */
 static void begin_trial_if_possible(teffi_contention *c, bool contended)
 {
     bool is_full = c->limit == c->n, may_double = contended && c->limit * 2 < c->n;
     c->went_down = contended && c->limit > 1 && (is_full || !c->went_down);
     if (is_full && !c->went_down)
         return;
-    uint32_t low = c->went_down ? c->limit / 2 : c->limit;
-    uint32_t high = c->went_down ? c->limit : may_double ? c->limit * 2 : c->n;
-    if (low != c->low || high != c->high)
-        c->sums[0] = c->sums[1] = (teffi_contention_sums){0};
-    for (unsigned i = 0; i < 2; i++)
-        c->sums[i] =
-            (teffi_contention_sums){.items = c->sums[i].items / 2, .cpu_ns = c->sums[i].cpu_ns / 2};
-    c->low = low;
-    c->high = high;
+    c->low = c->went_down ? c->limit / 2 : c->limit;
+    c->high = c->went_down ? c->limit : may_double ? c->limit * 2 : c->n;
+    c->sums[0] = c->sums[1] = (teffi_contention_sums){0};
     c->window = 1;
 }
 
-/* Is the trial's lower limit better than the higher one? Only if the cores were contended with the
- * higher one, and an item cost less processor time with the lower one. The gain must be over 1/GAIN
- * if the higher limit is the present one; without that margin, noise would change the limit in
- * every second trial. */
-static bool lower_limit_is_better(const teffi_contention_sums *high,
-                                  const teffi_contention_sums *low, bool high_is_present)
+/* Does the trial tell which limit is better? Not if there were few items, or if the cores were not
+ * contended with the higher limit. */
+static bool trial_tells(const teffi_contention_sums *high, const teffi_contention_sums *low)
 {
-    if (high->items < ITEMS_MIN || low->items < ITEMS_MIN ||
-        !is_contended(WINDOWS / 2 * WINDOW_NS, high->ran_ns, high->delayed_ns))
-        return false;
+    return high->items >= ITEMS_MIN && low->items >= ITEMS_MIN &&
+           is_contended(WINDOWS / 2 * WINDOW_NS, high->ran_ns, high->delayed_ns);
+}
+
+/* out: by how much an item cost less processor time with the lower limit, in 1/GAIN_ONE of its cost
+ * with the higher one. */
+static int32_t compute_gain(const teffi_contention_sums *high, const teffi_contention_sums *low)
+{
     /* the cost of an item, in 1/256 ns */
-    uint64_t high_cost = (high->cpu_ns << 8) / high->items;
-    uint64_t low_cost = (low->cpu_ns << 8) / low->items;
-    return low_cost < high_cost - (high_is_present ? high_cost / GAIN : 0);
+    int64_t high_cost = (int64_t)((high->cpu_ns << 8) / high->items);
+    int64_t low_cost = (int64_t)((low->cpu_ns << 8) / low->items);
+    int64_t gain = (high_cost - low_cost) * GAIN_ONE / (high_cost ? high_cost : 1);
+    return (int32_t)(gain > GAIN_MAX ? GAIN_MAX : gain < -GAIN_MAX ? -GAIN_MAX : gain);
+}
+
+/* Remember the gain of the trial that ends. A trial is short, so its gain is partly noise: if an
+ * earlier trial of the same limits is remembered, take the mean of both. out: the gain that counts
+ * now. */
+static int32_t average_and_remember_gain(teffi_contention *c, int32_t gain, uint64_t now_ns)
+{
+    teffi_contention_gain *g = &c->gains[c->gains[1].ended_ns < c->gains[0].ended_ns];
+    for (unsigned i = 0; i < 2; i++)
+        if (c->gains[i].low == c->low && c->gains[i].high == c->high)
+            g = &c->gains[i];
+    bool counts = g->low == c->low && g->high == c->high && now_ns - g->ended_ns < KEPT_NS;
+    *g = (teffi_contention_gain){c->low, c->high, counts ? (g->gain + gain) / 2 : gain, now_ns};
+    return g->gain;
+}
+
+/* Is the trial's lower limit better than the higher one? The gain must be over 1/GAIN if the higher
+ * limit is the present one, and over 0 if the lower one is: without that difference, noise would
+ * change the limit in every second trial. */
+static bool lower_limit_is_better(teffi_contention *c, uint64_t now_ns)
+{
+    const teffi_contention_sums *high = &c->sums[0], *low = &c->sums[1];
+    return trial_tells(high, low) && average_and_remember_gain(c, compute_gain(high, low), now_ns) >
+                                         (c->went_down ? GAIN_ONE / GAIN : 0);
 }
 
 /* Keep the better one of the trial's two limits. The next trial may begin after a pause: of 1 s if
@@ -77,7 +99,7 @@ static bool lower_limit_is_better(const teffi_contention_sums *high,
 static void end_trial(teffi_contention *c, uint64_t now_ns)
 {
     uint32_t before = c->went_down ? c->high : c->low;
-    c->limit = lower_limit_is_better(&c->sums[0], &c->sums[1], c->went_down) ? c->low : c->high;
+    c->limit = lower_limit_is_better(c, now_ns) ? c->low : c->high;
     c->window = 0;
     if (c->limit != before || !c->pause_ns)
         c->pause_ns = PAUSE_MIN_NS;

@@ -166,6 +166,7 @@ static const bank_vault_methods vault = {.obey = vault_obey,
                                          .nothing = vault_nothing,
                                          .look = vault_look,
                                          .plain = vault_obey,
+                                         .tell = vault_nothing,
                                          .on_deactivate = vault_end};
 
 static teff_err narrow_obey(bank_narrow *self, const bank_act *in, bank_number *out)

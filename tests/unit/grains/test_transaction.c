@@ -69,6 +69,13 @@ static teff_err gives_twice(teff_ctx *turn, bank_balance *none, const bank_act *
     return teff_await_all(turn, calls, 2);
 }
 
+/* The one-way comes to a grain that the transaction has locked. */
+static teff_err tells(teff_ctx *turn, bank_balance *none, const bank_act *in, bank_number *out)
+{
+    teff_err err = call(turn, in->to, adds, in->n, &out->n);
+    return err ? err : bank_vault_tell(turn, in->to, ACT(adds, .n = 100));
+}
+
 static teff_err sums(teff_ctx *turn, bank_balance *none, const bank_act *in, bank_number *out)
 {
     char *a, *b;
@@ -247,6 +254,14 @@ static void test_calls_of_all_kinds_take_part(void **state)
     assert_int_equal(n, 23);
     lab_ok(ctx, ask_teller(moves_and_drops, 1, "a b", NULL));
     are_stored(14, 9);
+}
+
+static void test_a_one_way_runs_when_the_transaction_has_ended(void **state)
+{
+    begin_with(10, 5);
+    lab_ok(ctx, ask_teller(tells, 1, "a", NULL));
+    lab_until(balance("a") == 111);
+    are_stored(111, 5);
 }
 
 static void test_a_plain_call_does_not_wait_for_its_own_transaction(void **state)
@@ -559,6 +574,7 @@ int main(void)
         EACH(test_an_error_rolls_all_back),
         EACH(test_the_error_of_a_dropped_call_is_the_root_s),
         EACH(test_calls_of_all_kinds_take_part),
+        EACH(test_a_one_way_runs_when_the_transaction_has_ended),
         EACH(test_a_plain_call_does_not_wait_for_its_own_transaction),
         EACH(test_a_root_that_ends_in_its_middle),
         EACH(test_a_root_that_ends_while_the_batch_is_written),

@@ -153,36 +153,67 @@ static void expect_pause(uint64_t ms, bool by_contention);
 static void a_lower_limit_is_kept_while_items_are_cheaper(void **state)
 {
     begin_trial_of_two();
-    run_trial(1549, 1600);
+    run_trial(1540, 1600); /* a gain of 3.75 % */
     assert_int_equal(c.limit, 1);
     expect_pause(1000, true);
-    run_trial(1625, 1600); /* 1599.7 with half of the last trial */
+    run_trial(1650, 1600); /* a loss of 3.125 % */
     assert_int_equal(c.limit, 1);
     expect_pause(2000, true);
-    run_trial(1600, 1600); /* 1599.9 */
+    run_trial(1600, 1600); /* the mean is a gain still */
     assert_int_equal(c.limit, 1);
     expect_pause(4000, true);
-    run_trial(1601, 1600); /* 1600.5 */
+    run_trial(1604, 1600);
     assert_int_equal(c.limit, 2);
 }
 
-static void a_trial_of_other_limits_begins_anew(void **state)
+/* An item of the second workload costs more, at both limits alike. */
+static void another_workload_is_no_gain(void **state)
+{
+    begin_trial_of_two();
+    run_trial(1000, 1000);
+    assert_int_equal(c.limit, 2);
+    expect_pause(1000, true);
+    for (unsigned i = 0; i < TRIAL_WINDOWS; i++)
+        sample(i % 2 ? 300 : 250, 10000, 20 * MS, 5 * MS);
+    assert_int_equal(c.limit, 2);
+}
+
+static void the_mean_is_forgotten_after_12_s(void **state)
+{
+    begin_trial_of_two();
+    run_trial(1000, 1000);
+    wait_until(at.now_ns + 12000ull * MS - 160 * MS);
+    assert_int_equal(c.window, 0);
+    sample(1, 1, 0, 1000 * MS);
+    run_trial(1540, 1600); /* alone enough, not in the mean */
+    assert_int_equal(c.limit, 1);
+    begin_trial_of_two();
+    run_trial(1000, 1000);
+    wait_until(at.now_ns + 12000ull * MS - 260 * MS);
+    sample(1, 1, 0, 1000 * MS);
+    run_trial(1540, 1600);
+    assert_int_equal(c.limit, 2);
+}
+
+/* Between the least and the highest limit, trials of two pairs of limits alternate. */
+static void each_pair_of_limits_has_its_own_mean(void **state)
 {
     begin(4);
     sample(1, 1, 0, 1000 * MS);
-    run_trial(500, 1600);
+    run_trial(900, 1000);
     assert_int_equal(c.limit, 2);
     expect_pause(1000, true);
-    assert_int_equal(c.low, 2);
     assert_int_equal(c.high, 4);
-    assert_int_equal(c.sums[1].items, 4 * 1000 / 2);
-    assert_int_equal(c.sums[1].cpu_ns, 4 * 1000 * 500 / 2);
-    assert_int_equal(c.sums[0].ran_ns, 0);
-    run_trial(500, 1600);
+    run_trial(1050, 1000); /* half as much a loss as the last trial was a gain */
+    assert_int_equal(c.limit, 2);
     expect_pause(2000, true);
     assert_int_equal(c.low, 1);
-    assert_int_equal(c.sums[1].items, 0);
-    assert_int_equal(c.sums[0].cpu_ns, 0);
+    run_trial(1100, 1000);
+    assert_int_equal(c.limit, 2);
+    expect_pause(4000, true);
+    assert_int_equal(c.high, 4);
+    run_trial(1010, 1000); /* the mean of the three is a gain */
+    assert_int_equal(c.limit, 2);
 }
 
 static void it_does_not_if_cores_are_free_with_the_higher_one(void **state)
@@ -259,7 +290,7 @@ static void limits_are_halved_and_doubled_in_turn(void **state)
     assert_int_equal(c.high, 2);
     run_trial(1000, 1000);
     expect_pause(4000, true);
-    run_trial(1000, 1000);
+    run_trial(2000, 1000); /* the mean with the last one of these limits is 0 */
     assert_int_equal(c.limit, 4);
     expect_pause(1000, true); /* down: 2 and 4 */
     assert_int_equal(c.low, 2);
@@ -461,7 +492,9 @@ int main(void)
         cmocka_unit_test(a_late_sample_ends_limit_and_trial),
         cmocka_unit_test(the_limit_is_lowered_if_items_are_a_32nd_cheaper),
         cmocka_unit_test(a_lower_limit_is_kept_while_items_are_cheaper),
-        cmocka_unit_test(a_trial_of_other_limits_begins_anew),
+        cmocka_unit_test(another_workload_is_no_gain),
+        cmocka_unit_test(the_mean_is_forgotten_after_12_s),
+        cmocka_unit_test(each_pair_of_limits_has_its_own_mean),
         cmocka_unit_test(it_does_not_if_cores_are_free_with_the_higher_one),
         cmocka_unit_test(it_does_not_if_there_were_few_items),
         cmocka_unit_test(pauses_double_to_4_s_while_nothing_changes),
