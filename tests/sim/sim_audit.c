@@ -11,8 +11,8 @@
 #include "store/engine.h"
 #include "message/codec.h"
 
-/* Additions under way, made by turns. A request whose caller was told that it may have run can begin
- * as late as during the audit. */
+/* Additions under way, made by turns. A request whose caller was told that it may have run can
+ * begin as late as during the audit. */
 static uint64_t count_under_way(const sim_world *w, sim_kind kind, unsigned key)
 {
     uint64_t n = 0;
