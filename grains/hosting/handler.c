@@ -280,8 +280,8 @@ __attribute__((noinline)) static bool admit_if_transactional(teffi_activation *a
     return true;
 }
 
-/* Called if the type has no method with msg's id. A message that ends a transaction has no method:
- * applies it. Refuses all others. */
+/* Handles a message whose id is no method of the type. If it ends a transaction (such messages have
+ * no method), applies it, otherwise refuses it. */
 __attribute__((noinline)) static void apply_transaction_end_or_refuse(teffi_activation *act,
                                                                       teffi_msg *msg)
 {

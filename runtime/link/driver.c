@@ -308,9 +308,9 @@ static void report_batch_and_read_on(teffi_conn *conn)
 
 /* Reports the end of a connection: by the done function of its dial if it was never UP, otherwise
  * by a down event. A clean end is not reported while another connection of the peer is UP. After
- * the report, passes the messages that waited for the end of the handshake to the link's owner, by
- * unsent events. If such a message is a response, kills the connection that brought its request, so
- * that the caller's call fails. */
+ * the report, passes to the link's owner, by unsent events, the messages that waited for the
+ * handshake to end. If such a message is a response, kills the connection that brought its request,
+ * so that the caller's call fails. */
 static void report_down_and_unsent(link_peer *peer, teffi_conn *conn)
 {
     teffi_link *link = peer->owner;

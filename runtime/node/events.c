@@ -128,8 +128,8 @@ static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *reques
 }
 
 /* Handles a message that was not sent to the peer. Only a message to a grain is routed again. A
- * request to a process ends as one that has not run. A response is dropped: its call ends when the
- * caller's node notices that the link broke. */
+ * request to a process ends with TEFF_E_UNAVAILABLE, which says that it has not run. A response is
+ * dropped: its call ends when the caller's node notices that the link broke. */
 static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
 {
     teffi_node *node = arg;

@@ -277,8 +277,9 @@ static void end_unstarted_process(teff_process *p)
     end_process(p);
 }
 
-/* ops->evict: evicts an item of a process whose group was evicted from the run queue. If item is
- * the again item of a process whose init has not run, ends the process.
+/* ops->evict: handles an item of a process whose group was evicted from the run queue. Calls
+ * evict_message_or_mail(). If the item's kind is TEFFI_ITEM_AGAIN and no init of the process has
+ * run, ends the process.
  * out: true: the item needs no handling; false: the caller passes it to handle_item. */
 static bool evict_item(teffi_group *group, teffi_item *item)
 {

@@ -106,9 +106,9 @@ NAMED = {
         "runtime/sched/exec.c", "workers ? workers : teffi_cpu_count()",
         "workers ? workers : teffi_cpu_count() + 1"),
     "items a 64th cheaper are enough": (
-        "runtime/sched/policy/contention.c", "GAIN = 32", "GAIN = 64"),
+        "runtime/sched/policy/contention.c", "GAIN_ONE / 32", "GAIN_ONE / 64"),
     "a lower limit needs its gain in each trial": (
-        "runtime/sched/policy/contention.c", "c->went_down ? GAIN_ONE", "true ? GAIN_ONE"),
+        "runtime/sched/policy/contention.c", "c->went_down ? GAIN_MIN", "true ? GAIN_MIN"),
     "each trial of limits counts alone": (
         "runtime/sched/policy/contention.c", "counts ? (g->gain + gain) / 2", "counts ? gain"),
     "gains of trials count for 100 s": (

@@ -13,9 +13,9 @@ enum { WINDOWS = 8 };
 enum { DELAYED = 6 };      /* contended: for each ns of delay, at most so many ns of run time */
 enum { BUSY = 10 };        /* and workers wanted to run for 1/BUSY of the time at least */
 enum { GAIN_ONE = 65536 }; /* the unit of a gain */
-enum { GAIN_MAX = GAIN_ONE / 4 }; /* a larger one counts as this, so that it is soon forgotten */
-enum { GAIN = 32 };               /* the limit is lowered if an item then costs over 1/GAIN less */
-enum { ITEMS_MIN = 256 };         /* in the windows of each limit; else their costs tell nothing */
+enum { GAIN_MAX = GAIN_ONE / 4 };  /* a larger one counts as this, so that it is soon forgotten */
+enum { GAIN_MIN = GAIN_ONE / 32 }; /* the limit is lowered only for a greater gain */
+enum { ITEMS_MIN = 256 };          /* in the windows of each limit; else their costs tell nothing */
 
 void teffi_contention_reset(teffi_contention *c, uint32_t n)
 {
@@ -51,16 +51,16 @@ static void begin_trial_if_possible(teffi_contention *c, bool contended)
     c->window = 1;
 }
 
-/* Does the trial tell which limit is better? Not if there were few items, or if the cores were not
- * contended with the higher limit. */
-static bool trial_tells(const teffi_contention_sums *high, const teffi_contention_sums *low)
+/* Is the trial conclusive? Not if there were few items, or if the cores were not contended with the
+ * higher limit. */
+static bool trial_is_conclusive(const teffi_contention_sums *high, const teffi_contention_sums *low)
 {
     return high->items >= ITEMS_MIN && low->items >= ITEMS_MIN &&
            is_contended(WINDOWS / 2 * WINDOW_NS, high->ran_ns, high->delayed_ns);
 }
 
-/* out: by how much an item cost less processor time with the lower limit, in 1/GAIN_ONE of its cost
- * with the higher one. */
+/* out: the processor time that an item saves with the lower limit, in 1/GAIN_ONE of its cost with
+ * the higher limit. Negative if an item costs more with the lower limit. */
 static int32_t compute_gain(const teffi_contention_sums *high, const teffi_contention_sums *low)
 {
     /* the cost of an item, in 1/256 ns */
@@ -84,14 +84,15 @@ static int32_t average_and_remember_gain(teffi_contention *c, int32_t gain, uint
     return g->gain;
 }
 
-/* Is the trial's lower limit better than the higher one? The gain must be over 1/GAIN if the higher
- * limit is the present one, and over 0 if the lower one is: without that difference, noise would
- * change the limit in every second trial. */
+/* Is the trial's lower limit better than the higher one? The gain must exceed 1/32 if the higher
+ * limit is the present one, and 0 if the lower one is. With the same threshold for both, noise
+ * would change the limit in every second trial. */
 static bool lower_limit_is_better(teffi_contention *c, uint64_t now_ns)
 {
     const teffi_contention_sums *high = &c->sums[0], *low = &c->sums[1];
-    return trial_tells(high, low) && average_and_remember_gain(c, compute_gain(high, low), now_ns) >
-                                         (c->went_down ? GAIN_ONE / GAIN : 0);
+    return trial_is_conclusive(high, low) &&
+           average_and_remember_gain(c, compute_gain(high, low), now_ns) >
+               (c->went_down ? GAIN_MIN : 0);
 }
 
 /* Keep the better one of the trial's two limits. The next trial may begin after a pause: of 1 s if

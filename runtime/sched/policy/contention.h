@@ -1,5 +1,5 @@
 /* contention.h - do other threads of the machine take the cores of the workers? Then fewer workers
- * may do more: this sets a limit; while so many workers run, no other one is woken.
+ * may do more: this sets a limit: while that many workers run, no further one is woken.
  * Way:     monitor (samples) -> [contention] -> idle (wake_one)
  * Threads: the monitor's.
  * Source:  trials: .NET's PortableThreadPool.HillClimbing.cs */
@@ -20,22 +20,26 @@ typedef struct teffi_contention_gain {
 } teffi_contention_gain;
 
 /* A worker that is woken while no core is free takes the core of another thread, often of the
- * process that sends the requests, and the grains' cache lines move between cores for nothing. So,
- * every 50 ms, compare for how long workers ran with how long they were ready to run and had no
- * core. If the delay is a sixth of the run time or more, and both together a tenth of the time,
- * try half as many workers: eight windows of 20 ms, with the one limit and the other in turn. (A
- * worker that finds work runs on, so the lower one takes effect as workers run dry.) The limit is
- * lowered if cores were contended with the higher one, and an item cost the process 1/32 less
- * processor time with the lower one, on average of the last trials of these two limits; the lower
- * one then stays as long as an item costs less. The
- * number of items would not tell: of two processes on the same cores, each handles more as long as
- * it takes more of their time. The next trial, of half the limit or of a higher one, follows after
- * 1 s; after 2 and then 4 s while trials change nothing. */
+ * process that sends the requests, and the grains' cache lines move between cores for nothing.
+ *  - Every 50 ms, two times are compared: how long the workers ran, and their delay: how long they
+ *    were ready to run, but had no core. The cores count as contended if the delay is at least a
+ *    sixth of the run time, and both together are at least a tenth of the elapsed time.
+ *  - If the cores are contended, a trial of half as many workers begins: eight windows of 20 ms,
+ *    with the lower and the higher limit in turn. (A worker that finds work runs on, so the lower
+ *    limit takes effect as workers run dry.)
+ *  - The limit is lowered if the cores were contended with the higher limit, and an item then costs
+ *    the process over 1/32 less processor time. This gain is a mean over the last trials of these
+ *    two limits. Once lowered, the limit stays as long as an item costs any less with it.
+ *  - The next trial, of half the limit or of a higher one, follows after 1 s; after 2 and then 4 s
+ *    while trials change nothing.
+ * The number of handled items is no measure: of two processes on the same cores, each handles more
+ * items if it takes core time from the other, so neither would lower its limit. */
 typedef struct teffi_contention {
     uint32_t n;                     /* active processors; the highest limit */
     uint32_t limit;                 /* the present one */
     uint32_t low, high;             /* the limits under trial */
-    unsigned window;                /* of the trial, from 1; odd: with low. 0: there is no trial */
+    unsigned window;                /* the trial's present one, from 1; odd ones run with low, even
+                                     * ones with high. 0: there is no trial */
     bool went_down;                 /* the present or last trial is one of half the limit */
     teffi_contention_sums sums[2];  /* of the trial's windows with high, with low */
     teffi_contention_gain gains[2]; /* of the last two pairs of limits */
@@ -46,17 +50,17 @@ typedef struct teffi_contention {
 
 typedef struct teffi_contention_sample {
     uint64_t now_ns;
-    uint64_t items;              /* that all workers have handled so far, without turns in place */
+    uint64_t items;              /* handled by all workers so far; turns in place do not count */
     uint64_t cpu_ns;             /* the process's processor time so far */
     uint64_t ran_ns, delayed_ns; /* of workers with a processor, since the last sample */
 } teffi_contention_sample;
 
-/* teffi_contention_reset - no limit below n, and no trial; a sample is due. */
+/* teffi_contention_reset - set the limit to n, and end the trial; a sample is due at once. */
 void teffi_contention_reset(teffi_contention *c, uint32_t n);
 
 /* teffi_contention_sample_is_due - is it time for a sample? */
 bool teffi_contention_sample_is_due(const teffi_contention *c, uint64_t now_ns);
 
-/* teffi_contention_update - use a sample that is due to update the trial and c->limit. It calls
- * teffi_contention_reset first if the sample is more than 100 ms late. */
+/* teffi_contention_update - update the trial and c->limit from a sample. Call it only if a sample
+ * is due. If the sample is more than 100 ms late, first calls teffi_contention_reset. */
 void teffi_contention_update(teffi_contention *c, const teffi_contention_sample *sample);
