@@ -29,8 +29,8 @@ UNREACHED = {
     # A thread gives back more free slots than a scene has. The test of it is
     # tests/unit/process/test_churn.c.
     ("process/pid.c", "get_slot_index_and_no_generation"),
-    # Arithmetic of the monitor's thread alone, after trials of more items than a scene has. The test
-    # of them is tests/unit/sched/test_contention.c.
+    # Arithmetic of the monitor's thread alone, after trials of more items than a scene has. The
+    # test of them is tests/unit/sched/test_contention.c.
     ("sched/policy/contention.c", "compute_gain"),
     ("sched/policy/contention.c", "average_and_remember_gain"),
 }
