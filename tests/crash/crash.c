@@ -34,10 +34,9 @@ enum {
     MOMENTS = 2, /* of each test, without an argument */
     SAVES_US = 30000,
     TRANSFERS_US = 150000,
-    SCARCE_TIMEOUT_MS =
-        5000,              /* a message that lacks memory is lost: its call ends at the deadline */
-    SHORT_LEASE_MS = 2000, /* the other silo declares a killed one dead when its lease is over */
-    PORT_MIN = 15000,      /* below those that systems give to clients */
+    SCARCE_TIMEOUT_MS = 5000, /* a call whose message lacks memory ends at its deadline */
+    SHORT_LEASE_MS = 2000,    /* the other silo declares a killed one dead when its lease is over */
+    PORT_MIN = 15000,         /* below those that systems give to clients */
     PORT_MAX = 30000,
     SKIPPED = 77
 };

@@ -84,10 +84,11 @@ static int32_t average_and_remember_gain(teffi_contention *c, int32_t gain, uint
     return g->gain;
 }
 
-/* Is the trial's lower limit better than the higher one? The gain must exceed 1/32 if the higher
- * limit is the present one, and 0 if the lower one is. With the same threshold for both, noise
- * would change the limit in every second trial. */
-static bool lower_limit_is_better(teffi_contention *c, uint64_t now_ns)
+/* Remember the gain of the trial that ends, if the trial is conclusive. out: true: its lower limit
+ * is better than the higher one. For that, the gain must exceed 1/32 if the higher limit is the
+ * present one, and 0 if the lower one is. With the same threshold for both, noise would change the
+ * limit in every second trial. */
+static bool remember_gain_and_judge_lower_limit(teffi_contention *c, uint64_t now_ns)
 {
     const teffi_contention_sums *high = &c->sums[0], *low = &c->sums[1];
     return trial_is_conclusive(high, low) &&
@@ -100,7 +101,7 @@ static bool lower_limit_is_better(teffi_contention *c, uint64_t now_ns)
 static void end_trial(teffi_contention *c, uint64_t now_ns)
 {
     uint32_t before = c->went_down ? c->high : c->low;
-    c->limit = lower_limit_is_better(c, now_ns) ? c->low : c->high;
+    c->limit = remember_gain_and_judge_lower_limit(c, now_ns) ? c->low : c->high;
     c->window = 0;
     if (c->limit != before || !c->pause_ns)
         c->pause_ns = PAUSE_MIN_NS;

@@ -1,5 +1,5 @@
 /* contention.h - do other threads of the machine take the cores of the workers? Then fewer workers
- * may do more: this sets a limit: while that many workers run, no further one is woken.
+ * may do more. This sets a limit: while that many workers run, no further one is woken.
  * Way:     monitor (samples) -> [contention] -> idle (wake_one)
  * Threads: the monitor's.
  * Source:  trials: .NET's PortableThreadPool.HillClimbing.cs */
