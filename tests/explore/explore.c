@@ -14,7 +14,10 @@
 #include "fiber/fiber.h"
 
 enum { STEP_NS = 20 };
-enum { STEPS_MAX = 400000 }; /* a schedule that takes this long does not end */
+enum {
+    STEPS_MAX = 400000, /* a schedule that takes this long does not end */
+    STEPS_UNFAIR = STEPS_MAX / 2 /* the steps before it becomes fair */
+};
 
 explore ex;
 
@@ -318,12 +321,23 @@ explore_stack *explore_stack_current(void)
     return ex.current ? ex.current->top : NULL;
 }
 
+/* From now on each thread runs again and again, and time passes only when all wait. Until then a
+ * thread of low priority may never run, and the monitor may tick at each step of another thread:
+ * a schedule without an end would not show that the code has none. */
+static void become_fair(void)
+{
+    ex.manner.priorities = false;
+    ex.manner.stay = ex.manner.timeout = 0;
+}
+
 void explore_point(const char *at, const char *what)
 {
     if (!ex.current)
         return;
     ex.steps++;
     ex.now_ns += STEP_NS;
+    if (ex.steps == STEPS_UNFAIR)
+        become_fair();
     if (ex.steps > STEPS_MAX)
         explore_fail("no end after %d steps", STEPS_MAX);
     elapse();
