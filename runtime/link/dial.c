@@ -56,8 +56,7 @@ teffi_conn *teffi_dial_make_conn_to_peer(link_peer *peer)
     if (!conn)
         return NULL;
     teffi_hello *remote = &conn->handshake.remote;
-    teffi_peer_ref(peer);
-    conn->peer = peer;
+    teffi_peer_set_of_conn(conn, peer);
     remote->node = peer->id;
     remote->role = TEFFI_ROLE_SILO;
     memcpy(remote->address, peer->address, sizeof remote->address);

@@ -133,8 +133,9 @@ static void detach_and_post_down(teffi_conn *conn, link_peer *peer)
 
 /* conns.lock held. Removes conn from the list of all connections, and sets its state to CONN_ENDED.
  * If conn was accepted, decrements the counter that counts it: pending, silos_up or clients_up. If
- * conn has a peer, detaches it from the peer and posts its down event. */
-static void end_conn_locked(teffi_conn *conn)
+ * conn has a peer, detaches it from the peer and posts its down event.
+ * out:  true: the peer was removed from the table; the caller drops the table's reference. */
+static bool end_conn_locked(teffi_conn *conn)
 {
     if (conn->ending.cause != CONN_REPLACED) /* a replaced conn keeps its was_up */
         conn->ending.was_up = conn->state == CONN_UP;
@@ -143,8 +144,11 @@ static void end_conn_locked(teffi_conn *conn)
     conn->state = CONN_ENDED;
     LIST_REMOVE(conn, link);
     pthread_cond_broadcast(&conn->conns->changed);
-    if (conn->peer)
-        detach_and_post_down(conn, conn->peer);
+    if (!conn->peer)
+        return false;
+    conn->peer->n_conns--;
+    detach_and_post_down(conn, conn->peer);
+    return teffi_peer_remove_if_unused(conn->peer);
 }
 
 void teffi_ending_report_dial_result(const teffi_conn *conn)
@@ -165,9 +169,11 @@ bool teffi_ending_try_end(teffi_conn *conn)
     }
     pthread_mutex_lock(&link->conns.lock);
     bool hello_taken = conn->state == CONN_ACKING; /* the owner got a hello event, no up event */
-    end_conn_locked(conn);
+    bool peer_gone = end_conn_locked(conn);
     pthread_mutex_unlock(&link->conns.lock);
     teffi_conn_kill(conn);
+    if (peer_gone)
+        teffi_peer_unref(conn->peer);
     if (!conn->peer)
         teffi_ending_report_dial_result(conn);
     if (hello_taken)

@@ -222,19 +222,10 @@ static void replace_incoming_conn(link_peer *peer, teffi_conn *conn)
     }
 }
 
-/* conns.lock held. Sets conn->peer, which holds a reference. */
-static void set_peer(teffi_conn *conn, link_peer *peer)
-{
-    if (conn->peer == peer)
-        return;
-    teffi_peer_ref(peer);
-    conn->peer = peer;
-}
-
 /* conns.lock held. Brings conn UP: sets its peer and its state, and posts its up event. */
 static void bring_conn_up(teffi_conn *conn, link_peer *peer)
 {
-    set_peer(conn, peer);
+    teffi_peer_set_of_conn(conn, peer);
     conn->state = CONN_UP;
     conn->liveness.wrote_ns = teffi_conns_now(conn->conns);
     teffi_conn_ref(conn);
@@ -334,7 +325,7 @@ static bool bring_conn_up_and_send_ack(teffi_conn *conn, const teffi_ack *ack)
         if (up)
             bring_conn_up(conn, peer);
         else /* conn's end must follow the other connection's up event in the peer's queue */
-            set_peer(conn, peer);
+            teffi_peer_set_of_conn(conn, peer);
         conn->handshake.not_needed = !up;
     }
     pthread_mutex_unlock(&link->conns.lock);

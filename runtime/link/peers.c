@@ -68,9 +68,18 @@ void teffi_peer_set_known(link_peer *peer, const char *address)
     memmove(peer->address, address, strlen(address) + 1);
 }
 
+void teffi_peer_set_of_conn(teffi_conn *conn, link_peer *peer)
+{
+    if (conn->peer == peer)
+        return;
+    teffi_peer_ref(peer);
+    conn->peer = peer;
+    peer->n_conns++;
+}
+
 bool teffi_peer_remove_if_unused(link_peer *peer)
 {
-    if (!peer->listed || peer->known || peer->in || peer->out || !teffi_peer_has_no_events(peer))
+    if (!peer->listed || peer->known || peer->n_conns || !teffi_peer_has_no_events(peer))
         return false;
     link_peer **at = peer_bucket(peer->owner, peer->id);
     while (*at != peer)

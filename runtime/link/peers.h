@@ -28,6 +28,7 @@ typedef struct link_peer {
     char address[TEFFI_ADDRESS_MAX + 1];
     teffi_conn *in;       /* accepted, and UP; NULL: none */
     teffi_conn *out;      /* dialled, in any state but ENDED; NULL: none */
+    unsigned n_conns;     /* connections of this peer that have not ended, in and out or not */
     uint64_t in_sequence; /* newest sequence of an accepted connection */
     uint64_t redial_ns;   /* when the ticker dials again; 0: only a send dials */
     uint32_t backoff_ms;
@@ -67,8 +68,12 @@ link_peer *teffi_peer_find_or_add(struct teffi_link *link, teffi_node_id id);
  * in:   address, at most TEFFI_ADDRESS_MAX bytes; may be peer->address. */
 void teffi_peer_set_known(link_peer *peer, const char *address);
 
+/* teffi_peer_set_of_conn - conns.lock held; let conn be a connection of the peer, from now until it
+ * has ended. conn gets a reference to the peer. */
+void teffi_peer_set_of_conn(teffi_conn *conn, link_peer *peer);
+
 /* teffi_peer_remove_if_unused - conns.lock held; remove the peer from the table if it is not known,
- * has no connection, and has no events (teffi_peer_has_no_events()).
+ * has no connection that has not ended, and has no events (teffi_peer_has_no_events()).
  * out:  true: removed; the caller releases the lock, then drops the table's reference. */
 bool teffi_peer_remove_if_unused(link_peer *peer);
 

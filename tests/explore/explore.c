@@ -15,7 +15,7 @@
 
 enum { STEP_NS = 20 };
 enum {
-    STEPS_MAX = 400000, /* a schedule that takes this long does not end */
+    STEPS_MAX = 400000,          /* a schedule that takes this long does not end */
     STEPS_UNFAIR = STEPS_MAX / 2 /* the steps before it becomes fair */
 };
 
