@@ -34,6 +34,8 @@ size_t teffi_hello_pack(const teffi_greeting *g, uint8_t *out)
     m.sequence = copy.sequence;
     m.secret = copy.secret;
     m.proof = make_field_unless_zero(copy.proof, TEFFI_PROOF_BYTES);
+    m.certificate = (ProtobufCBinaryData){copy.certificate.len, copy.certificate.bytes};
+    m.signature = (ProtobufCBinaryData){copy.signature.len, copy.signature.bytes};
     return teff__wire__hello__pack(&m, out);
 }
 
@@ -64,6 +66,23 @@ static bool copy_optional_field(uint8_t *to, size_t n, const ProtobufCBinaryData
     return bytes->len == 0 || copy_field(to, n, bytes);
 }
 
+/* Copies a field of at most max bytes. out: *len; false: it is longer, and nothing is copied. */
+static bool copy_field_up_to(uint8_t *to, size_t max, uint16_t *len,
+                             const ProtobufCBinaryData *bytes)
+{
+    if (bytes->len > max)
+        return false;
+    if (bytes->len)
+        memcpy(to, bytes->data, bytes->len);
+    *len = (uint16_t)bytes->len;
+    return true;
+}
+
+static bool copy_signature(teffi_signature *to, const ProtobufCBinaryData *bytes)
+{
+    return copy_field_up_to(to->bytes, sizeof to->bytes, &to->len, bytes);
+}
+
 /* Copies an unpacked hello to a greeting. out: false: the magic is wrong, a text is too long, or a
  * field has a wrong length. */
 static bool copy_hello(const void *from, void *to)
@@ -81,7 +100,10 @@ static bool copy_hello(const void *from, void *to)
            copy_text(g->hello.address, TEFFI_ADDRESS_MAX, m->address) &&
            copy_field(g->nonce, sizeof g->nonce, &m->nonce) &&
            copy_optional_field(g->echo, sizeof g->echo, &m->echo) &&
-           copy_optional_field(g->proof, sizeof g->proof, &m->proof);
+           copy_optional_field(g->proof, sizeof g->proof, &m->proof) &&
+           copy_field_up_to(g->certificate.bytes, sizeof g->certificate.bytes, &g->certificate.len,
+                            &m->certificate) &&
+           copy_signature(&g->signature, &m->signature);
 }
 
 /* Unpacks a payload. in: copy, which copies the unpacked message to out, and returns false if the
@@ -134,6 +156,7 @@ size_t teffi_ack_pack(const teffi_ack *ack, uint8_t *out)
     Teff__Wire__Ack m = TEFF__WIRE__ACK__INIT;
     m.echo = (ProtobufCBinaryData){sizeof copy.echo, copy.echo};
     m.proof = make_field_unless_zero(copy.proof, sizeof copy.proof);
+    m.signature = (ProtobufCBinaryData){copy.signature.len, copy.signature.bytes};
     return teff__wire__ack__pack(&m, out);
 }
 
@@ -142,9 +165,10 @@ static bool copy_ack(const void *from, void *to)
 {
     const Teff__Wire__Ack *m = from;
     teffi_ack *ack = to;
-    *ack = (teffi_ack){{0}, {0}};
+    memset(ack, 0, sizeof *ack);
     return copy_field(ack->echo, sizeof ack->echo, &m->echo) &&
-           copy_optional_field(ack->proof, sizeof ack->proof, &m->proof);
+           copy_optional_field(ack->proof, sizeof ack->proof, &m->proof) &&
+           copy_signature(&ack->signature, &m->signature);
 }
 
 teff_err teffi_ack_unpack(const uint8_t *data, size_t len, teffi_ack *ack)

@@ -6,7 +6,9 @@
  *            checks                    <--- Hello(nonce B, echo A, proof) | Refuse(code, text)
  *            Ack(echo B, proof) | Refuse ----------------------------->  up
  *
- * With a shared secret (message/proof.h) both have a proof; a wrong one ends the connection. */
+ * With a shared secret (message/proof.h) both have a proof; a wrong one ends the connection. With
+ * TLS both hellos have a certificate, and the second and third frame a signature
+ * (link/identity.h). */
 #pragma once
 
 #include <stdbool.h>
@@ -20,6 +22,8 @@ enum { TEFFI_ROLE_SILO = 1, TEFFI_ROLE_CLIENT = 2 };
 /* Version 2 has cookies in the head of frames, and no gateway. */
 enum { TEFFI_PROTOCOL_MIN = 2, TEFFI_PROTOCOL_MAX = 2 };
 
+enum { TEFFI_KEY_BYTES = 32 };
+
 /* What a node states about itself in its hello. */
 typedef struct teffi_hello {
     teffi_node_id node;
@@ -27,10 +31,25 @@ typedef struct teffi_hello {
     uint32_t version_min, version_max;
     char cluster[TEFFI_CLUSTER_MAX + 1];
     char address[TEFFI_ADDRESS_MAX + 1]; /* the advertised one, "" for clients */
+    /* SHA-256 of the public key of the certificate in the hello; zeros: the link has no TLS, or the
+     * peer shows no certificate. Not a field of the frame. Until the connection is up, the peer has
+     * not proved that it owns the key. */
+    uint8_t key[TEFFI_KEY_BYTES];
 } teffi_hello;
 
 enum { TEFFI_NONCE_BYTES = 16, TEFFI_PROOF_BYTES = 32 };
 enum { TEFFI_HELLO_MAX = 4096 }; /* of a whole handshake frame */
+enum { TEFFI_CERTIFICATE_MAX = 3072, TEFFI_SIGNATURE_MAX = 512 };
+
+typedef struct teffi_certificate { /* one or more in DER, the peer's own first; len 0: none */
+    uint16_t len;
+    uint8_t bytes[TEFFI_CERTIFICATE_MAX];
+} teffi_certificate;
+
+typedef struct teffi_signature { /* len 0: none */
+    uint16_t len;
+    uint8_t bytes[TEFFI_SIGNATURE_MAX];
+} teffi_signature;
 
 typedef struct teffi_greeting {
     teffi_hello hello;
@@ -40,11 +59,14 @@ typedef struct teffi_greeting {
     uint8_t echo[TEFFI_NONCE_BYTES];  /* zeros: none */
     bool secret;                      /* this side has one */
     uint8_t proof[TEFFI_PROOF_BYTES]; /* zeros: none */
+    teffi_certificate certificate;
+    teffi_signature signature;
 } teffi_greeting;
 
 typedef struct teffi_ack {
     uint8_t echo[TEFFI_NONCE_BYTES];  /* the acceptor's nonce */
     uint8_t proof[TEFFI_PROOF_BYTES]; /* zeros: none */
+    teffi_signature signature;
 } teffi_ack;
 
 /* Why a hello is refused; each has its counter. */
@@ -74,7 +96,7 @@ size_t teffi_refusal_pack(const char *text, uint8_t *out);
 TEFF_MUST_USE teff_err teffi_refusal_unpack(const uint8_t *data, size_t len, char *text);
 
 /* teffi_ack_pack, teffi_ack_unpack - as for a hello. The payload has up to TEFFI_ACK_MAX bytes. */
-enum { TEFFI_ACK_MAX = 64 };
+enum { TEFFI_ACK_MAX = 64 + TEFFI_SIGNATURE_MAX };
 size_t teffi_ack_pack(const teffi_ack *ack, uint8_t *out);
 TEFF_MUST_USE teff_err teffi_ack_unpack(const uint8_t *data, size_t len, teffi_ack *ack);
 

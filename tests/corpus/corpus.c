@@ -317,9 +317,12 @@ static void make_payload(uint8_t kind, payload *p)
         memset(p->hello.nonce, 0xa1, sizeof p->hello.nonce);
         memset(p->hello.echo, 0xb2, sizeof p->hello.echo);
         memset(p->hello.proof, 0xc3, sizeof p->hello.proof);
+        memset(p->hello.certificate.bytes, 0xf6, p->hello.certificate.len = 5);
+        memset(p->hello.signature.bytes, 0x17, p->hello.signature.len = 6);
     } else if (kind == TEFFI_FRAME_ACK) {
         memset(p->ack.echo, 0xd4, sizeof p->ack.echo);
         memset(p->ack.proof, 0xe5, sizeof p->ack.proof);
+        memset(p->ack.signature.bytes, 0x28, p->ack.signature.len = 7);
     } else if (kind == TEFFI_FRAME_REFUSE) {
         snprintf(p->text, sizeof p->text, "another cluster");
     }
@@ -342,6 +345,15 @@ static size_t pack_payload(uint8_t kind, const payload *p, uint8_t *out)
                                         : 0;
 }
 
+/* The early encodings have no such fields. */
+static void show_bytes_if_any(const char *name, const uint8_t *data, size_t n)
+{
+    if (!n)
+        return;
+    printf("%s:", name);
+    show_bytes(data, n);
+}
+
 static void show_payload(uint8_t kind, const payload *p)
 {
     printf("kind: %u\n", kind);
@@ -356,11 +368,14 @@ static void show_payload(uint8_t kind, const payload *p)
         show_bytes(p->hello.echo, sizeof p->hello.echo);
         printf("proof:");
         show_bytes(p->hello.proof, sizeof p->hello.proof);
+        show_bytes_if_any("certificate", p->hello.certificate.bytes, p->hello.certificate.len);
+        show_bytes_if_any("signature", p->hello.signature.bytes, p->hello.signature.len);
     } else if (kind == TEFFI_FRAME_ACK) {
         printf("echo:");
         show_bytes(p->ack.echo, sizeof p->ack.echo);
         printf("proof:");
         show_bytes(p->ack.proof, sizeof p->ack.proof);
+        show_bytes_if_any("signature", p->ack.signature.bytes, p->ack.signature.len);
     } else if (kind == TEFFI_FRAME_REFUSE) {
         printf("text: %s\n", p->text);
     }

@@ -61,6 +61,35 @@ static void the_secrets_fields_come_back(void **state)
     assert_memory_equal(&g, &back, sizeof g);
 }
 
+static void certificates_and_signatures_come_back(void **state)
+{
+    static teffi_greeting g, back;
+    uint8_t bytes[TEFFI_HELLO_MAX];
+    g.hello = silo();
+    memset(g.hello.cluster, 'c', TEFFI_CLUSTER_MAX);
+    memset(g.hello.address, 'a', TEFFI_ADDRESS_MAX);
+    memset(g.nonce, 1, sizeof g.nonce);
+    memset(g.echo, 2, sizeof g.echo);
+    memset(g.proof, 3, sizeof g.proof);
+    g.sequence = UINT64_MAX;
+    g.hello.version_min = g.hello.version_max = UINT32_MAX;
+    g.hello.node.incarnation = UINT32_MAX;
+    g.secret = true;
+    g.certificate.len = TEFFI_CERTIFICATE_MAX;
+    memset(g.certificate.bytes, 4, TEFFI_CERTIFICATE_MAX);
+    g.signature.len = TEFFI_SIGNATURE_MAX;
+    memset(g.signature.bytes, 5, TEFFI_SIGNATURE_MAX);
+    size_t n = teffi_hello_pack(&g, bytes);
+    assert_true(n <= TEFFI_HELLO_MAX - TEFFI_FRAME_HEAD); /* the longest one there is */
+    assert_int_equal(teffi_hello_unpack(bytes, n, &back), TEFF_OK);
+    assert_memory_equal(&g, &back, sizeof g);
+    teffi_ack ack = {.echo = {1}, .proof = {2}, .signature = g.signature}, ack_back;
+    n = teffi_ack_pack(&ack, bytes);
+    assert_true(n <= TEFFI_ACK_MAX);
+    assert_int_equal(teffi_ack_unpack(bytes, n, &ack_back), TEFF_OK);
+    assert_memory_equal(&ack, &ack_back, sizeof ack);
+}
+
 /* A field that comes twice: the later one counts. */
 static teff_err with_field(unsigned field, size_t len)
 {
@@ -76,7 +105,15 @@ static teff_err with_field(unsigned field, size_t len)
 
 static void texts_and_nonces_of_other_lengths_are_malformed(void **state)
 {
-    enum { CLUSTER = 4, ADDRESS = 8, NONCE = 9, ECHO = 10, PROOF = 13 };
+    enum {
+        CLUSTER = 4,
+        ADDRESS = 8,
+        NONCE = 9,
+        ECHO = 10,
+        PROOF = 13,
+        CERTIFICATE = 14,
+        SIGNATURE = 15
+    };
     assert_int_equal(with_field(CLUSTER, TEFFI_CLUSTER_MAX), TEFF_OK);
     assert_int_equal(with_field(CLUSTER, TEFFI_CLUSTER_MAX + 1), TEFF_E_MALFORMED);
     assert_int_equal(with_field(ADDRESS, TEFFI_ADDRESS_MAX), TEFF_OK);
@@ -89,6 +126,10 @@ static void texts_and_nonces_of_other_lengths_are_malformed(void **state)
     assert_int_equal(with_field(PROOF, TEFFI_PROOF_BYTES), TEFF_OK);
     assert_int_equal(with_field(PROOF, TEFFI_PROOF_BYTES - 1), TEFF_E_MALFORMED);
     assert_int_equal(with_field(PROOF, TEFFI_PROOF_BYTES + 1), TEFF_E_MALFORMED);
+    assert_int_equal(with_field(CERTIFICATE, TEFFI_CERTIFICATE_MAX), TEFF_OK);
+    assert_int_equal(with_field(CERTIFICATE, TEFFI_CERTIFICATE_MAX + 1), TEFF_E_MALFORMED);
+    assert_int_equal(with_field(SIGNATURE, TEFFI_SIGNATURE_MAX), TEFF_OK);
+    assert_int_equal(with_field(SIGNATURE, TEFFI_SIGNATURE_MAX + 1), TEFF_E_MALFORMED);
 }
 
 /* Of a refusal with a text of len bytes, 128 or more. */
@@ -107,7 +148,7 @@ static void refusals_and_acks_come_back(void **state)
     static const uint8_t no_code[] = {1 << 3, 0}, max_code[] = {1 << 3, 0xff, 0xff, 3},
                          large_code[] = {1 << 3, 0x80, 0x80, 4}; /* TEFF_E_MAX + 1 */
     uint8_t bytes[TEFFI_HELLO_MAX];
-    teffi_ack ack = {{1, 2, 3}, {0}}, back;
+    teffi_ack ack = {.echo = {1, 2, 3}}, back;
     char text[TEFF_TEXT_MAX], longer[2 * TEFF_TEXT_MAX];
     memset(text, 'z', sizeof text);
     size_t n = teffi_refusal_pack("because", bytes);
@@ -180,7 +221,10 @@ static void each_row_has_its_verdict(void **state)
     teffi_hello self = silo();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const row *r = &rows[i];
-        teffi_hello peer = {r->node, r->role, r->version_min, r->version_max, "", ""};
+        teffi_hello peer = {.node = r->node,
+                            .role = r->role,
+                            .version_min = r->version_min,
+                            .version_max = r->version_max};
         char text[TEFF_TEXT_MAX] = "";
         snprintf(peer.cluster, sizeof peer.cluster, "%s", r->cluster);
         snprintf(peer.address, sizeof peer.address, "%s", r->address);
@@ -206,6 +250,7 @@ int main(void)
         cmocka_unit_test(a_greeting_comes_back),
         cmocka_unit_test(an_echo_comes_back_too),
         cmocka_unit_test(the_secrets_fields_come_back),
+        cmocka_unit_test(certificates_and_signatures_come_back),
         cmocka_unit_test(texts_and_nonces_of_other_lengths_are_malformed),
         cmocka_unit_test(refusals_and_acks_come_back),
         cmocka_unit_test(each_row_has_its_verdict),
