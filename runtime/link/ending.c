@@ -172,6 +172,8 @@ bool teffi_ending_try_end(teffi_conn *conn)
     bool peer_gone = end_conn_locked(conn);
     pthread_mutex_unlock(&link->conns.lock);
     teffi_conn_kill(conn);
+    teffi_identity_free_key(conn->handshake.dialler_key);
+    conn->handshake.dialler_key = NULL;
     if (peer_gone)
         teffi_peer_unref(conn->peer);
     if (!conn->peer)

@@ -21,15 +21,19 @@ static const teffi_secret *find_secret(teffi_conn *conn, uint32_t dialler_role)
     return teffi_secrets_find(&teffi_link_of(conn)->secrets, dialler_role);
 }
 
-/* Makes this node's greeting. Its nonce is random; conn keeps it to check the peer's echo. */
+/* Makes this node's greeting, with its certificate, if it has one. Its nonce is random; conn keeps
+ * it to check the peer's echo. */
 static teffi_greeting make_own_greeting(teffi_conn *conn)
 {
     const teffi_platform *p = conn->conns->platform;
+    const link_identity *identity = teffi_link_of(conn)->identity;
     teffi_greeting g = {.hello = copy_own_hello(conn)};
     uint64_t random[2] = {p->random(p->arg), p->random(p->arg)};
     memcpy(conn->handshake.nonce, random, sizeof conn->handshake.nonce);
     memcpy(g.nonce, random, sizeof g.nonce);
     g.sequence = conn->dialled ? conn->handshake.sequence : 0;
+    if (identity)
+        teffi_identity_add_certificate(identity, &g);
     return g;
 }
 
@@ -90,7 +94,8 @@ void teffi_handshake_begin(teffi_conn *conn)
 {
     teffi_greeting g = make_own_greeting(conn);
     g.secret = find_secret(conn, g.hello.role) != NULL;
-    if (g.secret && !teffi_proof_digest_hello(&g, conn->handshake.own_digest)) {
+    if ((g.secret || g.certificate.len) &&
+        !teffi_proof_digest_hello(&g, conn->handshake.dialler_digest)) {
         record_own_refusal(conn, LINK_CROWDED, out_of_memory);
         teffi_conn_kill(conn);
         return;
@@ -106,9 +111,10 @@ static bool may_reconnect_for_goodbye(const link_peer *peer)
     return peer && (peer->in || peer->out) && peer->goodbye != GOODBYE_ACKNOWLEDGED;
 }
 
-/* conns.lock held. Finds a reason to refuse a new connection from a peer: a later incarnation of
- * the peer is known, the peer has a newer connection, this node is leaving, or too many nodes are
- * connected. The number of nodes is not checked if the new connection replaces an older one.
+/* conns.lock held. Finds a reason to refuse a new connection from a peer: the peer is connected
+ * with another certificate, a later incarnation of the peer is known, the peer has a newer
+ * connection, this node is leaving, or too many nodes are connected. The number of nodes is not
+ * checked if the new connection replaces an older one.
  * out:  the reason; *which is its counter. NULL: there is none; *which is LINK_CROWDED, which the
  *       caller counts if it runs out of memory later. */
 static const char *find_refusal_reason(teffi_link *link, const teffi_hello *hello,
@@ -117,6 +123,9 @@ static const char *find_refusal_reason(teffi_link *link, const teffi_hello *hell
     const link_peer *peer = teffi_peer_find(link, hello->node);
     bool silo = hello->role == TEFFI_ROLE_SILO;
     *which = LINK_REFUSED_IDENTITY;
+    if (peer && peer->in &&
+        memcmp(peer->in->handshake.remote.key, hello->key, sizeof hello->key) != 0)
+        return "the same node is connected, and has shown another certificate";
     if (silo && !teffi_peer_check_and_record_incarnation(link, hello->node, false))
         return "a later start of the same silo has connected already; only the latest start may "
                "connect";
@@ -155,22 +164,43 @@ static bool ask_owner_to_accept(teffi_conn *conn, const teffi_hello *peer, char 
     return link->events.hello(link->arg, peer, text) == TEFF_OK;
 }
 
-/* Acceptor: adds its proof to its own hello, and stores in conn the proof that the dialler's ACK
- * must have. in: peer: the dialler's hello. own: the acceptor's. out: false: no memory. */
-static bool add_proof_and_store_expected(teffi_conn *conn, const teffi_secret *secret,
-                                         const teffi_greeting *peer, teffi_greeting *own)
+/* Acceptor: makes the digests of both hellos, and adds its proof and its signature to its own
+ * hello. Stores in conn the proof that the dialler's ACK must have.
+ * in:   secret, may be NULL. peer: the dialler's hello. own: the acceptor's. out: false: no
+ *       memory. */
+static bool add_proof_and_signature(teffi_conn *conn, const teffi_secret *secret,
+                                    const teffi_greeting *peer, teffi_greeting *own)
 {
-    uint8_t theirs[TEFFI_PROOF_BYTES], ours[TEFFI_PROOF_BYTES];
-    own->secret = true;
+    uint8_t *theirs = conn->handshake.dialler_digest, *ours = conn->handshake.acceptor_digest;
+    link_identity *identity = teffi_link_of(conn)->identity;
+    own->secret = secret != NULL;
+    if (!secret && !identity)
+        return true;
     return teffi_proof_digest_hello(peer, theirs) && teffi_proof_digest_hello(own, ours) &&
-           teffi_proof_make(secret, TEFFI_PROVER_ACCEPTOR, theirs, ours, own->proof) &&
-           teffi_proof_make(secret, TEFFI_PROVER_DIALLER, theirs, ours, conn->handshake.expected);
+           (!secret || (teffi_proof_make(secret, TEFFI_PROVER_ACCEPTOR, theirs, ours, own->proof) &&
+                        teffi_proof_make(secret, TEFFI_PROVER_DIALLER, theirs, ours,
+                                         conn->handshake.expected))) &&
+           (!identity ||
+            teffi_identity_sign(identity, TEFFI_PROVER_ACCEPTOR, theirs, ours, &own->signature));
+}
+
+/* Checks the certificate in a peer's hello, if it shows one and the link has TLS, and sets
+ * peer->hello.key.
+ * out:  *key, NULL: none was shown. The reason to refuse the peer; NULL: there is none. */
+static const char *check_certificate(teffi_conn *conn, teffi_greeting *peer, link_public_key **key)
+{
+    link_identity *identity = teffi_link_of(conn)->identity;
+    *key = NULL;
+    if (!identity || !peer->certificate.len)
+        return NULL;
+    return teffi_identity_check_certificate(identity, &peer->certificate, conn->at_gateway, key,
+                                            peer->hello.key);
 }
 
 /* Acceptor: checks the dialler's hello, and responds with ours or with a refusal. out: true,
  * in each case: the caller must not end conn. After a refusal, conn ends by itself when the reason
  * has been sent. */
-static bool check_dialler_hello_and_respond(teffi_conn *conn, const teffi_greeting *peer)
+static bool check_dialler_hello_and_respond(teffi_conn *conn, teffi_greeting *peer)
 {
     teffi_link *link = teffi_link_of(conn);
     teffi_greeting own = make_own_greeting(conn);
@@ -186,12 +216,15 @@ static bool check_dialler_hello_and_respond(teffi_conn *conn, const teffi_greeti
     const char *missing = teffi_secrets_explain_missing(peer->secret, secret);
     if (missing)
         return refuse_peer_for_secret(conn, missing);
+    const char *bad = check_certificate(conn, peer, &conn->handshake.dialler_key);
+    if (bad)
+        return refuse_peer(conn, LINK_REFUSED_IDENTITY, bad);
     pthread_mutex_lock(&link->conns.lock);
     const char *conflict = find_refusal_reason(link, &peer->hello, peer->sequence, &which);
     pthread_mutex_unlock(&link->conns.lock);
     if (conflict)
         return refuse_peer(conn, which, conflict);
-    if (secret && !add_proof_and_store_expected(conn, secret, peer, &own))
+    if (!add_proof_and_signature(conn, secret, peer, &own))
         return refuse_peer(conn, LINK_CROWDED, out_of_memory);
     if (!ask_owner_to_accept(conn, &peer->hello, text))
         return refuse_peer(conn, LINK_REFUSED_PEER, text);
@@ -233,7 +266,8 @@ static void bring_conn_up(teffi_conn *conn, link_peer *peer)
 }
 
 /* Acceptor, after a valid ACK: brings conn UP, or refuses the peer. The ACK proves that the
- * dialler's hello was not a replay, and that the dialler knows the secret, if there is one. Calls
+ * dialler's hello was not a replay, that the dialler knows the secret, if there is one, and that it
+ * owns the key of the certificate, if it has shown one. Calls
  * find_refusal_reason() again, because two connections of one node may be in their handshake at the
  * same time. out: true, in each case: the caller must not end conn. After a refusal, conn ends by
  * itself when the reason has been sent. */
@@ -261,6 +295,22 @@ static bool bring_conn_up_or_refuse_peer(teffi_conn *conn)
     return true;
 }
 
+/* Acceptor: has the owner of the certificate that the dialler has shown signed the hellos? Frees
+ * the key. out: true also if it has shown none. */
+static bool ack_has_signature(teffi_conn *conn, const teffi_ack *ack)
+{
+    conn_handshake *h = &conn->handshake;
+    bool good =
+        !h->dialler_key ||
+        teffi_identity_verify(teffi_link_of(conn)->identity, h->dialler_key, TEFFI_PROVER_DIALLER,
+                              h->dialler_digest, h->acceptor_digest, &ack->signature);
+    teffi_identity_free_key(h->dialler_key);
+    h->dialler_key = NULL;
+    return good;
+}
+
+static const char not_signed[] = "the peer has not proved that it owns the key of its certificate";
+
 /* Acceptor: checks the dialler's ACK, and brings conn UP or refuses the peer. out: false: the ACK
  * is malformed, and the caller must end conn. true: conn is UP; or the peer was refused, and conn
  * ends by itself when the reason has been sent. */
@@ -271,9 +321,12 @@ static bool check_ack_and_bring_conn_up(teffi_conn *conn, const uint8_t *payload
         return teffi_receiver_report_violation(conn, "bad ack");
     if (memcmp(ack.echo, conn->handshake.nonce, sizeof ack.echo) != 0)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "the ack belongs to another connection");
-    if (find_secret(conn, conn->handshake.remote.role) &&
-        !teffi_proof_equal(ack.proof, conn->handshake.expected))
+    const conn_handshake *h = &conn->handshake;
+    const teffi_secret *secret = find_secret(conn, h->remote.role);
+    if (secret && !teffi_proof_equal(ack.proof, h->expected))
         return refuse_peer_for_secret(conn, secrets_differ);
+    if (!ack_has_signature(conn, &ack))
+        return refuse_peer(conn, LINK_REFUSED_IDENTITY, not_signed);
     return bring_conn_up_or_refuse_peer(conn);
 }
 
@@ -339,36 +392,62 @@ static bool bring_conn_up_and_send_ack(teffi_conn *conn, const teffi_ack *ack)
 /* Dialler: makes the proof that the acceptor's hello must have, and adds the dialler's own proof to
  * the ack. out: false: no memory. */
 static bool make_expected_and_own_proof(const teffi_conn *conn, const teffi_secret *secret,
-                                        const teffi_greeting *peer, uint8_t *expected,
-                                        teffi_ack *ack)
+                                        uint8_t *expected, teffi_ack *ack)
 {
-    const uint8_t *ours = conn->handshake.own_digest;
-    uint8_t theirs[TEFFI_PROOF_BYTES];
-    return teffi_proof_digest_hello(peer, theirs) &&
-           teffi_proof_make(secret, TEFFI_PROVER_ACCEPTOR, ours, theirs, expected) &&
+    const uint8_t *ours = conn->handshake.dialler_digest, *theirs = conn->handshake.acceptor_digest;
+    return teffi_proof_make(secret, TEFFI_PROVER_ACCEPTOR, ours, theirs, expected) &&
            teffi_proof_make(secret, TEFFI_PROVER_DIALLER, ours, theirs, ack->proof);
 }
 
-/* Dialler: checks the acceptor's proof, brings conn UP, and sends the ACK. out: false: the caller
- * must end conn. true: conn is UP; or the peer was refused because of the secret, and conn ends by
- * itself when the reason has been sent. */
-static bool check_acceptor_proof_and_bring_conn_up(teffi_conn *conn, const teffi_secret *secret,
-                                                   const teffi_greeting *peer)
+/* Dialler: checks the certificate and the signature in the acceptor's hello, if it shows one, and
+ * asks the owner about its key. Sets peer->hello.key.
+ * out:  the reason to refuse the peer, maybe in text; NULL: there is none. */
+static const char *check_acceptor_certificate(teffi_conn *conn, teffi_greeting *peer, char *text)
 {
+    const conn_handshake *h = &conn->handshake;
+    const teffi_link *link = teffi_link_of(conn);
+    link_public_key *key;
+    const char *why = check_certificate(conn, peer, &key);
+    if (key && !teffi_identity_verify(link->identity, key, TEFFI_PROVER_ACCEPTOR, h->dialler_digest,
+                                      h->acceptor_digest, &peer->signature))
+        why = not_signed;
+    teffi_identity_free_key(key);
+    if (!why && link->events.dialled && link->events.dialled(link->arg, &peer->hello, text))
+        why = text;
+    return why;
+}
+
+/* Dialler: checks the acceptor's proof and certificate, brings conn UP, and sends the ACK. out:
+ * false: the caller must end conn. true: conn is UP; or the peer was refused because of the secret,
+ * and conn ends by itself when the reason has been sent. */
+static bool check_acceptor_proof_and_bring_conn_up(teffi_conn *conn, const teffi_secret *secret,
+                                                   teffi_greeting *peer)
+{
+    conn_handshake *h = &conn->handshake;
+    link_identity *identity = teffi_link_of(conn)->identity;
     uint8_t expected[TEFFI_PROOF_BYTES];
-    teffi_ack ack = {{0}, {0}};
+    char text[TEFF_TEXT_MAX];
+    teffi_ack ack = {.signature.len = 0};
     memcpy(ack.echo, peer->nonce, sizeof ack.echo);
-    if (secret && !make_expected_and_own_proof(conn, secret, peer, expected, &ack))
+    if ((secret || identity) && !teffi_proof_digest_hello(peer, h->acceptor_digest))
+        return refuse_peer(conn, LINK_CROWDED, out_of_memory);
+    if (secret && !make_expected_and_own_proof(conn, secret, expected, &ack))
         return refuse_peer(conn, LINK_CROWDED, out_of_memory);
     if (secret && !teffi_proof_equal(expected, peer->proof))
         return refuse_peer_for_secret(conn, secrets_differ);
-    conn->handshake.remote = peer->hello;
+    const char *why = check_acceptor_certificate(conn, peer, text);
+    if (why)
+        return refuse_peer(conn, LINK_REFUSED_IDENTITY, why);
+    if (identity && !teffi_identity_sign(identity, TEFFI_PROVER_DIALLER, h->dialler_digest,
+                                         h->acceptor_digest, &ack.signature))
+        return refuse_peer(conn, LINK_CROWDED, out_of_memory);
+    h->remote = peer->hello;
     return bring_conn_up_and_send_ack(conn, &ack);
 }
 
 /* Dialler: checks the acceptor's hello and proof, brings conn UP, and sends the ACK. out: as
  * check_acceptor_proof_and_bring_conn_up(). */
-static bool check_acceptor_hello_and_bring_conn_up(teffi_conn *conn, const teffi_greeting *peer)
+static bool check_acceptor_hello_and_bring_conn_up(teffi_conn *conn, teffi_greeting *peer)
 {
     teffi_hello self = copy_own_hello(conn);
     char text[TEFF_TEXT_MAX];

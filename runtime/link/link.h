@@ -6,6 +6,7 @@
 
 #include "base/siphash.h"
 #include "link/conn/connection.h"
+#include "link/identity.h"
 #include "link/net.h"
 #include "link/peers.h"
 #include "link/secrets.h"
@@ -32,7 +33,8 @@ typedef struct teffi_link {
     teffi_sipkey secret; /* key of the hashes of node ids, because clients choose their ids */
     uint32_t heartbeat_ms, hello_timeout_ms, clients_max;
     link_secrets secrets;
-    teffi_thread ticker; /* set by its start */
+    link_identity *identity; /* NULL: no TLS */
+    teffi_thread ticker;     /* set by its start */
 
     _Atomic uint64_t sequence; /* number of the newest dialled connection */
 

@@ -34,11 +34,18 @@ static teff_err add_peer(teffi_net *net, teffi_node_id id, const char *address)
     return err;
 }
 
+static const uint8_t *get_own_key(teffi_net *net)
+{
+    const teffi_link *link = (teffi_link *)net;
+    return link->identity ? teffi_identity_hash(link->identity) : NULL;
+}
+
 static void free_link_memory(teffi_link *link)
 {
     if (link->conns.transport)
         link->conns.transport->ops->free(link->conns.transport);
     teffi_secrets_fini(&link->secrets);
+    teffi_identity_free(link->identity);
     teffi_polling_fini(&link->conns);
     teffi_conns_fini(&link->conns);
     free(link);
@@ -99,6 +106,7 @@ static const teffi_net_ops link_ops = {
     .listen = teffi_accept_listen,
     .accept = teffi_accept_begin,
     .identify = set_own_identity,
+    .key = get_own_key,
     .peer_add = add_peer,
     .peer_remove = teffi_goodbye_remove_peer,
     .peer_left = teffi_goodbye_mark_peer_left,
@@ -173,6 +181,8 @@ teff_err teffi_net_link_new(const struct teffi_platform *platform, const teffi_n
         teffi_secrets_init(&link->secrets, opt->secret_file, opt->client_secret_file, text);
     if (!err)
         err = make_transport(link, opt, text);
+    if (!err && link->conns.transport->tls)
+        err = teffi_identity_new(platform, &opt->tls, &link->identity, text);
     teffi_polling_init(&link->conns, err ? NULL : link->conns.transport->poller);
     if (!err && teffi_link_heartbeat_start(link))
         err = teffi_fail(text, TEFF_E_IO, "link: a thread could not start");

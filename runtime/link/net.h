@@ -24,6 +24,9 @@ typedef struct teffi_net_events {
      * and gone may run concurrently with other events of the same peer.
      * Returns TEFF_OK, or TEFF_E_REFUSED with text (TEFF_TEXT_MAX bytes). */
     teff_err (*hello)(void *arg, const teffi_hello *peer, char *text);
+    /* May this silo, which we dialled, have the certificate that it has shown (peer->key)? It has
+     * proved that it owns the key. NULL: it may. Returns as hello. */
+    teff_err (*dialled)(void *arg, const teffi_hello *peer, char *text);
     /* This node accepted a connection's hello, but the connection ended before it came up. */
     void (*gone)(void *arg, const teffi_hello *peer);
     /* A connection in either direction came up after its hello; once for each connection. */
@@ -96,6 +99,9 @@ typedef struct teffi_net_ops {
     /* Set the address and id that later hellos carry. Before the first accept or dial; may be
      * called again: connections that have sent their hello keep the earlier ones. */
     void (*identify)(teffi_net *net, teffi_node_id self, const char *address);
+    /* out: TEFFI_KEY_BYTES bytes: this node's own teffi_hello.key; NULL: it has no certificate. The
+     * op may be NULL: no TLS. */
+    const uint8_t *(*key)(teffi_net *net);
     /* Allow sends to a node; if they are allowed already, change its address for later dials. It is
      * dialled at the first send, and redialled when that connection breaks.
      * errs: TEFF_E_INVALID (not a silo's id, the address), TEFF_E_CLOSED (after shutdown),

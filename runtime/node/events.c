@@ -86,6 +86,12 @@ static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
                       early ? still_starting : "this silo is leaving the cluster");
 }
 
+static teff_err on_silo_dialled(void *arg, const teffi_hello *peer, char *text)
+{
+    teffi_node *node = arg;
+    return node->check_key ? node->check_key(node, peer, text) : TEFF_OK;
+}
+
 /* The net's event `gone`: this node accepted a connection's hello, but the connection ended before
  * it came up. */
 static void on_gone(void *arg, const teffi_hello *peer)
@@ -147,6 +153,7 @@ static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
 
 const teffi_net_events teffi_node_net_events = {.message = on_message,
                                                 .hello = on_hello,
+                                                .dialled = on_silo_dialled,
                                                 .gone = on_gone,
                                                 .up = on_up,
                                                 .down = on_peer_down,

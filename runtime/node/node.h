@@ -62,6 +62,8 @@ struct teffi_node {
     bool (*authorize)(teffi_node *node, const teffi_msg *msg);
     /* May a silo that dialled us connect? errs: TEFF_E_REFUSED, text. Installed by membership. */
     teff_err (*check_silo)(teffi_node *node, const teffi_hello *peer, char *text);
+    /* May a silo that we dialled have its certificate's key? As check_silo. */
+    teff_err (*check_key)(teffi_node *node, const teffi_hello *peer, char *text);
     /* Keeps or refuses a message of a silo that the view does not know, or of which messages are
      * kept. Owns msg if it returns true; false: deliver msg. Called while `strangers` is not 0.
      * Must not block. Installed by membership. */

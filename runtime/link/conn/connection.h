@@ -100,11 +100,12 @@ typedef struct conn_handshake {
     bool refused;       /* REFUSE was sent; frames that still arrive are skipped */
     uint64_t sequence;  /* the dialler numbers its connections; a newer one has a larger number */
     uint64_t deadline_ns;
-    uint8_t nonce[TEFFI_NONCE_BYTES];          /* of this side's hello; the peer echoes it */
-    union {                                    /* with a secret */
-        uint8_t own_digest[TEFFI_PROOF_BYTES]; /* dialler: the digest of its hello */
-        uint8_t expected[TEFFI_PROOF_BYTES];   /* acceptor: the proof that the ack must contain */
-    };
+    uint8_t nonce[TEFFI_NONCE_BYTES]; /* of this side's hello; the peer echoes it */
+    /* of the two hellos, if there is a secret or a certificate */
+    uint8_t dialler_digest[TEFFI_PROOF_BYTES], acceptor_digest[TEFFI_PROOF_BYTES];
+    uint8_t expected[TEFFI_PROOF_BYTES]; /* acceptor, with a secret: what the ack must contain */
+    /* of the certificate that the dialler has shown; NULL: none, or it has proved to own the key */
+    struct link_public_key *dialler_key;
     /* only of a dial to an address; called after the up event, or else when the connection ends */
     void (*done)(void *arg, teff_err err, const teffi_hello *remote, const char *text);
     void *done_arg;

@@ -147,6 +147,15 @@ static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
     return TEFF_E_REFUSED;
 }
 
+static teff_err on_dialled(void *arg, const teffi_hello *peer, char *text)
+{
+    const test_node *n = arg;
+    (void)peer;
+    if (n->refuse_dialled)
+        snprintf(text, TEFF_TEXT_MAX, "%s", n->refuse_dialled);
+    return n->refuse_dialled ? TEFF_E_REFUSED : TEFF_OK;
+}
+
 static void on_gone(void *arg, const teffi_hello *peer)
 {
     test_node *n = arg;
@@ -199,6 +208,7 @@ static void on_sent(void *arg, teffi_node_id to, const teffi_msg *request)
 
 static const teffi_net_events events = {.message = on_message,
                                         .hello = on_hello,
+                                        .dialled = on_dialled,
                                         .gone = on_gone,
                                         .up = on_up,
                                         .down = on_down,

@@ -28,10 +28,11 @@ typedef struct test_node {
     teff_err done_err;
     char done_text[512];
     teffi_hello done_peer, last_peer;
-    teffi_msg *last;    /* the newest message, kept */
-    bool hold;          /* message events wait while set */
-    bool echo;          /* requests are answered with their body */
-    const char *refuse; /* hello events say no, with this text */
+    teffi_msg *last;            /* the newest message, kept */
+    bool hold;                  /* message events wait while set */
+    bool echo;                  /* requests are answered with their body */
+    const char *refuse;         /* hello events say no, with this text */
+    const char *refuse_dialled; /* dialled events do */
     void (*look)(struct test_node *node, const teffi_msg *msg); /* at each message, lock held */
     void (*lost)(struct test_node *node);                       /* at each down event, lock held */
     char log[16384];                                            /* lines, the first that fit */

@@ -165,7 +165,7 @@ bool raw_send_greeting(raw_peer *peer, const teffi_greeting *greeting)
 
 size_t raw_ack(const teffi_greeting *answer, uint8_t *payload)
 {
-    teffi_ack ack = {{0}, {0}};
+    teffi_ack ack = {.signature.len = 0};
     memcpy(ack.echo, answer->nonce, sizeof ack.echo);
     return teffi_ack_pack(&ack, payload);
 }

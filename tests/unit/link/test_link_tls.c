@@ -5,59 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 #include <teff/silo.h>
+#include "certificates.h"
+#include "link/link.h"
 
-static char folder[] = "wire-tls-XXXXXX";
 static bool have_openssl;
 
 static const char *path(const char *name)
 {
-    static char paths[4][64];
-    static unsigned next;
-    char *p = paths[next++ % 4];
-    snprintf(p, sizeof paths[0], "%s/%s", folder, name);
-    return p;
-}
-
-static bool make_ca(const char *ca)
-{
-    char command[512];
-    snprintf(command, sizeof command,
-             "cd %s && exec 2>/dev/null && "
-             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
-             "-keyout %s.key -out %s.pem -days 2 -subj /CN=%s",
-             folder, ca, ca, ca);
-    return system(command) == 0;
-}
-
-/* A certificate with its key in one file. */
-static bool make_cert(const char *ca, const char *cert, int days)
-{
-    char command[1024];
-    snprintf(command, sizeof command,
-             "cd %s && exec 2>/dev/null && "
-             "openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
-             "-keyout %s.key -out %s.csr -subj /CN=silo && "
-             "openssl x509 -req -in %s.csr -CA %s.pem -CAkey %s.key -CAcreateserial -days %d "
-             "-out %s.crt && cat %s.crt %s.key > %s.pem",
-             folder, cert, cert, cert, ca, ca, days, cert, cert, cert, cert);
-    return system(command) == 0;
+    return certificates_path(name);
 }
 
 static int make_all(void **state)
 {
-    if (!mkdtemp(folder))
+    if (!certificates_begin())
         return -1;
-    have_openssl = make_ca("ca") && make_cert("ca", "silo", 2) && make_ca("other-ca") &&
-                   make_cert("other-ca", "other", 2) && make_cert("ca", "expired", -1) &&
-                   make_ca("client-ca") && make_cert("client-ca", "client", 2);
+    have_openssl =
+        certificates_make_ca("ca") && certificates_make("ca", "silo", NULL, 2, "") &&
+        certificates_make("ca", "silo-2", NULL, 2, "") && certificates_make_ca("other-ca") &&
+        certificates_make("other-ca", "other", NULL, 2, "") &&
+        certificates_make("ca", "expired", NULL, -1, "") && certificates_make_ca("client-ca") &&
+        certificates_make("client-ca", "client", NULL, 2, "");
     return 0;
 }
 
 static int remove_all(void **state)
 {
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
+    return certificates_end();
 }
 
 static test_node *tls_node(const char *cert, const char *ca)
@@ -241,6 +214,105 @@ static void a_failed_tls_handshake_is_logged(void **state)
         refuse_tls(&refusals[i]);
 }
 
+/* ---- whose certificate ---- */
+
+static const link_identity *liar, *victim; /* the one shows the other's certificate */
+
+void __wrap_teffi_identity_add_certificate(const link_identity *identity, teffi_greeting *own);
+void __real_teffi_identity_add_certificate(const link_identity *identity, teffi_greeting *own);
+
+void __wrap_teffi_identity_add_certificate(const link_identity *identity, teffi_greeting *own)
+{
+    __real_teffi_identity_add_certificate(liar && identity == liar ? victim : identity, own);
+}
+
+static const link_identity *identity_of(test_node *node)
+{
+    return ((teffi_link *)node->net)->identity;
+}
+
+static void both_sides_learn_the_key(void **state)
+{
+    if (!have_openssl)
+        skip();
+    test_node *a = tls_node("silo.pem", "ca.pem"), *b = tls_node("silo-2.pem", "ca.pem");
+    test_exchange(a, b, 100);
+    teffi_hello at_a = test_last_peer(a), at_b = test_last_peer(b);
+    assert_memory_equal(at_b.key, a->net->ops->key(a->net), TEFFI_KEY_BYTES);
+    assert_memory_equal(at_a.key, b->net->ops->key(b->net), TEFFI_KEY_BYTES);
+    assert_memory_not_equal(at_a.key, at_b.key, TEFFI_KEY_BYTES);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+/* Whoever only knows a certificate, which is no secret, is neither a dialler nor an acceptor. */
+static void the_certificate_of_another_one_is_refused(void **state)
+{
+    if (!have_openssl)
+        skip();
+    for (int dials = 0; dials < 2; dials++) {
+        test_node *silo = bad_node("silo.pem", "ca.pem"), *other = bad_node("silo-2.pem", "ca.pem");
+        test_node *dialler = dials ? other : silo, *acceptor = dials ? silo : other;
+        victim = identity_of(silo);
+        liar = identity_of(other);
+        test_know(dialler, acceptor);
+        test_send(dialler, acceptor, 1, 10);
+        test_wait(silo, test_logged(silo, "has not proved that it owns the key", "refused"));
+        assert_int_equal(silo->ups, 0);
+        test_wait(dialler, dialler->unsent + dialler->downs >= 1);
+        test_node_stop(other);
+        test_node_stop(silo);
+        liar = NULL;
+    }
+}
+
+static test_node *client_node(const char *cert, uint32_t silo)
+{
+    return test_node_start((test_options){.cert = path(cert),
+                                          .ca = path("ca.pem"),
+                                          .role = TEFFI_ROLE_CLIENT,
+                                          .silo = silo,
+                                          .hello_timeout_ms = 3000});
+}
+
+/* A client's id is no secret to the silos and grains that it talks to. */
+static void another_certificate_does_not_take_a_connection_over(void **state)
+{
+    if (!have_openssl)
+        skip();
+    _Atomic int first = 0, second = 0;
+    test_node *silo = tls_node("silo.pem", "ca.pem");
+    test_node *client = client_node("silo.pem", 77), *thief = client_node("silo-2.pem", 77);
+    client->net->ops->dial(client->net, silo->address, note_dialled, &first);
+    test_wait(client, first == 1);
+    test_wait(silo, silo->ups == 1);
+    atomic_fetch_add(&((teffi_link *)thief->net)->sequence, 10);
+    thief->net->ops->dial(thief->net, silo->address, note_dialled, &second);
+    test_wait(thief, second);
+    assert_int_equal(second, -1);
+    test_wait(silo, test_logged(silo, "has shown another certificate", "refused"));
+    assert_int_equal(silo->downs, 0);
+    test_node_stop(thief);
+    test_node_stop(client);
+    test_node_stop(silo);
+}
+
+static void the_owner_may_refuse_a_dialled_key(void **state)
+{
+    if (!have_openssl)
+        skip();
+    _Atomic int result = 0;
+    test_node *a = tls_node("silo.pem", "ca.pem"), *b = tls_node("silo-2.pem", "ca.pem");
+    a->refuse_dialled = "not this key";
+    a->net->ops->dial(a->net, b->address, note_dialled, &result);
+    test_wait(a, result);
+    assert_int_equal(result, -1);
+    test_wait(a, test_logged(a, "not this key", b->address));
+    assert_int_equal(a->ups, 0);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +322,10 @@ int main(void)
         cmocka_unit_test(a_certificate_opens_one_door),
         cmocka_unit_test(a_client_is_no_gateway),
         cmocka_unit_test(a_failed_tls_handshake_is_logged),
+        cmocka_unit_test(both_sides_learn_the_key),
+        cmocka_unit_test(the_certificate_of_another_one_is_refused),
+        cmocka_unit_test(another_certificate_does_not_take_a_connection_over),
+        cmocka_unit_test(the_owner_may_refuse_a_dialled_key),
     };
     return cmocka_run_group_tests(tests, make_all, remove_all);
 }

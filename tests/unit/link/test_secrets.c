@@ -238,7 +238,7 @@ static size_t true_ack(int which, const teffi_greeting *hello, const teffi_greet
                        uint8_t *payload)
 {
     teffi_secret *secret;
-    teffi_ack ack = {{0}, {0}};
+    teffi_ack ack = {.signature.len = 0};
     uint8_t ours[TEFFI_PROOF_BYTES], theirs[TEFFI_PROOF_BYTES];
     assert_int_equal(teffi_secret_read(paths[which], TEFFI_SECRET_MIN, &secret, NULL), TEFF_OK);
     assert_true(teffi_proof_digest_hello(hello, ours) && teffi_proof_digest_hello(answer, theirs));
