@@ -17,6 +17,30 @@ static void format_collision(char *text, const char *one, const char *other, uin
              one, other, silo);
 }
 
+/* Does the member have a certificate, and is it another one than the peer's? */
+static bool keys_differ(const teffi_member *member, const teffi_hello *peer)
+{
+    static const uint8_t none[TEFFI_KEY_BYTES];
+    return memcmp(member->key, none, sizeof none) != 0 &&
+           memcmp(member->key, peer->key, sizeof peer->key) != 0;
+}
+
+teff_err teffi_membership_check_key(teffi_node *node, const teffi_hello *peer, char *text)
+{
+    const teffi_view *view = teffi_view_ref_current(node);
+    teff_err err = TEFF_OK;
+    for (size_t i = 0; view && i < view->n_members && !err; i++)
+        if (view->members[i].node.silo == peer->node.silo && keys_differ(&view->members[i], peer))
+            err = teffi_fail(text, TEFF_E_REFUSED,
+                             "%.200s has not shown the certificate with which the silo %08x has "
+                             "joined the cluster",
+                             peer->address, peer->node.silo);
+    teffi_view_unref(view);
+    if (err)
+        teffi_membership_refresh_soon(node->membership);
+    return err;
+}
+
 teff_err teffi_membership_check_peer(teffi_node *node, const teffi_hello *peer, char *text)
 {
     const teffi_view *view = teffi_view_ref_current(node);
@@ -29,6 +53,8 @@ teff_err teffi_membership_check_peer(teffi_node *node, const teffi_hello *peer, 
         err = TEFF_E_REFUSED;
     }
     teffi_view_unref(view);
+    if (!err)
+        err = teffi_membership_check_key(node, peer, text);
     const char *why = err ? NULL : teffi_outsiders_check_may_connect(node->membership, peer->node);
     return why ? teffi_fail(text, TEFF_E_REFUSED, "%s", why) : err;
 }
@@ -102,6 +128,10 @@ static size_t change_rows_to_join(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     changed->member.lease_ms = node->home.lease.length_ms;
     changed->member.outage_ms = node->home.lease.outage_ms;
     memcpy(changed->member.address, node->address, sizeof node->address);
+    const teffi_net_ops *net = node->home.net ? node->home.net->ops : NULL;
+    const uint8_t *key = net && net->key ? net->key(node->home.net) : NULL;
+    if (key)
+        memcpy(changed->member.key, key, sizeof changed->member.key);
     changed->member.types = m->types;
     changed->member.n_types = m->n_types;
     changed->member.versions = m->types + m->n_types;

@@ -16,8 +16,14 @@
 TEFF_MUST_USE teff_err teffi_membership_choose_silo_id(teff_ctx *ctx, const char *address);
 
 /* teffi_membership_check_peer - may this silo connect? No, if a member of the view has its id, but
- * another address, or as teffi_outsiders_check_may_connect() says. errs: TEFF_E_REFUSED, text. */
+ * another address; as teffi_membership_check_key() says; or as teffi_outsiders_check_may_connect()
+ * says. errs: TEFF_E_REFUSED, text.
+ * teffi_membership_check_key - may this silo have the certificate that it has shown (peer->key)?
+ * No, if the row of a member with its silo id, in any incarnation, has the key of another
+ * certificate. If so, also lets the view be refreshed soon, because the silo may have joined again
+ * with a new certificate. errs: the same. */
 teff_err teffi_membership_check_peer(teffi_node *node, const teffi_hello *peer, char *text);
+teff_err teffi_membership_check_key(teffi_node *node, const teffi_hello *peer, char *text);
 
 /* teffi_membership_join - write this silo's row as ACTIVE, adopt the view, start the heartbeat,
  * push the view to the other silos. errs: as teffi_membership_change(), TEFF_E_REFUSED as for

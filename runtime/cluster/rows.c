@@ -44,7 +44,9 @@ static bool convert_member(const Teff__Cluster__Member *from, uint64_t etag, tef
 {
     if (!from->node || (from->node->silo & TEFFI_CLIENT_BIT) || !from->node->incarnation ||
         strlen(from->address) > TEFFI_ADDRESS_MAX || !strchr(from->address, ':') ||
-        from->status < TEFF__CLUSTER__STATUS__ACTIVE || from->status > TEFF__CLUSTER__STATUS__DEAD)
+        from->status < TEFF__CLUSTER__STATUS__ACTIVE ||
+        from->status > TEFF__CLUSTER__STATUS__DEAD ||
+        (from->key.len && from->key.len != TEFFI_KEY_BYTES))
         return false;
     memset(row, 0, sizeof *row);
     row->member.node = (teffi_node_id){from->node->silo, from->node->incarnation};
@@ -59,6 +61,8 @@ static bool convert_member(const Teff__Cluster__Member *from, uint64_t etag, tef
     row->member.n_types = from->n_types;
     row->member.versions = from->versions;
     row->member.n_versions = from->n_versions;
+    if (from->key.len)
+        memcpy(row->member.key, from->key.data, sizeof row->member.key);
     row->dead = from->status == TEFF__CLUSTER__STATUS__DEAD;
     row->left = row->dead && from->left;
     row->ended = row->dead ? from->ended : 0;
@@ -255,6 +259,7 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row, uint6
 {
     Teff__Cluster__Node node = TEFF__CLUSTER__NODE__INIT;
     Teff__Cluster__Member msg = TEFF__CLUSTER__MEMBER__INIT;
+    static const uint8_t no_key[TEFFI_KEY_BYTES];
     node.silo = row->member.node.silo;
     node.incarnation = row->member.node.incarnation;
     msg.node = &node;
@@ -270,6 +275,8 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row, uint6
     msg.n_types = row->member.n_types;
     msg.versions = row->member.versions;
     msg.n_versions = row->member.n_versions;
+    if (memcmp(row->member.key, no_key, sizeof no_key) != 0)
+        msg.key = (ProtobufCBinaryData){TEFFI_KEY_BYTES, (uint8_t *)(uintptr_t)row->member.key};
     return pack_message(ctx, &msg.base);
 }
 

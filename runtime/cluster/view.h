@@ -25,6 +25,7 @@ typedef struct teffi_member {
     uint32_t *versions;           /* of the types, in their order; in a view in the same memory */
     size_t n_versions;            /* the versions of the other types are 0 */
     uint32_t lease_ms, outage_ms; /* as in teffi_lease */
+    uint8_t key[TEFFI_KEY_BYTES]; /* as teffi_hello.key; zeros: it has joined without TLS */
 } teffi_member;
 
 typedef struct teffi_gone { /* a silo that has left (LEFT) or was declared dead (DEAD) */

@@ -329,7 +329,7 @@ static void send_hello(script_stream *s)
 static void send_ack(script_stream *s)
 {
     uint8_t payload[TEFFI_ACK_MAX];
-    teffi_ack ack = {{0}, {0}};
+    teffi_ack ack = {.signature.len = 0};
     if (s->knows_nonce)
         memcpy(ack.echo, s->nonce, sizeof ack.echo);
     send_control(s, TEFFI_FRAME_ACK, payload, teffi_ack_pack(&ack, payload));

@@ -4,6 +4,29 @@
 # name: source, text that stands there exactly once, and what takes its place.
 
 NAMED = {
+    "a dialler shows a certificate that is not its own": (
+        "runtime/link/handshake.c", "!h->dialler_key ||", "true || !h->dialler_key ||"),
+    "an acceptor shows a certificate that is not its own": (
+        "runtime/link/handshake.c", "        why = not_signed;", "        why = NULL;"),
+    "a node connects again with another certificate": (
+        "runtime/link/handshake.c",
+        "        memcmp(peer->in->handshake.remote.key, hello->key, sizeof hello->key) != 0)",
+        "        false)"),
+    "a signature is valid for the other side": (
+        "runtime/link/identity.c", "    memcpy(input, labels[prover], sizeof labels[0]);",
+        "    memcpy(input, labels[prover * 0], sizeof labels[0]);"),
+    "the clients' authority signs silos": (
+        "runtime/link/identity.c", "clients && identity->has_client_authority",
+        "(clients || true) && identity->has_client_authority"),
+    "a silo id belongs to no certificate": (
+        "runtime/cluster/join.c",
+        "memcmp(member->key, peer->key, sizeof peer->key)", "memcmp(member->key, peer->key, 0)"),
+    "a dialled silo may show any certificate": (
+        "runtime/cluster/membership.c",
+        "    node->check_key = teffi_membership_check_key;\n", ""),
+    "a silo joins without its key": (
+        "runtime/cluster/join.c", "    if (key)\n        memcpy(",
+        "    if (!key)\n        memcpy("),
     "a probe after two visits": (
         "grains/activation/waits.c", "PAUSE_MIN = 2", "PAUSE_MIN = 1"),
     "a probe every 1.5 s": ("grains/activation/waits.c", "PAUSE_MAX = 40", "PAUSE_MAX = 60"),

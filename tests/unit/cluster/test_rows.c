@@ -111,8 +111,8 @@ static void what_was_written_is_read(void **state)
     assert_int_equal(rows.n, 1);
     assert_true(teffi_node_equals(rows.rows[0].member.node, l->silos[0]->node.id));
     teffi_member_row more[2] = {
-        {.member = {{1, 5}, TEFFI_LEAVING, "h:1", types, 2, versions, 2, TEFFI_LEASE_MS, 0}},
-        {.member = {{2, 6}, TEFFI_ACTIVE, "[::1]:2", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0},
+        {.member = {{1, 5}, TEFFI_LEAVING, "h:1", types, 2, versions, 2, TEFFI_LEASE_MS, 0, {7}}},
+        {.member = {{2, 6}, TEFFI_ACTIVE, "[::1]:2", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0, {0}},
          .dead = true},
     };
     lab_ok(ctx, teffi_rows_write(ctx, &rows, more, 2));
@@ -126,6 +126,8 @@ static void what_was_written_is_read(void **state)
     assert_int_equal(again.rows[0].member.types[1], 9);
     assert_int_equal(teffi_member_type_version(&again.rows[0].member, 4), 0);
     assert_int_equal(teffi_member_type_version(&again.rows[0].member, 9), 63);
+    assert_memory_equal(again.rows[0].member.key, more[0].member.key, TEFFI_KEY_BYTES);
+    assert_memory_equal(again.rows[1].member.key, more[1].member.key, TEFFI_KEY_BYTES);
     assert_int_equal(again.rows[1].member.n_versions, 0);
     assert_true(again.rows[1].dead);
     teffi_view *view = teffi_rows_make_view(ctx, &again);

@@ -107,7 +107,7 @@ static void send_lies(attacker *a, raw_peer *peer)
 {
     teffi_greeting g = draw_greeting(a), answer;
     uint8_t payload[TEFFI_ACK_MAX];
-    teffi_ack ack = {{0}, {0}};
+    teffi_ack ack = {.signature.len = 0};
     switch (sim_draw_below(&a->draw, 6)) {
     case 0:
         strcpy(g.hello.cluster, "other");
