@@ -7,7 +7,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static void hello(const uint8_t *data, size_t n)
 {
-    static const teffi_hello self = {{7, 1}, TEFFI_ROLE_SILO, 1, 1, "test", "h:1"};
+    static const teffi_hello self = {.node = {7, 1},
+                                     .role = TEFFI_ROLE_SILO,
+                                     .version_min = 1,
+                                     .version_max = 1,
+                                     .cluster = "test",
+                                     .address = "h:1"};
     teffi_greeting g, again;
     uint8_t bytes[TEFFI_HELLO_MAX];
     char text[TEFF_TEXT_MAX];

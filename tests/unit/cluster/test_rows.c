@@ -142,9 +142,9 @@ static void changes_are_in_one_order(void **state)
     lab_ok(ctx, teffi_rows_read(ctx, &a));
     lab_ok(ctx, teffi_rows_read(ctx, &b));
     teffi_member_row one = {
-        .member = {{1, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0}};
+        .member = {{1, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0, {0}}};
     teffi_member_row two = {
-        .member = {{2, 5}, TEFFI_ACTIVE, "h:2", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0}};
+        .member = {{2, 5}, TEFFI_ACTIVE, "h:2", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0, {0}}};
     lab_ok(ctx, teffi_rows_write(ctx, &a, &one, 1));
     lab_fails(ctx, teffi_rows_write(ctx, &b, &two, 1), TEFF_E_CONFLICT);
     lab_ok(ctx, teffi_rows_read(ctx, &b));
@@ -158,7 +158,7 @@ static void a_change_is_found_without_being_told(void **state)
     teffi_rows rows;
     lab_ok(ctx, teffi_rows_read(ctx, &rows));
     teffi_member_row other = {
-        .member = {{1, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0}};
+        .member = {{1, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0, {0}}};
     lab_ok(ctx, teffi_rows_write(ctx, &rows, &other, 1));
     lab_until(teffi_membership_version(&l->silos[0]->node) > rows.version);
     assert_int_equal(teff_silo_members(l->silos[0]), 2);
@@ -175,7 +175,7 @@ static void a_look_finds_a_change(void **state)
         uint64_t before_ns = m->follow.looked_ns;
         lab_ok(ctx, teffi_rows_read(ctx, &rows));
         teffi_member_row other = {
-            .member = {{i, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0}};
+            .member = {{i, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, NULL, 0, TEFFI_LEASE_MS, 0, {0}}};
         lab_ok(ctx, teffi_rows_write(ctx, &rows, &other, 1));
         teffi_membership_refresh_soon(m);
         lab_until(teffi_membership_version(&l->silos[0]->node) > rows.version);

@@ -118,8 +118,12 @@ static void write_ghost(bool dead)
 {
     teffi_rows rows;
     uint32_t types[] = {lab_single_info.id};
-    teffi_member_row row = {
-        .member = {ghost, TEFFI_ACTIVE, "127.0.0.1:1", types, 1, NULL, 0, TEFFI_LEASE_MS, 0}};
+    teffi_member_row row = {.member = {.node = ghost,
+                                       .status = TEFFI_ACTIVE,
+                                       .types = types,
+                                       .n_types = 1,
+                                       .lease_ms = TEFFI_LEASE_MS}};
+    strcpy(row.member.address, "127.0.0.1:1");
     lab_ok(ctx, teffi_rows_read(ctx, &rows));
     for (size_t i = 0; i < rows.n; i++)
         if (rows.rows[i].member.node.silo == ghost.silo)
