@@ -20,9 +20,12 @@ static bool add_peers(teffi_node *node, const teffi_view *old, const teffi_view 
     bool added = true;
     for (size_t i = 0; i < now->n_members && added; i++) {
         const teffi_member *m = &now->members[i];
-        if (!teffi_node_equals(m->node, node->id) && !(old && teffi_view_find_member(old, m->node)))
-            added =
-                node->home.net->ops->peer_add(node->home.net, m->node, m->address) != TEFF_E_NOMEM;
+        const teffi_net_ops *ops = node->home.net->ops;
+        if (teffi_node_equals(m->node, node->id) || (old && teffi_view_find_member(old, m->node)))
+            continue;
+        added = ops->peer_add(node->home.net, m->node, m->address) != TEFF_E_NOMEM;
+        if (ops->expect_key && teffi_member_has_key(m))
+            ops->expect_key(node->home.net, m->node, m->key);
     }
     return added;
 }

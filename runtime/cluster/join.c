@@ -20,9 +20,7 @@ static void format_collision(char *text, const char *one, const char *other, uin
 /* Does the member have a certificate, and is it another one than the peer's? */
 static bool keys_differ(const teffi_member *member, const teffi_hello *peer)
 {
-    static const uint8_t none[TEFFI_KEY_BYTES];
-    return memcmp(member->key, none, sizeof none) != 0 &&
-           memcmp(member->key, peer->key, sizeof peer->key) != 0;
+    return teffi_member_has_key(member) && memcmp(member->key, peer->key, sizeof peer->key) != 0;
 }
 
 teff_err teffi_membership_check_key(teffi_node *node, const teffi_hello *peer, char *text)

@@ -83,6 +83,8 @@ static const char secrets_differ[] =
     "the secrets of the two sides differ (secret_file; a silo's client_secret_file for clients)";
 
 static const char out_of_memory[] = "out of memory";
+static const char another_key[] =
+    "the peer has not shown the certificate with which it has joined the cluster";
 
 static const link_counter refusals[] = {
     [TEFFI_MISMATCH_CLUSTER] = LINK_REFUSED_CLUSTER,
@@ -111,8 +113,8 @@ static bool may_reconnect_for_goodbye(const link_peer *peer)
     return peer && (peer->in || peer->out) && peer->goodbye != GOODBYE_ACKNOWLEDGED;
 }
 
-/* conns.lock held. Finds a reason to refuse a new connection from a peer: the peer is connected
- * with another certificate, a later incarnation of the peer is known, the peer has a newer
+/* conns.lock held. Finds a reason to refuse a new connection from a peer: the peer is connected, or
+ * has joined the cluster, with another certificate, a later incarnation of the peer is known, the peer has a newer
  * connection, this node is leaving, or too many nodes are connected. The number of nodes is not
  * checked if the new connection replaces an older one.
  * out:  the reason; *which is its counter. NULL: there is none; *which is LINK_CROWDED, which the
@@ -123,6 +125,8 @@ static const char *find_refusal_reason(teffi_link *link, const teffi_hello *hell
     const link_peer *peer = teffi_peer_find(link, hello->node);
     bool silo = hello->role == TEFFI_ROLE_SILO;
     *which = LINK_REFUSED_IDENTITY;
+    if (peer && !teffi_peer_may_have_key(peer, hello->key))
+        return another_key;
     if (peer && peer->in &&
         memcmp(peer->in->handshake.remote.key, hello->key, sizeof hello->key) != 0)
         return "the same node is connected, and has shown another certificate";
@@ -373,7 +377,8 @@ static bool bring_conn_up_and_send_ack(teffi_conn *conn, const teffi_ack *ack)
     link_peer *peer = conn->peer;
     if (!peer && !link->leaving)
         peer = teffi_peer_find_or_add(link, conn->handshake.remote.node);
-    if (peer && !link->freeing && conn->ending.cause != CONN_REPLACED) {
+    bool key_differs = peer && !teffi_peer_may_have_key(peer, conn->handshake.remote.key);
+    if (peer && !key_differs && !link->freeing && conn->ending.cause != CONN_REPLACED) {
         up = replace_outgoing_conn_unless_up(conn, peer);
         if (up)
             bring_conn_up(conn, peer);
@@ -382,6 +387,8 @@ static bool bring_conn_up_and_send_ack(teffi_conn *conn, const teffi_ack *ack)
         conn->handshake.not_needed = !up;
     }
     pthread_mutex_unlock(&link->conns.lock);
+    if (key_differs)
+        return refuse_peer(conn, LINK_REFUSED_IDENTITY, another_key);
     if (!up)
         return false;
     teffi_sender_send_control(conn, TEFFI_FRAME_ACK, payload, teffi_ack_pack(ack, payload));

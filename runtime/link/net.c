@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "base/error.h"
 #include "base/options.h"
 #include "config.h"
@@ -38,6 +39,27 @@ static const uint8_t *get_own_key(teffi_net *net)
 {
     const teffi_link *link = (teffi_link *)net;
     return link->identity ? teffi_identity_hash(link->identity) : NULL;
+}
+
+/* conns.lock held. conn may be NULL. */
+static void kill_if_key_differs(const link_peer *peer, teffi_conn *conn)
+{
+    if (conn && conn->state == CONN_UP &&
+        !teffi_peer_may_have_key(peer, conn->handshake.remote.key))
+        teffi_conn_kill(conn);
+}
+
+static void expect_key(teffi_net *net, teffi_node_id id, const uint8_t *key)
+{
+    teffi_link *link = (teffi_link *)net;
+    pthread_mutex_lock(&link->conns.lock);
+    link_peer *peer = teffi_peer_find(link, id);
+    if (peer) {
+        memcpy(peer->key, key, sizeof peer->key);
+        kill_if_key_differs(peer, peer->in);
+        kill_if_key_differs(peer, peer->out);
+    }
+    pthread_mutex_unlock(&link->conns.lock);
 }
 
 static void free_link_memory(teffi_link *link)
@@ -108,6 +130,7 @@ static const teffi_net_ops link_ops = {
     .identify = set_own_identity,
     .key = get_own_key,
     .peer_add = add_peer,
+    .expect_key = expect_key,
     .peer_remove = teffi_goodbye_remove_peer,
     .peer_left = teffi_goodbye_mark_peer_left,
     .dial = teffi_dial_address,

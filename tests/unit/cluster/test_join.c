@@ -90,6 +90,19 @@ static bool views_have_keys(void)
     return good;
 }
 
+/* Does each link refuse another key of the other silo? */
+static void links_expect_keys(void)
+{
+    for (int i = 0; i < 2; i++) {
+        teffi_link *link = (teffi_link *)node_of(i)->home.net;
+        pthread_mutex_lock(&link->conns.lock);
+        const link_peer *peer = teffi_peer_find(link, node_of(1 - i)->id);
+        bool right = peer && !memcmp(peer->key, key_of(1 - i), sizeof peer->key);
+        pthread_mutex_unlock(&link->conns.lock);
+        assert_true(right);
+    }
+}
+
 static void call_from_both(void)
 {
     lab_number *out;
@@ -104,6 +117,7 @@ static void silos_with_certificates_of_their_own_serve(void **state)
         skip();
     lab_until(views_have_keys());
     assert_memory_not_equal(key_of(0), key_of(1), TEFFI_KEY_BYTES);
+    links_expect_keys();
     call_from_both();
 }
 

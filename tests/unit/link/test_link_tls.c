@@ -297,6 +297,30 @@ static void another_certificate_does_not_take_a_connection_over(void **state)
     test_node_stop(silo);
 }
 
+/* Who was connected before it was known with which certificate the silo joins. */
+static void a_connection_with_an_unexpected_key_ends(void **state)
+{
+    static const uint8_t other[TEFFI_KEY_BYTES] = {1};
+    if (!have_openssl)
+        skip();
+    test_node *a = tls_node("silo.pem", "ca.pem"), *b = tls_node("silo-2.pem", "ca.pem");
+    test_exchange(a, b, 100);
+    a->net->ops->expect_key(a->net, b->id, b->net->ops->key(b->net));
+    test_send(a, b, 101, 10);
+    test_wait(a, a->messages == 101);
+    assert_int_equal(a->downs, 0);
+    a->net->ops->expect_key(a->net, b->id, other);
+    test_wait(a, a->downs == 2);
+    unsigned ups = a->ups;
+    test_wait(a, test_logged(a, "with which it has joined the cluster", b->address)); /* dialled */
+    test_send(b, a, 1, 10);
+    test_wait(b, b->unsent >= 1);
+    test_wait(a, test_logged(a, "with which it has joined the cluster", "127.0.0.1:"));
+    assert_int_equal(a->ups, ups);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
 static void the_owner_may_refuse_a_dialled_key(void **state)
 {
     if (!have_openssl)
@@ -325,6 +349,7 @@ int main(void)
         cmocka_unit_test(both_sides_learn_the_key),
         cmocka_unit_test(the_certificate_of_another_one_is_refused),
         cmocka_unit_test(another_certificate_does_not_take_a_connection_over),
+        cmocka_unit_test(a_connection_with_an_unexpected_key_ends),
         cmocka_unit_test(the_owner_may_refuse_a_dialled_key),
     };
     return cmocka_run_group_tests(tests, make_all, remove_all);
