@@ -114,9 +114,9 @@ static bool may_reconnect_for_goodbye(const link_peer *peer)
 }
 
 /* conns.lock held. Finds a reason to refuse a new connection from a peer: the peer is connected, or
- * has joined the cluster, with another certificate, a later incarnation of the peer is known, the peer has a newer
- * connection, this node is leaving, or too many nodes are connected. The number of nodes is not
- * checked if the new connection replaces an older one.
+ * has joined the cluster, with another certificate, a later incarnation of the peer is known, the
+ * peer has a newer connection, this node is leaving, or too many nodes are connected. The number of
+ * nodes is not checked if the new connection replaces an older one.
  * out:  the reason; *which is its counter. NULL: there is none; *which is LINK_CROWDED, which the
  *       caller counts if it runs out of memory later. */
 static const char *find_refusal_reason(teffi_link *link, const teffi_hello *hello,
