@@ -24,7 +24,7 @@ static bool add_peers(teffi_node *node, const teffi_view *old, const teffi_view 
         if (teffi_node_equals(m->node, node->id) || (old && teffi_view_find_member(old, m->node)))
             continue;
         added = ops->peer_add(node->home.net, m->node, m->address) != TEFF_E_NOMEM;
-        if (ops->expect_key && teffi_member_has_key(m))
+        if (ops->expect_key)
             ops->expect_key(node->home.net, m->node, m->key);
     }
     return added;

@@ -17,18 +17,13 @@ static void format_collision(char *text, const char *one, const char *other, uin
              one, other, silo);
 }
 
-/* Does the member have a certificate, and is it another one than the peer's? */
-static bool keys_differ(const teffi_member *member, const teffi_hello *peer)
-{
-    return teffi_member_has_key(member) && memcmp(member->key, peer->key, sizeof peer->key) != 0;
-}
-
 teff_err teffi_membership_check_key(teffi_node *node, const teffi_hello *peer, char *text)
 {
     const teffi_view *view = teffi_view_ref_current(node);
     teff_err err = TEFF_OK;
     for (size_t i = 0; view && i < view->n_members && !err; i++)
-        if (view->members[i].node.silo == peer->node.silo && keys_differ(&view->members[i], peer))
+        if (view->members[i].node.silo == peer->node.silo &&
+            !teffi_key_fits(view->members[i].key, peer->key))
             err = teffi_fail(text, TEFF_E_REFUSED,
                              "%.200s has not shown the certificate with which the silo %08x has "
                              "joined the cluster",

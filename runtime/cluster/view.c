@@ -185,12 +185,6 @@ teffi_node_id teffi_view_owner(const teffi_view *view, unsigned partition)
     return owner < 0 ? (teffi_node_id){0} : view->members[owner].node;
 }
 
-bool teffi_member_has_key(const teffi_member *member)
-{
-    static const uint8_t none[TEFFI_KEY_BYTES];
-    return memcmp(member->key, none, sizeof none) != 0;
-}
-
 int64_t teffi_member_type_version(const teffi_member *member, uint32_t type_id)
 {
     for (size_t i = 0; i < member->n_types; i++)

@@ -82,9 +82,6 @@ static inline unsigned teffi_partition_of_hash(uint64_t grain_hash)
     return (unsigned)(grain_hash >> 56);
 }
 
-/* teffi_member_has_key - has the member joined with a certificate? */
-bool teffi_member_has_key(const teffi_member *member);
-
 /* teffi_member_type_version - which version of the type does the silo host? out: -1: it does
  * not. */
 int64_t teffi_member_type_version(const teffi_member *member, uint32_t type_id);

@@ -125,7 +125,7 @@ static const char *find_refusal_reason(teffi_link *link, const teffi_hello *hell
     const link_peer *peer = teffi_peer_find(link, hello->node);
     bool silo = hello->role == TEFFI_ROLE_SILO;
     *which = LINK_REFUSED_IDENTITY;
-    if (peer && !teffi_peer_may_have_key(peer, hello->key))
+    if (peer && !teffi_key_fits(peer->key, hello->key))
         return another_key;
     if (peer && peer->in &&
         memcmp(peer->in->handshake.remote.key, hello->key, sizeof hello->key) != 0)
@@ -377,7 +377,7 @@ static bool bring_conn_up_and_send_ack(teffi_conn *conn, const teffi_ack *ack)
     link_peer *peer = conn->peer;
     if (!peer && !link->leaving)
         peer = teffi_peer_find_or_add(link, conn->handshake.remote.node);
-    bool key_differs = peer && !teffi_peer_may_have_key(peer, conn->handshake.remote.key);
+    bool key_differs = peer && !teffi_key_fits(peer->key, conn->handshake.remote.key);
     if (peer && !key_differs && !link->freeing && conn->ending.cause != CONN_REPLACED) {
         up = replace_outgoing_conn_unless_up(conn, peer);
         if (up)

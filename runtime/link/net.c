@@ -44,8 +44,7 @@ static const uint8_t *get_own_key(teffi_net *net)
 /* conns.lock held. conn may be NULL. */
 static void kill_if_key_differs(const link_peer *peer, teffi_conn *conn)
 {
-    if (conn && conn->state == CONN_UP &&
-        !teffi_peer_may_have_key(peer, conn->handshake.remote.key))
+    if (conn && conn->state == CONN_UP && !teffi_key_fits(peer->key, conn->handshake.remote.key))
         teffi_conn_kill(conn);
 }
 

@@ -107,9 +107,9 @@ typedef struct teffi_net_ops {
      * errs: TEFF_E_INVALID (not a silo's id, the address), TEFF_E_CLOSED (after shutdown),
      * TEFF_E_NOMEM. */
     teff_err (*peer_add)(teffi_net *net, teffi_node_id node, const char *address);
-    /* The node, known by peer_add, has joined the cluster with the certificate that has this key
-     * (teffi_hello.key): close its connections with another one, and refuse later ones. The op may
-     * be NULL: no TLS. */
+    /* The node, known by peer_add, has joined the cluster with the certificate that has this key:
+     * close its connections with a key that does not fit (teffi_key_fits()), and refuse later ones.
+     * The op may be NULL: no TLS. */
     void (*expect_key)(teffi_net *net, teffi_node_id node, const uint8_t *key);
     /* Remove a peer: close its connections, after a goodbye if clean. Later sends to a silo:
      * CLOSED, until it is added or dialled again. */

@@ -68,12 +68,6 @@ void teffi_peer_set_known(link_peer *peer, const char *address)
     memmove(peer->address, address, strlen(address) + 1);
 }
 
-bool teffi_peer_may_have_key(const link_peer *peer, const uint8_t key[TEFFI_KEY_BYTES])
-{
-    static const uint8_t any[TEFFI_KEY_BYTES];
-    return memcmp(peer->key, any, sizeof any) == 0 || memcmp(peer->key, key, sizeof any) == 0;
-}
-
 void teffi_peer_set_of_conn(teffi_conn *conn, link_peer *peer)
 {
     if (conn->peer == peer)

@@ -30,7 +30,7 @@ typedef struct link_peer {
     teffi_conn *out;      /* dialled, in any state but ENDED; NULL: none */
     unsigned n_conns;     /* connections of this peer that have not ended, in and out or not */
     uint64_t in_sequence; /* newest sequence of an accepted connection */
-    uint8_t key[TEFFI_KEY_BYTES]; /* its connections must have this key; zeros: any */
+    uint8_t key[TEFFI_KEY_BYTES]; /* its connections must have it: teffi_key_fits() */
     uint64_t redial_ns;           /* when the ticker dials again; 0: only a send dials */
     uint32_t backoff_ms;
     link_goodbye goodbye;
@@ -68,9 +68,6 @@ link_peer *teffi_peer_find_or_add(struct teffi_link *link, teffi_node_id id);
  * peer was not known, reset both goodbyes and dial_failed.
  * in:   address, at most TEFFI_ADDRESS_MAX bytes; may be peer->address. */
 void teffi_peer_set_known(link_peer *peer, const char *address);
-
-/* teffi_peer_may_have_key - conns.lock held; may a connection of the peer have this key? */
-bool teffi_peer_may_have_key(const link_peer *peer, const uint8_t key[TEFFI_KEY_BYTES]);
 
 /* teffi_peer_set_of_conn - conns.lock held; let conn be a connection of the peer, from now until it
  * has ended. conn gets a reference to the peer. */

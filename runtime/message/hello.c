@@ -176,6 +176,12 @@ teff_err teffi_ack_unpack(const uint8_t *data, size_t len, teffi_ack *ack)
     return unpack_payload(&teff__wire__ack__descriptor, data, len, copy_ack, ack);
 }
 
+bool teffi_key_fits(const uint8_t expected[TEFFI_KEY_BYTES], const uint8_t shown[TEFFI_KEY_BYTES])
+{
+    static const uint8_t any[TEFFI_KEY_BYTES];
+    return memcmp(expected, any, sizeof any) == 0 || memcmp(expected, shown, sizeof any) == 0;
+}
+
 /* Do the peer's id and address fit its role? A silo has an address, and a nonzero id without the
  * client bit. A client has an id with the client bit. */
 static bool identity_fits_role(const teffi_hello *peer)

@@ -69,6 +69,10 @@ typedef struct teffi_ack {
     teffi_signature signature;
 } teffi_ack;
 
+/* teffi_key_fits - may a peer that should have the one key have shown the other (teffi_hello.key)?
+ * in: expected; zeros: any. */
+bool teffi_key_fits(const uint8_t expected[TEFFI_KEY_BYTES], const uint8_t shown[TEFFI_KEY_BYTES]);
+
 /* Why a hello is refused; each has its counter. */
 typedef enum teffi_mismatch {
     TEFFI_MATCHES = 0,

@@ -19,8 +19,8 @@ NAMED = {
         "runtime/link/identity.c", "clients && identity->has_client_authority",
         "(clients || true) && identity->has_client_authority"),
     "a silo id belongs to no certificate": (
-        "runtime/cluster/join.c",
-        "memcmp(member->key, peer->key, sizeof peer->key)", "memcmp(member->key, peer->key, 0)"),
+        "runtime/message/hello.c", "memcmp(expected, shown, sizeof any)",
+        "memcmp(expected, shown, 0)"),
     "a dialled silo may show any certificate": (
         "runtime/cluster/membership.c",
         "    node->check_key = teffi_membership_check_key;\n", ""),

@@ -169,24 +169,10 @@ static void a_member_without_a_certificate_may_show_any(void **state)
     assert_int_equal(teffi_membership_check_key(node_of(0), &any, text), TEFF_OK);
 }
 
-typedef struct dialled {
-    teff_err err;
-    char text[TEFF_TEXT_MAX];
-    _Atomic bool done;
-} dialled;
-
-static void on_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text)
-{
-    dialled *d = arg;
-    d->err = err;
-    snprintf(d->text, sizeof d->text, "%s", text);
-    d->done = true;
-}
-
 /* Dials silo 0 as a later or the same start of silo 1. out: why it refuses; "": it does not. */
-static dialled dial_as_silo_1(const char *certificate, uint32_t later)
+static test_dialled dial_as_silo_1(const char *certificate, uint32_t later)
 {
-    dialled d = {0};
+    test_dialled d = {0};
     test_node *thief =
         test_node_start((test_options){.cert = certificates_path(certificate),
                                        .ca = certificates_path("ca.pem"),
@@ -195,7 +181,7 @@ static dialled dial_as_silo_1(const char *certificate, uint32_t later)
                                        .incarnation = node_of(1)->id.incarnation + later});
     atomic_fetch_add(&((teffi_link *)thief->net)->sequence, 1000);
     thief->net->ops->identify(thief->net, thief->id, node_of(1)->address);
-    thief->net->ops->dial(thief->net, l->silos[0]->bound, on_dialled, &d);
+    thief->net->ops->dial(thief->net, l->silos[0]->bound, test_note_dialled, &d);
     test_wait(thief, d.done);
     test_node_stop(thief);
     return d;
@@ -209,7 +195,7 @@ static void a_stolen_key_makes_no_other_silo(void **state)
     lab_until(views_have_keys());
     call_from_both();
     for (uint32_t later = 0; later < 2; later++) {
-        dialled d = dial_as_silo_1("one.pem", later);
+        test_dialled d = dial_as_silo_1("one.pem", later);
         assert_int_equal(d.err, TEFF_E_REFUSED);
         assert_non_null(strstr(d.text, "certificate"));
     }

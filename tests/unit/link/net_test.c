@@ -206,6 +206,15 @@ static void on_sent(void *arg, teffi_node_id to, const teffi_msg *request)
     n->sent += request->item.kind == TEFFI_MSG_REQUEST;
 }
 
+void test_note_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text)
+{
+    test_dialled *d = arg;
+    (void)peer;
+    d->err = err;
+    snprintf(d->text, sizeof d->text, "%s", text ? text : "");
+    d->done = true;
+}
+
 static const teffi_net_events events = {.message = on_message,
                                         .hello = on_hello,
                                         .dialled = on_dialled,

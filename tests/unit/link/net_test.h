@@ -103,6 +103,15 @@ test_counts test_counters(const teffi_net *net);
 /* test_logged - did the node's link log a line with both in it? Inside test_wait. */
 bool test_logged(test_node *node, const char *what, const char *and_what);
 
+/* How a dial to an address has ended. test_note_dialled: the done function of net's dial; arg: a
+ * test_dialled. */
+typedef struct test_dialled {
+    teff_err err;
+    char text[TEFF_TEXT_MAX];
+    _Atomic bool done;
+} test_dialled;
+void test_note_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text);
+
 /* test_message - a request or one-way with n bytes of body; slot numbers it. */
 teffi_msg *test_message(uint32_t kind, uint32_t slot, size_t n);
 

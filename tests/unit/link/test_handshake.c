@@ -82,31 +82,17 @@ static void an_id_must_fit_its_role_everywhere(void **state)
     test_node_stop(silo);
 }
 
-typedef struct dialled {
-    teff_err err;
-    char text[TEFF_TEXT_MAX];
-    _Atomic bool done;
-} dialled;
-
-static void on_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text)
+static void dial(test_node *from, const char *address, test_dialled *d)
 {
-    dialled *d = arg;
-    d->err = err;
-    snprintf(d->text, sizeof d->text, "%s", text ? text : "");
-    d->done = true;
-}
-
-static void dial(test_node *from, const char *address, dialled *d)
-{
-    *d = (dialled){0};
-    from->net->ops->dial(from->net, address, on_dialled, d);
+    *d = (test_dialled){0};
+    from->net->ops->dial(from->net, address, test_note_dialled, d);
     test_wait(from, d->done);
 }
 
 /* What the operator of a client reads who gave it the silos' address, and the other way round. */
 static void the_wrong_address_is_named_to_who_dials_it(void **state)
 {
-    dialled d;
+    test_dialled d;
     test_node *silo = start_silo(true), *other = start_silo(false);
     test_node *client = test_node_start((test_options){.role = TEFFI_ROLE_CLIENT});
     dial(client, silo->address, &d);
@@ -128,7 +114,7 @@ static void the_wrong_address_is_named_to_who_dials_it(void **state)
  * advertises accepts silos only. */
 static void a_client_dials_the_gateway_again(void **state)
 {
-    dialled d;
+    test_dialled d;
     test_node *silo = start_silo(true);
     test_node *client = test_node_start((test_options){.role = TEFFI_ROLE_CLIENT});
     dial(client, silo->gateway, &d);

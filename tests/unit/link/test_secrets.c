@@ -53,24 +53,10 @@ static test_node *start_node(uint32_t role, int secret, int client_secret)
         .role = role, .secret = path_of(secret), .client_secret = path_of(client_secret)});
 }
 
-typedef struct dialled {
-    teff_err err;
-    char text[TEFF_TEXT_MAX];
-    _Atomic bool done;
-} dialled;
-
-static void on_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text)
+static test_dialled dial(test_node *from, const char *address)
 {
-    dialled *d = arg;
-    d->err = err;
-    snprintf(d->text, sizeof d->text, "%s", text ? text : "");
-    d->done = true;
-}
-
-static dialled dial(test_node *from, const char *address)
-{
-    dialled d = {0};
-    from->net->ops->dial(from->net, address, on_dialled, &d);
+    test_dialled d = {0};
+    from->net->ops->dial(from->net, address, test_note_dialled, &d);
     test_wait(from, d.done);
     return d;
 }
@@ -116,7 +102,7 @@ static void connect_nodes(const row *r)
 {
     test_node *silo = start_node(TEFFI_ROLE_SILO, r->silo, r->for_clients);
     test_node *dialler = start_node(r->role, r->dialler, NONE);
-    dialled d = dial(dialler, silo->address);
+    test_dialled d = dial(dialler, silo->address);
     assert_int_equal(d.err, r->why ? TEFF_E_REFUSED : TEFF_OK);
     if (!r->why) {
         test_wait(silo, silo->ups == 1);
@@ -187,7 +173,7 @@ static void without_memory_no_side_says_that_the_secrets_differ(void **state)
         test_node *dialler = start_node(TEFFI_ROLE_SILO, SILOS, NONE);
         bool by_acceptor = n >= FIRST_OF_ACCEPTOR && n <= LAST_OF_ACCEPTOR;
         proofs_left = n;
-        dialled d = dial(dialler, silo->address);
+        test_dialled d = dial(dialler, silo->address);
         if (n <= OF_HANDSHAKE) {
             assert_int_equal(d.err, TEFF_E_REFUSED);
             assert_string_equal(d.text, "out of memory");
@@ -349,8 +335,8 @@ static void who_listens_must_prove_it_too(void **state)
         teffi_greeting hello, own = raw_greeting(930, 1, 0);
         raw_peer *listener = raw_listen(address);
         test_node *dialler = start_node(TEFFI_ROLE_SILO, SILOS, NONE);
-        dialled d = {0};
-        dialler->net->ops->dial(dialler->net, address, on_dialled, &d);
+        test_dialled d = {0};
+        dialler->net->ops->dial(dialler->net, address, test_note_dialled, &d);
         raw_peer *raw = raw_take(listener);
         assert_true(raw_read_hello(raw, &hello));
         assert_true(hello.secret);
@@ -377,8 +363,8 @@ static void a_changed_hello_has_another_proof(void **state)
     raw_peer *listener = raw_listen(address);
     test_node *dialler = start_node(TEFFI_ROLE_SILO, SILOS, NONE);
     test_node *silo = start_node(TEFFI_ROLE_SILO, SILOS, NONE);
-    dialled d = {0};
-    dialler->net->ops->dial(dialler->net, address, on_dialled, &d);
+    test_dialled d = {0};
+    dialler->net->ops->dial(dialler->net, address, test_note_dialled, &d);
     raw_peer *in = raw_take(listener);
     assert_true(raw_read_hello(in, &hello));
     raw_peer *out = greet(silo, &hello, &answer);
