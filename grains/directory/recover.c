@@ -107,7 +107,8 @@ static teff_err recover_from_silo(teff_ctx *ctx, recovery *r, teffi_node_id from
 }
 
 /* Asks all other silos of r->view for their activations. This silo's own activations need no
- * request: they are in its index. */
+ * request: they are in its index. A silo that does not respond is probed from now on: if it cannot
+ * be reached, one of the two silos must leave the cluster. */
 static teff_err recover_from_other_silos(teff_ctx *ctx, recovery *r)
 {
     teff_err err = TEFF_OK;
@@ -115,6 +116,8 @@ static teff_err recover_from_other_silos(teff_ctx *ctx, recovery *r)
         teffi_node_id member = r->view->members[i].node;
         if (!teffi_node_equals(member, ctx->node->id))
             err = recover_from_silo(ctx, r, member);
+        if (err == TEFF_E_TIMEOUT)
+            teffi_membership_record_connection_state(ctx->node->membership, member, false);
     }
     return err;
 }

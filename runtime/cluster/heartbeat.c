@@ -3,6 +3,7 @@
 #include "cluster/join.h"
 
 #include "call/task.h"
+#include "cluster/reach.h"
 
 /* Times are parts of a lease: the silo's own for its heartbeats and looks, the other silo's for its
  * death. With the default of 10 s, a heartbeat is written each 2 s, or 0.5 s after a failed one. A
@@ -11,6 +12,7 @@
  * extended needs more, see promise.c. An interval between two looks counts for half of a lease at
  * most, since during a longer one this process itself may have stood still. */
 enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK_PERCENT = 50 };
+enum { STILL_PERCENT = 50 };
 
 /* out: the given percentage of the member's lease, in nanoseconds. */
 static uint64_t get_lease_percent_ns(const teffi_member *member, unsigned percent)
@@ -78,6 +80,31 @@ static teffi_watched_silo *find_or_replace_watched_entry(teffi_membership *m, te
     return oldest;
 }
 
+/* Has the heartbeat of a watched silo stood still for so long that the silo is probably dead? */
+static bool is_probably_dead(const teffi_membership *m, const teffi_member *silo)
+{
+    for (int i = 0; i < TEFFI_WATCHED_MAX; i++)
+        if (teffi_node_equals(m->beat.watched[i].node, silo->node))
+            return m->beat.watched[i].still_ns > get_lease_percent_ns(silo, STILL_PERCENT);
+    return false;
+}
+
+/* Judges which silos must go, if silos do not reach each other. A silo that is probably dead does
+ * not count: it goes for that reason. */
+static void judge_cuts(teff_ctx *ctx, const teffi_view *view)
+{
+    bool *dead = teff_alloc(ctx, view->n_members);
+    for (size_t i = 0; i < view->n_members; i++)
+        dead[i] = is_probably_dead(ctx->node->membership, &view->members[i]);
+    teffi_reach_judge(ctx, view, dead);
+}
+
+/* Is the silo watched for its own sake? Yes if a connection to it broke, or a probe failed. */
+static bool is_suspected(teffi_membership *m, teffi_node_id silo)
+{
+    return teffi_membership_is_connection_broken(m, silo) || teffi_reach_is_unreached(m, silo);
+}
+
 /* Reads the other silo's heartbeat, and measures for how long the heartbeat has stood still. Uses
  * only this silo's own clock, so that a wrong clock elsewhere has no effect.
  * out: for how much longer the heartbeat may stand still; 0: the silo is silent, and *silent is
@@ -86,7 +113,7 @@ static uint64_t check_watched_silo(teff_ctx *ctx, const teffi_member *other, tef
 {
     teffi_membership *m = ctx->node->membership;
     teffi_alive alive;
-    bool broken = teffi_membership_is_connection_broken(m, other->node);
+    bool broken = is_suspected(m, other->node);
     uint64_t limit_ns = get_lease_percent_ns(other, broken ? BROKEN_PERCENT : SILENT_PERCENT);
     uint64_t outage_ns = other->outage_ms * UINT64_C(10000) * BROKEN_PERCENT;
     if (teffi_heartbeat_read(ctx, other->node, &alive))
@@ -111,7 +138,7 @@ static uint64_t check_watched_silo(teff_ctx *ctx, const teffi_member *other, tef
  * silo's own index to `at`; after the last member comes the first. */
 static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead, size_t at)
 {
-    return ahead <= NEXT || teffi_membership_is_connection_broken(m, view->members[at].node);
+    return ahead <= NEXT || is_suspected(m, view->members[at].node);
 }
 
 /* Adds a silo to the list. If the list is full, a silo that needs no consent replaces a listed silo
@@ -233,6 +260,7 @@ static uint64_t declare_silent_silos_dead(teff_ctx *ctx, uint64_t next_ns)
         teffi_membership_prune_broken_connections(ctx->node->membership, view);
         next_ns = list_silent_silos(ctx, view, next_ns, &silent);
         ask_consents_and_drop_unconsented(ctx, view, &silent);
+        judge_cuts(ctx, view);
     }
     if (silent.n) {
         teff_err err = teffi_membership_change(ctx, change_rows_to_dead, &silent);
@@ -285,6 +313,7 @@ static void check_heartbeats(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     uint64_t lease_ns = teffi_lease_length_ns(&m->node->home.lease), next_ns = lease_ns / RETRIES;
+    teffi_reach_probe_if_needed(m);
     if (!last_heartbeat_failed(m)) {
         uint64_t left_ns = declare_silent_silos_dead(ctx, lease_ns / BEATS);
         teff_err err = teffi_membership_refresh(ctx, 0);
@@ -328,8 +357,10 @@ static void run_heartbeat(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     teffi_own_beat beat;
+    teffi_node_id *unreached;
+    size_t n_unreached = teffi_reach_list_unreached(ctx, &unreached);
     teffi_promise_prepare_next_beat(m, &beat);
-    teff_err err = teffi_heartbeat_write_and_renew_lease(ctx, &beat);
+    teff_err err = teffi_heartbeat_write_and_renew_lease(ctx, &beat, unreached, n_unreached);
     if (!err)
         teffi_promise_record_confirmed_beat(m, &beat);
     if (err == TEFF_E_CONFLICT)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/hash.h"
+#include "cluster/reach.h"
 
 static const uint64_t second_2022 = 1640995200u;
 
@@ -139,7 +140,9 @@ teff_err teffi_membership_join(teff_ctx *ctx)
 {
     teffi_node *node = ctx->node;
     teffi_membership *m = node->membership;
-    teff_err err = teffi_membership_change(ctx, change_rows_to_join, NULL);
+    teff_err err = teffi_reach_check_before_join(ctx);
+    if (!err)
+        err = teffi_membership_change(ctx, change_rows_to_join, NULL);
     if (err)
         return err;
     m->joined = true;

@@ -23,6 +23,7 @@ teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types,
     pthread_mutex_init(&m->follow.changes.lock, NULL);
     pthread_mutex_init(&m->outsiders.lock, NULL);
     pthread_mutex_init(&m->promises.lock, NULL);
+    pthread_mutex_init(&m->reach.lock, NULL);
     node->membership = m;
     node->check_silo = teffi_membership_check_peer;
     node->check_key = teffi_membership_check_key;
@@ -44,5 +45,6 @@ void teffi_membership_free(teffi_membership *m)
     pthread_mutex_destroy(&m->follow.changes.lock);
     pthread_mutex_destroy(&m->outsiders.lock);
     pthread_mutex_destroy(&m->promises.lock);
+    pthread_mutex_destroy(&m->reach.lock);
     free(m);
 }

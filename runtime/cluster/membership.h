@@ -14,7 +14,8 @@ enum {
     TEFFI_METHOD_VIEW_AT_LEAST = 1,
     TEFFI_METHOD_GO_AWAY = 2,
     TEFFI_METHOD_PROMISE = 3,
-    TEFFI_METHOD_CONSENT = 4
+    TEFFI_METHOD_CONSENT = 4,
+    TEFFI_METHOD_PROBE = 5
 };
 /* SILENT_MAX: how many silos one change may declare dead, so that its rows fit into one batch of
  * each engine (etcd: 127): three for each of them, the version, and 20 tombstones. It also is the
@@ -101,6 +102,17 @@ typedef struct teffi_promises { /* promise.c's */
     teffi_promised of[TEFFI_WATCHED_MAX];
 } teffi_promises;
 
+typedef struct teffi_unreached { /* a silo that the last probe did not reach */
+    teffi_node_id node;          /* none: unused */
+    uint64_t since_ns;           /* no probe has reached it since then */
+} teffi_unreached;
+
+typedef struct teffi_reach { /* reach.c's */
+    pthread_mutex_t lock;
+    teffi_unreached of[TEFFI_WATCHED_MAX]; /* guarded by lock */
+    _Atomic bool probing;                  /* the task that probes is queued or runs */
+} teffi_reach;
+
 typedef struct teffi_silent { /* a silo whose heartbeat stood still */
     teffi_node_id node;
     const char *address;       /* borrowed from the view */
@@ -118,6 +130,7 @@ typedef struct teffi_membership {
     teffi_outsiders outsiders;
     teffi_beat beat;
     teffi_promises promises;
+    teffi_reach reach;
     size_t n_types, n_versions;
     uint32_t types[]; /* ids of the types that the silo hosts; then their versions */
 } teffi_membership;

@@ -391,29 +391,88 @@ teffi_row teffi_rows_make_own_fence_check(teff_ctx *ctx)
     return teffi_rows_make_fence_check(ctx, ctx->node->id.silo, etag);
 }
 
-/* Packs the value of this silo's heartbeat. It is empty if this silo never extends its lease by
- * promises. */
-static teffi_bytes pack_heartbeat(teff_ctx *ctx, const teffi_own_beat *beat)
+/* Keeps those silos that have a fence. out: rows: a removal of each fence; *n, silos: as for
+ * teffi_rows_remove_fences(). */
+static teff_err make_fence_removals(teff_ctx *ctx, teffi_node_id *silos, size_t *n, teffi_row *rows)
 {
-    Teff__Cluster__Heartbeat msg = TEFF__CLUSTER__HEARTBEAT__INIT;
-    msg.beat = beat->number;
-    msg.view = beat->view;
-    return ctx->home->lease.outage_ms ? pack_message(ctx, &msg.base) : (teffi_bytes){NULL, 0};
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++) {
+        rows[kept] = make_heartbeat_or_fence_row(ctx, fence_table, silos[i].silo);
+        teff_err err = run_store_op(ctx, TEFFI_STORE_READ, &rows[kept], 1);
+        if (err)
+            return err;
+        if (!rows[kept].etag)
+            continue;
+        rows[kept].any = false;
+        rows[kept].remove = true;
+        silos[kept++] = silos[i];
+    }
+    *n = kept;
+    return TEFF_OK;
 }
 
-teff_err teffi_heartbeat_write_and_renew_lease(teff_ctx *ctx, const teffi_own_beat *beat)
+teff_err teffi_rows_remove_fences(teff_ctx *ctx, uint64_t version, teffi_node_id *silos, size_t *n)
+{
+    teffi_row *rows = teff_alloc(ctx, (*n + 2) * sizeof *rows);
+    teffi_rows read;
+    teff_err err = teffi_rows_read(ctx, &read);
+    if (!err)
+        err = make_fence_removals(ctx, silos, n, rows + 2);
+    if (err || !*n)
+        return err;
+    if (read.version != version)
+        return TEFF_E_CONFLICT;
+    rows[0] = (teffi_row){.table = members_table,
+                          .etag = read.version_etag,
+                          .key = make_row_key(ctx, 0, "v"),
+                          .check = true};
+    rows[1] = teffi_rows_make_own_fence_check(ctx);
+    return run_store_op(ctx, TEFFI_STORE_BATCH, rows, *n + 2);
+}
+
+/* Makes messages of the node ids. out: an array of n pointers to them. */
+static Teff__Cluster__Node **make_nodes(teff_ctx *ctx, const teffi_node_id *ids, size_t n)
+{
+    Teff__Cluster__Node *nodes = teff_alloc(ctx, (n + 1) * sizeof *nodes);
+    Teff__Cluster__Node **list = teff_alloc(ctx, (n + 1) * sizeof *list);
+    for (size_t i = 0; i < n; i++) {
+        teff__cluster__node__init(&nodes[i]);
+        nodes[i].silo = ids[i].silo;
+        nodes[i].incarnation = ids[i].incarnation;
+        list[i] = &nodes[i];
+    }
+    return list;
+}
+
+/* Packs the value of this silo's heartbeat. It is empty if this silo never extends its lease by
+ * promises, and lists no silo as unreached. */
+static teffi_bytes pack_heartbeat(teff_ctx *ctx, const teffi_own_beat *beat,
+                                  const teffi_node_id *unreached, size_t n_unreached)
+{
+    Teff__Cluster__Heartbeat msg = TEFF__CLUSTER__HEARTBEAT__INIT;
+    if (ctx->home->lease.outage_ms) {
+        msg.beat = beat->number;
+        msg.view = beat->view;
+    }
+    msg.unreached = make_nodes(ctx, unreached, n_unreached);
+    msg.n_unreached = n_unreached;
+    return msg.beat || msg.n_unreached ? pack_message(ctx, &msg.base) : (teffi_bytes){NULL, 0};
+}
+
+teff_err teffi_heartbeat_write_and_renew_lease(teff_ctx *ctx, const teffi_own_beat *beat,
+                                               const teffi_node_id *unreached, size_t n_unreached)
 {
     teffi_row rows[] = {make_heartbeat_or_fence_row(ctx, alive_table, ctx->node->id.silo),
                         teffi_rows_make_own_fence_check(ctx)};
-    rows[0].value = pack_heartbeat(ctx, beat);
+    rows[0].value = pack_heartbeat(ctx, beat, unreached, n_unreached);
     teff_err err = run_store_op(ctx, TEFFI_STORE_BATCH, rows, 2);
     if (!err)
         teffi_lease_renew(&ctx->home->lease, beat->sent_ns);
     return err;
 }
 
-/* Sets alive->beat and alive->view from the row's value, or alive->plain if the row exists, but has
- * no value. Sets none of them if the value cannot be unpacked. */
+/* Sets alive's fields from the row's value; only alive->plain if the row exists, but has no value.
+ * Sets none of them if the value cannot be unpacked. */
 static void unpack_heartbeat(teff_ctx *ctx, const teffi_row *row, teffi_alive *alive)
 {
     ProtobufCMessage *msg;
@@ -421,8 +480,15 @@ static void unpack_heartbeat(teff_ctx *ctx, const teffi_row *row, teffi_alive *a
     if (!row->value.len || teffi_unpack(&teff__cluster__heartbeat__descriptor, row->value.data,
                                         row->value.len, &ctx->arena, &msg))
         return;
-    alive->beat = ((const Teff__Cluster__Heartbeat *)msg)->beat;
-    alive->view = ((const Teff__Cluster__Heartbeat *)msg)->view;
+    const Teff__Cluster__Heartbeat *told = (const Teff__Cluster__Heartbeat *)msg;
+    alive->beat = told->beat;
+    alive->view = told->view;
+    alive->plain = !told->beat;
+    alive->unreached = teff_alloc(ctx, (told->n_unreached + 1) * sizeof *alive->unreached);
+    alive->n_unreached = told->n_unreached;
+    for (size_t i = 0; i < told->n_unreached; i++)
+        alive->unreached[i] =
+            (teffi_node_id){told->unreached[i]->silo, told->unreached[i]->incarnation};
 }
 
 teff_err teffi_heartbeat_read(teff_ctx *ctx, teffi_node_id silo, teffi_alive *alive)

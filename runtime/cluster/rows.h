@@ -65,10 +65,13 @@ typedef struct teffi_own_beat { /* a heartbeat of this silo */
 } teffi_own_beat;
 
 /* teffi_heartbeat_write_and_renew_lease - write this silo's heartbeat, and renew its lease.
+ * in:   unreached, the silos that it lists as unreached (reach.h).
  * errs: the store's; TEFF_E_CONFLICT: its fence is gone or replaced: it was declared dead, or has
  *       been started again elsewhere. */
 TEFF_MUST_USE teff_err teffi_heartbeat_write_and_renew_lease(teff_ctx *ctx,
-                                                             const teffi_own_beat *beat);
+                                                             const teffi_own_beat *beat,
+                                                             const teffi_node_id *unreached,
+                                                             size_t n_unreached);
 
 /* teffi_rows_make_own_fence_check - make a checked row for a batch that must not be written once
  * this silo is dead. out: etag 0: it has not joined, and has no fence: do not add the row. */
@@ -78,15 +81,25 @@ teffi_row teffi_rows_make_own_fence_check(teff_ctx *ctx);
  * fence of `silo` has the etag `etag`. */
 teffi_row teffi_rows_make_fence_check(teff_ctx *ctx, uint32_t silo, uint64_t etag);
 
-typedef struct teffi_alive { /* a silo's heartbeat, as read */
-    uint64_t etag;           /* changes with each heartbeat; 0: there is none */
-    uint64_t beat, view;     /* its number, and the silo's view when it was sent; 0: not told */
-    bool plain;              /* it tells neither: no promise has extended the silo's lease since */
+typedef struct teffi_alive {  /* a silo's heartbeat, as read */
+    uint64_t etag;            /* changes with each heartbeat; 0: there is none */
+    uint64_t beat, view;      /* its number, and the silo's view when it was sent; 0: not told */
+    bool plain;               /* it tells neither: no promise has extended the silo's lease since */
+    teffi_node_id *unreached; /* silos that it lists as unreached, in the context's arena */
+    size_t n_unreached;
 } teffi_alive;
 
 /* teffi_heartbeat_read - read a silo's heartbeat. A damaged row is removed; a live silo writes it
  * again. errs: the store's. */
 TEFF_MUST_USE teff_err teffi_heartbeat_read(teff_ctx *ctx, teffi_node_id silo, teffi_alive *alive);
+
+/* teffi_rows_remove_fences - remove the fence rows of these members, so that their next heartbeats
+ * fail; unless the table has another version than this one, or this silo has no fence itself.
+ * in:   silos, at most TEFFI_SILENT_MAX, at least one.
+ * out:  *n: how many had a fence; these are the first ones of silos.
+ * errs: TEFF_E_CONFLICT: nothing was removed; as teffi_rows_read(). */
+TEFF_MUST_USE teff_err teffi_rows_remove_fences(teff_ctx *ctx, uint64_t version,
+                                                teffi_node_id *silos, size_t *n);
 
 /* Computes the rows that a change writes. in: changed, with room for rows->n + 1. out: how many
  * rows; 0: the table needs no change; TEFFI_CHANGE_REFUSED, with the error's text set. */

@@ -128,6 +128,11 @@ static teff_err consent_to_deaths_and_respond(teffi_node *node, teffi_msg *msg)
 void teffi_membership_handle_request(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = TEFF_E_NOT_FOUND;
+    if (msg->method_id == TEFFI_METHOD_PROBE) {
+        const Teff__Cluster__Probed response = TEFF__CLUSTER__PROBED__INIT;
+        teffi_node_respond_with_body(node, msg, &response.base);
+        return;
+    }
     if (msg->method_id == TEFFI_METHOD_PROMISE) {
         err = give_promise_and_respond(node, msg);
     } else if (msg->method_id == TEFFI_METHOD_CONSENT) {

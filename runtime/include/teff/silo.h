@@ -89,12 +89,12 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * with seeds. */
     uint32_t outage_ms;
     /* Called once, on a thread of the silo, when the silo has lost its lease: it could not reach
-     * the store for too long, or the cluster has declared it dead. The silo then sends no
-     * responses, saves nothing, and closes its connections. lost must not block or call functions
-     * of the silo. Afterwards the program calls teff_silo_stop (which in this case does not leave
-     * the cluster), frees its contexts, and may call teff_silo_start, so that the silo joins again
-     * as a new incarnation. NULL: no function is called. teff_silo_main and teff_silo_run do all
-     * this by themselves. */
+     * the store or other silos for too long, or the cluster has declared it dead. The silo then
+     * sends no responses, saves nothing, and closes its connections. lost must not block or call
+     * functions of the silo. Afterwards the program calls teff_silo_stop (which in this case does
+     * not leave the cluster), frees its contexts, and may call teff_silo_start, so that the silo
+     * joins again as a new incarnation. NULL: no function is called. teff_silo_main and
+     * teff_silo_run do all this by themselves. */
     void (*lost)(void *lost_arg, const char *why);
     void *lost_arg;
     /* Limits in bytes. A call for which there is no room fails with TEFF_E_OVERLOADED at once.
@@ -148,9 +148,10 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_host(teff_silo *silo, teff_grain_type 
  *       again at the same address, as a new incarnation. text, as in teff_silo_new.
  * runs: a thread outside.
  * errs: the start may be tried again: TEFF_E_IO (the address is in use, or the store failed),
- *       TEFF_E_UNREACHABLE (no seed was reached), TEFF_E_REFUSED, TEFF_E_TIMEOUT, other errors of
- *       the store. Besides: TEFF_E_INVALID (the silo runs already, or a file with a certificate or
- *       secret cannot be used), TEFF_E_NOMEM. text says why. */
+ *       TEFF_E_UNREACHABLE (no seed was reached, or a silo of the cluster is alive, but was not
+ *       reached), TEFF_E_REFUSED, TEFF_E_TIMEOUT, other errors of the store. Besides:
+ *       TEFF_E_INVALID (the silo runs already, or a file with a certificate or secret cannot be
+ *       used), TEFF_E_NOMEM. text says why. */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_start(teff_silo *silo, char *text);
 
 /* teff_silo_stop - leave the cluster cleanly: grains move to other silos, pending calls end, then

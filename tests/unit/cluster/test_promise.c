@@ -416,7 +416,7 @@ static void without_the_view_only_after_the_outage(void **state)
 {
     silence_last();
     teffi_own_beat beat = {.number = 1001, .view = 999, .sent_ns = 1};
-    lab_ok(l->ctx[2], teffi_heartbeat_write_and_renew_lease(l->ctx[2], &beat));
+    lab_ok(l->ctx[2], teffi_heartbeat_write_and_renew_lease(l->ctx[2], &beat, NULL, 0));
     assert_in_range(ms_until_declared_dead(), LEASE_MS + OUTAGE_MS, 2 * LEASE_MS + 2 * OUTAGE_MS);
     for (int i = 0; i < 2; i++)
         assert_int_equal(logged_unknown_view[i], 1);

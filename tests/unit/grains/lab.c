@@ -208,7 +208,7 @@ teff_err lab_beat(teff_ctx *ctx)
 {
     teffi_own_beat beat;
     teffi_promise_prepare_next_beat(ctx->node->membership, &beat);
-    return teffi_heartbeat_write_and_renew_lease(ctx, &beat);
+    return teffi_heartbeat_write_and_renew_lease(ctx, &beat, NULL, 0);
 }
 
 teff_err lab_read_alive(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag)

@@ -1,0 +1,385 @@
+/* reach.c - probes silos, lists those that are not reached, judges which silos must go. */
+#include "cluster/reach.h"
+
+#include <stdio.h>
+#include "call/task.h"
+#include "cluster.pb-c.h"
+#include "node/ask.h"
+
+/* A silo is judged when it was not reached for one and a half leases, for JUDGE_MIN_MS at least:
+ * after a cut has ended, a connection may be made anew only after 5 s. All silos are probed after a
+ * third of that time, and a silo is listed after two thirds. STILL: a heartbeat that stands still
+ * for so long, in percent of its silo's lease, is probably that of a dead silo: a silo that is well
+ * writes one after 20 %. */
+enum { JUDGE_LEASE_PERCENT = 150, JUDGE_MIN_MS = 10000, STILL_PERCENT = 30 };
+enum { PROBE_ALL_THIRDS = 1, LIST_THIRDS = 2, JUDGE_THIRDS = 3 };
+
+static uint64_t compute_thirds_ns(const teffi_membership *m, unsigned thirds)
+{
+    const uint64_t min_ns = JUDGE_MIN_MS * UINT64_C(1000000);
+    uint64_t judge_ns = teffi_lease_length_ns(&m->node->home.lease) / 100 * JUDGE_LEASE_PERCENT;
+    return (judge_ns < min_ns ? min_ns : judge_ns) * thirds / JUDGE_THIRDS;
+}
+
+/* ---- silos that were not reached ---- */
+
+/* reach.lock held. out: NULL: the silo is not listed. in: silo: none: a free entry. */
+static teffi_unreached *find_unreached_entry(teffi_reach *r, teffi_node_id silo)
+{
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
+        if (teffi_node_equals(r->of[i].node, silo))
+            return &r->of[i];
+    return NULL;
+}
+
+bool teffi_reach_is_unreached(teffi_membership *m, teffi_node_id silo)
+{
+    pthread_mutex_lock(&m->reach.lock);
+    bool found = find_unreached_entry(&m->reach, silo) != NULL;
+    pthread_mutex_unlock(&m->reach.lock);
+    return found;
+}
+
+/* Records the result of a probe. A silo that was reached is no longer suspected because of a broken
+ * connection, either. in: since_ns: a time before the probe was sent. */
+static void record_probe_result(teffi_membership *m, teffi_node_id silo, bool reached,
+                                uint64_t since_ns)
+{
+    const teffi_node_id none = {0};
+    pthread_mutex_lock(&m->reach.lock);
+    teffi_unreached *at = find_unreached_entry(&m->reach, silo);
+    teffi_unreached *unused = at ? NULL : find_unreached_entry(&m->reach, none);
+    if (at && reached)
+        *at = (teffi_unreached){0};
+    else if (unused && !reached)
+        *unused = (teffi_unreached){silo, since_ns};
+    pthread_mutex_unlock(&m->reach.lock);
+    if (reached)
+        teffi_membership_record_connection_state(m, silo, true);
+}
+
+/* Copies the silos that were not reached for at least this part of the time after which they are
+ * judged. in: to: with room for TEFFI_WATCHED_MAX. out: how many. */
+static size_t list_unreached_for(teffi_membership *m, unsigned thirds, teffi_node_id *to)
+{
+    uint64_t least_ns = compute_thirds_ns(m, thirds), now = teffi_now(m->node->platform);
+    size_t n = 0;
+    pthread_mutex_lock(&m->reach.lock);
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
+        if (!teffi_node_is_none(m->reach.of[i].node) && now - m->reach.of[i].since_ns >= least_ns)
+            to[n++] = m->reach.of[i].node;
+    pthread_mutex_unlock(&m->reach.lock);
+    return n;
+}
+
+size_t teffi_reach_list_unreached(teff_ctx *ctx, teffi_node_id **silos)
+{
+    *silos = teff_alloc(ctx, TEFFI_WATCHED_MAX * sizeof **silos);
+    return list_unreached_for(ctx->node->membership, LIST_THIRDS, *silos);
+}
+
+/* Forgets silos that the view lacks. */
+static void prune_unreached_silos(teffi_membership *m, const teffi_view *view)
+{
+    pthread_mutex_lock(&m->reach.lock);
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
+        if (!teffi_view_find_member(view, m->reach.of[i].node))
+            m->reach.of[i] = (teffi_unreached){0};
+    pthread_mutex_unlock(&m->reach.lock);
+}
+
+/* ---- probes ---- */
+
+static teffi_call *start_probe(teff_ctx *ctx, teffi_node_id silo)
+{
+    const Teff__Cluster__Probed ask = TEFF__CLUSTER__PROBED__INIT;
+    return teffi_ctx_start_rpc(ctx, silo, TEFFI_SLOT_MEMBERSHIP, TEFFI_METHOD_PROBE, &ask.base,
+                               1 + ctx->home->lease.length_ms / 5,
+                               &teff__cluster__probed__descriptor);
+}
+
+/* out: true: the silo has responded. A silo of an earlier build responds with NOT_FOUND. */
+static bool await_probe(teff_ctx *ctx, teffi_call *probe)
+{
+    teff_err err = teffi_ctx_await_call(ctx, probe, NULL);
+    return err == TEFF_OK || err == TEFF_E_NOT_FOUND;
+}
+
+static bool must_probe(teffi_membership *m, teffi_node_id silo, bool all)
+{
+    return !teffi_node_equals(silo, m->node->id) &&
+           (all || teffi_membership_is_connection_broken(m, silo) ||
+            teffi_reach_is_unreached(m, silo));
+}
+
+/* The task of teffi_reach_probe_if_needed(). */
+static void probe_suspected_silos(teff_ctx *ctx, void *arg)
+{
+    teffi_membership *m = arg;
+    const teffi_view *view = teffi_view_ref_current(ctx->node);
+    teffi_call **probes = teff_alloc(ctx, view->n_members * sizeof *probes);
+    teffi_node_id *unreached = teff_alloc(ctx, TEFFI_WATCHED_MAX * sizeof *unreached);
+    bool all = list_unreached_for(m, PROBE_ALL_THIRDS, unreached) > 0;
+    uint64_t since_ns = teffi_now(ctx->node->platform);
+    for (size_t i = 0; i < view->n_members; i++)
+        if (must_probe(m, view->members[i].node, all))
+            probes[i] = start_probe(ctx, view->members[i].node);
+    for (size_t i = 0; i < view->n_members; i++)
+        if (probes[i])
+            record_probe_result(m, view->members[i].node, await_probe(ctx, probes[i]), since_ns);
+    teffi_view_unref(view);
+    atomic_store(&m->reach.probing, false);
+}
+
+void teffi_reach_probe_if_needed(teffi_membership *m)
+{
+    const teffi_view *view = teffi_view_ref_current(m->node);
+    bool needed = false;
+    if (view)
+        prune_unreached_silos(m, view);
+    for (size_t i = 0; view && i < view->n_members && !needed; i++)
+        needed = must_probe(m, view->members[i].node, false);
+    teffi_view_unref(view);
+    if (!needed || atomic_exchange(&m->reach.probing, true))
+        return;
+    if (teffi_task_start(&m->node->home, probe_suspected_silos, m, "membership: probe", true))
+        atomic_store(&m->reach.probing, false);
+}
+
+/* ---- who must go ---- */
+
+/* Is silo a younger than b? An incarnation is the time of its start, or above that. */
+static bool is_younger(teffi_node_id a, teffi_node_id b)
+{
+    return a.incarnation != b.incarnation ? a.incarnation > b.incarnation : a.silo > b.silo;
+}
+
+/* out: how many cuts silo i has from silos that do not go. */
+static size_t count_cuts(size_t n, const bool *cuts, const bool *loses, size_t i)
+{
+    size_t count = 0;
+    for (size_t j = 0; j < n; j++)
+        count += j != i && !loses[j] && (cuts[i * n + j] || cuts[j * n + i]);
+    return count;
+}
+
+/* out: the index of the silo that must go next; n: no cut is left. */
+static size_t find_next_loser(const teffi_node_id *silos, size_t n, const bool *cuts,
+                              const bool *loses)
+{
+    size_t next = n, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t count = loses[i] ? 0 : count_cuts(n, cuts, loses, i);
+        if (count > most || (count && count == most && is_younger(silos[i], silos[next]))) {
+            next = i;
+            most = count;
+        }
+    }
+    return next;
+}
+
+void teffi_reach_find_losers(const teffi_node_id *silos, size_t n, const bool *cuts, bool *loses)
+{
+    for (size_t i = 0; i < n; i++)
+        loses[i] = false;
+    for (size_t next; (next = find_next_loser(silos, n, cuts, loses)) < n;)
+        loses[next] = true;
+}
+
+/* Reads which silos each member lists in its heartbeat. out: cuts, as for
+ * teffi_reach_find_losers(). errs: those of teffi_heartbeat_read(). */
+static teff_err read_cuts(teff_ctx *ctx, const teffi_view *view, const bool *left_out, bool *cuts)
+{
+    size_t n = view->n_members;
+    for (size_t i = 0; i < n; i++) {
+        teffi_alive alive;
+        teff_err err = teffi_heartbeat_read(ctx, view->members[i].node, &alive);
+        if (err)
+            return err;
+        for (size_t k = 0; k < alive.n_unreached; k++) {
+            const teffi_member *other = teffi_view_find_member(view, alive.unreached[k]);
+            size_t j = other ? (size_t)(other - view->members) : i;
+            cuts[i * n + j] = !left_out[i] && !left_out[j];
+        }
+    }
+    return TEFF_OK;
+}
+
+/* Ends this silo's lease. in: other: a silo that it has not reached. */
+static void end_own_lease(teffi_membership *m, const teffi_member *other)
+{
+    char why[TEFF_TEXT_MAX];
+    snprintf(why, sizeof why,
+             "it does not reach the silo %.200s, and of the silos that do not reach each other it "
+             "is one that must go",
+             other->address);
+    teffi_membership_lose_lease(m, why);
+}
+
+/* Removes the fence rows of the losers among the silos that this silo has not reached. */
+static teff_err remove_fences_of_losers(teff_ctx *ctx, const teffi_view *view,
+                                        const teffi_node_id *unreached, size_t n_unreached,
+                                        const bool *loses)
+{
+    teffi_node_id *losers = teff_alloc(ctx, (n_unreached + 1) * sizeof *losers);
+    size_t n = 0;
+    for (size_t i = 0; i < n_unreached && n < TEFFI_SILENT_MAX; i++) {
+        const teffi_member *other = teffi_view_find_member(view, unreached[i]);
+        if (other && loses[other - view->members])
+            losers[n++] = unreached[i];
+    }
+    teff_err err = n ? teffi_rows_remove_fences(ctx, view->version, losers, &n) : TEFF_OK;
+    for (size_t i = 0; i < n && !err; i++)
+        teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
+                   "membership: %s must go: this silo has not reached it for %llu ms",
+                   teffi_view_find_member(view, losers[i])->address,
+                   (unsigned long long)compute_thirds_ns(ctx->node->membership, JUDGE_THIRDS) /
+                       1000000u);
+    return err;
+}
+
+/* Judges, because these silos were not reached for too long. */
+static teff_err judge_and_act(teff_ctx *ctx, const teffi_view *view, const bool *left_out,
+                              const teffi_node_id *unreached, size_t n_unreached)
+{
+    size_t n = view->n_members;
+    teffi_node_id *silos = teff_alloc(ctx, n * sizeof *silos);
+    bool *cuts = teff_alloc(ctx, n * n), *loses = teff_alloc(ctx, n);
+    const teffi_member *self = teffi_view_find_member(view, ctx->node->id), *first = NULL;
+    for (size_t i = 0; i < n; i++)
+        silos[i] = view->members[i].node;
+    for (size_t i = 0; i < n_unreached && !first; i++)
+        first = teffi_view_find_member(view, unreached[i]);
+    teff_err err = self && first ? read_cuts(ctx, view, left_out, cuts) : TEFF_E_NOT_FOUND;
+    if (err)
+        return err;
+    teffi_reach_find_losers(silos, n, cuts, loses);
+    if (!loses[self - view->members])
+        return remove_fences_of_losers(ctx, view, unreached, n_unreached, loses);
+    end_own_lease(ctx->node->membership, first);
+    return TEFF_OK;
+}
+
+void teffi_reach_judge(teff_ctx *ctx, const teffi_view *view, const bool *left_out)
+{
+    teffi_node_id *unreached = teff_alloc(ctx, TEFFI_WATCHED_MAX * sizeof *unreached);
+    size_t n = list_unreached_for(ctx->node->membership, JUDGE_THIRDS, unreached);
+    teff_err err = n ? judge_and_act(ctx, view, left_out, unreached, n) : TEFF_OK;
+    if (err && err != TEFF_E_CONFLICT && err != TEFF_E_NOT_FOUND)
+        teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
+                   "membership: cannot judge which silos must go: %s", teff_error(ctx));
+}
+
+/* ---- before a join ---- */
+
+/* A silo of the table that a joining silo probes. */
+typedef struct candidate {
+    struct candidate *next;
+    teffi_member member;
+    uint64_t etag, still_since_ns; /* of its heartbeat, and since when it has stood still */
+    bool is_alive;                 /* its heartbeat has changed */
+    bool settled;                  /* it has responded, or its heartbeat stands still */
+} candidate;
+
+static const candidate *find_candidate(const candidate *list, teffi_node_id silo)
+{
+    while (list && !teffi_node_equals(list->member.node, silo))
+        list = list->next;
+    return list;
+}
+
+/* Makes a candidate of a silo, and allows sends to it. out: NULL: its address is not valid. */
+static candidate *make_candidate(teff_ctx *ctx, const teffi_member *member)
+{
+    teffi_net *net = ctx->node->home.net;
+    if (net->ops->peer_add(net, member->node, member->address))
+        return NULL;
+    if (net->ops->expect_key)
+        net->ops->expect_key(net, member->node, member->key);
+    candidate *made = teff_alloc(ctx, sizeof *made);
+    made->member = *member;
+    return made;
+}
+
+/* Lists the silos that the table has now, except dead ones and an earlier start of this silo. in:
+ * *list: the list so far; its candidates are used again. errs: those of teffi_rows_read(). */
+static teff_err update_candidates(teff_ctx *ctx, candidate **list)
+{
+    candidate *now = NULL;
+    teffi_rows rows;
+    teff_err err = teffi_membership_read_table(ctx, &rows);
+    for (size_t i = 0; i < rows.n && !err; i++) {
+        const teffi_member *member = &rows.rows[i].member;
+        if (rows.rows[i].dead || member->node.silo == ctx->node->id.silo)
+            continue;
+        const candidate *before = find_candidate(*list, member->node);
+        candidate *c = before ? teff_alloc(ctx, sizeof *c) : make_candidate(ctx, member);
+        if (before)
+            *c = *before;
+        if (c)
+            c->next = now;
+        now = c ? c : now;
+    }
+    *list = now;
+    return err;
+}
+
+/* Settles a candidate that was not reached, if its heartbeat stands still: it does not prevent the
+ * join. */
+static void settle_if_still(teff_ctx *ctx, candidate *c)
+{
+    teffi_alive alive;
+    uint64_t now = teffi_now(ctx->node->platform);
+    uint64_t least_ns = c->member.lease_ms * UINT64_C(10000) * STILL_PERCENT;
+    if (teffi_heartbeat_read(ctx, c->member.node, &alive))
+        return;
+    c->is_alive |= c->still_since_ns && alive.etag != c->etag;
+    if (!c->still_since_ns || alive.etag != c->etag)
+        c->still_since_ns = now;
+    c->etag = alive.etag;
+    c->settled = now - c->still_since_ns > least_ns;
+}
+
+/* Probes the candidates that are not settled. out: one that is not settled yet; if possible, one
+ * that is alive; NULL: none. */
+static const candidate *probe_candidates(teff_ctx *ctx, candidate *list)
+{
+    const candidate *left = NULL;
+    size_t n = 0, at = 0;
+    for (const candidate *c = list; c; c = c->next)
+        n++;
+    teffi_call **probes = teff_alloc(ctx, (n + 1) * sizeof *probes);
+    for (candidate *c = list; c; c = c->next, at++)
+        probes[at] = c->settled ? NULL : start_probe(ctx, c->member.node);
+    at = 0;
+    for (candidate *c = list; c; c = c->next, at++) {
+        c->settled |= probes[at] && await_probe(ctx, probes[at]);
+        if (!c->settled)
+            settle_if_still(ctx, c);
+        if (!c->settled && (!left || c->is_alive))
+            left = c;
+    }
+    return left;
+}
+
+teff_err teffi_reach_check_before_join(teff_ctx *ctx)
+{
+    uint64_t until_ns =
+        teffi_now(ctx->node->platform) + compute_thirds_ns(ctx->node->membership, JUDGE_THIRDS);
+    candidate *list = NULL;
+    const candidate *left;
+    teff_err err = update_candidates(ctx, &list);
+    while (!err && (left = probe_candidates(ctx, list))) {
+        bool over = teffi_now(ctx->node->platform) >= until_ns;
+        if (over && !left->is_alive)
+            return TEFF_OK;
+        if (over)
+            return teff_fail(
+                ctx, TEFF_E_UNREACHABLE,
+                "membership: the silo %.200s is alive, but this silo does not reach it",
+                left->member.address);
+        teffi_ctx_sleep(ctx, 1 + ctx->home->lease.length_ms / 20);
+        err = update_candidates(ctx, &list);
+    }
+    return err;
+}
