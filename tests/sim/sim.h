@@ -71,6 +71,7 @@ typedef struct sim_faults {
     unsigned blackouts;     /* the same: of all silos at about the same time */
     unsigned pauses;        /* not per mille: silos whose process stands still for a while */
     unsigned mutes;         /* not per mille: pairs of which one does not reach the other */
+    bool splits;            /* silos are split into two parts that do not reach each other */
     unsigned holds;         /* not per mille: silos whose store, or its results, are late */
     unsigned late_batches;  /* of transactions: they begin up to batch_late_ms later */
     unsigned late_outcomes; /* messages that tell a participant how its transaction has ended */
@@ -114,7 +115,8 @@ typedef struct sim_node {
     teffi_platform platform;
     uint64_t offset_ns, wall_ns; /* its clocks at the start of the run */
     int64_t fast_ppm;            /* how much faster than the world's its clocks are */
-    bool dead; /* crashed: it reaches neither other nodes nor the store until it starts again */
+    bool dead;     /* crashed: it reaches neither other nodes nor the store until it starts again */
+    unsigned part; /* of a split: 0 or 1; silos */
     uint64_t cut_until_ns;           /* till then it does not reach the store */
     uint64_t paused_until_ns;        /* till then nothing happens in it */
     const struct teffi_lease *lease; /* NULL: it has none */
@@ -143,6 +145,7 @@ struct sim {
     uint64_t run_cost_max_ns; /* of a group's run; all nodes share one core */
     uint64_t late_ns;         /* bytes that wait for so long to be written are a violation */
     sim_nth nth;
+    uint64_t split_until_ns;    /* till then nodes of different parts do not reach each other */
     uint64_t paused_until_ns;   /* the latest of all nodes */
     void (*after)(void *world); /* looks at the world after each step */
     /* looks at the world after each write of the store; NULL: none */
@@ -229,6 +232,9 @@ void sim_net_cut(sim *s);
 /* sim_net_stall - one direction of a connection is up to SIM_STALL_MAX_NS late: less than the
  * timeouts of calls and connections. */
 void sim_net_stall(sim *s);
+/* sim_net_split - break the connections of silos in different parts (sim.split_until_ns). */
+void sim_net_split(sim *s);
+
 /* sim_net_part - two nodes do not reach each other for a while: their connections break, new ones
  * are refused. */
 void sim_net_part(sim *s);

@@ -382,9 +382,16 @@ void sim_net_mute(sim *s, sim_draw *draw)
         sim_at(s, SIM_SILENT_NS, cut_muted, chosen);
 }
 
+static bool are_split(const sim_net *a, const sim_net *b)
+{
+    bool silos = a->self.role == TEFFI_ROLE_SILO && b->self.role == TEFFI_ROLE_SILO;
+    return silos && a->node->part != b->node->part &&
+           a->node->sim->now_ns < a->node->sim->split_until_ns;
+}
+
 bool sim_net_reaches(const sim_net *from, const sim_net *to)
 {
-    return !from->node->dead && !to->node->dead &&
+    return !from->node->dead && !to->node->dead && !are_split(from, to) &&
            !(from->apart == to && from->node->sim->now_ns < from->apart_until_ns);
 }
 
@@ -396,6 +403,13 @@ static void cut_between(sim *s, const sim_net *from, const sim_net *to)
         if (may_cut(c) && ((a == from && (!to || b == to)) || (b == from && (!to || a == to))))
             cut_conn(s, c);
     }
+}
+
+void sim_net_split(sim *s)
+{
+    for (sim_conn *c = s->conns; c; c = c->next)
+        if (may_cut(c) && are_split(c->side[0].net, c->side[1].net))
+            cut_conn(s, c);
 }
 
 void sim_net_part(sim *s)

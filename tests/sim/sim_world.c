@@ -33,7 +33,7 @@ static const int64_t slow_ppm = 600000;
 bool sim_calm(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
-    return !w->store_faults && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
+    return !w->store_faults && !f->splits && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
            !f->outages && !f->blackouts && !f->pauses && !f->mutes && !f->holds && !f->late_batches;
 }
 
@@ -81,7 +81,8 @@ static void join_main(teff_ctx *ctx, void *arg)
     sim_silo *place = arg;
     teff_err err = teffi_silo_join(ctx, place->silo);
     place->failed = err != TEFF_OK;
-    if (place->lost || (err && sim_store_fails(place->world))) {
+    bool apart = err == TEFF_E_UNREACHABLE && !sim_calm(place->world);
+    if (place->lost || apart || (err && sim_store_fails(place->world))) {
         place->state = SIM_CLOSING;
         sim_at(&place->world->s, 0, silo_close, place);
         return;
@@ -192,7 +193,8 @@ static void silo_close(sim *s, void *arg, bool run)
     }
     place->state = SIM_AWAY;
     place->world->closing--;
-    if (place->lost || (place->failed && place->node.cut_until_ns > s->now_ns))
+    bool away = place->node.cut_until_ns > s->now_ns || s->split_until_ns > s->now_ns;
+    if (place->lost || (place->failed && away))
         sim_at(s, SIM_SECOND, silo_come_back, place);
 }
 
@@ -591,7 +593,7 @@ static void draw_faults(sim_world *w)
 static void draw_disasters(sim_world *w)
 {
     sim_faults *f = &w->s.faults;
-    if (w->remote_store || !w->processes || w->s.plant != SIM_PLANT_NONE)
+    if (w->remote_store || !w->processes || w->s.plant != SIM_PLANT_NONE || w->split_alone)
         return;
     f->parts = sim_draw_chance(&w->draw, 400) ? (unsigned)sim_draw_between(&w->draw, 1, 6) : 0;
     f->crashes = sim_draw_chance(&w->draw, 400) ? (unsigned)sim_draw_between(&w->draw, 1, 3) : 0;
@@ -622,8 +624,7 @@ static void draw_mutes(sim_world *w, uint64_t length_ms)
         sim_at(&w->s, sim_draw_below(&w->mutes, length_ms * SIM_MS), draw_mute, w);
 }
 
-/* Drawn from a stream of its own, as stalls are; with short leases, so that silos are declared dead
- * while others call them. Not with a remote store, which has one silo. */
+/* As draw_stalls; with short leases, so that silos are declared dead while others call them. */
 static void draw_holds(sim_world *w, uint64_t length_ms)
 {
     w->holds = sim_draw_of(w->s.seed, STREAM_HOLDS);
@@ -721,12 +722,15 @@ static void plan_run(sim_world *w)
         sim_at(&w->s, ms_below(w, length_ms), draw_part, w);
     for (unsigned i = 0; i < w->s.faults.crashes; i++)
         sim_at(&w->s, ms_below(w, length_ms), draw_crash, w);
-    draw_outages(w, length_ms);
-    draw_pauses(w, length_ms);
-    draw_mutes(w, length_ms);
-    draw_holds(w, length_ms);
-    draw_blackouts(w, length_ms);
+    if (!w->split_alone) {
+        draw_outages(w, length_ms);
+        draw_pauses(w, length_ms);
+        draw_mutes(w, length_ms);
+        draw_holds(w, length_ms);
+        draw_blackouts(w, length_ms);
+    }
     sim_danger_plan(w);
+    sim_split_plan(w, length_ms);
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_keyed_plan(w);
@@ -753,6 +757,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
     sim_grains_init(w);
     sim_keyed_init(w);
     sim_danger_init(w);
+    sim_split_init(w);
     sim_bank_init(w);
     unsigned polled_of_1000 = draw_polled_of_1000(w);
     draw_clocks(w);

@@ -90,7 +90,8 @@ typedef enum sim_stage {
 
 typedef struct sim_world {
     sim s;
-    sim_draw draw, outages, blackouts, pauses, clocks, mutes, holds, keyed, danger;
+    sim_draw draw, outages, blackouts, pauses, clocks, mutes, holds, keyed, danger, splits;
+    bool split_alone;  /* the silos are split, and there is no other fault */
     bool store_faults; /* were drawn, though they may have ended */
     uint32_t lease_ms; /* of all silos; 0: the default */
     uint32_t outage_ms;
@@ -193,6 +194,12 @@ void sim_audit_views(void *world);
  * world has a bank. sim_danger_plan - these faults; after the others. */
 void sim_danger_init(sim_world *w);
 void sim_danger_plan(sim_world *w);
+
+/* ---- sim_split.c ---- */
+/* sim_split_init - draws whether the silos of this world are split into two parts; after the other
+ * faults of sim_world_init. sim_split_plan - when. */
+void sim_split_init(sim_world *w);
+void sim_split_plan(sim_world *w, uint64_t length_ms);
 
 /* ---- sim_rows.c ---- */
 /* sim_rows_check_write - after a write: no activation stays in use that does not know it. */
