@@ -10,12 +10,14 @@
 #include "cluster.pb-c.h"
 #include "call/task.h"
 #include "call/wait.h"
+#include "cluster/membership.h"
 #include "message/frame.h"
 #include "node/ask.h"
 
 /* ASK_TIMEOUT_MS is shorter than the default lease, so that one lost response does not cost the
  * lease. For shorter leases see get_op_timeout_ms(). BYTES_PER_MS: slowest transfer of a large row
- * that still ends in time. AGAIN_MS: pause between two reads of await_write_end(). */
+ * that still ends in time. AGAIN_MS: pause between two reads of await_write_end(), and between two
+ * requests of ask_seed(). */
 enum { METHOD_OPERATION = 1, BYTES_PER_MS = 512, ASK_TIMEOUT_MS = 4000, AGAIN_MS = 20 };
 
 _Static_assert(TEFFI_FRAME_ROW_MAX >= TEFFI_STORE_VALUE_MAX + TEFFI_STORE_KEY_MAX + 1024,
@@ -92,9 +94,26 @@ static void respond_with_result_and_free(teffi_store_op *op)
     free(s);
 }
 
-/* Handles a request: submits its operation to this silo's store. */
+/* Responds that the operation does not run, and frees it. Refreshes the view, since the sender may
+ * be a member by now: then it asks again, see ask_seed(). in: err: TEFF_E_CONFLICT: it is the
+ * result of the operation, as if the store had returned it; otherwise text says why. */
+static void respond_with_refusal_and_free(served *s, teff_err err, const char *text)
+{
+    teffi_membership_refresh_soon(s->node->membership);
+    if (err == TEFF_E_CONFLICT) {
+        s->op.err = err;
+        s->op.system = true; /* it is a change of the membership table */
+        respond_with_result_and_free(&s->op);
+        return;
+    }
+    teffi_node_respond_with_err(s->node, s->msg, err, text);
+    free(s);
+}
+
+/* Handles a request: submits its operation to this silo's store, if the sender may request it. */
 static void serve_store_request(teffi_node *node, teffi_msg *msg)
 {
+    char text[TEFF_TEXT_MAX];
     teff_err err = teffi_msg_unpack(msg, &teff__cluster__store_ask__descriptor);
     const Teff__Cluster__StoreAsk *ask = (const Teff__Cluster__StoreAsk *)msg->body;
     served *s = err ? NULL : calloc(1, sizeof *s);
@@ -116,7 +135,11 @@ static void serve_store_request(teffi_node *node, teffi_msg *msg)
                              .limit = ask->limit,
                              .arena = &msg->arena,
                              .done = respond_with_result_and_free};
-    teffi_store_submit(node->store, &s->op);
+    err = teffi_outsiders_check_store_op(node, msg->src, &s->op, text);
+    if (err)
+        respond_with_refusal_and_free(s, err, text);
+    else
+        teffi_store_submit(node->store, &s->op);
 }
 
 void teffi_remote_store_set_handler(teffi_node *node)
@@ -219,6 +242,30 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
     return err;
 }
 
+/* May the membership table list this silo as a member? */
+static bool may_be_member(const teffi_node *node)
+{
+    const teffi_membership *m = node->membership;
+    return m->listed && !m->left;
+}
+
+/* As ask_seed_once(). But if this silo has just joined, its seed may not have adopted the view with
+ * this silo yet, and refuses the request. Then asks again until the time of one request has passed.
+ * A request that was refused has not run. */
+static teff_err ask_seed(teff_ctx *ctx, const teffi_store_op *op,
+                         const Teff__Cluster__StoreResponse **response)
+{
+    uint64_t until_ns =
+        teffi_now(ctx->node->platform) + get_op_timeout_ms(ctx, op) * UINT64_C(1000000);
+    teff_err err = ask_seed_once(ctx, op, response);
+    while (err == TEFF_E_REFUSED && may_be_member(ctx->node) &&
+           teffi_now(ctx->node->platform) < until_ns) {
+        teffi_ctx_sleep(ctx, AGAIN_MS);
+        err = ask_seed_once(ctx, op, response);
+    }
+    return err;
+}
+
 /* Sends a read to the seed once, and discards the row. A store runs a read after all earlier writes
  * of the same row, so once the read has run, none of these writes is queued any more. out: true:
  * the seed's store ran the read. false: the request failed, or the store's queue was full
@@ -254,7 +301,7 @@ static void ask_seed_task(teff_ctx *ctx, void *arg)
 {
     teffi_store_op *op = arg;
     const Teff__Cluster__StoreResponse *response = NULL;
-    teff_err err = ask_seed_once(ctx, op, &response);
+    teff_err err = ask_seed(ctx, op, &response);
     if (err == TEFF_E_TOO_LARGE) {
         op->err = err;
         snprintf(op->text, sizeof op->text, "rows of over %d bytes, to the seed's store",

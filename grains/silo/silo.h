@@ -105,7 +105,8 @@ void teffi_node_wait_for_tasks(teffi_node *node);
  * one request, and reads if the request of a write gets no response; nothing is cached. The seed
  * must outlive the silos that use its store.
  * teffi_remote_store_set_handler - the server: from now on, node handles requests to
- * TEFFI_SLOT_STORE, by operations on node->store.
+ * TEFFI_SLOT_STORE, by operations on node->store. It refuses what the sender may not request, see
+ * teffi_outsiders_check_store_op(). in: node has a membership.
  * teffi_remote_store_new - the client: a store whose operations are requests to node->seed. out:
  * NULL: out of memory. */
 void teffi_remote_store_set_handler(teffi_node *node);

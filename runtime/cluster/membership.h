@@ -176,11 +176,11 @@ TEFF_MUST_USE teff_err teffi_membership_adopt_rows(teff_ctx *ctx, const teffi_ro
 uint64_t teffi_membership_version(teffi_node *node);
 
 /* A silo that is no member may connect, to join, or to pass on what it received before it left. A
- * stranger's responses and cancels are handled as a member's, and so are its messages to the system
- * targets of membership, directory and store: the first one makes this silo read the table, the
- * second one checks the view, and the third one serves silos that have no store of their own. Its
- * other messages are held back until the table has been read: it may have joined. A dead silo may
- * not connect at all.
+ * stranger's responses and cancels are handled as a member's. Its messages to the system targets of
+ * membership, directory and store are delivered, too: the first one makes this silo read the table,
+ * the second one checks the view, and the third one allows what a silo without a store of its own
+ * needs to join. Its other messages are held back until the table has been read: it may have
+ * joined. A dead silo may not connect at all.
  * teffi_outsiders_check_may_connect - may a silo connect? out: NULL: yes; otherwise why not.
  * teffi_outsiders_add_connection - count a connection of the silo that has come up, if the silo is
  *       an outsider. out: its standing; DEAD: it must be disconnected (also when
@@ -213,6 +213,18 @@ TEFF_MUST_USE teff_err teffi_outsiders_hold_msg_if_needed(teffi_membership *memb
                                                           teffi_msg *msg, bool *first);
 teffi_queue teffi_outsiders_take_held_messages(teffi_membership *membership);
 void teffi_outsiders_decrement_held_count(teffi_membership *membership, teffi_node_id silo);
+
+/* teffi_outsiders_check_store_op - may another silo request this operation on this silo's store? A
+ * member may request any; a dead silo none; a stranger, or a silo that has left, reads of this
+ * cluster's rows in the membership table, and the batch by which it joins, or by which it leaves
+ * after a join that has failed. After an error the caller must refresh the view: the silo may be a
+ * member by now.
+ * in:   op, not checked yet; what the check unpacks is put into its arena.
+ * errs: TEFF_E_REFUSED, with text (TEFF_TEXT_MAX bytes); TEFF_E_CONFLICT: the table has changed
+ *       since this silo's view, or since the batch's sender has read the table: it must read it
+ *       again. */
+TEFF_MUST_USE teff_err teffi_outsiders_check_store_op(teffi_node *node, teffi_node_id from,
+                                                      const teffi_store_op *op, char *text);
 
 /* teffi_membership_hold_msg_if_needed - see node->hold. */
 bool teffi_membership_hold_msg_if_needed(teffi_node *node, teffi_msg *msg);

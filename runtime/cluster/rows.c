@@ -70,9 +70,7 @@ static bool convert_member(const Teff__Cluster__Member *from, uint64_t etag, tef
     return true;
 }
 
-/* out: the silo that the row's key names; 0 if the key does not name a silo.
- * in: prefix: the length of the part of the key before the 'm'. */
-static uint32_t parse_silo_key(const teffi_row *row, size_t prefix)
+uint32_t teffi_rows_parse_silo_key(const teffi_row *row, size_t prefix)
 {
     char rest[10] = "", expected[16];
     if (row->key.len != prefix + 9)
@@ -140,7 +138,7 @@ static teff_err unpack_version_row(teff_ctx *ctx, const teffi_row *row, teffi_ro
 static teff_err unpack_and_add_row(teff_ctx *ctx, const teffi_row *row, size_t prefix,
                                    teffi_rows *rows)
 {
-    uint32_t silo = parse_silo_key(row, prefix);
+    uint32_t silo = teffi_rows_parse_silo_key(row, prefix);
     if (row->key.len == prefix + 1 && ((const char *)row->key.data)[prefix] == 'v')
         return unpack_version_row(ctx, row, rows);
     teffi_member_row *out = &rows->rows[rows->n];
@@ -376,7 +374,10 @@ teffi_view *teffi_rows_make_view(teff_ctx *ctx, const teffi_rows *rows)
             members[n].status = row->left ? TEFFI_LEFT : TEFFI_DEAD;
         n += row->member.node.incarnation != 0; /* 0: the row was unreadable */
     }
-    return teffi_view_new(rows->version, members, n);
+    teffi_view *view = teffi_view_new(rows->version, members, n);
+    if (view)
+        view->table_etag = rows->version_etag;
+    return view;
 }
 
 teffi_row teffi_rows_make_fence_check(teff_ctx *ctx, uint32_t silo, uint64_t etag)

@@ -59,6 +59,10 @@ TEFF_MUST_USE teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read,
  * one reference, the caller's; NULL: no memory. */
 teffi_view *teffi_rows_make_view(teff_ctx *ctx, const teffi_rows *rows);
 
+/* teffi_rows_parse_silo_key - parse the key of a silo's row, in any of the three tables.
+ * in: prefix, the length of "cluster\0". out: the silo that the key names; 0: it names none. */
+uint32_t teffi_rows_parse_silo_key(const teffi_row *row, size_t prefix);
+
 typedef struct teffi_own_beat { /* a heartbeat of this silo */
     uint64_t number, view;      /* from 1; the version of the adopted view */
     uint64_t sent_ns;           /* platform clock, before it was sent */

@@ -44,6 +44,7 @@ typedef enum teffi_standing {
 typedef struct teffi_view {
     _Atomic uint32_t refs;
     uint64_t version;
+    uint64_t table_etag;   /* of the version row from which the view was made; 0: there is none */
     teffi_member *members; /* sorted by node; ACTIVE and LEAVING */
     size_t n_members, n_active;
     teffi_gone *gone;

@@ -97,6 +97,8 @@ static teff_err serve(void)
 static void a_request_is_served_or_refused(void **state)
 {
     static const teffi_store_kind kinds[] = {TEFFI_STORE_READ, TEFFI_STORE_WRITE, TEFFI_STORE_SCAN};
+    const teffi_node_id members[] = {bare_self, bare_peer};
+    bare_view(1, members, 2);
     teffi_remote_store_set_handler(&node);
     node.store = &store;
     for (unsigned i = 0; i < 3; i++) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lab.h"
+#include "cluster/membership.h"
 #include "node/ask.h"
 #include "store/engine.h"
 #include "store/store.h"
@@ -168,9 +169,64 @@ static void a_full_store_does_not_say_that_it_is_over(void **state)
     write_and_lose_the_response(true);
 }
 
+/* Makes the seed forget its newest view: it has the one before the other silo joined. */
+static void make_seed_lag(teff_silo *seed)
+{
+    teffi_node *node = &seed->node;
+    teffi_follow *follow = &node->membership->follow;
+    pthread_mutex_lock(&follow->lock);
+    const teffi_view *now = node->view;
+    size_t own = !teffi_node_equals(now->members[0].node, node->id);
+    teffi_view *old = teffi_view_new(now->version - 1, &now->members[own], 1);
+    assert_non_null(old);
+    pthread_mutex_lock(&node->lock);
+    node->view = old;
+    pthread_mutex_unlock(&node->lock);
+    follow->adopted = old->version;
+    pthread_mutex_unlock(&follow->lock);
+    teffi_view_unref(now);
+}
+
+/* The table lists the silo, but its seed has not read it yet. */
+static void a_silo_that_has_just_joined_asks_again(void **state)
+{
+    teff_silo *seed = start_silo(NULL), *other = start_silo(teff_silo_address(seed));
+    teff_ctx *ctx = teff_silo_new_ctx(other);
+    operation write = on_row(ctx, TEFFI_STORE_WRITE);
+    make_seed_lag(seed);
+    (void)operate(&write);
+    assert_int_equal(write.op.err, TEFF_OK);
+    assert_true(teffi_view_current_has_member(&seed->node, other->node.id));
+    teff_ctx_free(ctx);
+    teff_silo_free(other);
+    teff_silo_free(seed);
+}
+
+/* It may still read the members. What else it asks for is refused at once. */
+static void a_silo_that_has_left_is_refused(void **state)
+{
+    const uint64_t leave_ns = UINT64_C(60000000000), again_ns = UINT64_C(4000000000);
+    teff_silo *seed = start_silo(NULL), *other = start_silo(teff_silo_address(seed));
+    teff_ctx *ctx = teff_silo_new_ctx(other);
+    operation write = on_row(ctx, TEFFI_STORE_WRITE);
+    uint64_t begun_ns = teffi_now(&other->platform);
+    lab_ok(ctx, teffi_silo_leave(ctx, other, begun_ns + leave_ns));
+    begun_ns = teffi_now(&other->platform);
+    (void)operate(&write);
+    assert_int_equal(write.op.err, TEFF_E_IO);
+    assert_non_null(strstr(write.op.text, "it is not in its seed's view"));
+    assert_true(teffi_now(&other->platform) - begun_ns < again_ns);
+    lab_ok(ctx, teffi_membership_refresh(ctx, 0));
+    teff_ctx_free(ctx);
+    teff_silo_free(other);
+    teff_silo_free(seed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_write_is_unknown_when_it_is_over),
-                                       cmocka_unit_test(a_full_store_does_not_say_that_it_is_over)};
+                                       cmocka_unit_test(a_full_store_does_not_say_that_it_is_over),
+                                       cmocka_unit_test(a_silo_that_has_just_joined_asks_again),
+                                       cmocka_unit_test(a_silo_that_has_left_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
