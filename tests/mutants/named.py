@@ -24,6 +24,21 @@ NAMED = {
     "a dialled silo may show any certificate": (
         "runtime/cluster/membership.c",
         "    node->check_key = teffi_membership_check_key;\n", ""),
+    "a stranger may use its seed's store": (
+        "grains/silo/remote_store.c", "    if (err)\n        respond_with_refusal_and_free(",
+        "    if (false)\n        respond_with_refusal_and_free("),
+    "a stranger removes the row of a member": (
+        "runtime/cluster/outsider_rows.c", "!view_has_silo(r->view, silo)",
+        "(true || !view_has_silo(r->view, silo))"),
+    "a join is checked by the view of another version": (
+        "runtime/cluster/outsider_rows.c", "    if (version && version->etag != ",
+        "    if (false && version->etag != "),
+    "a dead silo may use the store of another silo": (
+        "runtime/cluster/outsider_rows.c", "    if (standing == TEFFI_STANDING_DEAD)\n",
+        "    if (false)\n"),
+    "a silo that has just joined does not ask its seed again": (
+        "grains/silo/remote_store.c", "    while (err == TEFF_E_REFUSED && may_be_member(",
+        "    while (false && err == TEFF_E_REFUSED && may_be_member("),
     "a silo joins without its key": (
         "runtime/cluster/join.c", "    if (key)\n        memcpy(",
         "    if (!key)\n        memcpy("),
