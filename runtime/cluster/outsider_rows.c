@@ -37,14 +37,18 @@ static bool key_ends_cluster(const store_request *r, teffi_bytes key)
 
 /* ---- reads ---- */
 
-/* Does the operation read the membership table, and only rows of this cluster? */
+/* Does the operation read the membership table or a heartbeat, and only rows of this cluster? */
 static bool op_reads_own_members(const store_request *r)
 {
     const teffi_store_op *op = r->op;
-    bool reads = op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
-    return reads && op->n_rows == 1 && row_is_in_table(&op->rows[0], TEFFI_TABLE_MEMBERSHIP) &&
-           key_is_of_cluster(r, op->rows[0].key) &&
-           (op->kind == TEFFI_STORE_READ || key_ends_cluster(r, op->to));
+    const teffi_row *row = op->rows;
+    bool reads = op->kind == TEFFI_STORE_READ, scans = op->kind == TEFFI_STORE_SCAN;
+    if (op->n_rows != 1)
+        return false;
+    bool members = row_is_in_table(row, TEFFI_TABLE_MEMBERSHIP) &&
+                   (reads || (scans && key_ends_cluster(r, op->to)));
+    bool heartbeat = reads && row_is_in_table(row, TEFFI_TABLE_ALIVE);
+    return (members || heartbeat) && key_is_of_cluster(r, row->key);
 }
 
 /* ---- the batch of a join ---- */
