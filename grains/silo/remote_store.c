@@ -190,7 +190,7 @@ static teff_err copy_response_to_op(teffi_store_op *op,
     bool scans = op->kind == TEFFI_STORE_SCAN;
     size_t n = response->n_rows;
     teffi_row *rows = scans ? teff_arena_alloc(op->arena, (n + 1) * sizeof *rows) : op->rows;
-    if (!scans && n != op->n_rows)
+    if (scans ? n > op->limit : n != op->n_rows)
         return TEFF_E_MALFORMED;
     for (size_t i = 0; i < n; i++)
         if (!rows || !copy_response_row(op, response->rows[i], &rows[i]))

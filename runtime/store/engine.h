@@ -14,8 +14,11 @@ void teffi_store_op_set_error(teffi_store_op *op, teff_err err, const char *fmt,
 void teffi_store_set_read_result(teffi_store_op *op, const teffi_row *found);
 
 /* teffi_store_add_found_row - append one row to the result of a scan, copied into op->arena.
- * in:   from: op->rows as it was submitted, which names the table; found: key, value and etag.
- * out:  false: no memory: op has failed, op->rows is as it was submitted, and op->n_found is 0. */
+ * in:   from: op->rows as it was submitted, with the table and the first key; found: key, value and
+ *       etag.
+ * out:  false: op has failed, op->rows is as it was submitted, and op->n_found is 0.
+ * errs: in op->err: TEFF_E_NOMEM; TEFF_E_MALFORMED (op has its limit of rows already, or the key is
+ *       too long, outside the scan's range, or not after the key before it). */
 bool teffi_store_add_found_row(teffi_store_op *op, teffi_row *from, const teffi_row *found);
 
 /* teffi_store_op_is_read - is op a read or a scan?

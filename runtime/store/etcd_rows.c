@@ -351,6 +351,17 @@ static void set_read_result(const json_t *kv, teffi_store_op *op, teffi_etcd_tex
         teffi_store_set_read_result(op, &found);
 }
 
+/* out: the response to the read `at` of one key; NULL: it is missing, or has another form. */
+static const json_t *get_range_response(const json_t *op_responses, size_t at)
+{
+    const json_t *range = json_object_get(json_array_get(op_responses, at), "response_range");
+    const json_t *kvs = json_object_get(range, "kvs"); /* left out if there is no such row */
+    size_t n = json_array_size(kvs);
+    bool good = !kvs || (json_is_array(kvs) && n == 0) ||
+                (n == 1 && json_is_object(json_array_get(kvs, 0)));
+    return good && json_is_object(range) ? range : NULL;
+}
+
 bool teffi_etcd_set_read_results(const json_t *response, teffi_store_op *const *ops, size_t n,
                                  teffi_etcd_text *room)
 {
@@ -358,10 +369,10 @@ bool teffi_etcd_set_read_results(const json_t *response, teffi_store_op *const *
     if (json_array_size(op_responses) != n)
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!json_object_get(json_array_get(op_responses, i), "response_range"))
+        if (!get_range_response(op_responses, i))
             return false;
     for (size_t i = 0; i < n; i++) {
-        const json_t *range = json_object_get(json_array_get(op_responses, i), "response_range");
+        const json_t *range = get_range_response(op_responses, i);
         set_read_result(json_array_get(json_object_get(range, "kvs"), 0), ops[i], room);
     }
     return true;
@@ -387,8 +398,7 @@ static bool op_conflicts(const teffi_store_op *op, const json_t *op_responses, s
     for (size_t i = 0; i < op->n_rows; i++) {
         if (op->rows[i].any)
             continue;
-        const json_t *range =
-            json_object_get(json_array_get(op_responses, (*at)++), "response_range");
+        const json_t *range = get_range_response(op_responses, (*at)++);
         const json_t *kv = json_array_get(json_object_get(range, "kvs"), 0);
         conflict |= teffi_etcd_get_number(kv, "mod_revision") != op->rows[i].etag;
         *malformed |= !range;
@@ -456,7 +466,7 @@ bool teffi_etcd_append_scan_page(const json_t *response, const char *prefix, tef
 {
     const json_t *kvs = json_object_get(response, "kvs");
     size_t n = json_array_size(kvs);
-    if (get_revision(response) == 0 || n > op->limit - op->n_found)
+    if (get_revision(response) == 0 || n > op->limit - op->n_found || (kvs && !json_is_array(kvs)))
         teffi_store_op_set_error(op, TEFF_E_MALFORMED, "etcd: unexpected response to a scan");
     for (size_t i = 0; op->err == TEFF_OK && i < n; i++)
         (void)add_scanned_row(json_array_get(kvs, i), prefix, op, from, room);

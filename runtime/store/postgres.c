@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
+#include "store/postgres_reply.h"
 
 enum {
     SCHEMA = 1,             /* version of the schema */
@@ -122,7 +123,7 @@ static const struct {
     {"write", "SELECT teff.write($1, $2, $3, $4, $5)", 5, {1009, 1001, 1001, 1016, 1007}},
 };
 
-/* ---- parameters and results, in the server's binary form ---- */
+/* ---- parameters, in the server's binary form ---- */
 
 typedef struct parameters {
     const char *values[5];
@@ -147,26 +148,6 @@ static void append_element(parameters *p, teffi_bytes bytes)
     if (bytes.len)
         memcpy(p->memory + p->used, bytes.data, bytes.len);
     p->used += bytes.len;
-}
-
-static uint64_t decode_big_endian(const char *data, size_t bytes)
-{
-    uint64_t number = 0;
-    for (size_t i = 0; i < bytes; i++)
-        number = number << 8 | (uint8_t)data[i];
-    return number;
-}
-
-/* out: 0 if the column does not have 8 bytes. */
-static uint64_t get_etag(const PGresult *result, int row, int column)
-{
-    bool has_etag = PQgetlength(result, row, column) == 8;
-    return has_etag ? decode_big_endian(PQgetvalue(result, row, column), 8) : 0;
-}
-
-static teffi_bytes get_bytes(const PGresult *result, int row, int column)
-{
-    return (teffi_bytes){PQgetvalue(result, row, column), (size_t)PQgetlength(result, row, column)};
 }
 
 /* Empty bytes get an address that is not NULL, since libpq takes NULL as SQL's NULL. */
@@ -258,50 +239,6 @@ static bool add_op_to_send_buffer(PGconn *conn, const teffi_store_op *op)
     return sent;
 }
 
-static void set_found_row(teffi_store_op *op, const PGresult *result)
-{
-    teffi_row found = {0};
-    if (PQntuples(result) > 0)
-        found = (teffi_row){.etag = get_etag(result, 0, 0), .value = get_bytes(result, 0, 1)};
-    teffi_store_set_read_result(op, &found);
-}
-
-static void set_found_rows(teffi_store_op *op, const PGresult *result)
-{
-    teffi_row *from = op->rows;
-    for (int i = 0; i < PQntuples(result); i++) {
-        teffi_row found = {.etag = get_etag(result, i, 0),
-                           .value = get_bytes(result, i, 1),
-                           .key = get_bytes(result, i, 2)};
-        if (!teffi_store_add_found_row(op, from, &found))
-            break;
-    }
-}
-
-/* Sets the result of a write. teff.write returns NULL for a conflict, otherwise an array: a head of
- * 20 bytes, then for each row 4 bytes of length and 8 of etag. */
-static void set_etags_or_conflict(teffi_store_op *op, const PGresult *result)
-{
-    const char *array = PQgetvalue(result, 0, 0);
-    if (PQgetisnull(result, 0, 0)) {
-        op->err = TEFF_E_CONFLICT;
-        return;
-    }
-    for (size_t i = 0; i < op->n_rows; i++)
-        if (!op->rows[i].check)
-            op->rows[i].etag = decode_big_endian(array + 20 + 12 * i + 4, 8);
-}
-
-static void set_result(teffi_store_op *op, const PGresult *result)
-{
-    if (op->kind == TEFFI_STORE_READ)
-        set_found_row(op, result);
-    else if (op->kind == TEFFI_STORE_SCAN)
-        set_found_rows(op, result);
-    else
-        set_etags_or_conflict(op, result);
-}
-
 /* ---- the connection ---- */
 
 /* Sets text to "postgres: " and the first line of a message. */
@@ -380,17 +317,23 @@ static bool end_old_backend(session *s, PGconn *conn, char *text)
     return !s->broken;
 }
 
-/* Stores the id and start time of conn's server process in s->backend, for end_old_backend(). */
+/* Stores the id and start time of conn's server process in s->backend, for end_old_backend(). out:
+ * false: an error, with text. */
 static bool record_backend(session *s, PGconn *conn, char *text)
 {
     PGresult *result = run_sql(conn,
                                "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM "
                                "pg_stat_activity WHERE pid = pg_backend_pid()",
                                NULL, text);
-    if (result && PQntuples(result) > 0)
-        snprintf(s->backend, sizeof s->backend, "%s", PQgetvalue(result, 0, 0));
+    const char *value = result && PQntuples(result) == 1 ? PQgetvalue(result, 0, 0) : "";
+    size_t len = strlen(value);
+    bool valid = len > 0 && len < sizeof s->backend;
+    if (valid)
+        memcpy(s->backend, value, len + 1);
+    else if (result)
+        (void)teffi_fail(text, TEFF_E_IO, "postgres: the server does not show its own session");
     PQclear(result);
-    return result != NULL;
+    return valid;
 }
 
 /* Refuses a server whose fsync is off, and sets synchronous_commit to on if it is off, because an
@@ -480,7 +423,8 @@ typedef enum outcome {
     COMMITTED,
     REFUSED,  /* the server returned an error: nothing is written */
     UNSENT,   /* the connection broke before all was sent: nothing is written */
-    IN_DOUBT, /* the connection broke later: all is written, or will be, or nothing */
+    IN_DOUBT, /* the connection broke later, or results are missing: all is written, or will be, or
+               * nothing */
 } outcome;
 
 static void drop_connection(session *s)
@@ -499,8 +443,9 @@ static bool add_group_to_send_buffer(session *s, teffi_store_op **ops, size_t n)
     return PQpipelineSync(s->conn);
 }
 
-/* Adds to s->results all results that have arrived. in, out: *n: the number of results there;
- * *refused: was any result an error? out: true: all results of the group have arrived. */
+/* Adds to s->results all errors and all results with rows that have arrived; no statement has
+ * results of another kind. in, out: *n: the number of results there; *refused: was any result an
+ * error? out: true: all results of the group have arrived. */
 static bool take_results(session *s, size_t *n, bool *refused)
 {
     while (!PQisBusy(s->conn)) {
@@ -514,8 +459,9 @@ static bool take_results(session *s, size_t *n, bool *refused)
             PQclear(result);
             return true;
         }
-        *refused = *refused || status != PGRES_TUPLES_OK;
-        if (*n < TEFFI_OP_QUEUE_GROUP_MAX)
+        bool is_error = status == PGRES_FATAL_ERROR || status == PGRES_PIPELINE_ABORTED;
+        *refused = *refused || is_error;
+        if (*n < TEFFI_OP_QUEUE_GROUP_MAX && (is_error || status == PGRES_TUPLES_OK))
             s->results[(*n)++] = result;
         else
             PQclear(result);
@@ -550,7 +496,7 @@ static outcome send_group_and_wait(session *s, teffi_store_op **ops, size_t n_op
             left = -1;
     if (left < 0)
         return sent ? IN_DOUBT : UNSENT;
-    return refused || *n != n_ops ? REFUSED : COMMITTED;
+    return refused ? REFUSED : *n == n_ops ? COMMITTED : IN_DOUBT;
 }
 
 static void clear_results(session *s, size_t n)
@@ -574,7 +520,8 @@ static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
 static void drop_connection_and_fail_ops(session *s, teffi_store_op **ops, size_t n, outcome o)
 {
     char text[TEFF_TEXT_MAX];
-    format_postgres_error(text, PQerrorMessage(s->conn));
+    const char *why = PQerrorMessage(s->conn);
+    format_postgres_error(text, why[0] ? why : "no valid response in time");
     drop_connection(s);
     for (size_t i = 0; i < n; i++)
         if (is_write_in_doubt(o, ops[i]))
@@ -629,7 +576,7 @@ static bool finish_group_unless_retryable(session *s, teffi_store_op **ops, size
     if (o == REFUSED && n == 1)
         return fail_op_unless_retryable(s, ops[0], n_results, tries);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
-        set_result(ops[i], s->results[i]);
+        teffi_postgres_set_result(ops[i], s->results[i]);
     clear_results(s, n_results);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
         teffi_op_queue_finish_op(&s->queue, ops[i]);

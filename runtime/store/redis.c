@@ -468,7 +468,10 @@ static void set_result_of_read(teffi_store_op *op, const redisReply *reply)
 static void set_result_of_scan(teffi_store_op *op, const redisReply *reply)
 {
     teffi_row *from = op->rows;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements % (1 + FIELDS) != 0) {
+    bool good = reply->type == REDIS_REPLY_ARRAY && reply->elements % (1 + FIELDS) == 0;
+    for (size_t i = 0; good && i < reply->elements; i += 1 + FIELDS)
+        good = reply->element[i]->type == REDIS_REPLY_STRING;
+    if (!good) {
         fail_as_malformed(op, "unexpected reply");
         return;
     }

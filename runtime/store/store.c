@@ -61,8 +61,33 @@ static bool reserve_found_row(teffi_store_op *op)
     return true;
 }
 
+/* May this key be the next one of the scan's result? A server or a damaged file may return other
+ * keys, and callers use the start of a key without comparing it. */
+static bool scan_expects_key(const teffi_store_op *op, const teffi_row *from, teffi_bytes key)
+{
+    size_t n = op->n_found;
+    return n < op->limit && key.len <= TEFFI_STORE_KEY_MAX &&
+           (n ? teffi_bytes_cmp(key, op->rows[n - 1].key) > 0
+              : teffi_bytes_cmp(key, from->key) >= 0) &&
+           (op->to.len == 0 || teffi_bytes_cmp(key, op->to) < 0);
+}
+
+static void drop_found_rows(teffi_store_op *op, teffi_row *from)
+{
+    op->rows = from;
+    op->n_found = 0;
+}
+
 bool teffi_store_add_found_row(teffi_store_op *op, teffi_row *from, const teffi_row *found)
 {
+    if (!scan_expects_key(op, from, found->key)) {
+        teffi_store_op_set_error(op, TEFF_E_MALFORMED,
+                                 "row %zu of a scan of %s is over its limit, outside its range or "
+                                 "not in order",
+                                 op->n_found, from->table);
+        drop_found_rows(op, from);
+        return false;
+    }
     teffi_row row = {.etag = found->etag, .key.len = found->key.len, .value.len = found->value.len};
     row.key.data = teff_arena_copy(op->arena, found->key.data, found->key.len);
     row.value.data = teff_arena_copy(op->arena, found->value.data, found->value.len);
@@ -71,8 +96,7 @@ bool teffi_store_add_found_row(teffi_store_op *op, teffi_row *from, const teffi_
     if (!row.key.data || !row.value.data || !row.table || !reserve_found_row(op)) {
         teffi_store_op_set_error(op, TEFF_E_NOMEM, "no memory for a scan of over %zu rows",
                                  op->n_found);
-        op->rows = from;
-        op->n_found = 0;
+        drop_found_rows(op, from);
         return false;
     }
     op->rows[op->n_found++] = row;

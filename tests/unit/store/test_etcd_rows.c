@@ -392,6 +392,10 @@ static void odd_answers_to_writes_set_nothing(void **state)
         "{\"header\":{\"revision\":\"7\"}}",
         "{\"header\":{\"revision\":\"7\"},\"responses\":[{\"response_range\":{}}]}",
         "{\"header\":{\"revision\":\"7\"},\"responses\":[{},{},{}]}",
+        "{\"header\":{\"revision\":\"7\"},\"responses\":[{\"response_range\":{}},"
+        "{\"response_range\":7}]}",
+        "{\"header\":{\"revision\":\"7\"},\"responses\":[{\"response_range\":{}},"
+        "{\"response_range\":{\"kvs\":{}}}]}",
         refusal_without_reason,
     };
     teffi_row rows[] = {{.table = "t", .etag = 0}, {.table = "u", .etag = 5}};
@@ -427,6 +431,12 @@ static void odd_answers_to_reads_set_nothing(void **state)
         "{\"responses\":[]}",
         "{\"responses\":[{}]}",
         "{\"responses\":[{\"response_range\":{}},{\"response_range\":{}}]}",
+        "{\"responses\":[{\"response_range\":\"kvs\"}]}",
+        "{\"header\":{\"revision\":\"7\"},\"kvs\":{},"
+        "\"responses\":[{\"response_range\":{\"kvs\":{}}}]}",
+        "{\"header\":{\"revision\":\"7\"},\"kvs\":\"AA==\","
+        "\"responses\":[{\"response_range\":{\"kvs\":[7]}}]}",
+        "{\"responses\":[{\"response_range\":{\"kvs\":[{},{}]}}]}",
     };
     static const char *const damaged[] = {"AA=", "=AAA", "A=AA", "AA=A", "A AA", "____", "AQ=="};
     teff_arena arena;

@@ -387,6 +387,138 @@ static void a_server_that_is_read_only(void **state)
     assert_int_not_equal(etag, before);
 }
 
+/* ---- replies of another form ---- */
+
+/* Gives the store's session for states a new connection, whose statements are prepared again. */
+static void renew_session(env *e)
+{
+    teff_arena arena;
+    teffi_bytes value;
+    uint64_t etag;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    (void)pg_server_run(e->address, "SELECT count(pg_terminate_backend(pid, 60000)) FROM "
+                                    "pg_stat_activity WHERE application_name = 'teff'");
+    while (ask_get(e->store, &arena, "words", ask_str("none"), &value, &etag) == TEFF_E_IO)
+        usleep(10 * 1000);
+    teffi_arena_fini(&arena);
+}
+
+/* The function is another one from now on: an administrator's, or one of another schema. */
+static void replace_write_function(env *e, const char *returns, const char *body)
+{
+    char sql[600];
+    snprintf(sql, sizeof sql,
+             "DROP FUNCTION teff.write; CREATE FUNCTION teff.write(tabs text[], keys bytea[], "
+             "vals bytea[], etags bigint[], marks int[]) RETURNS %s LANGUAGE plpgsql AS "
+             "$$ BEGIN %s; END $$",
+             returns, body);
+    (void)pg_server_run(e->address, sql);
+    renew_session(e); /* the type of the result may be another one */
+}
+
+/* The function has run and was committed, so the outcome is unknown. */
+static void odd_etags_from_a_write(void **state)
+{
+    static const struct {
+        const char *returns, *body;
+    } odd[] = {
+        {"bigint[]", "RETURN '{}'"},
+        {"bigint[]", "RETURN ARRAY[7, 8]"},
+        {"bigint[]", "RETURN ARRAY[0]"},
+        {"bigint[]", "RETURN ARRAY[NULL::bigint]"},
+        {"bigint[]", "RETURN '[0:0]={7}'"},
+        {"bigint[]", "RETURN '{{7}}'"},
+        {"int[]", "RETURN ARRAY[7]"},
+        {"bytea", "RETURN ''"},
+        {"SETOF bigint[]", "RETURN"},
+        {"SETOF bigint[]", "RETURN NEXT ARRAY[7]; RETURN NEXT ARRAY[7]"},
+    };
+    env *e = *state;
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        uint64_t etag = 0;
+        replace_write_function(e, odd[i].returns, odd[i].body);
+        teff_err err = ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag);
+        if (err != TEFF_E_UNKNOWN || etag != 0)
+            fail_msg("%s, %s: %s, etag %lu", odd[i].returns, odd[i].body, teff_err_name(err), etag);
+    }
+    replace_write_function(e, "bigint[]", "RETURN ARRAY[7]");
+    uint64_t etag = 0;
+    assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_OK);
+    assert_int_equal(etag, 7);
+}
+
+/* out: the error of a scan of two rows; TEFF_OK: the first row is damaged, the second is not. */
+static teff_err scan_past_a_damaged_row(env *e, teff_arena *arena)
+{
+    teffi_row start = {.table = "words"};
+    teffi_store_op op = {
+        .kind = TEFFI_STORE_SCAN, .rows = &start, .n_rows = 1, .limit = 10, .arena = arena};
+    if (ask(e->store, &op) != TEFF_OK)
+        return op.err;
+    assert_int_equal(op.n_found, 2);
+    assert_memory_equal(op.rows[0].key.data, "a", 1);
+    assert_int_equal(op.rows[0].etag, 0);
+    assert_int_equal(op.rows[0].value.len, 0);
+    assert_int_not_equal(op.rows[1].etag, 0);
+    return TEFF_OK;
+}
+
+static void rows_of_another_form(void **state)
+{
+    env *e = *state;
+    uint64_t etag = 0, seen = 0;
+    teff_arena arena;
+    teffi_bytes value;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_OK);
+    assert_int_equal(ask_put(e->store, "words", ask_str("b"), ask_str("1"), &seen), TEFF_OK);
+    static const char *const damages[] = {
+        "ALTER TABLE teff.rows ALTER etag DROP NOT NULL, ALTER value DROP NOT NULL;"
+        "UPDATE teff.rows SET etag = NULL WHERE key = 'a'",
+        "UPDATE teff.rows SET etag = 0 WHERE key = 'a'",
+        "UPDATE teff.rows SET etag = 1, value = NULL WHERE key = 'a'",
+    };
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        (void)pg_server_run(e->address, damages[i]);
+        assert_int_equal(ask_get(e->store, &arena, "words", ask_str("a"), &value, &seen),
+                         TEFF_E_MALFORMED);
+        assert_int_equal(scan_past_a_damaged_row(e, &arena), TEFF_OK);
+    }
+    (void)pg_server_run(e->address, "ALTER TABLE teff.rows ALTER etag TYPE text");
+    renew_session(e);
+    assert_int_equal(scan_past_a_damaged_row(e, &arena), TEFF_E_MALFORMED);
+    assert_int_equal(ask_get(e->store, &arena, "words", ask_str("b"), &value, &seen),
+                     TEFF_E_MALFORMED);
+    teffi_arena_fini(&arena);
+}
+
+static atomic_bool loses_a_result;
+
+PGresult *__real_PQgetResult(PGconn *conn);
+PGresult *__wrap_PQgetResult(PGconn *conn);
+
+/* A statement's result without rows, in place of the first one with rows. */
+PGresult *__wrap_PQgetResult(PGconn *conn)
+{
+    PGresult *result = __real_PQgetResult(conn);
+    if (PQresultStatus(result) != PGRES_TUPLES_OK || !atomic_exchange(&loses_a_result, false))
+        return result;
+    PQclear(result);
+    return PQmakeEmptyPGresult(conn, PGRES_COMMAND_OK);
+}
+
+/* The server has committed the write, so it is not run again. */
+static void a_write_without_a_result_is_unknown(void **state)
+{
+    env *e = *state;
+    uint64_t etag = 0;
+    atomic_store(&loses_a_result, true);
+    assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_E_UNKNOWN);
+    assert_int_equal(pg_server_run(e->address, "SELECT count(*) FROM teff.rows"), 1);
+    renew_session(e);
+    assert_int_equal(ask_put(e->store, "words", ask_str("b"), ask_str("1"), &etag), TEFF_OK);
+}
+
 /* ---- opening ---- */
 
 static void a_newer_schema(void **state)
@@ -577,6 +709,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_deadlock_is_tried_again, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_deadlock_without_end, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_server_that_is_read_only, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(odd_etags_from_a_write, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(rows_of_another_form, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_write_without_a_result_is_unknown, open_fresh,
+                                        close_store),
         cmocka_unit_test_setup_teardown(a_newer_schema, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_creation_that_waits_gets_a_later_etag, open_fresh,
                                         close_store),

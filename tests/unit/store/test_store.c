@@ -124,18 +124,28 @@ static void scans(void **state)
     assert_int_equal(ask(*state, &op), TEFF_E_INVALID); /* without an arena */
 }
 
+/* The key of the row n of a scan: two letters, in order. */
+static teffi_bytes key_of(size_t n, char key[2])
+{
+    key[0] = (char)('A' + n / 50);
+    key[1] = (char)('A' + n % 50);
+    return (teffi_bytes){key, 2};
+}
+
 /* Whatever the memory lacks for, op is as it was submitted, and says so. */
 static void a_scan_without_memory(void **state)
 {
     enum { ROWS = 20, STEP = 16 };
-    teffi_row from = {.table = "t"}, found = {.key = {"key", 3}, .value = {block, 100}, .etag = 7};
+    char key[2];
+    teffi_row from = {.table = "t"}, found = {.value = {block, 100}, .etag = 7};
     size_t n = 0;
     for (size_t bytes = STEP; n < ROWS; bytes += STEP) {
         teff_arena arena;
         teffi_arena_init(&arena, NULL, 0, bytes);
-        teffi_store_op op = {.rows = &from, .n_rows = 1, .arena = &arena};
+        teffi_store_op op = {.rows = &from, .n_rows = 1, .limit = ROWS, .arena = &arena};
+        found.key = key_of(0, key);
         for (n = 0; n < ROWS && teffi_store_add_found_row(&op, &from, &found); n++)
-            ;
+            found.key = key_of(n + 1, key);
         assert_int_equal(op.err, n < ROWS ? TEFF_E_NOMEM : TEFF_OK);
         assert_int_equal(op.n_found, n < ROWS ? 0 : ROWS);
         assert_true((op.rows == &from) == (n < ROWS));
@@ -146,13 +156,49 @@ static void a_scan_without_memory(void **state)
 static void a_long_scan_takes_memory_for_its_rows(void **state)
 {
     enum { ROWS = 1000, PER_ROW = 3 * sizeof(teffi_row) + 64 }; /* the array may double */
-    teffi_row from = {.table = "t"}, found = {.key = {"key", 3}, .value = {"value", 5}};
+    char key[2];
+    teffi_row from = {.table = "t"}, found = {.value = {"value", 5}};
     teff_arena arena;
     teffi_arena_init(&arena, NULL, 0, ROWS * PER_ROW);
-    teffi_store_op op = {.rows = &from, .n_rows = 1, .arena = &arena};
-    for (size_t n = 0; n < ROWS; n++)
+    teffi_store_op op = {.rows = &from, .n_rows = 1, .limit = ROWS, .arena = &arena};
+    for (size_t n = 0; n < ROWS; n++) {
+        found.key = key_of(n, key);
         assert_true(teffi_store_add_found_row(&op, &from, &found));
+    }
     assert_int_equal(op.n_found, ROWS);
+    teffi_arena_fini(&arena);
+}
+
+/* A server may return what was not asked for. Callers rely on the limit and the range. */
+static void rows_that_a_scan_did_not_ask_for(void **state)
+{
+    static const struct {
+        const char *first, *second;
+    } wrong[] = {{"a", NULL}, {"b", "b"}, {"c", "b"}, {"b", "d"}, {"d", NULL}};
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    for (size_t i = 0; i <= sizeof wrong / sizeof wrong[0]; i++) {
+        teffi_row from = {.table = "t", .key = ask_str("b")};
+        teffi_store_op op = {
+            .rows = &from, .n_rows = 1, .to = ask_str("d"), .limit = 2, .arena = &arena};
+        const char *first = i ? wrong[i - 1].first : "b", *second = i ? wrong[i - 1].second : "c";
+        teffi_row found = {.key = ask_str(first), .etag = 1};
+        bool added = teffi_store_add_found_row(&op, &from, &found);
+        assert_true(added == (i == 0 || second != NULL));
+        found.key = ask_str(second ? second : "c");
+        added = added && teffi_store_add_found_row(&op, &from, &found);
+        assert_true(added == (i == 0));
+        found.key = ask_str("cc"); /* the third of at most two */
+        assert_false(added && teffi_store_add_found_row(&op, &from, &found));
+        assert_int_equal(op.err, TEFF_E_MALFORMED);
+        assert_ptr_equal(op.rows, &from);
+        assert_int_equal(op.n_found, 0);
+    }
+    teffi_row from = {.table = "t"}, found = {.key = {block, TEFFI_STORE_KEY_MAX + 1}};
+    teffi_store_op op = {.rows = &from, .n_rows = 1, .limit = 2, .arena = &arena};
+    assert_false(teffi_store_add_found_row(&op, &from, &found));
+    found.key.len--;
+    assert_true(teffi_store_add_found_row(&op, &from, &found));
     teffi_arena_fini(&arena);
 }
 
@@ -167,6 +213,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(scans, setup, teardown),
         cmocka_unit_test(a_scan_without_memory),
         cmocka_unit_test(a_long_scan_takes_memory_for_its_rows),
+        cmocka_unit_test(rows_that_a_scan_did_not_ask_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
