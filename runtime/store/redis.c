@@ -2,6 +2,7 @@
  * Way:     store/store -> op_queue -> [redis] -> hiredis -> a server with its append-only file on
  * States:  submitted -> queue -> group -> sent as one pipeline -> reply: done()
  *          The connection is lost: a write that was sent ends as UNKNOWN, the rest as IO.
+ *          A reply shows that the server is a replica: both sessions connect and check it again.
  * Threads: submit, close: any. All else, also done() of accepted operations: the session's thread.
  *          The cluster's own tables have their own session, so that they do not wait behind states.
  * Source:  Redis' manual: pipelining, EVALSHA */
@@ -13,6 +14,7 @@
 #include <hiredis/sds.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +116,7 @@ enum { FIELD_ETAG, FIELD_SUM, FIELD_VALUE, FIELDS };
 
 typedef struct session {
     teffi_op_queue queue;
-    const struct engine *engine;
+    struct engine *engine;
     teffi_thread thread;
     bool started;
     teffi_parker opened; /* teffi_redis_open() waits until open_err and why are set */
@@ -126,6 +128,7 @@ typedef struct session {
     char client_id[NUMBER_MAX]; /* of the last connection, which may still run commands; "": none */
     char hash[ID_MAX];          /* of the script */
     bool script_lost;           /* the server has forgotten the script */
+    uint32_t refusals;          /* engine.refusals before the server was checked */
     uint32_t retry_ms;          /* back-off; 0: the last attempt to connect succeeded */
     uint64_t retry_ns;          /* time of the next attempt, on the clock of teffi_now() */
     teffi_store_op *group[TEFFI_OP_QUEUE_GROUP_MAX];
@@ -143,6 +146,9 @@ typedef struct engine {
     int port;
     char prefix[NAME_MAX_LEN + 2];
     teffi_login login;
+    /* atomic, relaxed: how many replies have shown that the server is a replica or loads its data.
+     * Both sessions compare it, because a session that only reads gets no such reply */
+    _Atomic uint32_t refusals;
     session sessions[2]; /* [true]: the cluster's own tables */
 } engine;
 
@@ -254,6 +260,7 @@ static teff_err prepare_connection(session *s, redisContext *c, char *text)
 {
     char info[INFO_MAX], last_run_id[ID_MAX];
     redisSetTimeout(c, (struct timeval){.tv_sec = CONNECT_S});
+    s->refusals = atomic_load_explicit(&s->engine->refusals, memory_order_relaxed);
     teff_err err = log_in_to_redis(s, c, text);
     if (err)
         return err;
@@ -310,13 +317,26 @@ static bool connect_or_back_off(session *s)
     return s->open_err == TEFF_OK;
 }
 
-/* Drops a connection that the server has closed. If there is no connection and the back-off has
- * ended, connects. Between two pipelines no reply is due, so a readable socket means that the
- * connection has ended. out: false: not connected, and s->why says why. */
-static bool ensure_redis_connected(session *s)
+/* Has a reply to any session shown, since this one checked the server, that it is not ready? */
+static bool must_check_server_again(const session *s)
+{
+    return s->refusals != atomic_load_explicit(&s->engine->refusals, memory_order_relaxed);
+}
+
+/* Between two pipelines no reply is due, so a readable socket means that the connection has ended.
+ */
+static bool has_connection_ended(const session *s)
 {
     char byte;
-    if (s->redis && (recv(s->redis->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN))
+    return recv(s->redis->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}
+
+/* Drops a connection that the server has closed, or whose server must be checked again. If there is
+ * no connection and the back-off has ended, connects. out: false: not connected, and s->why says
+ * why. */
+static bool ensure_redis_connected(session *s)
+{
+    if (s->redis && (must_check_server_again(s) || has_connection_ended(s)))
         disconnect_redis(s);
     return s->redis || (teffi_now(&s->engine->platform) >= s->retry_ns && connect_or_back_off(s));
 }
@@ -506,8 +526,16 @@ static void set_result_of_write(teffi_store_op *op, const redisReply *reply)
     }
 }
 
+/* Does this error show that the server is a replica, or loads its data? A server can become a
+ * replica at any time, and keeps its connections then. */
+static bool shows_unready_server(const char *error)
+{
+    return strstr(error, "READONLY") || strstr(error, "MASTERDOWN") || strstr(error, "LOADING");
+}
+
 /* Fails op with an error of the server or of the script. An operation with such an error has
- * written nothing. Sets s->script_lost if the server has forgotten the script. */
+ * written nothing. Sets s->script_lost if the server has forgotten the script, and counts an error
+ * that shows_unready_server(). */
 static void fail_op_with_error_reply(session *s, teffi_store_op *op, const char *error)
 {
     static const struct {
@@ -518,6 +546,8 @@ static void fail_op_with_error_reply(session *s, teffi_store_op *op, const char 
     while (!strstr(error, kinds[i].word))
         i++;
     s->script_lost = s->script_lost || strstr(error, "NOSCRIPT");
+    if (shows_unready_server(error))
+        atomic_fetch_add_explicit(&s->engine->refusals, 1, memory_order_relaxed);
     teffi_store_op_set_error(op, kinds[i].err, "redis: %s", error);
 }
 
@@ -571,8 +601,8 @@ static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
     }
     for (size_t i = n_replies; i < n; i++)
         fail_and_finish_op_without_reply(s, ops[i], i < sent);
-    if (s->redis && s->script_lost)
-        disconnect_redis(s); /* the next connection loads the script */
+    if (s->redis && (s->script_lost || must_check_server_again(s)))
+        disconnect_redis(s); /* the next connection checks the server and loads the script */
 }
 
 /* out: how long to wait for operations: if there is no connection, the time until the next attempt

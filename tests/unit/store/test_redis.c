@@ -522,6 +522,77 @@ static void a_forgotten_script_is_loaded_again(void **state)
     teffi_store_close(store);
 }
 
+/* ---- the server becomes a replica, with its connections left open ---- */
+
+/* A read through the session for the cluster's own tables, or through the one for states. */
+static teff_err read_from(teffi_store *store, const char *table, char text[160])
+{
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    teffi_row row = {.table = table, .key = ask_str("a")};
+    teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &arena};
+    teff_err err = ask(store, &op);
+    snprintf(text, 160, "%s", op.text);
+    teffi_arena_fini(&arena);
+    return err;
+}
+
+static void expect_left(teffi_store *store, const char *table)
+{
+    char text[160];
+    assert_int_equal(read_from(store, table, text), TEFF_E_IO);
+    if (!strstr(text, "the server is a replica"))
+        fail_msg("%s: %s", table, text);
+}
+
+/* A replica answers reads with rows that may be old. A write through one session shows both that
+ * the server is one. */
+static void a_demoted_server_is_left(void **state)
+{
+    static const char *const tables[] = {"words", TEFFI_TABLE_MEMBERSHIP};
+    char address[512];
+    redis_server_fresh(address);
+    teffi_store *store = ask_open(address);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t etag = 0, seen;
+        assert_int_equal(ask_put(store, tables[i], ask_str("a"), ask_str("1"), &etag), TEFF_OK);
+        command("REPLICAOF 127.0.0.1 1", address);
+        seen = etag;
+        assert_int_equal(ask_put(store, tables[i], ask_str("a"), ask_str("2"), &etag), TEFF_E_IO);
+        assert_int_equal(etag, seen);
+        expect_left(store, tables[0]);
+        expect_left(store, tables[1]);
+        command("REPLICAOF NO ONE", address);
+        teff_err err;
+        while ((err = ask_put(store, tables[i], ask_str("a"), ask_str("2"), &etag)) == TEFF_E_IO)
+            teffi_thread_yield();
+        assert_int_equal(err, TEFF_OK);
+        assert_true(etag > seen);
+        char text[160];
+        while ((err = read_from(store, tables[1 - i], text)) == TEFF_E_IO)
+            teffi_thread_yield();
+        assert_int_equal(err, TEFF_OK);
+    }
+    teffi_store_close(store);
+}
+
+static void a_replica_without_its_primary_is_left(void **state)
+{
+    char address[512], text[160];
+    redis_server_fresh(address);
+    teffi_store *store = ask_open(address);
+    command("CONFIG SET replica-serve-stale-data no", address);
+    command("REPLICAOF 127.0.0.1 1", address);
+    assert_int_equal(read_from(store, "words", text), TEFF_E_IO);
+    assert_non_null(strstr(text, "MASTERDOWN"));
+    expect_left(store, "words");
+    expect_left(store, TEFFI_TABLE_MEMBERSHIP);
+    command("REPLICAOF NO ONE", address);
+    command("CONFIG SET replica-serve-stale-data yes", address);
+    await_row(store, "a", "");
+    teffi_store_close(store);
+}
+
 /* ---- damaged rows ---- */
 
 /* The row a is damaged, the row b is not. */
@@ -631,6 +702,8 @@ int main(void)
         cmocka_unit_test(an_idle_store_does_not_notice_a_restart),
         cmocka_unit_test(a_new_server_keeps_its_clients),
         cmocka_unit_test(a_forgotten_script_is_loaded_again),
+        cmocka_unit_test(a_demoted_server_is_left),
+        cmocka_unit_test(a_replica_without_its_primary_is_left),
         cmocka_unit_test(a_damaged_row_is_only_overwritten_by_force),
         cmocka_unit_test(damage_beside_the_rows_is_noticed),
     };
