@@ -14,9 +14,10 @@
 #include <string.h>
 #include "base/error.h"
 #include "store/postgres_reply.h"
+#include "store/postgres_schema.h"
+#include "store/postgres_sql.h"
 
 enum {
-    SCHEMA = 1,             /* version of the schema */
     SILENCE_MS = 15 * 1000, /* no byte arrived, and none could be sent, for so long: broken */
     PAUSE_MIN_MS = 50,      /* back-off between two attempts to connect; doubles each time */
     PAUSE_MAX_MS = 1000,
@@ -50,57 +51,6 @@ typedef struct engine {
 } engine;
 
 /* ---- SQL ---- */
-
-static const char schema[] =
-    "CREATE SCHEMA IF NOT EXISTS teff;"
-    "CREATE TABLE teff.schema (version int NOT NULL);"
-    "INSERT INTO teff.schema VALUES (1);"
-    "CREATE TABLE teff.rows (tab text COLLATE \"C\" NOT NULL, key bytea NOT NULL,"
-    " etag bigint NOT NULL, value bytea NOT NULL, PRIMARY KEY (tab, key));"
-    "CREATE SEQUENCE teff.etags;"
-    /* marks: 1 any, 2 remove, 4 check. out: the rows' new etags; NULL: a conflict, and nothing is
-     * written. The first loop compares etags. It locks rows in key order, so deadlocks are rare;
-     * after one, the batch is tried again. A row that must not exist is inserted there, because
-     * only existing rows can be locked; the second loop writes or deletes it. INSERT sets etag 0,
-     * because after a nextval() it might wait until others have given the row a later etag. */
-    "CREATE FUNCTION teff.write(tabs text[], keys bytea[], vals bytea[], etags bigint[],"
-    " marks int[]) RETURNS bigint[] LANGUAGE plpgsql AS $$ "
-    "DECLARE i int; have bigint; created int[] := '{}'; conflict bool := false;"
-    " news bigint[] := array_fill(0::bigint, ARRAY[cardinality(tabs)]); "
-    "BEGIN "
-    "FOR i IN SELECT r.n FROM unnest(tabs, keys) WITH ORDINALITY AS r(t, k, n)"
-    "  ORDER BY r.t COLLATE \"C\", r.k LOOP"
-    " IF etags[i] = 0 AND marks[i] & 1 = 0 THEN"
-    "  INSERT INTO teff.rows VALUES (tabs[i], keys[i], 0, '') ON CONFLICT DO NOTHING;"
-    "  IF FOUND THEN created := created || i; ELSE conflict := true; END IF;"
-    " ELSE"
-    "  IF marks[i] & 4 <> 0 THEN"
-    "   SELECT etag INTO have FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR SHARE;"
-    "  ELSE"
-    "   SELECT etag INTO have FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR UPDATE;"
-    "  END IF;"
-    "  conflict := marks[i] & 1 = 0 AND coalesce(have, 0) <> etags[i];"
-    " END IF;"
-    " EXIT WHEN conflict;"
-    "END LOOP;"
-    "FOR i IN 1 .. cardinality(tabs) LOOP"
-    " IF i = ANY (created) AND (conflict OR marks[i] & 4 <> 0)"
-    "   OR NOT conflict AND marks[i] & 2 <> 0 THEN"
-    "  DELETE FROM teff.rows WHERE tab = tabs[i] AND key = keys[i];"
-    " ELSIF NOT conflict AND marks[i] & 4 = 0 THEN"
-    "  IF NOT i = ANY (created) THEN"
-    "   INSERT INTO teff.rows VALUES (tabs[i], keys[i], 0, vals[i]) ON CONFLICT (tab, key)"
-    "    DO UPDATE SET etag = nextval('teff.etags'), value = vals[i] RETURNING etag INTO have;"
-    "  END IF;"
-    "  IF i = ANY (created) OR have = 0 THEN"
-    "   UPDATE teff.rows SET etag = nextval('teff.etags'), value = vals[i]"
-    "    WHERE tab = tabs[i] AND key = keys[i] RETURNING etag INTO have;"
-    "  END IF;"
-    "  news[i] := have;"
-    " END IF;"
-    "END LOOP;"
-    "RETURN CASE WHEN conflict THEN NULL ELSE news END; "
-    "END $$";
 
 static const struct {
     const char *name, *sql;
@@ -241,62 +191,6 @@ static bool add_op_to_send_buffer(PGconn *conn, const teffi_store_op *op)
 
 /* ---- the connection ---- */
 
-/* Sets text to "postgres: " and the first line of a message. */
-static void format_postgres_error(char *text, const char *message)
-{
-    snprintf(text, TEFF_TEXT_MAX, "postgres: %.*s", (int)strcspn(message, "\n"), message);
-}
-
-/* Runs one statement with one parameter or, if parameter is NULL, any number of statements. out:
- * the result of the last statement, which the caller clears; NULL: an error, with text. */
-static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, char *text)
-{
-    PGresult *result =
-        parameter ? PQexecParams(conn, sql, 1, NULL, &parameter, NULL, NULL, 0) : PQexec(conn, sql);
-    ExecStatusType status = PQresultStatus(result);
-    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
-        return result;
-    format_postgres_error(text, PQerrorMessage(conn));
-    PQclear(result);
-    return NULL;
-}
-
-/* out: the number that a query returns; `otherwise` if it returns no row; -1: error, with text. */
-static int query_number(PGconn *conn, const char *sql, const char *parameter, int otherwise,
-                        char *text)
-{
-    PGresult *result = run_sql(conn, sql, parameter, text);
-    const char *value = result && PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : NULL;
-    int number = !result ? -1 : value ? (int)strtol(value, NULL, 10) : otherwise;
-    PQclear(result);
-    return number;
-}
-
-static bool run_command(PGconn *conn, const char *sql, char *text)
-{
-    PGresult *result = run_sql(conn, sql, NULL, text);
-    PQclear(result);
-    return result != NULL;
-}
-
-/* Creates the schema, or checks its version. An advisory lock admits one session at a time. */
-static teff_err create_or_check_schema(PGconn *conn, char *text)
-{
-    int version = -1;
-    if (run_command(conn, "BEGIN; SELECT pg_advisory_xact_lock(7306646)", text))
-        version = query_number(conn, "SELECT count(to_regclass('teff.schema'))", NULL, 0, text);
-    if (version > 0)
-        version = query_number(conn, "SELECT version FROM teff.schema", NULL, 0, text);
-    if (version > SCHEMA)
-        return teffi_fail(text, TEFF_E_REFUSED,
-                          "postgres: the schema teff has version %d; this build knows %d", version,
-                          SCHEMA);
-    if (version < 0 || (version == 0 && !run_command(conn, schema, text)) ||
-        !run_command(conn, "COMMIT", text))
-        return TEFF_E_IO;
-    return TEFF_OK;
-}
-
 /* If the previous connection broke, its server process may still run writes in doubt. Ends that
  * process and waits until it is gone. out: false: it still runs, or a query failed, see text. */
 static bool end_old_backend(session *s, PGconn *conn, char *text)
@@ -311,7 +205,7 @@ static bool end_old_backend(session *s, PGconn *conn, char *text)
                              s->backend);
             return false;
         }
-        left = query_number(conn, sql, s->backend, 0, text);
+        left = teffi_postgres_query_number(conn, sql, s->backend, 0, text);
     }
     s->broken = s->broken && left < 0;
     return !s->broken;
@@ -321,7 +215,8 @@ static bool end_old_backend(session *s, PGconn *conn, char *text)
  * false: an error, with text. */
 static bool record_backend(session *s, PGconn *conn, char *text)
 {
-    PGresult *result = run_sql(conn,
+    PGresult *result =
+        teffi_postgres_run_sql(conn,
                                "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM "
                                "pg_stat_activity WHERE pid = pg_backend_pid()",
                                NULL, text);
@@ -342,14 +237,15 @@ static teff_err ensure_durability(PGconn *conn, char *text)
 {
     static const char sql[] =
         "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND setting = 'off'";
-    int off = query_number(conn, sql, NULL, 0, text);
+    int off = teffi_postgres_query_number(conn, sql, NULL, 0, text);
     if (off > 0)
         return teffi_fail(text, TEFF_E_REFUSED,
                           "postgres: fsync is off in this server, expected on");
-    if (off < 0 || !run_command(conn,
-                                "SELECT set_config('synchronous_commit', 'on', false) WHERE "
-                                "current_setting('synchronous_commit') = 'off'",
-                                text))
+    if (off < 0 ||
+        !teffi_postgres_run_command(conn,
+                                    "SELECT set_config('synchronous_commit', 'on', false) WHERE "
+                                    "current_setting('synchronous_commit') = 'off'",
+                                    text))
         return TEFF_E_IO;
     return TEFF_OK;
 }
@@ -362,7 +258,7 @@ static bool prepare_statements(PGconn *conn, char *text)
         bool prepared = PQresultStatus(result) == PGRES_COMMAND_OK;
         PQclear(result);
         if (!prepared) {
-            format_postgres_error(text, PQerrorMessage(conn));
+            teffi_postgres_format_error(text, PQerrorMessage(conn));
             return false;
         }
     }
@@ -379,7 +275,7 @@ static void drop_notice(void *arg, const PGresult *result)
 static teff_err set_up_connection(session *s, PGconn *conn, char *text)
 {
     if (PQstatus(conn) != CONNECTION_OK) {
-        format_postgres_error(text, PQerrorMessage(conn));
+        teffi_postgres_format_error(text, PQerrorMessage(conn));
         return TEFF_E_IO;
     }
     (void)PQsetNoticeReceiver(conn, drop_notice, NULL);
@@ -387,7 +283,7 @@ static teff_err set_up_connection(session *s, PGconn *conn, char *text)
     if (!err && !end_old_backend(s, conn, text))
         err = TEFF_E_IO;
     if (!err)
-        err = create_or_check_schema(conn, text);
+        err = teffi_postgres_ensure_schema(conn, text);
     if (!err && (!prepare_statements(conn, text) || !record_backend(s, conn, text)))
         err = TEFF_E_IO;
     if (!err && (!PQenterPipelineMode(conn) || PQsetnonblocking(conn, 1) != 0))
@@ -521,7 +417,7 @@ static void drop_connection_and_fail_ops(session *s, teffi_store_op **ops, size_
 {
     char text[TEFF_TEXT_MAX];
     const char *why = PQerrorMessage(s->conn);
-    format_postgres_error(text, why[0] ? why : "no valid response in time");
+    teffi_postgres_format_error(text, why[0] ? why : "no valid response in time");
     drop_connection(s);
     for (size_t i = 0; i < n; i++)
         if (is_write_in_doubt(o, ops[i]))
@@ -537,10 +433,11 @@ static const char *find_error(session *s, size_t n, char *text)
         const char *state = PQresultErrorField(s->results[i], PG_DIAG_SQLSTATE);
         if (!state)
             continue;
-        format_postgres_error(text, PQresultErrorField(s->results[i], PG_DIAG_MESSAGE_PRIMARY));
+        teffi_postgres_format_error(text,
+                                    PQresultErrorField(s->results[i], PG_DIAG_MESSAGE_PRIMARY));
         return state;
     }
-    format_postgres_error(text, "the server sent no result");
+    teffi_postgres_format_error(text, "the server sent no result");
     return "XX000";
 }
 
@@ -708,7 +605,8 @@ static teff_err check_target_form(const char *target, char *text)
     PQconninfoOption *options = is_name ? NULL : PQconninfoParse(target, &why);
     bool valid = is_name ? target[0] : options != NULL;
     if (!valid)
-        format_postgres_error(text, why ? why : "postgres:NAME or postgres://HOST/NAME expected");
+        teffi_postgres_format_error(text,
+                                    why ? why : "postgres:NAME or postgres://HOST/NAME expected");
     PQconninfoFree(options);
     PQfreemem(why);
     return valid ? TEFF_OK : TEFF_E_INVALID;

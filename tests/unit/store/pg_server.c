@@ -212,6 +212,12 @@ void pg_server_commit(void)
     PQfinish(held);
 }
 
+void pg_server_roll_back(void)
+{
+    (void)run_on(held, "ROLLBACK");
+    PQfinish(held);
+}
+
 /* pgbench counts from before its clients are connected, and says no figure when none of them wrote
  * in time. out: writes per second, 0: none was written */
 static double run_pgbench(const char *database, const char *script, unsigned clients, int seconds)

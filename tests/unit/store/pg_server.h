@@ -22,9 +22,10 @@ void pg_server_fresh(char *address);
 long pg_server_run(const char *address, const char *sql);
 
 /* pg_server_begin - run SQL in a transaction of another client, which stays open.
- * pg_server_commit - commit that transaction. */
+ * pg_server_commit, pg_server_roll_back - end that transaction. */
 void pg_server_begin(const char *address, const char *sql);
 void pg_server_commit(void);
+void pg_server_roll_back(void);
 
 /* pg_server_bench - run pgbench with a script in the database of an address.
  * in:   clients, each with a connection. out: its transactions per second. */

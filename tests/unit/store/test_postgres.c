@@ -1,6 +1,6 @@
 /* test_postgres.c - engine `postgres` when sessions end, the server dies, is stopped, refuses a
- * write, or is of a newer teff. What was acknowledged is there afterwards; what was not is not, but
- * for writes that ended as UNKNOWN, whose outcome no later read contradicts. */
+ * write, or replies in another form. What was acknowledged is there afterwards; what was not is
+ * not, but for writes that ended as UNKNOWN, whose outcome no later read contradicts. */
 #include <libpq-fe.h>
 #include <poll.h>
 #include <pthread.h>
@@ -521,13 +521,6 @@ static void a_write_without_a_result_is_unknown(void **state)
 
 /* ---- opening ---- */
 
-static void a_newer_schema(void **state)
-{
-    env *e = *state;
-    (void)pg_server_run(e->address, "UPDATE teff.schema SET version = 9");
-    ask_expect_refused(e->address, TEFF_E_REFUSED, "version 9; this build knows 1");
-}
-
 /* An acknowledged commit is on the disk, whatever the database's default is. */
 static void a_server_that_does_not_sync(void **state)
 {
@@ -556,30 +549,6 @@ static void no_server(void **state)
     ask_expect_refused("postgres:host=/nonexistent user=x dbname=y", TEFF_E_IO, "/nonexistent");
     ask_expect_refused("postgres:bogus=1", TEFF_E_INVALID, "bogus");
     ask_expect_refused("postgres:", TEFF_E_INVALID, "postgres://HOST/NAME");
-}
-
-static void *open_one(void *arg)
-{
-    teffi_store *store;
-    teff_err err = teffi_store_open(arg, &store, NULL);
-    teffi_store_close(store);
-    return (void *)(uintptr_t)err;
-}
-
-static void ten_open_at_once(void **state)
-{
-    enum { N = 10 };
-    char address[ADDRESS_MAX];
-    pthread_t threads[N];
-    (void)state;
-    pg_server_fresh(address);
-    for (int i = 0; i < N; i++)
-        pthread_create(&threads[i], NULL, open_one, address);
-    for (int i = 0; i < N; i++) {
-        void *err;
-        pthread_join(threads[i], &err);
-        assert_int_equal((uintptr_t)err, TEFF_OK);
-    }
 }
 
 /* ---- beside another client's transaction ---- */
@@ -713,14 +682,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(rows_of_another_form, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_write_without_a_result_is_unknown, open_fresh,
                                         close_store),
-        cmocka_unit_test_setup_teardown(a_newer_schema, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_creation_that_waits_gets_a_later_etag, open_fresh,
                                         close_store),
         cmocka_unit_test_setup_teardown(a_change_under_way_is_a_conflict, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(two_stores_create_the_same_rows, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_server_that_does_not_sync, open_fresh, close_store),
         cmocka_unit_test(no_server),
-        cmocka_unit_test(ten_open_at_once),
     };
     if (!pg_server_open())
         return 77;
