@@ -21,6 +21,12 @@ void teffi_store_set_read_result(teffi_store_op *op, const teffi_row *found);
  *       too long, outside the scan's range, or not after the key before it). */
 bool teffi_store_add_found_row(teffi_store_op *op, teffi_row *from, const teffi_row *found);
 
+/* teffi_store_check_format - check the version of the format in which a server has a store's rows.
+ * in:   found: the version's digits, as stored. known: the newest version that this build knows.
+ *       text: TEFF_TEXT_MAX bytes.
+ * errs: TEFF_E_REFUSED: with text: a newer version, or not a version. */
+TEFF_MUST_USE teff_err teffi_store_check_format(teffi_bytes found, unsigned known, char *text);
+
 /* teffi_store_op_is_read - is op a read or a scan?
  * teffi_store_op_sum_value_bytes - out: the bytes of all values that op writes. */
 bool teffi_store_op_is_read(const teffi_store_op *op);
@@ -47,11 +53,11 @@ TEFF_MUST_USE teff_err teffi_postgres_open(const char *target, teffi_store **sto
 /* teffi_redis_open - in: address, HOST:PORT or HOST:PORT/NAME, with options as in login.h, copied.
  * text is not NULL. errs: TEFF_E_INVALID, TEFF_E_IO (no connection, or an error of the server, for
  * example without a password file that it needs), TEFF_E_REFUSED (a replica, a server that may lose
- * rows, a wrong password), TEFF_E_NOMEM. Only in a build with hiredis. */
+ * rows, a wrong password, a newer format), TEFF_E_NOMEM. Only in a build with hiredis. */
 TEFF_MUST_USE teff_err teffi_redis_open(const char *address, teffi_store **store, char *text);
 
 /* teffi_etcd_open - in: address, //HOST:PORT[,HOST:PORT ..][/NAME], with options as in login.h,
  * copied. text is not NULL. errs: TEFF_E_INVALID, TEFF_E_IO (no member serves), TEFF_E_REFUSED (not
- * an etcd of 3.4 or later, a wrong password), TEFF_E_NOMEM. Only in a build with libcurl and
- * jansson. */
+ * an etcd of 3.4 or later, a wrong password, a newer format), TEFF_E_NOMEM. Only in a build with
+ * libcurl and jansson. */
 TEFF_MUST_USE teff_err teffi_etcd_open(const char *address, teffi_store **store, char *text);

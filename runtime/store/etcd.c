@@ -20,9 +20,10 @@
 #include "store/etcd_rows.h"
 
 enum {
-    HOSTS_MAX = 9,             /* in an address; etcd recommends at most seven members */
-    HOST_MAX = 256,            /* bytes of one */
-    SILENCE_MS = 5000,         /* without a byte for so long, a request is lost; half a lease */
+    ETCD_FORMAT = 1,   /* version of the keys and rows in etcd; raise it if you change them */
+    HOSTS_MAX = 9,     /* in an address; etcd recommends at most seven members */
+    HOST_MAX = 256,    /* bytes of one */
+    SILENCE_MS = 5000, /* without a byte for so long, a request is lost; half a lease */
     PREPARE_SILENCE_MS = 2000, /* the same for control requests, see send_control_request() */
     RETRY_MIN_MS = 10,         /* back-off between two attempts to connect; doubles each time */
     RETRY_MAX_MS = 1000,       /* a tenth of the usual lease of 10 s */
@@ -268,9 +269,36 @@ static teff_err create_fence_key(session *s)
     return TEFF_OK;
 }
 
+/* Refuses a store whose keys and rows in etcd are of a newer version, which the key PREFIX -format
+ * has as digits. A store without that key has the first version; then this creates the key. If
+ * another session does so at the same time, this reads again. If etcd refuses the request, for
+ * example because its space is used up or the user may not read the key, the operations will report
+ * that. */
+static teff_err check_etcd_format(session *s)
+{
+    char key[TEFFI_ETCD_NAME_MAX + 16], digits[12], text[TEFF_TEXT_MAX];
+    teffi_bytes version;
+    snprintf(key, sizeof key, "%s-format", s->engine->prefix);
+    snprintf(digits, sizeof digits, "%d", ETCD_FORMAT);
+    for (int tries = 0; tries < 2; tries++) {
+        teffi_etcd_make_get_request(&s->control, key);
+        outcome o = send_control_request(s, "/v3/kv/range", NULL);
+        if (o == DONE && teffi_etcd_decode_value(s->response, &s->control, &version)) {
+            teff_err err = teffi_store_check_format(version, ETCD_FORMAT, text);
+            return err ? teffi_fail(s->why, err, "etcd: %s", text) : TEFF_OK;
+        }
+        teffi_etcd_make_create_request(&s->control, key, digits);
+        if (o == DONE)
+            o = send_control_request(s, "/v3/kv/txn", NULL);
+        if (o != DONE)
+            return o == REFUSED ? TEFF_OK : TEFF_E_IO;
+    }
+    return TEFF_OK;
+}
+
 /* Tries all members, from s->host on, until a member is ready, and sets s->host to it. A member is
- * ready if it passes check_member(), the session is logged in, and the fence key was created if
- * a write is in doubt. out: the error of the last member if none is ready. */
+ * ready if it passes check_member(), the session is logged in, the store's format is known, and the
+ * fence key was created if a write is in doubt. out: if none is ready, the last member's error. */
 static teff_err find_ready_member(session *s)
 {
     teff_err err = TEFF_E_IO;
@@ -278,6 +306,8 @@ static teff_err find_ready_member(session *s)
         err = check_member(s);
         if (!err)
             err = log_in_to_etcd(s);
+        if (!err)
+            err = check_etcd_format(s);
         if (!err && s->in_doubt)
             err = create_fence_key(s);
         if (!err)

@@ -247,6 +247,25 @@ void teffi_etcd_make_put_request(teffi_etcd_text *text, const char *key, uint64_
     teffi_etcd_text_add_string(text, "\"}");
 }
 
+void teffi_etcd_make_get_request(teffi_etcd_text *text, const char *key)
+{
+    start_text(text, "{\"key\":\"");
+    add_base64(text, key, strlen(key));
+    teffi_etcd_text_add_string(text, "\"}");
+}
+
+void teffi_etcd_make_create_request(teffi_etcd_text *text, const char *key, const char *value)
+{
+    start_text(text, "{\"compare\":[{\"target\":\"MOD\",\"key\":\"");
+    add_base64(text, key, strlen(key));
+    teffi_etcd_text_add_string(text, "\",\"mod_revision\":\"0\"}],"
+                                     "\"success\":[{\"request_put\":{\"key\":\"");
+    add_base64(text, key, strlen(key));
+    teffi_etcd_text_add_string(text, "\",\"value\":\"");
+    add_base64(text, value, strlen(value));
+    teffi_etcd_text_add_string(text, "\"}}]}");
+}
+
 /* ---- responses: etcd leaves out members that are 0, false or empty ---- */
 
 uint64_t teffi_etcd_get_number(const json_t *object, const char *name)
@@ -307,6 +326,17 @@ static bool decode_base64(const json_t *object, const char *name, teffi_etcd_tex
     }
     room->len += bytes;
     return true;
+}
+
+bool teffi_etcd_decode_value(const json_t *response, teffi_etcd_text *room, teffi_bytes *value)
+{
+    const json_t *kv = json_array_get(json_object_get(response, "kvs"), 0);
+    room->len = 0;
+    room->failed = false;
+    *value = (teffi_bytes){0};
+    if (kv && decode_base64(kv, "value", room))
+        *value = (teffi_bytes){room->data, room->len};
+    return kv != NULL;
 }
 
 /* Sets the etag and value of *found, whose key is set; the value points into room. out: false: the

@@ -42,6 +42,18 @@ void teffi_etcd_make_scan_request(teffi_etcd_text *text, const char *prefix,
                                   uint64_t revision);
 void teffi_etcd_make_put_request(teffi_etcd_text *text, const char *key, uint64_t lease);
 
+/* Requests about one key that is not a row. out: text, as above.
+ * teffi_etcd_make_get_request - read it, for /v3/kv/range.
+ * teffi_etcd_make_create_request - write it unless it exists, for /v3/kv/txn.
+ * in:   value: at most 1000 bytes. */
+void teffi_etcd_make_get_request(teffi_etcd_text *text, const char *key);
+void teffi_etcd_make_create_request(teffi_etcd_text *text, const char *key, const char *value);
+
+/* teffi_etcd_decode_value - decode the response to teffi_etcd_make_get_request().
+ * out:  false: the key does not exist, or the response is not valid. value: valid while room is not
+ *       changed; empty also if it is not base64, or memory is out. */
+bool teffi_etcd_decode_value(const json_t *response, teffi_etcd_text *room, teffi_bytes *value);
+
 /* teffi_etcd_set_write_results - set the results of n writes. If an etag differed, etcd has written
  * nothing: the operations with a wrong etag get CONFLICT, and the others must be sent again.
  * out:  how many operations have a result; they are moved to the front of ops. 0: the response is

@@ -27,6 +27,7 @@
 #include "store/login.h"
 
 enum {
+    REDIS_FORMAT = 1, /* version of the names and rows in Redis; raise it if you change them */
     SCAN_BYTES_MAX = 256 * 1024 * 1024, /* keys and values of a scan; its reply is in memory */
     CONNECT_S = 1,       /* to connect, then for each reply before the first operation */
     REPLY_S = 5,         /* without a byte for so long, the connection is lost; half a lease */
@@ -43,7 +44,7 @@ enum {
 
 /* Names in Redis, all after the prefix: row:TABLE:KEY is a hash, the row. keys:TABLE is a sorted
  * set of the table's keys; all scores are 0, so it is in memcmp order. etag is the last etag
- * assigned.
+ * assigned. format is a hash, whose field `version` is REDIS_FORMAT.
  *
  * If a script fails, Redis does not undo its writes. So the script does all that can fail before
  * its first write; for example, it tests that no name has another type. If the server refuses
@@ -52,6 +53,13 @@ static const char script[] =
     "local kind, prefix = ARGV[1], ARGV[2]\n"
     "local function row_at(t, key) return prefix .. 'row:' .. t .. ':' .. key end\n"
     "local function keys_of(t) return prefix .. 'keys:' .. t end\n"
+    /* ARGV[3]: a version. Returns the store's version. A store without one gets it, unless the
+     * server refuses writes, for example for lack of memory: then a later connection sets it. */
+    "if kind == 'format' then\n"
+    "    local version = redis.call('HGET', prefix .. 'format', 'version')\n"
+    "    if not version then redis.pcall('HSET', prefix .. 'format', 'version', ARGV[3]) end\n"
+    "    return version or ARGV[3]\n"
+    "end\n"
     /* ARGV[3 ..]: table, key. Returns etag, sum, value. */
     "if kind == 'read' then\n"
     "    return redis.call('HMGET', row_at(ARGV[3], ARGV[4]), 'etag', 'sum', 'value')\n"
@@ -253,9 +261,20 @@ static void warn_of_late_fsync(const session *s, redisContext *c)
     freeReplyObject(reply);
 }
 
+/* Refuses a store whose names and rows in Redis are of a newer version. A store without a version
+ * has the first one. in: s->hash: the script is loaded. */
+static teff_err check_redis_format(const session *s, redisContext *c, char *text)
+{
+    char version[NAME_MAX_LEN];
+    if (!run_redis_command(c, version, sizeof version, text, "EVALSHA %s 0 format %s %d", s->hash,
+                           s->engine->prefix, REDIS_FORMAT))
+        return TEFF_E_IO;
+    return teffi_store_check_format((teffi_bytes){version, strlen(version)}, REDIS_FORMAT, text);
+}
+
 /* Does all that must come before the first operation on a connection: logs in, checks the server,
- * makes the server close the previous connection, and loads the script. Only the session for states
- * warns of appendfsync, once for each start of the server (run_id). */
+ * makes the server close the previous connection, loads the script, and checks the format. Only the
+ * session for states warns of appendfsync, once for each start of the server (run_id). */
 static teff_err prepare_connection(session *s, redisContext *c, char *text)
 {
     char info[INFO_MAX], last_run_id[ID_MAX];
@@ -274,6 +293,9 @@ static teff_err prepare_connection(session *s, redisContext *c, char *text)
         !run_redis_command(c, s->hash, sizeof s->hash, text, "SCRIPT LOAD %s", script) ||
         !run_redis_command(c, s->client_id, sizeof s->client_id, text, "CLIENT ID"))
         return TEFF_E_IO;
+    err = check_redis_format(s, c, text);
+    if (err)
+        return err;
     if (s == &s->engine->sessions[false] && strcmp(last_run_id, s->run_id) != 0)
         warn_of_late_fsync(s, c);
     s->script_lost = false;

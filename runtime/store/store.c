@@ -3,8 +3,10 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
+#include "base/error.h"
 #include "store/engine.h"
 
 /* ---- helpers that all engines share: key order, errors, rows found ---- */
@@ -113,6 +115,24 @@ void teffi_store_set_read_result(teffi_store_op *op, const teffi_row *found)
     }
     op->rows[0].value = (teffi_bytes){copy, found->value.len};
     op->rows[0].etag = found->etag;
+}
+
+teff_err teffi_store_check_format(teffi_bytes found, unsigned known, char *text)
+{
+    char digits[10] = "";
+    bool fits = found.len < sizeof digits;
+    if (fits && found.len)
+        memcpy(digits, found.data, found.len);
+    bool valid = fits && found.len && strspn(digits, "0123456789") == found.len && *digits != '0';
+    if (!valid)
+        return teffi_fail(text, TEFF_E_REFUSED, "'%.*s' is no format of a teff",
+                          (int)(found.len < 40 ? found.len : 40),
+                          found.len ? (const char *)found.data : "");
+    if (strtoul(digits, NULL, 10) > known)
+        return teffi_fail(text, TEFF_E_REFUSED,
+                          "format %s is of a newer teff; this build knows formats up to %u", digits,
+                          known);
+    return TEFF_OK;
 }
 
 /* ---- limits; on an error, check_op functions set op->err and op->text and return false ---- */

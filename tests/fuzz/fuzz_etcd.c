@@ -33,6 +33,9 @@ static void take_reads(const json_t *answer, teff_arena *arena, teffi_etcd_text 
     if (!teffi_etcd_append_scan_page(answer, "t/", &scan, &start, room, &more))
         teffi_bug_if(!scan.err || scan.rows != &start || scan.n_found);
     teffi_bug_if(scan.n_found > scan.limit);
+    teffi_bytes value;
+    if (!teffi_etcd_decode_value(answer, room, &value))
+        teffi_bug_if(value.len);
     for (size_t i = 0; i < scan.n_found; i++)
         teffi_bug_if(scan.rows[i].etag == 0 && scan.rows[i].value.len);
 }

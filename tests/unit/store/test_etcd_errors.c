@@ -51,6 +51,9 @@ static void *serve_connection(void *arg)
         if (strstr(request, "/v3/kv/txn")) {
             asked++;
             send_answer(fd, status, answer);
+        } else if (strstr(request, "/v3/kv/range")) { /* of the format: "1" */
+            send_answer(fd, 200,
+                        "{\"header\":{\"cluster_id\":\"7\"},\"kvs\":[{\"value\":\"MQ==\"}]}");
         } else {
             fences += strstr(request, "/v3/kv/put") != NULL;
             send_answer(fd, 200, ready);

@@ -365,6 +365,79 @@ static void a_row_at_another_key_is_damaged(void **state)
     teffi_store_close(store);
 }
 
+/* ---- the version of the format ---- */
+
+/* Starts a request about the key NAME/-format. */
+static void encode_mark_key(char *json, const char *address)
+{
+    char key[200];
+    int len = snprintf(key, sizeof key, "%s/-format", strrchr(address, '/') + 1);
+    strcpy(json, "{\"key\":\"");
+    encode(json, key, (size_t)len);
+    strcat(json, "\"");
+}
+
+static void set_mark(const char *address, const char *version)
+{
+    char json[1024], answer[ANSWER_MAX];
+    encode_mark_key(json, address);
+    strcat(json, version ? ",\"value\":\"" : "");
+    encode(json, version ? version : "", version ? strlen(version) : 0);
+    strcat(json, version ? "\"}" : "}");
+    post(version ? "/v3/kv/put" : "/v3/kv/deleterange", json, answer);
+}
+
+/* in: version: in base64; NULL: no mark. */
+static void expect_mark(const char *address, const char *version)
+{
+    char json[1024], answer[ANSWER_MAX];
+    encode_mark_key(json, address);
+    strcat(json, "}");
+    post("/v3/kv/range", json, answer);
+    snprintf(json, sizeof json, "\"value\":\"%s\"", version ? version : "");
+    assert_true((strstr(answer, version ? json : "\"kvs\"") != NULL) == (version != NULL));
+}
+
+/* A store without the mark is of the first version, perhaps with rows. */
+static void a_store_is_marked_with_its_format(void **state)
+{
+    char address[512], answer[ANSWER_MAX];
+    uint64_t etag = 0, seen;
+    etcd_server_fresh(address);
+    teffi_store *store = ask_open(address);
+    expect_mark(address, "MQ==");
+    assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
+    teffi_store_close(store);
+    set_mark(address, NULL);
+    post("/v3/maintenance/alarm", "{\"action\":\"ACTIVATE\",\"alarm\":\"NOSPACE\"}", answer);
+    store = ask_open(address); /* the mark cannot be written */
+    assert_int_equal(look(store, "a", "1", &seen), TEFF_OK);
+    assert_int_equal(seen, etag);
+    teffi_store_close(store);
+    expect_mark(address, NULL);
+    post("/v3/maintenance/alarm", "{\"action\":\"DEACTIVATE\",\"alarm\":\"NOSPACE\"}", answer);
+    store = ask_open(address);
+    expect_mark(address, "MQ==");
+    assert_int_equal(look(store, "a", "1", &seen), TEFF_OK);
+    teffi_store_close(store);
+}
+
+static void another_format_is_refused(void **state)
+{
+    static const char *const wrong[] = {"", "0", "01", "1x", "-1", "9999999999"};
+    char address[512];
+    etcd_server_fresh(address);
+    set_mark(address, "2");
+    ask_expect_refused(address, TEFF_E_REFUSED,
+                       "format 2 is of a newer teff; this build knows formats up to 1");
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        set_mark(address, wrong[i]);
+        ask_expect_refused(address, TEFF_E_REFUSED, "no format of a teff");
+    }
+    set_mark(address, "1");
+    teffi_store_close(ask_open(address));
+}
+
 /* ---- answers that no server sends ---- */
 
 static json_t *parse(const char *text)
@@ -489,6 +562,8 @@ int main(void)
         cmocka_unit_test(large_rows_are_read_in_parts),
         cmocka_unit_test(a_damaged_row_is_only_overwritten_by_force),
         cmocka_unit_test(a_row_at_another_key_is_damaged),
+        cmocka_unit_test(a_store_is_marked_with_its_format),
+        cmocka_unit_test(another_format_is_refused),
         cmocka_unit_test(a_refused_write_fails_alone),
     };
     int failed = cmocka_run_group_tests(answers, NULL, NULL);

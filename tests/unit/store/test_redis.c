@@ -593,6 +593,77 @@ static void a_replica_without_its_primary_is_left(void **state)
     teffi_store_close(store);
 }
 
+/* ---- the version of the format ---- */
+
+static void expect_mark(const char *address, const char *version)
+{
+    redisContext *c = redisConnect("127.0.0.1", (int)redis_server_port());
+    redisReply *reply = redisCommand(c, "HGET %s:format version", strrchr(address, '/') + 1);
+    assert_non_null(reply);
+    if (version)
+        assert_string_equal(reply->type == REDIS_REPLY_STRING ? reply->str : "none", version);
+    else
+        assert_int_equal(reply->type, REDIS_REPLY_NIL);
+    freeReplyObject(reply);
+    redisFree(c);
+}
+
+/* A store without the mark is of the first version, perhaps with rows. */
+static void a_store_is_marked_with_its_format(void **state)
+{
+    char address[512];
+    uint64_t etag = 0, seen;
+    redis_server_fresh(address);
+    teffi_store *store = ask_open(address);
+    expect_mark(address, "1");
+    assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
+    teffi_store_close(store);
+    command("DEL %s:format", address);
+    command("CONFIG SET maxmemory 1", address); /* the mark cannot be written */
+    store = ask_open(address);
+    assert_int_equal(look(store, "a", "1", &seen), TEFF_OK);
+    assert_int_equal(seen, etag);
+    teffi_store_close(store);
+    expect_mark(address, NULL);
+    command("CONFIG SET maxmemory 0", address);
+    store = ask_open(address);
+    expect_mark(address, "1");
+    assert_int_equal(look(store, "a", "1", &seen), TEFF_OK);
+    teffi_store_close(store);
+}
+
+static void another_format_is_refused(void **state)
+{
+    static const struct {
+        const char *command, *why;
+    } others[] = {
+        {"HSET %s:format version 2", "format 2 is of a newer teff; this build knows formats up to"},
+        {"HSET %s:format version 0", "no format of a teff"},
+        {"HSET %s:format version 01", "no format of a teff"},
+        {"HSET %s:format version 1x", "no format of a teff"},
+        {"HSET %s:format version 9999999999", "no format of a teff"},
+    };
+    char address[512], text[160];
+    redis_server_fresh(address);
+    teffi_store_close(ask_open(address));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        command(others[i].command, address);
+        ask_expect_refused(address, TEFF_E_REFUSED, others[i].why);
+    }
+    command("HSET %s:format version 1", address);
+    teffi_store *store = ask_open(address);
+    command("HSET %s:format version 2", address);
+    command("CLIENT KILL TYPE normal", address);
+    while (read_from(store, "words", text) == TEFF_OK)
+        teffi_thread_yield();
+    for (int i = 0; i < 10 && !strstr(text, "of a newer teff"); i++)
+        assert_int_equal(read_from(store, "words", text), TEFF_E_IO);
+    assert_non_null(strstr(text, "of a newer teff"));
+    command("HSET %s:format version 1", address);
+    await_row(store, "a", "");
+    teffi_store_close(store);
+}
+
 /* ---- damaged rows ---- */
 
 /* The row a is damaged, the row b is not. */
@@ -704,6 +775,8 @@ int main(void)
         cmocka_unit_test(a_forgotten_script_is_loaded_again),
         cmocka_unit_test(a_demoted_server_is_left),
         cmocka_unit_test(a_replica_without_its_primary_is_left),
+        cmocka_unit_test(a_store_is_marked_with_its_format),
+        cmocka_unit_test(another_format_is_refused),
         cmocka_unit_test(a_damaged_row_is_only_overwritten_by_force),
         cmocka_unit_test(damage_beside_the_rows_is_noticed),
     };

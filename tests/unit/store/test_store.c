@@ -202,6 +202,33 @@ static void rows_that_a_scan_did_not_ask_for(void **state)
     teffi_arena_fini(&arena);
 }
 
+static void formats(void **state)
+{
+    static const struct {
+        teffi_bytes found;
+        teff_err err;
+        const char *text;
+    } cases[] = {
+        {{"1", 1}, TEFF_OK, ""},
+        {{"3", 1}, TEFF_OK, ""},
+        {{"4", 1}, TEFF_E_REFUSED, "format 4 is of a newer teff; this build knows formats up to 3"},
+        {{"999999999", 9}, TEFF_E_REFUSED, "format 999999999 is of a newer teff"},
+        {{"1000000000", 10}, TEFF_E_REFUSED, "'1000000000' is no format of a teff"},
+        {{"0", 1}, TEFF_E_REFUSED, "'0' is no format"},
+        {{"", 0}, TEFF_E_REFUSED, "'' is no format"},
+        {{NULL, 0}, TEFF_E_REFUSED, "'' is no format"},
+        {{"02", 2}, TEFF_E_REFUSED, "no format"},
+        {{"1 ", 2}, TEFF_E_REFUSED, "no format"},
+        {{"1\0", 2}, TEFF_E_REFUSED, "no format"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        text[0] = '\0';
+        assert_int_equal(teffi_store_check_format(cases[i].found, 3, text), cases[i].err);
+        if (!strstr(text, cases[i].text))
+            fail_msg("'%s' lacks '%s'", text, cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +240,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(scans, setup, teardown),
         cmocka_unit_test(a_scan_without_memory),
         cmocka_unit_test(a_long_scan_takes_memory_for_its_rows),
+        cmocka_unit_test(formats),
         cmocka_unit_test(rows_that_a_scan_did_not_ask_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
