@@ -248,6 +248,28 @@ static void large_writes_get_more_time(void **state)
     assert_int_equal(time_left_ms(TEFFI_STORE_READ, 1, LARGE), TIMEOUT_MS);
 }
 
+/* The caller of a scan has room for as many rows as it asked for. */
+static void a_response_with_more_rows_than_the_limit_is_refused(void **state)
+{
+    static Teff__Cluster__StoreRow found = TEFF__CLUSTER__STORE_ROW__INIT;
+    Teff__Cluster__StoreRow *rows[] = {&found, &found};
+    teffi_row row;
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    teff__cluster__store_response__init(&response);
+    response.rows = rows;
+    response.n_rows = 2;
+    sent.respond = respond;
+    for (size_t limit = 1; limit <= 2; limit++) {
+        teffi_store_op op = on_row(TEFFI_STORE_SCAN, &row);
+        op.limit = limit;
+        op.arena = &arena;
+        assert_int_equal(ask_seed(&op), limit == 1 ? TEFF_E_MALFORMED : TEFF_OK);
+        assert_int_equal(op.n_found, limit == 1 ? 0 : 2);
+    }
+    teffi_arena_fini(&arena);
+}
+
 /* A write of a row in table whose response is lost. out: ms until the deadline of the read that
  * tells whether the write is over. */
 static uint64_t time_left_of_read_after_write_ms(const char *table)
@@ -334,6 +356,7 @@ int main(void)
         CLIENT(an_operation_that_cannot_begin_ends),
         CLIENT(a_seed_that_is_not_there_fails_all_but_says_what_is_unknown),
         CLIENT(large_writes_get_more_time),
+        CLIENT(a_response_with_more_rows_than_the_limit_is_refused),
         CLIENT(the_read_after_a_lost_heartbeat_costs_no_short_lease),
         cmocka_unit_test(a_silo_has_all_its_options_or_is_not_made),
         SERVER(without_memory_a_close_still_waits_for_tasks),
