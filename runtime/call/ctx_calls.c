@@ -21,12 +21,28 @@ __attribute__((noinline)) static void await_call(teff_ctx *ctx, teffi_call *call
     teffi_await(ctx, &wait, 1);
 }
 
+/* Makes the call a failed one if the silo's lease has run out before a thread of the program gets
+ * the response: another silo may serve the grain already. In a turn, the lease is checked when the
+ * turn resumes, sends or saves. */
+static void fail_if_lease_has_run_out(const teff_ctx *ctx, teffi_call *call)
+{
+    uint64_t until_ns = teffi_lease_until_ns(&ctx->home->lease);
+    if (!until_ns || call->err || teffi_now(ctx->home->exec->platform) < until_ns)
+        return;
+    call->err = TEFF_E_UNREACHABLE;
+    call->text = teffi_lease_over_text;
+    if (call->response)
+        call->response->flags |= TEFFI_MSG_UNNAMED;
+}
+
 teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **response)
 {
     if (ctx->group && call->wait.done) /* in a turn, and the call has ended: no wait is needed */
         (void)teff_yield_if_due();
     else
         await_call(ctx, call);
+    if (!ctx->group)
+        fail_if_lease_has_run_out(ctx, call);
     if (call->err)
         return teff_fail(ctx, call->err, "%s", call->text ? call->text : "");
     if (response) /* a call that ran directly was never pending: it has a body but no response */

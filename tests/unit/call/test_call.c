@@ -96,6 +96,25 @@ static void a_response_is_decoded_or_says_that_it_is_not(void **state)
     }
 }
 
+/* A silo that was paused does not know yet that its lease is over. */
+static void without_a_lease_a_thread_gets_no_response(void **state)
+{
+    teffi_lease *lease = &node->home.lease;
+    uint64_t until_ns = teffi_lease_until_ns(lease);
+    lab_number *out;
+    lab_ok(ctx, lab_account_add(ctx, "a", lab_number(.n = 1), &out));
+    teff_call call;
+    lab_ok(ctx, lab_account_add_async(ctx, "a", lab_number(.n = 1), NULL, &call));
+    lab_until(teff_call_ended(ctx, call));
+    atomic_store(&lease->until_ns, teffi_now(node->platform));
+    lab_fails(ctx, lab_account_add_await(ctx, call, &out), TEFF_E_UNREACHABLE);
+    assert_non_null(strstr(teff_error(ctx), "lab.Account.Add at a: the silo has lost its lease"));
+    assert_true(teff_call_may_have_run(TEFF_E_UNREACHABLE));
+    atomic_store(&lease->until_ns, until_ns);
+    lab_ok(ctx, lab_account_add(ctx, "a", lab_number(.n = 1), &out));
+    assert_int_equal(out->n, 3);
+}
+
 static void responses_to_nobody_are_dropped(void **state)
 {
     teffi_call *a = pending(60000);
@@ -278,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CALL(a_response_ends_its_call_once),
         CALL(a_response_is_decoded_or_says_that_it_is_not),
+        CALL(without_a_lease_a_thread_gets_no_response),
         CALL(responses_to_nobody_are_dropped),
         CALL(time_ends_a_call_and_a_late_response_finds_nobody),
         CALL(a_deadline_in_the_past_ends_it_at_once),
