@@ -4,15 +4,14 @@
 
 #include "call/task.h"
 #include "cluster/reach.h"
+#include "cluster/watch.h"
 
 /* Times are parts of a lease: the silo's own for its heartbeats and looks, the other silo's for its
  * death. With the default of 10 s, a heartbeat is written each 2 s, or 0.5 s after a failed one. A
  * silo is declared dead when its heartbeat has stood still for 15 s; for 10.5 s if its connection
  * broke: its lease is over by then, unless the clocks differ by 5 %. A lease that promises may have
- * extended needs more, see promise.c. An interval between two looks counts for half of a lease at
- * most, since during a longer one this process itself may have stood still. */
-enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK_PERCENT = 50 };
-enum { STILL_PERCENT = 50 };
+ * extended needs more, see promise.c. */
+enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105 };
 
 /* out: the given percentage of the member's lease, in nanoseconds. */
 static uint64_t get_lease_percent_ns(const teffi_member *member, unsigned percent)
@@ -65,37 +64,13 @@ static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     return n ? n + teffi_rows_mark_old_tombstones(rows, 0, changed + n) : 0;
 }
 
-/* out: the node's entry. A node without one gets an unused entry or, if there is none, that of the
- * silo that was looked at longest ago. */
-static teffi_watched_silo *find_or_replace_watched_entry(teffi_membership *m, teffi_node_id node)
-{
-    teffi_watched_silo *oldest = &m->beat.watched[0];
-    for (int i = 0; i < TEFFI_WATCHED_MAX; i++) {
-        if (teffi_node_equals(m->beat.watched[i].node, node))
-            return &m->beat.watched[i];
-        if (m->beat.watched[i].looked_ns < oldest->looked_ns)
-            oldest = &m->beat.watched[i];
-    }
-    *oldest = (teffi_watched_silo){.node = node};
-    return oldest;
-}
-
-/* Has the heartbeat of a watched silo stood still for so long that the silo is probably dead? */
-static bool is_probably_dead(const teffi_membership *m, const teffi_member *silo)
-{
-    for (int i = 0; i < TEFFI_WATCHED_MAX; i++)
-        if (teffi_node_equals(m->beat.watched[i].node, silo->node))
-            return m->beat.watched[i].still_ns > get_lease_percent_ns(silo, STILL_PERCENT);
-    return false;
-}
-
 /* Judges which silos must go, if silos do not reach each other. A silo that is probably dead does
  * not count: it goes for that reason. */
 static void judge_cuts(teff_ctx *ctx, const teffi_view *view)
 {
     bool *dead = teff_alloc(ctx, view->n_members);
     for (size_t i = 0; i < view->n_members; i++)
-        dead[i] = is_probably_dead(ctx->node->membership, &view->members[i]);
+        dead[i] = teffi_watch_is_probably_dead(ctx->node->membership, &view->members[i]);
     teffi_reach_judge(ctx, view, dead);
 }
 
@@ -105,33 +80,24 @@ static bool is_suspected(teffi_membership *m, teffi_node_id silo)
     return teffi_membership_is_connection_broken(m, silo) || teffi_reach_is_unreached(m, silo);
 }
 
-/* Reads the other silo's heartbeat, and measures for how long the heartbeat has stood still. Uses
- * only this silo's own clock, so that a wrong clock elsewhere has no effect.
+/* Looks at the other silo's heartbeat.
  * out: for how much longer the heartbeat may stand still; 0: the silo is silent, and *silent is
  * set. If the store cannot be read, the silo does not count as silent. */
 static uint64_t check_watched_silo(teff_ctx *ctx, const teffi_member *other, teffi_silent *silent)
 {
-    teffi_membership *m = ctx->node->membership;
     teffi_alive alive;
-    bool broken = is_suspected(m, other->node);
+    bool broken = is_suspected(ctx->node->membership, other->node);
     uint64_t limit_ns = get_lease_percent_ns(other, broken ? BROKEN_PERCENT : SILENT_PERCENT);
-    uint64_t outage_ns = other->outage_ms * UINT64_C(10000) * BROKEN_PERCENT;
-    if (teffi_heartbeat_read(ctx, other->node, &alive))
+    uint64_t outage_ns = other->outage_ms * UINT64_C(10000) * BROKEN_PERCENT, still_ns;
+    if (teffi_watch_look(ctx, other, &alive, &still_ns))
         return limit_ns;
-    uint64_t now = teffi_now(ctx->node->platform), most = get_lease_percent_ns(other, LOOK_PERCENT);
-    teffi_watched_silo *w = find_or_replace_watched_entry(m, other->node);
-    uint64_t between = w->looked_ns ? now - w->looked_ns : 0;
-    w->still_ns = w->etag == alive.etag ? w->still_ns + (between < most ? between : most) : 0;
-    w->unconsented &= w->etag == alive.etag;
-    w->etag = alive.etag;
-    w->looked_ns = now;
     *silent = (teffi_silent){.node = other->node,
                              .address = other->address,
                              .etag = alive.etag,
                              .beat = alive.beat,
                              .view = alive.view,
-                             .needs_consent = w->still_ns <= limit_ns + outage_ns && !alive.plain};
-    return w->still_ns > limit_ns ? 0 : limit_ns - w->still_ns + 1;
+                             .needs_consent = still_ns <= limit_ns + outage_ns && !alive.plain};
+    return still_ns > limit_ns ? 0 : limit_ns - still_ns + 1;
 }
 
 /* Does this silo watch the member with index `at`? in: ahead: the distance in the view from this
@@ -197,7 +163,7 @@ static void push_view_soon(teffi_node *node)
  * heartbeat. */
 static void log_missing_consents(teff_ctx *ctx, const teffi_silent *silent)
 {
-    teffi_watched_silo *w = find_or_replace_watched_entry(ctx->node->membership, silent->node);
+    teffi_watched_silo *w = teffi_watch_find_entry(ctx->node->membership, silent->node);
     const teffi_log *log = &ctx->node->platform->log;
     if (w->unconsented)
         return;

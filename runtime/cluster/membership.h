@@ -83,7 +83,7 @@ typedef struct teffi_beat { /* heartbeat.c's */
     teffi_timer timer, look, expiry; /* of the next heartbeat; of the next look; of the lease */
     teffi_timer promise;             /* of the next round of promises */
     teffi_node_id broken[TEFFI_WATCHED_MAX];       /* silos whose connection broke; none: free */
-    teffi_watched_silo watched[TEFFI_WATCHED_MAX]; /* owner: the running look */
+    teffi_watched_silo watched[TEFFI_WATCHED_MAX]; /* owner: the running look; see watch.h */
 } teffi_beat;
 
 typedef struct teffi_promised { /* what this silo has promised to another, and consented to */
@@ -105,6 +105,7 @@ typedef struct teffi_promises { /* promise.c's */
 typedef struct teffi_unreached { /* a silo that the last probe did not reach */
     teffi_node_id node;          /* none: unused */
     uint64_t since_ns;           /* no probe has reached it since then */
+    uint64_t judge_ns;           /* after so long it is judged who must go */
 } teffi_unreached;
 
 typedef struct teffi_reach { /* reach.c's */

@@ -1,24 +1,74 @@
-/* reach.c - probes silos, lists those that are not reached, judges which silos must go. */
+/* reach.c - remembers broken connections, probes silos, lists those that are not reached, judges
+ * which silos must go. */
 #include "cluster/reach.h"
 
 #include <stdio.h>
 #include "call/task.h"
 #include "cluster.pb-c.h"
+#include "cluster/watch.h"
 #include "node/ask.h"
 
-/* A silo is judged when it was not reached for one and a half leases, for JUDGE_MIN_MS at least:
- * after a cut has ended, a connection may be made anew only after 5 s. All silos are probed after a
- * third of that time, and a silo is listed after two thirds. STILL: a heartbeat that stands still
- * for so long, in percent of its silo's lease, is probably that of a dead silo: a silo that is well
- * writes one after 20 %. */
-enum { JUDGE_LEASE_PERCENT = 150, JUDGE_MIN_MS = 10000, STILL_PERCENT = 30 };
+/* A silo is judged when it was not reached for one and a half leases, its own or this silo's, and
+ * for JUDGE_MIN_MS at least: a dead silo was declared dead before; and after a cut has ended, a
+ * connection may be made anew only after 5 s. All silos are probed after a third of that time, and
+ * a silo is listed after two thirds. */
+enum { JUDGE_LEASE_PERCENT = 150, JUDGE_MIN_MS = 10000 };
 enum { PROBE_ALL_THIRDS = 1, LIST_THIRDS = 2, JUDGE_THIRDS = 3 };
 
-static uint64_t compute_thirds_ns(const teffi_membership *m, unsigned thirds)
+/* out: after what time without a response from the silo it is judged who must go. */
+static uint64_t compute_judge_ns(const teffi_membership *m, const teffi_member *silo)
 {
-    const uint64_t min_ns = JUDGE_MIN_MS * UINT64_C(1000000);
-    uint64_t judge_ns = teffi_lease_length_ns(&m->node->home.lease) / 100 * JUDGE_LEASE_PERCENT;
-    return (judge_ns < min_ns ? min_ns : judge_ns) * thirds / JUDGE_THIRDS;
+    uint32_t own_ms = m->node->home.lease.length_ms;
+    uint64_t lease_ms = silo && silo->lease_ms > own_ms ? silo->lease_ms : own_ms;
+    uint64_t judge_ms = lease_ms * JUDGE_LEASE_PERCENT / 100;
+    return (judge_ms < JUDGE_MIN_MS ? JUDGE_MIN_MS : judge_ms) * UINT64_C(1000000);
+}
+
+/* ---- broken connections ---- */
+
+bool teffi_membership_is_connection_broken(teffi_membership *m, teffi_node_id node)
+{
+    bool found = false;
+    pthread_mutex_lock(&m->beat.lock);
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX && !found; i++)
+        found = teffi_node_equals(m->beat.broken[i], node);
+    pthread_mutex_unlock(&m->beat.lock);
+    return found;
+}
+
+void teffi_membership_prune_broken_connections(teffi_membership *m, const teffi_view *view)
+{
+    pthread_mutex_lock(&m->beat.lock);
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
+        if (!teffi_node_is_none(m->beat.broken[i]) &&
+            !teffi_view_find_member(view, m->beat.broken[i]))
+            m->beat.broken[i] = (teffi_node_id){0};
+    pthread_mutex_unlock(&m->beat.lock);
+}
+
+void teffi_membership_record_connection_state(teffi_membership *m, teffi_node_id node, bool up)
+{
+    if (!m)
+        return;
+    teffi_exec *exec = m->node->home.exec;
+    const teffi_node_id none = {0};
+    pthread_mutex_lock(&m->beat.lock);
+    teffi_node_id *at = NULL; /* the silo's entry; if it has none and !up: a free entry */
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
+        if (teffi_node_equals(m->beat.broken[i], node) ||
+            (!up && !at && teffi_node_is_none(m->beat.broken[i])))
+            at = &m->beat.broken[i];
+    bool newly_broken = !up && at && teffi_node_is_none(*at);
+    if (at)
+        *at = up ? none : node;
+    /* Read the other silos' heartbeats now, not at the next regular time. The time for which a
+     * heartbeat has not changed is measured from the first read of its last value, so an earlier
+     * read finds a dead silo earlier. */
+    if (newly_broken && m->joined && !m->beat.looks && exec->ops->timer_cancel(exec, &m->beat.look))
+        teffi_membership_set_timer(m, &m->beat.look, 0);
+    else if (newly_broken)
+        m->beat.hurry = true;
+    pthread_mutex_unlock(&m->beat.lock);
 }
 
 /* ---- silos that were not reached ---- */
@@ -42,32 +92,33 @@ bool teffi_reach_is_unreached(teffi_membership *m, teffi_node_id silo)
 
 /* Records the result of a probe. A silo that was reached is no longer suspected because of a broken
  * connection, either. in: since_ns: a time before the probe was sent. */
-static void record_probe_result(teffi_membership *m, teffi_node_id silo, bool reached,
+static void record_probe_result(teffi_membership *m, const teffi_member *silo, bool reached,
                                 uint64_t since_ns)
 {
     const teffi_node_id none = {0};
     pthread_mutex_lock(&m->reach.lock);
-    teffi_unreached *at = find_unreached_entry(&m->reach, silo);
+    teffi_unreached *at = find_unreached_entry(&m->reach, silo->node);
     teffi_unreached *unused = at ? NULL : find_unreached_entry(&m->reach, none);
     if (at && reached)
         *at = (teffi_unreached){0};
     else if (unused && !reached)
-        *unused = (teffi_unreached){silo, since_ns};
+        *unused = (teffi_unreached){silo->node, since_ns, compute_judge_ns(m, silo)};
     pthread_mutex_unlock(&m->reach.lock);
     if (reached)
-        teffi_membership_record_connection_state(m, silo, true);
+        teffi_membership_record_connection_state(m, silo->node, true);
 }
 
 /* Copies the silos that were not reached for at least this part of the time after which they are
  * judged. in: to: with room for TEFFI_WATCHED_MAX. out: how many. */
 static size_t list_unreached_for(teffi_membership *m, unsigned thirds, teffi_node_id *to)
 {
-    uint64_t least_ns = compute_thirds_ns(m, thirds), now = teffi_now(m->node->platform);
+    uint64_t now = teffi_now(m->node->platform);
     size_t n = 0;
     pthread_mutex_lock(&m->reach.lock);
-    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
-        if (!teffi_node_is_none(m->reach.of[i].node) && now - m->reach.of[i].since_ns >= least_ns)
-            to[n++] = m->reach.of[i].node;
+    for (const teffi_unreached *at = m->reach.of; at < m->reach.of + TEFFI_WATCHED_MAX; at++)
+        if (!teffi_node_is_none(at->node) &&
+            now - at->since_ns >= at->judge_ns * thirds / JUDGE_THIRDS)
+            to[n++] = at->node;
     pthread_mutex_unlock(&m->reach.lock);
     return n;
 }
@@ -126,7 +177,7 @@ static void probe_suspected_silos(teff_ctx *ctx, void *arg)
             probes[i] = start_probe(ctx, view->members[i].node);
     for (size_t i = 0; i < view->n_members; i++)
         if (probes[i])
-            record_probe_result(m, view->members[i].node, await_probe(ctx, probes[i]), since_ns);
+            record_probe_result(m, &view->members[i], await_probe(ctx, probes[i]), since_ns);
     teffi_view_unref(view);
     atomic_store(&m->reach.probing, false);
 }
@@ -231,10 +282,8 @@ static teff_err remove_fences_of_losers(teff_ctx *ctx, const teffi_view *view,
     teff_err err = n ? teffi_rows_remove_fences(ctx, view->version, losers, &n) : TEFF_OK;
     for (size_t i = 0; i < n && !err; i++)
         teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
-                   "membership: %s must go: this silo has not reached it for %llu ms",
-                   teffi_view_find_member(view, losers[i])->address,
-                   (unsigned long long)compute_thirds_ns(ctx->node->membership, JUDGE_THIRDS) /
-                       1000000u);
+                   "membership: %s must go: this silo has not reached it for too long",
+                   teffi_view_find_member(view, losers[i])->address);
     return err;
 }
 
@@ -276,9 +325,9 @@ void teffi_reach_judge(teff_ctx *ctx, const teffi_view *view, const bool *left_o
 typedef struct candidate {
     struct candidate *next;
     teffi_member member;
-    uint64_t etag, still_since_ns; /* of its heartbeat, and since when it has stood still */
-    bool is_alive;                 /* its heartbeat has changed */
-    bool settled;                  /* it has responded, or its heartbeat stands still */
+    uint64_t etag; /* of its heartbeat, as first read; 0: not read yet */
+    bool is_alive; /* its heartbeat has changed */
+    bool settled;  /* it has responded, or is probably dead */
 } candidate;
 
 static const candidate *find_candidate(const candidate *list, teffi_node_id silo)
@@ -288,21 +337,19 @@ static const candidate *find_candidate(const candidate *list, teffi_node_id silo
     return list;
 }
 
-/* Makes a candidate of a silo, and allows sends to it. out: NULL: its address is not valid. */
-static candidate *make_candidate(teff_ctx *ctx, const teffi_member *member)
+/* Allows sends to the silo. The net forgets a silo outside the view when a dial has failed, so this
+ * is done before each probe. out: false: its address is not valid. */
+static bool allow_sends(teffi_net *net, const teffi_member *member)
 {
-    teffi_net *net = ctx->node->home.net;
     if (net->ops->peer_add(net, member->node, member->address))
-        return NULL;
+        return false;
     if (net->ops->expect_key)
         net->ops->expect_key(net, member->node, member->key);
-    candidate *made = teff_alloc(ctx, sizeof *made);
-    made->member = *member;
-    return made;
+    return true;
 }
 
 /* Lists the silos that the table has now, except dead ones and an earlier start of this silo. in:
- * *list: the list so far; its candidates are used again. errs: those of teffi_rows_read(). */
+ * *list: the list so far; what it says of a silo is kept. errs: those of teffi_rows_read(). */
 static teff_err update_candidates(teff_ctx *ctx, candidate **list)
 {
     candidate *now = NULL;
@@ -313,37 +360,34 @@ static teff_err update_candidates(teff_ctx *ctx, candidate **list)
         if (rows.rows[i].dead || member->node.silo == ctx->node->id.silo)
             continue;
         const candidate *before = find_candidate(*list, member->node);
-        candidate *c = before ? teff_alloc(ctx, sizeof *c) : make_candidate(ctx, member);
-        if (before)
-            *c = *before;
-        if (c)
-            c->next = now;
-        now = c ? c : now;
+        candidate *c = teff_alloc(ctx, sizeof *c);
+        *c = before ? *before : (candidate){.member = *member};
+        c->settled |= !allow_sends(ctx->node->home.net, member);
+        c->next = now;
+        now = c;
     }
     *list = now;
     return err;
 }
 
-/* Settles a candidate that was not reached, if its heartbeat stands still: it does not prevent the
- * join. */
-static void settle_if_still(teff_ctx *ctx, candidate *c)
+/* Looks at the heartbeat of a candidate that was not reached. A silo that is probably dead does not
+ * prevent the join. */
+static void look_at_candidate(teff_ctx *ctx, candidate *c)
 {
     teffi_alive alive;
-    uint64_t now = teffi_now(ctx->node->platform);
-    uint64_t least_ns = c->member.lease_ms * UINT64_C(10000) * STILL_PERCENT;
-    if (teffi_heartbeat_read(ctx, c->member.node, &alive))
+    uint64_t still_ns;
+    if (teffi_watch_look(ctx, &c->member, &alive, &still_ns))
         return;
-    c->is_alive |= c->still_since_ns && alive.etag != c->etag;
-    if (!c->still_since_ns || alive.etag != c->etag)
-        c->still_since_ns = now;
+    c->is_alive |= c->etag && alive.etag != c->etag;
     c->etag = alive.etag;
-    c->settled = now - c->still_since_ns > least_ns;
+    c->settled = teffi_watch_is_probably_dead(ctx->node->membership, &c->member);
 }
 
 /* Probes the candidates that are not settled. out: one that is not settled yet; if possible, one
  * that is alive; NULL: none. */
 static const candidate *probe_candidates(teff_ctx *ctx, candidate *list)
 {
+    uint64_t since_ns = teffi_now(ctx->node->platform);
     const candidate *left = NULL;
     size_t n = 0, at = 0;
     for (const candidate *c = list; c; c = c->next)
@@ -353,9 +397,12 @@ static const candidate *probe_candidates(teff_ctx *ctx, candidate *list)
         probes[at] = c->settled ? NULL : start_probe(ctx, c->member.node);
     at = 0;
     for (candidate *c = list; c; c = c->next, at++) {
-        c->settled |= probes[at] && await_probe(ctx, probes[at]);
+        bool reached = probes[at] && await_probe(ctx, probes[at]);
+        if (probes[at])
+            record_probe_result(ctx->node->membership, &c->member, reached, since_ns);
+        c->settled |= reached;
         if (!c->settled)
-            settle_if_still(ctx, c);
+            look_at_candidate(ctx, c);
         if (!c->settled && (!left || c->is_alive))
             left = c;
     }
@@ -365,7 +412,7 @@ static const candidate *probe_candidates(teff_ctx *ctx, candidate *list)
 teff_err teffi_reach_check_before_join(teff_ctx *ctx)
 {
     uint64_t until_ns =
-        teffi_now(ctx->node->platform) + compute_thirds_ns(ctx->node->membership, JUDGE_THIRDS);
+        teffi_now(ctx->node->platform) + compute_judge_ns(ctx->node->membership, NULL);
     candidate *list = NULL;
     const candidate *left;
     teff_err err = update_candidates(ctx, &list);

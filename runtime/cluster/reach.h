@@ -45,7 +45,8 @@ void teffi_reach_judge(teff_ctx *ctx, const teffi_view *view, const bool *left_o
  * out:  loses[i]: silo i must go. */
 void teffi_reach_find_losers(const teffi_node_id *silos, size_t n, const bool *cuts, bool *loses);
 
-/* teffi_reach_check_before_join - probe the silos of the table until each has responded, or has
- * shown no new heartbeat for a while; for the time after which silos are judged, at most.
+/* teffi_reach_check_before_join - probe the silos of the table until each has responded, or is
+ * probably dead; for the time after which silos are judged, at most. How long their heartbeats have
+ * stood still counts after the join, too.
  * errs: TEFF_E_UNREACHABLE: a silo that is alive was not reached; as teffi_rows_read(). */
 TEFF_MUST_USE teff_err teffi_reach_check_before_join(teff_ctx *ctx);

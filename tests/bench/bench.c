@@ -2,7 +2,7 @@
  * max, runs). Never a test: figures depend on the machine and its neighbours.
  * usage: bench [--quick] [--busy] [--operations N] [--transport nng|reactor|both] [PATTERN]
  *   PATTERN: a part of a name, sched[/ROW], peers[/ROW[/PEER]], guard[/OPERATION],
- *            growth[/SERIES], crowd[/TRANSPORT], scale
+ *            growth[/SERIES], crowd[/TRANSPORT], scale, recovery
  *   --busy: beside two processes of the lowest priority that compute
  *   --transport: of the rows remote-... and client-...; both unless named
  * The timed loops run inside turns of a Driver grain; remote targets live in a second process. */
@@ -226,7 +226,7 @@ static void idle_rows(const bench *b)
 static bool is_driver(const char *name, size_t len)
 {
     static const char *const names[] = {"sched", "peers",   "guard", "growth",
-                                        "crowd", "hostile", "scale"};
+                                        "crowd", "hostile", "scale", "recovery"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strncmp(name, names[i], len) == 0 && !names[i][len])
             return true;

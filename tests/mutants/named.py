@@ -24,6 +24,15 @@ NAMED = {
     "a dialled silo may show any certificate": (
         "runtime/cluster/membership.c",
         "    node->check_key = teffi_membership_check_key;\n", ""),
+    "a silo joins though it does not reach another one": (
+        "runtime/cluster/join.c", "    teff_err err = teffi_reach_check_before_join(ctx);",
+        "    teff_err err = TEFF_OK;"),
+    "the silo with the fewest cuts goes": (
+        "runtime/cluster/reach.c", "        if (count > most || (count && count == most &&",
+        "        if ((count && (count < most || !most)) || (count && count == most &&"),
+    "a silo that must go keeps its fence": (
+        "runtime/cluster/reach.c", "    teff_err err = n ? teffi_rows_remove_fences(",
+        "    teff_err err = n > TEFFI_WATCHED_MAX ? teffi_rows_remove_fences("),
     "a stranger may use its seed's store": (
         "grains/silo/remote_store.c", "    if (err)\n        respond_with_refusal_and_free(",
         "    if (false)\n        respond_with_refusal_and_free("),

@@ -28,13 +28,16 @@ SIMULATED = {
         "runtime/cluster/heartbeat.c", "SILENT_PERCENT = 150, BROKEN_PERCENT = 105",
         "SILENT_PERCENT = 75, BROKEN_PERCENT = 55"),
     "a joiner ousts a healthy cluster": (
-        "runtime/cluster/heartbeat.c",
+        "runtime/cluster/watch.c",
         "    uint64_t between = w->looked_ns ? now - w->looked_ns : 0;\n"
-        "    w->still_ns = w->etag == alive.etag ? w->still_ns + "
+        "    w->still_ns = w->etag == alive->etag ? w->still_ns + "
         "(between < most ? between : most) : 0;",
         "    (void)most;\n"
-        "    w->still_ns = !w->etag || w->etag == alive.etag ? w->still_ns + "
+        "    w->still_ns = !w->etag || w->etag == alive->etag ? w->still_ns + "
         "now - w->looked_ns : 0;"),
+    "silos that do not reach each other both stay": (
+        "runtime/cluster/reach.c", "    teff_err err = n ? judge_and_act(",
+        "    teff_err err = n > TEFFI_WATCHED_MAX ? judge_and_act("),
     "an incarnation is the clock's alone": (
         "runtime/cluster/join.c", "if (last >= node->id.incarnation)", "if (false)"),
     "a silo is dead although promises extend its lease": (
