@@ -137,10 +137,12 @@ static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool c
     atomic_fetch_sub(&silo->links, 1);
 }
 
-/* The node's callback `lost`: calls the program's callback, opt.lost, if it is set. */
+/* The node's callback `lost`: remembers that the lease was lost, and calls the program's callback,
+ * opt.lost, if it is set. */
 static void on_lease_lost(teffi_node *node, const char *why)
 {
-    const teff_silo *silo = get_silo(node);
+    teff_silo *silo = get_silo(node);
+    silo->lost_lease = true;
     if (silo->opt.lost)
         silo->opt.lost(silo->opt.lost_arg, why);
 }
@@ -230,6 +232,7 @@ static teff_err make_membership(teff_ctx *ctx, teff_silo *silo)
     }
     if (!teffi_membership_new(&silo->node, ids, any ? ids + n : NULL, n))
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
+    silo->node.membership->had_lost_lease = silo->lost_lease;
     return TEFF_OK;
 }
 
@@ -365,6 +368,7 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
     err = teffi_membership_join(ctx);
     if (err)
         return abort_join(ctx, silo, err);
+    silo->lost_lease = false;
     silo->phase = TEFFI_SILO_SERVING;
     teffi_logf(&silo->platform.log, TEFF_LOG_INFO, "silo %s serves cluster %s, %zu grain types",
                node->address, node->cluster, silo->n_types);

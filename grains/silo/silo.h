@@ -36,6 +36,7 @@ struct teff_silo {
     _Atomic teffi_silo_phase phase;      /* written by the thread that starts or stops the silo */
     teffi_node_id *clients;              /* connected clients, guarded by lock as the next two */
     size_t n_clients, clients_max;       /* the link limits the number of clients */
+    _Atomic bool lost_lease;             /* since it last joined, also in an earlier start */
     _Atomic uint32_t links; /* connections to silos that are up; exact until the first goodbye */
 };
 

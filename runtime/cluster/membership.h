@@ -112,6 +112,8 @@ typedef struct teffi_reach { /* reach.c's */
     pthread_mutex_t lock;
     teffi_unreached of[TEFFI_WATCHED_MAX]; /* guarded by lock */
     _Atomic bool probing;                  /* the task that probes is queued or runs */
+    teffi_node_id to[TEFFI_WATCHED_MAX];   /* owner: the look that sets probing, then the task */
+    size_t n_to;
 } teffi_reach;
 
 typedef struct teffi_silent { /* a silo whose heartbeat stood still */
@@ -127,6 +129,7 @@ typedef struct teffi_membership {
     teffi_node *node;
     _Atomic bool listed; /* the table may list this silo; set before joined */
     _Atomic bool joined, left;
+    bool had_lost_lease; /* in an earlier start, and has not joined since; set before it joins */
     teffi_follow follow;
     teffi_outsiders outsiders;
     teffi_beat beat;

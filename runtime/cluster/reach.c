@@ -156,45 +156,66 @@ static bool await_probe(teff_ctx *ctx, teffi_call *probe)
     return err == TEFF_OK || err == TEFF_E_NOT_FOUND;
 }
 
-static bool must_probe(teffi_membership *m, teffi_node_id silo, bool all)
-{
-    return !teffi_node_equals(silo, m->node->id) &&
-           (all || teffi_membership_is_connection_broken(m, silo) ||
-            teffi_reach_is_unreached(m, silo));
-}
-
 /* The task of teffi_reach_probe_if_needed(). */
-static void probe_suspected_silos(teff_ctx *ctx, void *arg)
+static void probe_listed_silos(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     const teffi_view *view = teffi_view_ref_current(ctx->node);
-    teffi_call **probes = teff_alloc(ctx, view->n_members * sizeof *probes);
-    teffi_node_id *unreached = teff_alloc(ctx, TEFFI_WATCHED_MAX * sizeof *unreached);
-    bool all = list_unreached_for(m, PROBE_ALL_THIRDS, unreached) > 0;
+    size_t n = m->reach.n_to;
+    teffi_call **probes = teff_alloc(ctx, n * sizeof *probes);
     uint64_t since_ns = teffi_now(ctx->node->platform);
-    for (size_t i = 0; i < view->n_members; i++)
-        if (must_probe(m, view->members[i].node, all))
-            probes[i] = start_probe(ctx, view->members[i].node);
-    for (size_t i = 0; i < view->n_members; i++)
-        if (probes[i])
-            record_probe_result(m, &view->members[i], await_probe(ctx, probes[i]), since_ns);
+    for (size_t i = 0; i < n; i++)
+        probes[i] = start_probe(ctx, m->reach.to[i]);
+    for (size_t i = 0; i < n; i++) {
+        const teffi_member *silo = teffi_view_find_member(view, m->reach.to[i]);
+        bool reached = probes[i] && await_probe(ctx, probes[i]);
+        if (probes[i] && silo)
+            record_probe_result(m, silo, reached, since_ns);
+    }
     teffi_view_unref(view);
     atomic_store(&m->reach.probing, false);
+}
+
+/* Must all silos be probed? Yes if one that is alive was not reached for a while. */
+static bool must_probe_all(teffi_membership *m, const teffi_view *view)
+{
+    teffi_node_id unreached[TEFFI_WATCHED_MAX];
+    size_t n = list_unreached_for(m, PROBE_ALL_THIRDS, unreached);
+    for (size_t i = 0; i < n; i++) {
+        const teffi_member *silo = teffi_view_find_member(view, unreached[i]);
+        if (silo && !teffi_watch_is_probably_dead(m, silo))
+            return true;
+    }
+    return false;
+}
+
+/* Lists the silos to probe. A silo that is probably dead is not probed, so that its death costs the
+ * others few messages. */
+static void list_silos_to_probe(teffi_membership *m, const teffi_view *view)
+{
+    bool all = must_probe_all(m, view);
+    m->reach.n_to = 0;
+    for (size_t i = 0; i < view->n_members && m->reach.n_to < TEFFI_WATCHED_MAX; i++) {
+        const teffi_member *silo = &view->members[i];
+        bool suspected = teffi_membership_is_connection_broken(m, silo->node) ||
+                         teffi_reach_is_unreached(m, silo->node);
+        if ((all || suspected) && !teffi_node_equals(silo->node, m->node->id) &&
+            !teffi_watch_is_probably_dead(m, silo))
+            m->reach.to[m->reach.n_to++] = silo->node;
+    }
 }
 
 void teffi_reach_probe_if_needed(teffi_membership *m)
 {
     const teffi_view *view = teffi_view_ref_current(m->node);
-    bool needed = false;
-    if (view)
+    if (view && !atomic_exchange(&m->reach.probing, true)) {
         prune_unreached_silos(m, view);
-    for (size_t i = 0; view && i < view->n_members && !needed; i++)
-        needed = must_probe(m, view->members[i].node, false);
+        list_silos_to_probe(m, view);
+        if (!m->reach.n_to ||
+            teffi_task_start(&m->node->home, probe_listed_silos, m, "membership: probe", true))
+            atomic_store(&m->reach.probing, false);
+    }
     teffi_view_unref(view);
-    if (!needed || atomic_exchange(&m->reach.probing, true))
-        return;
-    if (teffi_task_start(&m->node->home, probe_suspected_silos, m, "membership: probe", true))
-        atomic_store(&m->reach.probing, false);
 }
 
 /* ---- who must go ---- */
@@ -348,14 +369,25 @@ static bool allow_sends(teffi_net *net, const teffi_member *member)
     return true;
 }
 
-/* Lists the silos that the table has now, except dead ones and an earlier start of this silo. in:
- * *list: the list so far; what it says of a silo is kept. errs: those of teffi_rows_read(). */
+/* Must a joining silo probe the silos of the table? */
+static bool must_check(const teffi_membership *m, const teffi_rows *rows)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < rows->n; i++)
+        n += !rows->rows[i].dead;
+    return n <= TEFFI_CHECKED_MAX || m->had_lost_lease;
+}
+
+/* Lists the silos that the table has now, except dead ones and an earlier start of this silo; none
+ * if they must not be probed. in: *list: the list so far; what it says of a silo is kept. errs:
+ * those of teffi_rows_read(). */
 static teff_err update_candidates(teff_ctx *ctx, candidate **list)
 {
     candidate *now = NULL;
     teffi_rows rows;
     teff_err err = teffi_membership_read_table(ctx, &rows);
-    for (size_t i = 0; i < rows.n && !err; i++) {
+    bool checks = !err && must_check(ctx->node->membership, &rows);
+    for (size_t i = 0; checks && i < rows.n; i++) {
         const teffi_member *member = &rows.rows[i].member;
         if (rows.rows[i].dead || member->node.silo == ctx->node->id.silo)
             continue;

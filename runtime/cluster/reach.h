@@ -9,7 +9,8 @@
  * owner of a directory partition, which must ask every silo, waits without end. So one of the two
  * has to go:
  *   1. A silo whose connection broke is probed at each look, and so is each silo that the last
- *      probe did not reach. When a silo was not reached for a while, all silos are probed.
+ *      probe did not reach. When a silo whose heartbeat changes was not reached for a while, all
+ *      silos are probed.
  *   2. When a silo was not reached for a longer while, this silo's heartbeats list it.
  *   3. After one and a half leases (10 s at least), this silo reads the lists of all silos, and
  *      judges. Two silos are *cut* from each other if one of them lists the other. Of the silos
@@ -21,11 +22,14 @@
  *      heartbeat then stands still, and it is declared dead as any other silent silo.
  * Silos that judge at different moments may read different lists. Then more silos may go than
  * needed, but no grain is active twice: a silo is declared dead only after its lease is over.
- *     A silo that joins probes all silos before. It does not join while it cannot reach one whose
- * heartbeat changes. Otherwise a silo that had to go would join again, and wait again. */
+ *     A silo that joins probes all silos before, and does not join while it cannot reach one whose
+ * heartbeat changes. Otherwise a silo that had to go would join again, and wait again. In a cluster
+ * of more than TEFFI_CHECKED_MAX silos, only a silo that has lost its lease before does so: if many
+ * silos start at the same moment, each of them would probe all others. */
+enum { TEFFI_CHECKED_MAX = 32 };
 
 /* teffi_reach_probe_if_needed - start the task that probes silos, if there are silos to probe and
- * the task is not running. */
+ * the task is not running. runs: in the look. */
 void teffi_reach_probe_if_needed(teffi_membership *membership);
 
 /* teffi_reach_is_unreached - did the last probe of this silo fail? */
