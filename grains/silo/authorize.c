@@ -37,14 +37,23 @@ static bool describe_target_grain(const teffi_node *node, const teffi_msg *msg, 
     return decode_target_key(type->info, msg, copy, key);
 }
 
+/* out: the hash of the public key of the client's certificate; NULL: it has shown none. The
+ * connection is up, so the client has proved that it owns the key. */
+static const unsigned char *get_certificate(const teffi_hello *client)
+{
+    static const uint8_t none[TEFFI_KEY_BYTES];
+    return memcmp(client->key, none, sizeof none) ? client->key : NULL;
+}
+
 /* The node's `authorize`: asks the program's function. out: true: the call may be delivered. */
-static bool program_allows_call(teffi_node *node, const teffi_msg *msg)
+static bool program_allows_call(teffi_node *node, const teffi_hello *client, const teffi_msg *msg)
 {
     const teff_silo_options *opt = &teffi_container(node, teff_silo, node)->opt;
     uint8_t copy[TEFFI_KEY_BYTES_MAX + 1];
     teff_key key;
     teff_client_call call = {.size = sizeof call,
                              .client = teffi_node_to_word(msg->src),
+                             .certificate = get_certificate(client),
                              .gateway = opt->gateway != NULL,
                              .tls = opt->tls_cert != NULL,
                              .secret = opt->secret_file != NULL,

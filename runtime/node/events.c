@@ -30,7 +30,7 @@ static bool hold_stranger_message(teffi_node *node, const teffi_hello *from, tef
 static bool refuse_unauthorized_call(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
 {
     if (from->role != TEFFI_ROLE_CLIENT || !teffi_msg_is_for_grain(msg) ||
-        node->authorize(node, msg))
+        node->authorize(node, from, msg))
         return false;
     teffi_node_respond_with_err(node, msg, TEFF_E_REFUSED,
                                 "the silo does not allow this call to this client");

@@ -59,7 +59,7 @@ struct teffi_node {
     void (*lost)(teffi_node *node, const char *why);
     /* May this request or one-way of a client, for a grain, be delivered? Called before that. Must
      * not block. Installed by grains/silo; NULL: it may. */
-    bool (*authorize)(teffi_node *node, const teffi_msg *msg);
+    bool (*authorize)(teffi_node *node, const teffi_hello *client, const teffi_msg *msg);
     /* May a silo that dialled us connect? errs: TEFF_E_REFUSED, text. Installed by membership. */
     teff_err (*check_silo)(teffi_node *node, const teffi_hello *peer, char *text);
     /* May a silo that we dialled have its certificate's key? As check_silo. */

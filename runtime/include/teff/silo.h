@@ -33,12 +33,12 @@ typedef enum teff_transport {
 
 struct teff_key;
 
-/* A client's call, as teff_silo_options.authorize gets it. Texts and key are valid until that
- * function returns. */
+/* A client's call, as teff_silo_options.authorize gets it. Texts, key and certificate are valid
+ * until that function returns. */
 typedef struct teff_client_call {
     size_t size;     /* of this struct in the library: a newer library may have more members */
     uint64_t client; /* the client's id, which the client draws at random: an id tells clients
-                      * apart, but does not prove who a client is */
+                      * apart, but does not prove who a client is (see certificate) */
     int gateway;     /* 1: the silo has a gateway, and the client is connected there */
     int tls;         /* 1: the client has a certificate, at a gateway of tls_client_ca, otherwise
                       * of tls_ca */
@@ -52,6 +52,10 @@ typedef struct teff_client_call {
     const struct teff_key *key; /* teff/generated.h; NULL if type is NULL */
     const void *key_bytes;      /* the key as it is on the wire */
     size_t key_len;
+    /* SHA-256 of the public key of the client's certificate, 32 bytes. The client has proved that
+     * it owns the private key, so this says who it is. NULL: it has no certificate (no TLS), or is
+     * of a build of teff that does not show it. */
+    const unsigned char *certificate;
 } teff_client_call;
 
 typedef struct teff_silo_options { /* zeroed, except size = all defaults */

@@ -1,5 +1,6 @@
 /* certificates.h - authorities and certificates for tests, made by openssl in their own folder.
- * Way:     test_link_tls, test_identity, cluster/test_join -> [certificates] -> openssl */
+ * Way:     link/test_link_tls, link/test_identity, cluster/test_join, silo/test_authorize
+ *          -> [certificates] -> openssl */
 #pragma once
 
 #include <stdbool.h>

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include "../link/certificates.h"
 #include "../link/raw_peer.h"
 #include "lab.h"
 
@@ -15,6 +16,7 @@ typedef struct guard {
     unsigned asked;
     teff_client_call last; /* without pointers to keys */
     char key[128];
+    char certificate[65]; /* in hexadecimal; "": none */
 } guard;
 
 static guard g = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -30,6 +32,13 @@ static void note_key(const teff_client_call *call)
         snprintf(g.key, sizeof g.key, "%.*s", (int)call->key_len, (const char *)call->key_bytes);
 }
 
+static void note_certificate(const teff_client_call *call)
+{
+    g.certificate[0] = '\0';
+    for (int i = 0; call->certificate && i < 32; i++)
+        snprintf(g.certificate + 2 * (size_t)i, 3, "%02x", call->certificate[i]);
+}
+
 static int guard_calls(void *arg, const teff_client_call *call)
 {
     assert_ptr_equal(arg, &g);
@@ -37,6 +46,7 @@ static int guard_calls(void *arg, const teff_client_call *call)
     g.asked++;
     g.last = *call;
     note_key(call);
+    note_certificate(call);
     bool typed = !g.allowed_type || (call->type && !strcmp(call->type, g.allowed_type));
     int allow = g.allow && typed;
     pthread_mutex_unlock(&g.lock);
@@ -289,6 +299,7 @@ static void who_asks_is_told(void **state)
     uint64_t first = g.last.client;
     assert_true(g.last.size == sizeof(teff_client_call) && g.last.gateway);
     assert_false(g.last.tls || g.last.secret || g.last.one_way);
+    assert_string_equal(g.certificate, "");
     teff_client_options opt = {.size = sizeof opt, .gateways = {teff_silo_gateway(s->silos[0])}};
     assert_int_equal(teff_client_connect(&opt, &other, text), TEFF_OK);
     teff_ctx *ctx = teff_client_new_ctx(other);
@@ -297,6 +308,69 @@ static void who_asks_is_told(void **state)
     teff_ctx_free(ctx);
     teff_client_free(other);
 }
+
+/* ---- certificates ---- */
+
+/* out: the hash as SECURITY.md says to print it; in a static buffer. */
+static const char *hash_of_certificate(const char *name)
+{
+    static char hash[65];
+    char command[1200];
+    snprintf(command, sizeof command,
+             "openssl x509 -in %s -pubkey -noout | openssl pkey -pubin -outform DER | sha256sum",
+             certificates_path(name));
+    FILE *said = popen(command, "r");
+    assert_non_null(said);
+    assert_int_equal(fscanf(said, "%64s", hash), 1);
+    assert_int_equal(pclose(said), 0);
+    return hash;
+}
+
+static void call_with_certificate(const teff_silo *silo, const char *name)
+{
+    teff_client_options opt = {.size = sizeof opt,
+                               .gateways = {teff_silo_gateway(silo)},
+                               .tls_cert = certificates_path(name),
+                               .tls_ca = certificates_path("silos.pem")};
+    char text[TEFF_TEXT_MAX] = "";
+    teff_client *client;
+    lab_text *out;
+    if (teff_client_connect(&opt, &client, text))
+        fail_msg("%s", text);
+    teff_ctx *ctx = teff_client_new_ctx(client);
+    lab_ok(ctx, lab_hashed_where(ctx, "a", &out));
+    teff_ctx_free(ctx);
+    teff_client_free(client);
+}
+
+static void the_function_learns_whose_certificate_it_is(void **state)
+{
+    static lab_record record;
+    if (!certificates_make_ca("silos") || !certificates_make("silos", "silo", NULL, 2, "") ||
+        !certificates_make_ca("clients") || !certificates_make("clients", "one", NULL, 2, "") ||
+        !certificates_make("clients", "two", NULL, 2, ""))
+        skip();
+    g = (guard){.lock = PTHREAD_MUTEX_INITIALIZER, .allow = true};
+    teff_silo_options opt = {.size = sizeof opt,
+                             .silent = 1,
+                             .gateway = "127.0.0.1:0",
+                             .tls_cert = certificates_path("silo.pem"),
+                             .tls_ca = certificates_path("silos.pem"),
+                             .tls_client_ca = certificates_path("clients.pem"),
+                             .authorize = guard_calls,
+                             .authorize_arg = &g};
+    teff_silo *silo = lab_silo(&record, &opt);
+    start(silo);
+    const char *const names[] = {"one.pem", "two.pem", "one.pem"};
+    for (int i = 0; i < 3; i++) {
+        call_with_certificate(silo, names[i]);
+        assert_true(g.last.tls);
+        assert_string_equal(g.certificate, hash_of_certificate(names[i]));
+    }
+    teff_silo_free(silo);
+}
+
+/* ---- bytes ---- */
 
 /* Bytes that are no key of the type: -1 is no text in UTF-8. They are refused unasked. */
 static void a_key_of_another_kind_is_refused(void **state)
@@ -392,6 +466,10 @@ int main(void)
         ROW(a_key_of_another_kind_is_refused),
         ROW(keys_of_wrong_lengths_are_refused),
         ROW(a_cancel_is_not_asked_for),
+        cmocka_unit_test(the_function_learns_whose_certificate_it_is),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (!certificates_begin())
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return certificates_end() || failed;
 }
