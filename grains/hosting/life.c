@@ -29,15 +29,26 @@ static void record_activation_failure(teffi_activation *act, teff_err err, const
     more->failed_named = named && more->failed_text;
 }
 
+/* A silo that leaves does not unregister its activations at other silos: that would take a message
+ * for each of them. If such a grain is called before the silo has left, this silo looks it up,
+ * finds the entry for itself, and removes it then (request/route.c). Afterwards the directory drops
+ * the entries of a silo that is not in the view. */
+static bool leaves_entry_behind(const teffi_activation *act)
+{
+    return act->reason == TEFF_REASON_STOPPING;
+}
+
 /* Removes act from the directory, unless teffi_shard_ask_duplicate_to_end() has cleared
- * `registered`. Frees the context's memory first: the calls below may allocate from it to read the
- * membership table, and must not fail because the turn has used up its memory. */
+ * `registered`, or the entry is left behind. Frees the context's memory first: the calls below may
+ * allocate from it to read the membership table, and must not fail because the turn has used up its
+ * memory. */
 static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_ident ident = teffi_activation_ident(act);
     bool registered = teffi_activation_set_registered(act, false);
     teffi_ctx_fini(ctx);
-    if (registered && teffi_directory_unregister(ctx, &ident, teffi_activation_pid(act)))
+    if (registered && !leaves_entry_behind(act) &&
+        teffi_directory_unregister(ctx, &ident, teffi_activation_pid(act)))
         teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
                    "directory: a %s could not be unregistered: %s", act->type->info->name,
                    teff_error(ctx));
@@ -163,14 +174,15 @@ static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
     unregister_activation(ctx, act);
 }
 
-/* Starts a fiber only if on_deactivate must run or this silo does not serve act's partition. If
- * there is no stack for the fiber and another silo serves the partition, that silo's directory
- * keeps act's entry until the next look-up of the grain. */
+/* Starts a fiber only if on_deactivate must run, or if this silo does not serve act's partition and
+ * must remove the entry. If there is no stack for the fiber and another silo serves the partition,
+ * that silo's directory keeps act's entry until the next look-up of the grain. */
 void teffi_life_end(teffi_activation *act)
 {
     teffi_pid holder;
     if (!must_run_on_deactivate(act) &&
-        register_or_unregister_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE)
+        (register_or_unregister_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE ||
+         leaves_entry_behind(act)))
         return;
     if (teffi_turn_start_life_turn(act, deactivate_and_unregister))
         teffi_logf(&act->grains->node->platform->log, TEFF_LOG_ERROR,

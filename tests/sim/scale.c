@@ -21,7 +21,7 @@
 #include "silo/silo.h"
 #include "world.teff.h"
 
-enum { SILOS_MAX = 1100, WAIT_S = 300 };
+enum { SILOS_MAX = 1100, WAIT_S = 300, MESSAGES_EACH_MAX = 40 };
 
 typedef struct place {
     sim_node node;
@@ -230,6 +230,13 @@ static void print(const measure *m, unsigned silos, unsigned grains)
     fflush(stdout);
 }
 
+/* A change costs each silo some messages, however many grains there are. */
+static void check_cost(const measure *m, unsigned silos)
+{
+    uint64_t messages = directory - m->directory + membership - m->membership;
+    must(messages <= (uint64_t)MESSAGES_EACH_MAX * silos, m->what, "takes too many messages");
+}
+
 /* ---- the run ---- */
 
 static place *add(void)
@@ -276,6 +283,7 @@ int main(int argc, char **argv)
     (void)add();
     step_until_settled(silos + 1);
     print(&join, silos, grains);
+    check_cost(&join, silos);
     measure leave = begin("leave");
     place *leaver = &places[silos / 2];
     must(!teffi_task_start(&leaver->silo->node.home, leave_main, leaver, "leave", false), "task",
@@ -284,12 +292,14 @@ int main(int argc, char **argv)
         must(sim_step(&s), "leave", s.why);
     step_until_settled(silos);
     print(&leave, silos, grains);
+    check_cost(&leave, silos);
     measure kill = begin("kill");
     place *killed = &places[0];
     killed->gone = killed->node.dead = true;
     sim_net_kill(killed->silo->node.home.net);
     step_until_settled(silos - 1);
     print(&kill, silos, grains);
+    check_cost(&kill, silos);
     fflush(stdout);
     _exit(0);
 }
