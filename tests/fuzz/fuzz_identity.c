@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
+#include "input.h"
 #include "link/identity.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -116,20 +117,11 @@ static void make_all_once(void)
 
 /* ---- the edits ---- */
 
-typedef struct edit_list {
-    const uint8_t *at, *end;
-} edit_list;
-
 typedef struct edited_payload {
     uint8_t bytes[ROOM];
     size_t len;
     bool edited;
 } edited_payload;
-
-static unsigned next_edit_byte(edit_list *e)
-{
-    return e->at < e->end ? *e->at++ : 0;
-}
 
 static void insert_byte(edited_payload *p, size_t at, uint8_t byte)
 {
@@ -148,11 +140,9 @@ static void remove_bytes(edited_payload *p, size_t at, size_t n)
 }
 
 /* An edit: what to do, two bytes of where, one of with what. */
-static void apply_edit(edit_list *e, edited_payload *hello, edited_payload *ack)
+static void apply_edit(fuzz_input *e, edited_payload *hello, edited_payload *ack)
 {
-    unsigned what = next_edit_byte(e), where = next_edit_byte(e);
-    where |= next_edit_byte(e) << 8;
-    unsigned with = next_edit_byte(e);
+    unsigned what = input_take_byte(e), where = input_take_word(e), with = input_take_byte(e);
     edited_payload *p = what & 4 ? ack : hello;
     size_t at = where % (p->len + 1);
     p->edited = true;
@@ -256,18 +246,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     static edited_payload hello, ack;
     static teffi_greeting greeting;
     teffi_ack response = {.signature.len = 0};
-    edit_list in = {data, data + n};
+    fuzz_input in = {data, data + n};
     make_all_once();
-    unsigned options = next_edit_byte(&in);
+    unsigned options = input_take_byte(&in);
     const known_owner *owner = &owners[options & SHOWN];
     teffi_prover prover = options & ACCEPTOR ? TEFFI_PROVER_ACCEPTOR : TEFFI_PROVER_DIALLER;
     greeting = peer;
     teffi_identity_add_certificate(owner->identity, &greeting);
     if (options & RAW) {
-        size_t len = (size_t)(in.end - in.at);
-        greeting.certificate.len =
-            (uint16_t)(len < TEFFI_CERTIFICATE_MAX ? len : TEFFI_CERTIFICATE_MAX);
-        memcpy(greeting.certificate.bytes, in.at, greeting.certificate.len);
+        size_t len = TEFFI_CERTIFICATE_MAX;
+        memcpy(greeting.certificate.bytes, input_take_bytes(&in, &len), len);
+        greeting.certificate.len = (uint16_t)len;
         in.at = in.end;
     }
     greeting.signature = response.signature = owner->signatures[prover];
