@@ -77,8 +77,8 @@ static teff_err ask_remote_owner(teff_ctx *ctx, ask *a)
         (void)!teffi_membership_refresh(ctx, response->view);
         return TEFF_E_UNAVAILABLE;
     }
-    if (response->result != TEFF__CLUSTER__DIRECTORY_RESPONSE__RESULT__HELD || !response->pid ||
-        !response->pid->node)
+    if (response->result != TEFF__CLUSTER__DIRECTORY_RESPONSE__RESULT__HELD ||
+        !teffi_pid_is_packed_grain(response->pid))
         return TEFF_E_NOT_FOUND;
     a->holder = teffi_pid_unpack(response->pid);
     return TEFF_OK;

@@ -72,3 +72,10 @@ static inline teffi_pid teffi_pid_unpack(const Teff__Cluster__Pid *from)
     pid.generation = from->generation;
     return pid;
 }
+
+/* teffi_pid_is_packed_grain - is `from` a PID that an activation can have? It has a node and a
+ * slot: elsewhere the slot 0 means that there is no activation. in: from may be NULL. */
+static inline bool teffi_pid_is_packed_grain(const Teff__Cluster__Pid *from)
+{
+    return from && from->node && from->node->silo && from->slot;
+}

@@ -43,6 +43,8 @@ static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
     teffi_pid loser;
     for (size_t i = 0; i < response->n_entries && !err; i++) {
         const Teff__Cluster__Recovered__Entry *e = response->entries[i];
+        if (!e->key.len || !e->slot)
+            return teff_fail(ctx, TEFF_E_MALFORMED, "an entry without a key or a slot");
         teffi_ident ident =
             teffi_ident_of(&grains->secret, e->type, e->key.data, (uint32_t)e->key.len);
         err = teffi_partition_merge_activation(

@@ -142,6 +142,19 @@ static void drop_moved_location(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
+/* Does msg name a grain, and REGISTER an activation? No kind of key is empty. out: true also if msg
+ * needs neither. */
+static bool request_is_complete(const teffi_msg *msg)
+{
+    const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
+    if (msg->method_id == TEFFI_METHOD_RECOVER)
+        return true;
+    if (msg->method_id == TEFFI_METHOD_MOVED)
+        return ((const Teff__Cluster__Moved *)msg->body)->key.len > 0;
+    return ask->key.len &&
+           (msg->method_id != TEFFI_METHOD_REGISTER || teffi_pid_is_packed_grain(ask->pid));
+}
+
 /* out: the version of the sender's view; 0 if msg does not contain it. */
 static uint64_t read_view_version(const teffi_msg *msg)
 {
@@ -158,6 +171,8 @@ void teffi_directory_handle_request(teffi_node *node, teffi_msg *msg)
         : msg->method_id == TEFFI_METHOD_MOVED ? &teff__cluster__moved__descriptor
                                                : &teff__cluster__directory_ask__descriptor;
     teff_err err = teffi_msg_unpack(msg, desc);
+    if (!err && !request_is_complete(msg))
+        err = TEFF_E_MALFORMED;
     if (err)
         teffi_node_respond_with_err(node, msg, err, "directory: the request does not decode");
     else if (park_if_behind(node, msg, read_view_version(msg)) || refuse_if_stranger(node, msg))

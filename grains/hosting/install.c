@@ -19,9 +19,13 @@
 
 /* ---- upcalls ---- */
 
+/* Refuses a message without a key, because no kind of key is empty. */
 static void route_grain_request(teffi_node *node, teffi_msg *msg)
 {
-    teffi_route(node->grains, msg);
+    if (msg->key_len)
+        teffi_route(node->grains, msg);
+    else
+        teffi_node_respond_with_err(node, msg, TEFF_E_INVALID, "the message names no grain");
 }
 
 static void route_unsent_request(teffi_node *node, teffi_node_id to, teffi_msg *msg)

@@ -77,6 +77,10 @@ static void a_response_that_names_nobody_is_nobody(void **state)
     will_respond(0, &holder);
     packed.pid.node = NULL;
     assert_int_equal(look_up(UINT64_MAX, &found), TEFF_E_NOT_FOUND);
+    will_respond(0, &(teffi_pid){.node = holder.node, .slot = 0});
+    assert_int_equal(look_up(UINT64_MAX, &found), TEFF_E_NOT_FOUND);
+    will_respond(0, &(teffi_pid){.slot = holder.slot});
+    assert_int_equal(look_up(UINT64_MAX, &found), TEFF_E_NOT_FOUND);
 }
 
 /* ---- time ---- */

@@ -167,6 +167,28 @@ static void other_requests_are_refused(void **state)
     bare_responded(3, TEFF_E_MALFORMED, "directory: the request does not decode");
 }
 
+static void is_incomplete(teffi_msg *msg)
+{
+    unsigned n = sent.n;
+    teffi_directory_handle_request(&node, msg);
+    bare_responded(n + 1, TEFF_E_MALFORMED, "directory: the request does not decode");
+}
+
+/* Slot 0 is no activation's, and no key is empty. */
+static void what_names_no_activation_or_grain_is_refused(void **state)
+{
+    Teff__Cluster__DirectoryAsk ask = TEFF__CLUSTER__DIRECTORY_ASK__INIT;
+    Teff__Cluster__Moved moved = TEFF__CLUSTER__MOVED__INIT;
+    serve_among_others();
+    is_incomplete(about_grain(TEFFI_METHOD_REGISTER, 1, (teffi_pid){.node = first.node}));
+    is_incomplete(about_grain(TEFFI_METHOD_REGISTER, 1, (teffi_pid){.slot = first.slot}));
+    is_incomplete(ask_message(TEFFI_METHOD_LOOKUP, &ask.base));
+    is_incomplete(ask_message(TEFFI_METHOD_MOVED, &moved.base));
+    ask.key = (ProtobufCBinaryData){1, (uint8_t *)(uintptr_t) "a"};
+    is_incomplete(ask_message(TEFFI_METHOD_REGISTER, &ask.base));
+    holder_after(TEFFI_METHOD_LOOKUP, (teffi_pid){0}, ABSENT, (teffi_pid){0});
+}
+
 /* ---- listing ---- */
 
 enum { GRAINS = 20 };
@@ -272,6 +294,7 @@ int main(void)
         SERVER(the_silo_looks_for_the_later_view),
         SERVER(a_request_waits_for_a_partition_that_is_recovered),
         SERVER(other_requests_are_refused),
+        SERVER(what_names_no_activation_or_grain_is_refused),
         SERVER(what_is_registered_is_listed_in_one_response),
         SERVER(nothing_is_listed_for_another_view),
         SERVER(a_set_of_another_size_is_refused),
