@@ -4,12 +4,17 @@
  * The input is a script; each step is a byte that chooses it, and bytes that it takes. Checked at
  * each step: what the owner learns of a peer comes in order (hello, up, messages, down), a client
  * is nobody else and reaches no system target, all frames that the link writes are well formed. At
- * the end: no peer is left up, each dial has its done, and nothing stays behind.
+ * the end: no peer is left up, each dial has its done, and nothing stays behind. The first byte
+ * gives the link options, among them a secret and a certificate; then peers prove or lie.
  * Way:     [fuzz_conn] -> script_stream -> the link's callbacks -> driver -> events -> [fuzz_conn]
  * Threads: one. The ticker has no thread; a step of the script runs it until it sleeps. */
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "base/bug.h"
 #include "link/link.h"
 #include "message/frame.h"
@@ -20,6 +25,16 @@ teff_err __wrap_teffi_thread_start(teffi_thread *thread, const char *name, void 
                                    void *arg);
 void __wrap_teffi_thread_join(teffi_thread *thread);
 bool __wrap_teffi_polling_sleep_or_poll(teffi_conns *conns, uint64_t timeout_ns);
+teff_err __real_teffi_identity_new(const teffi_platform *platform, const teffi_tls_files *files,
+                                   link_identity **identity, char *text);
+teff_err __wrap_teffi_identity_new(const teffi_platform *platform, const teffi_tls_files *files,
+                                   link_identity **identity, char *text);
+void __wrap_teffi_identity_free(link_identity *identity);
+
+/* bits of the first byte */
+enum { IS_CLIENT = 1, HAS_BUDGET = 2, TRIES = 4, HAS_GATEWAY = 8, HAS_SECRET = 16, HAS_TLS = 32 };
+/* values of a hello's upper bits that also are lies */
+enum { LIE_NO_CERTIFICATE = 6, LIE_NO_SECRET = 7 };
 
 enum {
     NODES = 6, /* peers: silos 0 to 2, clients 3 to 5; each in two incarnations */
@@ -129,6 +144,70 @@ static void run_tick(unsigned step_ms)
         ticker->fn(ticker->arg);
 }
 
+/* ---- the secret and the certificates, which stay for all inputs ---- */
+
+static const teffi_secret secret = {16, "a shared secret!"};
+static link_identity *own_identity, *silo_identity, *client_identity; /* the last two: peers' */
+static char secret_path[32];
+static bool has_secret;
+
+static link_identity *read_certificate(const char *file, const char *authority)
+{
+    char paths[3][256], text[TEFF_TEXT_MAX];
+    link_identity *made;
+    snprintf(paths[0], sizeof paths[0], "%s/%s", CERTIFICATES, file);
+    snprintf(paths[1], sizeof paths[1], "%s/%s", CERTIFICATES, authority);
+    snprintf(paths[2], sizeof paths[2], "%s/client-ca.pem", CERTIFICATES);
+    teffi_tls_files files = {paths[0], paths[1], paths[2]};
+    if (__real_teffi_identity_new(&platform, &files, &made, text)) {
+        fprintf(stderr, "%s\n", text);
+        abort();
+    }
+    return made;
+}
+
+static void make_secrets_once(void)
+{
+    if (own_identity)
+        return;
+    int fd = memfd_create("secret", 0);
+    teffi_bug_if(fd < 0 || fchmod(fd, S_IRUSR) != 0);
+    teffi_bug_if(write(fd, secret.bytes, secret.len) != (ssize_t)secret.len);
+    snprintf(secret_path, sizeof secret_path, "/proc/self/fd/%d", fd);
+    own_identity = read_certificate("silo.pem", "ca.pem");
+    silo_identity = read_certificate("peer.pem", "ca.pem");
+    client_identity = read_certificate("client.pem", "client-ca.pem");
+}
+
+teff_err __wrap_teffi_identity_new(const teffi_platform *on, const teffi_tls_files *files,
+                                   link_identity **identity, char *text)
+{
+    (void)on;
+    (void)files;
+    (void)text;
+    *identity = own_identity;
+    return TEFF_OK;
+}
+
+void __wrap_teffi_identity_free(link_identity *identity)
+{
+    (void)identity;
+}
+
+static link_identity *identity_of_peer(uint32_t silo)
+{
+    return silo & TEFFI_CLIENT_BIT ? client_identity : silo_identity;
+}
+
+/* A peer that is up has proved that it owns the key of its certificate, if it has shown one. */
+static void check_key_of_peer(const teffi_hello *peer)
+{
+    static const uint8_t none[TEFFI_KEY_BYTES];
+    const uint8_t *key = teffi_identity_hash(identity_of_peer(peer->node.silo));
+    teffi_bug_if(memcmp(peer->key, none, sizeof none) != 0 &&
+                 (!transport.tls || memcmp(peer->key, key, sizeof none) != 0));
+}
+
 /* ---- the owner ---- */
 
 static teffi_node_id node_of(unsigned number)
@@ -189,6 +268,7 @@ static void on_up(void *arg, const teffi_hello *peer)
 {
     peer_seen *p = seen_of(peer);
     (void)arg;
+    check_key_of_peer(peer);
     p->ups++;
     p->may_talk = p->is_up = true;
 }
@@ -245,6 +325,8 @@ static void look_at_hello(script_stream *s, const teffi_frame *frame)
     teffi_bug_if(!teffi_frame_get_control_payload(frame, &payload, &len));
     teffi_bug_if(teffi_hello_unpack(payload, len, &g));
     memcpy(s->nonce, g.nonce, sizeof s->nonce);
+    teffi_bug_if(!teffi_proof_digest_hello(&g, s->own_digest));
+    teffi_bug_if(g.secret != has_secret || (g.certificate.len > 0) != transport.tls);
     s->knows_nonce = true;
 }
 
@@ -307,6 +389,31 @@ static void send_control(script_stream *s, unsigned kind, const uint8_t *payload
     script_send(s, frame, n + TEFFI_FRAME_HEAD);
 }
 
+/* Adds to a hello, or to an ack, what proves it. in: prover: the peer's side. */
+static void add_proofs(const script_stream *s, teffi_prover prover, link_identity *identity,
+                       uint8_t *proof, teffi_signature *signature)
+{
+    bool peer_dials = prover == TEFFI_PROVER_DIALLER;
+    const uint8_t *dialler = peer_dials ? s->peer_digest : s->own_digest;
+    const uint8_t *acceptor = peer_dials ? s->own_digest : s->peer_digest;
+    if (has_secret)
+        teffi_bug_if(!teffi_proof_make(&secret, prover, dialler, acceptor, proof));
+    if (transport.tls)
+        teffi_bug_if(!teffi_identity_sign(identity, prover, dialler, acceptor, signature));
+}
+
+static void add_proofs_to_hello(script_stream *s, teffi_greeting *g, unsigned lie)
+{
+    link_identity *identity = identity_of_peer(g->hello.node.silo);
+    g->secret = has_secret && lie != LIE_NO_SECRET;
+    if (transport.tls && lie != LIE_NO_CERTIFICATE)
+        teffi_identity_add_certificate(identity, g);
+    teffi_bug_if(!teffi_proof_digest_hello(g, s->peer_digest));
+    s->peer_silo = g->hello.node.silo;
+    if (s->dialled && s->knows_nonce)
+        add_proofs(s, TEFFI_PROVER_ACCEPTOR, identity, g->proof, &g->signature);
+}
+
 /* A hello of one of the nodes, which bits of `lies` make wrong. */
 static void send_hello(script_stream *s)
 {
@@ -323,6 +430,7 @@ static void send_hello(script_stream *s)
     memset(g.nonce, 1 + (int)(lies >> 6), sizeof g.nonce);
     if (s->knows_nonce && !(lies & 16))
         memcpy(g.echo, s->nonce, sizeof g.echo);
+    add_proofs_to_hello(s, &g, lies >> 5);
     send_control(s, TEFFI_FRAME_HELLO, payload, teffi_hello_pack(&g, payload));
 }
 
@@ -330,8 +438,11 @@ static void send_ack(script_stream *s)
 {
     uint8_t payload[TEFFI_ACK_MAX];
     teffi_ack ack = {.signature.len = 0};
-    if (s->knows_nonce)
+    if (s->knows_nonce) {
         memcpy(ack.echo, s->nonce, sizeof ack.echo);
+        add_proofs(s, TEFFI_PROVER_DIALLER, identity_of_peer(s->peer_silo), ack.proof,
+                   &ack.signature);
+    }
     send_control(s, TEFFI_FRAME_ACK, payload, teffi_ack_pack(&ack, payload));
 }
 
@@ -533,15 +644,18 @@ static void start_link(unsigned options)
                              .clients_max = CLIENTS_MAX,
                              .until_ns = &until_ns};
     char bound[TEFFI_ADDRESS_MAX + 1];
-    bool client = options & 1;
+    bool client = options & IS_CLIENT;
     if (client)
         opt.self = (teffi_hello){.node = {99 | TEFFI_CLIENT_BIT, 1}, .role = TEFFI_ROLE_CLIENT};
     strcpy(opt.self.cluster, "test");
-    opt.budget = options & 2 ? &budget : NULL;
+    opt.budget = options & HAS_BUDGET ? &budget : NULL;
     memset(&budget, 0, sizeof budget);
     teffi_budget_init(&budget, BUDGET);
     n_seen = 0;
-    transport.tries = options & 4;
+    transport.tries = options & TRIES;
+    transport.tls = options & HAS_TLS;
+    has_secret = options & HAS_SECRET;
+    opt.secret_file = has_secret ? secret_path : NULL;
     transport.no_listener = freed = leaving = false;
     transport.door = TEFFI_DOOR_GATEWAY;
     until_ns = now_ns + 3600000000000u;
@@ -551,7 +665,7 @@ static void start_link(unsigned options)
     teffi_bug_if(teffi_net_link_new(&platform, &opt, &net, NULL));
     if (client)
         return;
-    if (options & 8)
+    if (options & HAS_GATEWAY)
         teffi_bug_if(net->ops->listen(net, TEFFI_DOOR_GATEWAY, "script:0", bound, NULL));
     teffi_bug_if(net->ops->listen(net, TEFFI_DOOR_SILOS, "script:0", bound, NULL));
     net->ops->identify(net, opt.self.node, bound);
@@ -570,6 +684,7 @@ static void check_ends(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     in = (script){data, data + n};
+    make_secrets_once();
     start_link(take_byte());
     for (int i = 0; i < STEPS_MAX && in.at < in.end; i++) {
         run_step(take_byte() % 18);

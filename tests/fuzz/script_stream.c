@@ -279,7 +279,7 @@ teff_err __wrap_teffi_socket_transport_new(teffi_transport **transport, char *te
 {
     script_transport *t = script_next;
     (void)text;
-    t->base = (teffi_transport){.ops = &transport_ops, .poller = &t->poller};
+    t->base = (teffi_transport){.ops = &transport_ops, .poller = &t->poller, .tls = t->tls};
     t->poller = (teffi_poller){.wait = wait_for_nothing, .run = report_ends, .wake = wake_nobody};
     *transport = &t->base;
     return TEFF_OK;

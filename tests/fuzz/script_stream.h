@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "message/hello.h"
+#include "message/proof.h"
 #include "stream/stream.h"
 
 enum { SCRIPT_STREAMS = 6, SCRIPT_DIALS = 6, SCRIPT_QUEUE = 640 * 1024 };
@@ -30,7 +30,11 @@ typedef struct script_stream {
     script_queue sent, written; /* by the peer, to be received; by the link, not looked at yet */
     /* what the link has written so far */
     bool knows_nonce, refused, said_bye;
-    uint8_t nonce[TEFFI_NONCE_BYTES]; /* of its hello */
+    uint8_t nonce[TEFFI_NONCE_BYTES];      /* of its hello */
+    uint8_t own_digest[TEFFI_PROOF_BYTES]; /* of the link's hello */
+    /* of the last hello that the peer has sent */
+    uint8_t peer_digest[TEFFI_PROOF_BYTES];
+    uint32_t peer_silo;
 } script_stream;
 
 typedef struct script_dial {
@@ -44,6 +48,7 @@ typedef struct script_transport {
     teffi_transport base;
     teffi_poller poller;
     bool tries;                  /* streams have receive_now and write_now */
+    bool tls;                    /* the link reads its certificate; streams do not encrypt */
     bool accepting[TEFFI_DOORS]; /* an accept is under way */
     teffi_door door;             /* of the last accept; with two, they take turns */
     bool no_listener;
