@@ -124,7 +124,7 @@ mutants: ## bugs planted in a copy of the tree, N=n of them drawn by SEED=s: do 
 	@python3 -B tests/mutants/mutants.py $(if $(N),--count $(N)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: fuzz
-fuzz: ## TARGET=t for SECONDS=n: libFuzzer on a decoder; without TARGET each in turn
+fuzz: ## TARGET=t for SECONDS=n: libFuzzer on a target; without TARGET each in turn
 	@.ci/setup full
 	@$(call configured,build-fuzz,fuzz)
 	@.ci/fuzz build-fuzz $(SECONDS) $(TARGET)
