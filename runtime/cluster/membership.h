@@ -21,7 +21,7 @@ enum {
  * each engine (etcd: 127): three for each of them, the version, and 20 tombstones. It also is the
  * number of bits in teff.cluster.Consented. */
 enum { TEFFI_SILENT_MAX = 32, TEFFI_VIEWS_KEPT = 32 };
-enum { TEFFI_DEPARTED_MAX = 64, TEFFI_OUTSIDERS_MAX = 64, TEFFI_WATCHED_MAX = 512 };
+enum { TEFFI_DEPARTED_MAX = 64, TEFFI_OUTSIDERS_MAX = 64 };
 
 typedef struct teffi_changes { /* changes.c's */
     pthread_mutex_t lock;

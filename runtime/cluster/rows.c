@@ -485,10 +485,9 @@ static void unpack_heartbeat(teff_ctx *ctx, const teffi_row *row, teffi_alive *a
     alive->beat = told->beat;
     alive->view = told->view;
     alive->plain = !told->beat;
-    alive->unreached = teff_alloc(ctx, (told->n_unreached + 1) * sizeof *alive->unreached);
-    alive->n_unreached = told->n_unreached;
-    for (size_t i = 0; i < told->n_unreached; i++)
-        alive->unreached[i] =
+    alive->unreached = teff_alloc(ctx, TEFFI_WATCHED_MAX * sizeof *alive->unreached);
+    for (size_t i = 0; i < told->n_unreached && i < TEFFI_WATCHED_MAX; i++)
+        alive->unreached[alive->n_unreached++] =
             (teffi_node_id){told->unreached[i]->silo, told->unreached[i]->incarnation};
 }
 

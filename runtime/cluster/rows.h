@@ -16,6 +16,8 @@
 
 /* How many rows of dead silos are kept. */
 enum { TEFFI_TOMBSTONES_MAX = 25 };
+/* How many silos one silo can watch, or list as unreached. */
+enum { TEFFI_WATCHED_MAX = 512 };
 
 typedef struct teffi_member_row {
     teffi_member member; /* types and versions borrowed; as read, in the context's arena */
@@ -89,7 +91,7 @@ typedef struct teffi_alive {  /* a silo's heartbeat, as read */
     uint64_t etag;            /* changes with each heartbeat; 0: there is none */
     uint64_t beat, view;      /* its number, and the silo's view when it was sent; 0: not told */
     bool plain;               /* it tells neither: no promise has extended the silo's lease since */
-    teffi_node_id *unreached; /* silos that it lists as unreached, in the context's arena */
+    teffi_node_id *unreached; /* silos that it lists as unreached, the first TEFFI_WATCHED_MAX */
     size_t n_unreached;
 } teffi_alive;
 

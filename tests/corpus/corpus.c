@@ -52,6 +52,7 @@ static const struct {
     {"cluster.ViewIs", &teff__cluster__view_is__descriptor},
     {"cluster.Promise", &teff__cluster__promise__descriptor},
     {"cluster.Promised", &teff__cluster__promised__descriptor},
+    {"cluster.Probed", &teff__cluster__probed__descriptor},
     {"cluster.Silent", &teff__cluster__silent__descriptor},
     {"cluster.Consent", &teff__cluster__consent__descriptor},
     {"cluster.Consented", &teff__cluster__consented__descriptor},
