@@ -10,10 +10,10 @@
 
 /* A silo is judged when it was not reached for one and a half leases, its own or this silo's, and
  * for JUDGE_MIN_MS at least: a dead silo was declared dead before; and after a cut has ended, a
- * connection may be made anew only after 5 s. All silos are probed after a third of that time, and
- * a silo is listed after two thirds. */
+ * connection may be made anew only after 5 s. All silos are probed after a half of that time: a
+ * silo that is dead is known to be so before (watch.c). A silo is listed after three quarters. */
 enum { JUDGE_LEASE_PERCENT = 150, JUDGE_MIN_MS = 10000 };
-enum { PROBE_ALL_THIRDS = 1, LIST_THIRDS = 2, JUDGE_THIRDS = 3 };
+enum { PROBE_ALL_QUARTERS = 2, LIST_QUARTERS = 3, JUDGE_QUARTERS = 4 };
 
 /* out: after what time without a response from the silo it is judged who must go. */
 static uint64_t compute_judge_ns(const teffi_membership *m, const teffi_member *silo)
@@ -110,14 +110,14 @@ static void record_probe_result(teffi_membership *m, const teffi_member *silo, b
 
 /* Copies the silos that were not reached for at least this part of the time after which they are
  * judged. in: to: with room for TEFFI_WATCHED_MAX. out: how many. */
-static size_t list_unreached_for(teffi_membership *m, unsigned thirds, teffi_node_id *to)
+static size_t list_unreached_for(teffi_membership *m, unsigned quarters, teffi_node_id *to)
 {
     uint64_t now = teffi_now(m->node->platform);
     size_t n = 0;
     pthread_mutex_lock(&m->reach.lock);
     for (const teffi_unreached *at = m->reach.of; at < m->reach.of + TEFFI_WATCHED_MAX; at++)
         if (!teffi_node_is_none(at->node) &&
-            now - at->since_ns >= at->judge_ns * thirds / JUDGE_THIRDS)
+            now - at->since_ns >= at->judge_ns * quarters / JUDGE_QUARTERS)
             to[n++] = at->node;
     pthread_mutex_unlock(&m->reach.lock);
     return n;
@@ -126,7 +126,7 @@ static size_t list_unreached_for(teffi_membership *m, unsigned thirds, teffi_nod
 size_t teffi_reach_list_unreached(teff_ctx *ctx, teffi_node_id **silos)
 {
     *silos = teff_alloc(ctx, TEFFI_WATCHED_MAX * sizeof **silos);
-    return list_unreached_for(ctx->node->membership, LIST_THIRDS, *silos);
+    return list_unreached_for(ctx->node->membership, LIST_QUARTERS, *silos);
 }
 
 /* Forgets silos that the view lacks. */
@@ -180,7 +180,7 @@ static void probe_listed_silos(teff_ctx *ctx, void *arg)
 static bool must_probe_all(teffi_membership *m, const teffi_view *view)
 {
     teffi_node_id unreached[TEFFI_WATCHED_MAX];
-    size_t n = list_unreached_for(m, PROBE_ALL_THIRDS, unreached);
+    size_t n = list_unreached_for(m, PROBE_ALL_QUARTERS, unreached);
     for (size_t i = 0; i < n; i++) {
         const teffi_member *silo = teffi_view_find_member(view, unreached[i]);
         if (silo && !teffi_watch_is_probably_dead(m, silo))
@@ -333,7 +333,7 @@ static teff_err judge_and_act(teff_ctx *ctx, const teffi_view *view, const bool 
 void teffi_reach_judge(teff_ctx *ctx, const teffi_view *view, const bool *left_out)
 {
     teffi_node_id *unreached = teff_alloc(ctx, TEFFI_WATCHED_MAX * sizeof *unreached);
-    size_t n = list_unreached_for(ctx->node->membership, JUDGE_THIRDS, unreached);
+    size_t n = list_unreached_for(ctx->node->membership, JUDGE_QUARTERS, unreached);
     teff_err err = n ? judge_and_act(ctx, view, left_out, unreached, n) : TEFF_OK;
     if (err && err != TEFF_E_CONFLICT && err != TEFF_E_NOT_FOUND)
         teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
