@@ -145,6 +145,22 @@ static bool batch_joins(const store_request *r, const teffi_row *version)
     return joins;
 }
 
+/* ---- heartbeats ---- */
+
+/* Does the batch write the sender's heartbeat, if the sender has a fence? A silo that was started
+ * again does not know the members before it has read the table. If the table has no such fence, the
+ * store reports a conflict, and the sender learns that it is no member any more. */
+static bool op_writes_own_heartbeat(const store_request *r)
+{
+    const teffi_row *row = r->op->rows;
+    return r->op->kind == TEFFI_STORE_BATCH && r->op->n_rows == 2 &&
+           row_is_in_table(&row[0], TEFFI_TABLE_ALIVE) &&
+           find_silo_of_row(r, &row[0]) == r->from.silo && row[0].any && !row[0].remove &&
+           !row[0].check && row_is_in_table(&row[1], TEFFI_TABLE_FENCE) &&
+           find_silo_of_row(r, &row[1]) == r->from.silo && row[1].check && row[1].etag &&
+           !row[1].any && !row[1].remove;
+}
+
 /* ---- the check ---- */
 
 static const char *describe_op(teffi_store_kind kind)
@@ -175,7 +191,7 @@ static teff_err check_request_of_outsider(const store_request *r, teffi_standing
     const teffi_row *version = find_version_row(r);
     if (standing == TEFFI_STANDING_DEAD)
         return refuse_store_op(r, standing, text);
-    if (op_reads_own_members(r))
+    if (op_reads_own_members(r) || op_writes_own_heartbeat(r))
         return TEFF_OK;
     if (version && version->etag != (r->view ? r->view->table_etag : 0))
         return TEFF_E_CONFLICT;

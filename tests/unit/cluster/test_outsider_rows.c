@@ -1,6 +1,6 @@
 /* test_outsider_rows.c - which operations on its store a silo allows: members all of them,
- * strangers and silos that left reads of the members and the batch by which they join, dead silos
- * none. */
+ * strangers and silos that left reads of the members, the batch by which they join, and their
+ * heartbeats, dead silos none. */
 #include "cluster/membership.h"
 
 #include <stdio.h>
@@ -349,6 +349,57 @@ static void a_batch_for_another_version_conflicts(void **state)
     assert_int_equal(join_with(member, &removal), TEFF_OK);
 }
 
+/* ---- heartbeats ---- */
+
+static teff_err check_heartbeat(teffi_node_id from, const teffi_row *alive, const teffi_row *fence)
+{
+    teffi_row rows[] = {*alive, *fence};
+    return check(from, (teffi_store_op){.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = 2});
+}
+
+/* The store compares the etag of the fence, so a silo without one writes nothing. */
+static void a_stranger_may_write_its_heartbeat_if_it_has_a_fence(void **state)
+{
+    teffi_row alive = row_of("alive", stranger, false);
+    teffi_row fence = {.table = "fence", .key = key_of(stranger), .etag = ETAG, .check = true};
+    assert_int_equal(check_heartbeat(stranger, &alive, &fence), TEFF_OK);
+    assert_int_equal(check_heartbeat(member, &alive, &fence), TEFF_OK);
+    assert_int_equal(check_heartbeat(left, &alive, &fence), TEFF_E_REFUSED);
+    assert_int_equal(check_heartbeat(dead, &alive, &fence), TEFF_E_REFUSED);
+}
+
+/* Each differs from a heartbeat in one respect. */
+static void a_stranger_may_write_nothing_like_a_heartbeat(void **state)
+{
+    const teffi_row alive = row_of("alive", stranger, false);
+    const teffi_row fence = {
+        .table = "fence", .key = key_of(stranger), .etag = ETAG, .check = true};
+    teffi_row bad[12] = {alive, alive, alive, alive, alive, fence,
+                         fence, fence, fence, fence, fence, fence};
+    bad[0].table = "state";
+    bad[1].key = key_of(member);
+    bad[2].any = false;
+    bad[3].remove = true;
+    bad[4].check = true;
+    bad[5].table = "membership";
+    bad[6].key = key_of(member);
+    bad[7].check = false;
+    bad[8].etag = 0;
+    bad[9].any = true;
+    bad[10].remove = true;
+    bad[11].key = key_in("other", 0, "m0000000a");
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(
+            check_heartbeat(stranger, i < 5 ? &bad[i] : &alive, i < 5 ? &fence : &bad[i]),
+            TEFF_E_REFUSED);
+    teffi_row three[] = {alive, fence, fence};
+    teffi_store_op op = {.kind = TEFFI_STORE_BATCH, .rows = three, .n_rows = 3};
+    assert_int_equal(check(stranger, op), TEFF_E_REFUSED);
+    op.n_rows = 2;
+    op.kind = TEFFI_STORE_SCAN;
+    assert_int_equal(check(stranger, op), TEFF_E_REFUSED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +417,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_batch_must_write_the_next_version, setup, teardown),
         cmocka_unit_test_setup_teardown(a_batch_must_write_the_senders_row, setup, teardown),
         cmocka_unit_test_setup_teardown(a_batch_for_another_version_conflicts, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_stranger_may_write_its_heartbeat_if_it_has_a_fence, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_stranger_may_write_nothing_like_a_heartbeat, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
