@@ -257,15 +257,6 @@ static teff_err open_own_store_and_get_id(teff_ctx *ctx, teff_silo *silo)
                : TEFF_OK;
 }
 
-/* Dials the seeds in order until one accepts. out: *seed: the hello of the seed that accepted. */
-static teff_err dial_seeds(teff_ctx *ctx, teff_silo *silo, teffi_hello *seed)
-{
-    teff_err err = TEFF_E_UNREACHABLE;
-    for (int i = 0; i < TEFF_SEEDS_MAX && silo->opt.seeds[i] && err; i++)
-        err = teffi_dial(ctx, silo->opt.seeds[i], seed);
-    return err;
-}
-
 static void close_silo_store(teff_silo *silo)
 {
     teffi_store_close(silo->store);
@@ -279,25 +270,26 @@ static teff_err dial_seeds_and_set_store(teff_ctx *ctx, teff_silo *silo, const c
 {
     teffi_node *node = &silo->node;
     node->home.net->ops->identify(node->home.net, node->id, address);
-    teff_err err = dial_seeds(ctx, silo, seed);
+    teff_err err = teffi_seed_dial(ctx, silo, seed);
     if (err)
         return err;
-    node->seed = teffi_node_to_word(seed->node);
-    silo->store = node->store = teffi_remote_store_new(node);
+    silo->store = node->store = teffi_remote_store_new(node, &silo->seed);
     return silo->store ? TEFF_OK : teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
 }
 
 /* Closes the remote store, disconnects from the seed, and waits at most WAIT_MS until the seed's
- * connections are down. Without the wait, their events could be mistaken for events of the next
- * connection. */
-static void close_store_and_disconnect_from_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
+ * connections are down, and no task dials the seed. Without the wait, their events could be
+ * mistaken for events of the next connection. */
+static void close_store_and_disconnect_from_seed(teff_ctx *ctx, teff_silo *silo)
 {
     enum { WAIT_MS = 5000 };
     teffi_node *node = &silo->node;
     uint64_t until_ns = teffi_now(node->platform) + WAIT_MS * 1000000ull;
     close_silo_store(silo);
+    teffi_node_id seed = teffi_node_from_word(node->seed);
     node->home.net->ops->peer_remove(node->home.net, seed, false); /* no call to it is pending */
-    while (atomic_load(&silo->links) && teffi_now(node->platform) < until_ns)
+    while ((atomic_load(&silo->links) || silo->seed.dialling) &&
+           teffi_now(node->platform) < until_ns)
         teffi_ctx_sleep(ctx, 1);
 }
 
@@ -322,7 +314,7 @@ static teff_err open_seed_store_and_get_id(teff_ctx *ctx, teff_silo *silo)
         err = teffi_membership_choose_silo_id(ctx, get_own_address(silo));
     if (err)
         return err;
-    close_store_and_disconnect_from_seed(ctx, silo, seed.node);
+    close_store_and_disconnect_from_seed(ctx, silo);
     return dial_seeds_and_set_store(ctx, silo, node->address, &seed);
 }
 
@@ -361,7 +353,7 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
                                  : open_own_store_and_get_id(ctx, silo);
     if (err)
         return err;
-    teffi_remote_store_set_handler(node);
+    teffi_remote_store_set_handler(node, &silo->borrowers);
     node->home.net->ops->identify(node->home.net, node->id, node->address);
     teffi_grains_start(node);
     open_node_and_accept(silo);
@@ -403,6 +395,25 @@ static teff_err wait_until_quiet(teff_ctx *ctx, uint64_t deadline_ns)
             return teff_fail(ctx, TEFF_E_UNAVAILABLE, "%s", teffi_lease_over_text);
         if (teffi_now(ctx->node->platform) >= deadline_ns)
             return teff_fail(ctx, TEFF_E_TIMEOUT, "calls did not end in time");
+        teffi_ctx_sleep(ctx, POLL_MS);
+    }
+    return TEFF_OK;
+}
+
+teff_err teffi_silo_await_borrowers(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
+{
+    teffi_node *node = &silo->node;
+    size_t before = 0, n;
+    while ((n = teffi_borrowers_count(node)) > 0) {
+        if (n != before)
+            teffi_logf(&silo->platform.log, TEFF_LOG_INFO,
+                       "silo %s leaves when no other silo uses its store: %zu of them do",
+                       node->address, n);
+        before = n;
+        if (teffi_lease_is_over(&node->home.lease))
+            return TEFF_OK;
+        if (teffi_now(node->platform) >= deadline_ns)
+            return teff_fail(ctx, TEFF_E_TIMEOUT, "%zu other silos still use its store", n);
         teffi_ctx_sleep(ctx, POLL_MS);
     }
     return TEFF_OK;
@@ -472,6 +483,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
     teffi_node *node = &silo->node;
     teff_err err = TEFF_OK;
     silo->phase = TEFFI_SILO_STOPPED;
+    silo->seed.closed = true;
     if (!node->home.exec)
         return TEFF_OK;
     if (node->membership)

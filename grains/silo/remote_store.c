@@ -110,6 +110,14 @@ static void respond_with_refusal_and_free(served *s, teff_err err, const char *t
     free(s);
 }
 
+/* Submits a served operation, and records that its sender uses this silo's store. */
+static void submit_served_op(served *s)
+{
+    if (op_writes(&s->op))
+        teffi_borrowers_record_write(s->node, s->msg->src);
+    teffi_store_submit(s->node->store, &s->op);
+}
+
 /* Handles a request: submits its operation to this silo's store, if the sender may request it. */
 static void serve_store_request(teffi_node *node, teffi_msg *msg)
 {
@@ -139,11 +147,12 @@ static void serve_store_request(teffi_node *node, teffi_msg *msg)
     if (err)
         respond_with_refusal_and_free(s, err, text);
     else
-        teffi_store_submit(node->store, &s->op);
+        submit_served_op(s);
 }
 
-void teffi_remote_store_set_handler(teffi_node *node)
+void teffi_remote_store_set_handler(teffi_node *node, teffi_borrowers *borrowers)
 {
+    node->borrowers = borrowers;
     teffi_node_set_target(node, TEFFI_SLOT_STORE, serve_store_request);
 }
 
@@ -151,7 +160,8 @@ void teffi_remote_store_set_handler(teffi_node *node)
 
 typedef struct remote_store {
     teffi_store store;
-    teffi_node *node; /* its seed has the rows */
+    teffi_node *node;
+    teffi_seed *seed; /* has the rows */
 } remote_store;
 
 /* out: false if memory is exhausted. */
@@ -212,6 +222,12 @@ static void fill_store_request(teff_ctx *ctx, const teffi_store_op *op,
     ask->limit = (uint32_t)op->limit;
 }
 
+/* out: the seed whose store the context's silo uses. */
+static teffi_seed *get_seed(const teff_ctx *ctx)
+{
+    return teffi_container(ctx->node->store, remote_store, store)->seed;
+}
+
 /* out: ASK_TIMEOUT_MS, and more for writes of large rows. But an operation on the cluster's tables,
  * such as a heartbeat, gets two fifths of the lease if that is less, so that one lost response does
  * not cost the lease. */
@@ -226,6 +242,8 @@ static uint32_t get_op_timeout_ms(const teff_ctx *ctx, const teffi_store_op *op)
     return ASK_TIMEOUT_MS + (uint32_t)(bytes / BYTES_PER_MS);
 }
 
+/* Sends the request for op to the seed once. If the seed could not be reached, starts to dial it
+ * again: it may have been started again, with another id. */
 static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
                               const Teff__Cluster__StoreResponse **response)
 {
@@ -239,6 +257,8 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
                                      get_op_timeout_ms(ctx, op),
                                      &teff__cluster__store_response__descriptor, &body);
     *response = (const Teff__Cluster__StoreResponse *)body;
+    if (err == TEFF_E_UNAVAILABLE || err == TEFF_E_UNREACHABLE)
+        teffi_seed_dial_again(ctx->node, get_seed(ctx));
     return err;
 }
 
@@ -249,17 +269,26 @@ static bool may_be_member(const teffi_node *node)
     return m->listed && !m->left;
 }
 
-/* As ask_seed_once(). But if this silo has just joined, its seed may not have adopted the view with
- * this silo yet, and refuses the request. Then asks again until the time of one request has passed.
- * A request that was refused has not run. */
+/* Can a request that has failed with err be sent again with success? Yes in two cases:
+ * - The seed has not adopted a view with this silo yet, and refuses the request: this silo has just
+ *   joined, or the seed was just started again.
+ * - The seed could not be reached, or is starting, but may return. In this case the request has not
+ *   run, or is a read. */
+static bool may_ask_again(const teff_ctx *ctx, const teffi_store_op *op, teff_err err)
+{
+    bool not_run = err == TEFF_E_UNAVAILABLE || (err == TEFF_E_UNREACHABLE && !op_writes(op));
+    return (err == TEFF_E_REFUSED && may_be_member(ctx->node)) ||
+           (not_run && teffi_seed_may_return(ctx->node, get_seed(ctx)));
+}
+
+/* As ask_seed_once(), but asks again until the time of one request has passed, if that may help. */
 static teff_err ask_seed(teff_ctx *ctx, const teffi_store_op *op,
                          const Teff__Cluster__StoreResponse **response)
 {
     uint64_t until_ns =
         teffi_now(ctx->node->platform) + get_op_timeout_ms(ctx, op) * UINT64_C(1000000);
     teff_err err = ask_seed_once(ctx, op, response);
-    while (err == TEFF_E_REFUSED && may_be_member(ctx->node) &&
-           teffi_now(ctx->node->platform) < until_ns) {
+    while (may_ask_again(ctx, op, err) && teffi_now(ctx->node->platform) < until_ns) {
         teffi_ctx_sleep(ctx, AGAIN_MS);
         err = ask_seed_once(ctx, op, response);
     }
@@ -347,7 +376,7 @@ static void free_remote_store(teffi_store *store)
     free(teffi_container(store, remote_store, store));
 }
 
-teffi_store *teffi_remote_store_new(teffi_node *node)
+teffi_store *teffi_remote_store_new(teffi_node *node, teffi_seed *seed)
 {
     static const teffi_store_ops ops = {submit_op_to_seed, close_remote_store, free_remote_store};
     remote_store *remote = calloc(1, sizeof *remote);
@@ -355,5 +384,6 @@ teffi_store *teffi_remote_store_new(teffi_node *node)
         return NULL;
     remote->store.ops = &ops;
     remote->node = node;
+    remote->seed = seed;
     return &remote->store;
 }

@@ -175,6 +175,7 @@ teff_err teffi_silo_new_on_platform(const teffi_platform *platform, const teff_s
     }
     teffi_arena_init(&silo->arena, NULL, 0, 0);
     pthread_mutex_init(&silo->lock, NULL);
+    pthread_mutex_init(&silo->borrowers.lock, NULL);
     silo->platform = *platform;
     if (silo->opt.silent && silo->platform.log.level > TEFF_LOG_WARN)
         silo->platform.log.level = TEFF_LOG_WARN;
@@ -292,6 +293,9 @@ static bool prepare_next_start(teff_silo *silo)
     teffi_node_fini(&silo->node);
     memset(&silo->node, 0, sizeof silo->node);
     silo->n_clients = 0;
+    memset(silo->borrowers.of, 0, sizeof silo->borrowers.of);
+    silo->seed.address = NULL;
+    silo->seed.closed = false;
     atomic_store(&silo->links, 0);
     return true;
 }
@@ -315,12 +319,16 @@ teff_err teff_silo_start(teff_silo *silo, char *text)
     return err;
 }
 
-/* Runs teffi_silo_leave() on the calling thread, with a context made for it. */
-static teff_err leave_cluster_on_calling_thread(teff_silo *silo, uint32_t timeout_ms)
+/* Runs one step of a stop on the calling thread, with a context made for it: the wait for the silos
+ * that use this silo's store, or teffi_silo_leave(). */
+static teff_err run_step_on_calling_thread(teff_silo *silo,
+                                           teff_err (*step)(teff_ctx *ctx, teff_silo *silo,
+                                                            uint64_t deadline_ns),
+                                           uint32_t timeout_ms)
 {
     teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
     uint64_t deadline = teffi_now(&silo->platform) + timeout_ms * 1000000ull;
-    teff_err err = ctx ? teffi_silo_leave(ctx, silo, deadline) : TEFF_E_NOMEM;
+    teff_err err = ctx ? step(ctx, silo, deadline) : TEFF_E_NOMEM;
     if (err)
         teffi_logf(&silo->platform.log, TEFF_LOG_WARN, "silo %s: leaving: %s", silo->node.address,
                    ctx ? teff_error(ctx) : "out of memory");
@@ -334,14 +342,16 @@ teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms)
     if (silo->phase != TEFFI_SILO_SERVING)
         return TEFF_OK;
     teffi_exec_abort_if_in_turn(silo->node.home.exec, "teff_silo_stop");
+    teff_err waited = run_step_on_calling_thread(silo, teffi_silo_await_borrowers, ms);
     bool lost = teffi_lease_is_over(&silo->node.home.lease);
     if (lost && ms > LOST_MS)
         ms = LOST_MS;
     teff_err forced = teffi_silo_stop_engines_and_processes(silo, ms / 2 + 1);
-    teff_err left = lost ? TEFF_E_UNAVAILABLE : leave_cluster_on_calling_thread(silo, ms);
+    teff_err left =
+        lost ? TEFF_E_UNAVAILABLE : run_step_on_calling_thread(silo, teffi_silo_leave, ms);
     lost = teffi_lease_is_over(&silo->node.home.lease); /* the lease may have ended meanwhile */
     teff_err closed = teffi_silo_close(silo, lost ? 0 : ms);
-    return left || forced ? TEFF_E_TIMEOUT : closed;
+    return waited || left || forced ? TEFF_E_TIMEOUT : closed;
 }
 
 void teff_silo_free(teff_silo *silo)
@@ -354,6 +364,7 @@ void teff_silo_free(teff_silo *silo)
     teffi_node_fini(&silo->node);
     free(silo->clients);
     pthread_mutex_destroy(&silo->lock);
+    pthread_mutex_destroy(&silo->borrowers.lock);
     teffi_arena_fini(&silo->arena);
     free(silo);
 }

@@ -17,6 +17,24 @@ typedef enum teffi_silo_phase {
     TEFFI_SILO_STOPPED  /* its parts are being freed, or are freed; it may be started again */
 } teffi_silo_phase;
 
+typedef struct teffi_seed { /* the silo whose store is used, see seed.c; its id: node.seed */
+    const char *address;    /* an entry of opt.seeds; NULL: none has accepted this silo yet */
+    _Atomic bool dialling;  /* a task dials the address again */
+    _Atomic bool closed;    /* dial no more: this silo closes */
+} teffi_seed;
+
+enum { TEFFI_BORROWERS_MAX = 512 };
+
+typedef struct teffi_borrower { /* a silo that has requested a write to this silo's store */
+    teffi_node_id node;
+    uint64_t wrote_ns; /* when it requested the last one; 0: unused */
+} teffi_borrower;
+
+typedef struct teffi_borrowers { /* borrowers.c's */
+    pthread_mutex_t lock;
+    teffi_borrower of[TEFFI_BORROWERS_MAX]; /* guarded by lock */
+} teffi_borrowers;
+
 struct teff_silo {
     teffi_node node;
     teffi_platform platform;
@@ -26,6 +44,8 @@ struct teff_silo {
     teff_arena arena;
     teff_grain_type *types[TEFFI_TYPES_MAX];
     size_t n_types;
+    teffi_seed seed;
+    teffi_borrowers borrowers;           /* also node.borrowers */
     teffi_store *store;                  /* its own or a remote store; also node.store */
     teff_process_system *processes;      /* guarded by lock, except in a stop; NULL: none */
     bool refuses_processes;              /* guarded by lock; from the beginning of a stop on */
@@ -58,6 +78,12 @@ TEFF_MUST_USE teff_err teffi_silo_open(teff_silo *silo, char *text);
 /* teffi_silo_join - open the store, get an identity, join the membership. out: TEFF_OK: the silo
  * serves. On an error it has left the table again, if that was possible; call teffi_silo_close. */
 TEFF_MUST_USE teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo);
+
+/* teffi_silo_await_borrowers - wait until no member of the view uses this silo's store. Logs how
+ * many do, whenever their number changes. Ends early, without an error, if this silo loses its
+ * lease. errs: TEFF_E_TIMEOUT. */
+TEFF_MUST_USE teff_err teffi_silo_await_borrowers(teff_ctx *ctx, teff_silo *silo,
+                                                  uint64_t deadline_ns);
 
 /* teffi_silo_leave - send clients away, end grains, leave the membership; connections stay up.
  * Takes all steps, also after an error.
@@ -102,13 +128,33 @@ TEFF_MUST_USE teff_err teffi_node_net_new(teffi_node *node, const teffi_net_opti
                                           char *text);
 void teffi_node_wait_for_tasks(teffi_node *node);
 
+/* teffi_borrowers_record_write - record that another silo has requested a write to this silo's
+ * store. The silo may be a stranger: with the write, it joins. If more than TEFFI_BORROWERS_MAX
+ * silos write, those whose last writes are the oldest are forgotten.
+ * teffi_borrowers_count - how many members of the view use this silo's store? Those that have
+ * requested a write in the time of their lease. */
+void teffi_borrowers_record_write(teffi_node *node, teffi_node_id silo);
+size_t teffi_borrowers_count(teffi_node *node);
+
+/* teffi_seed_dial - dial the seeds of the options in order until one accepts. out: *peer, its
+ * hello; silo->seed.address and node.seed are set. errs: of the last dial; text in ctx.
+ * teffi_seed_dial_again - dial the seed's address in a task, until it accepts; node->seed becomes
+ * the incarnation that has accepted. Does nothing if the task runs already, or if
+ * !teffi_seed_may_return().
+ * teffi_seed_may_return - is it useful to wait for the seed? No if this silo closes, or has lost
+ * its lease. */
+TEFF_MUST_USE teff_err teffi_seed_dial(teff_ctx *ctx, teff_silo *silo, teffi_hello *peer);
+void teffi_seed_dial_again(teffi_node *node, teffi_seed *seed);
+bool teffi_seed_may_return(const teffi_node *node, const teffi_seed *seed);
+
 /* The seed's store, used by a silo that joined through the seed (remote_store.c). Each operation is
- * one request, and reads if the request of a write gets no response; nothing is cached. The seed
- * must outlive the silos that use its store.
+ * one request, which is sent again if it certainly has not run, and reads if the request of a write
+ * gets no response; nothing is cached.
  * teffi_remote_store_set_handler - the server: from now on, node handles requests to
  * TEFFI_SLOT_STORE, by operations on node->store. It refuses what the sender may not request, see
- * teffi_outsiders_check_store_op(). in: node has a membership.
- * teffi_remote_store_new - the client: a store whose operations are requests to node->seed. out:
- * NULL: out of memory. */
-void teffi_remote_store_set_handler(teffi_node *node);
-teffi_store *teffi_remote_store_new(teffi_node *node);
+ * teffi_outsiders_check_store_op(). in: node has a membership; borrowers, borrowed: where the
+ * senders of writes are recorded.
+ * teffi_remote_store_new - the client: a store whose operations are requests to node->seed. in:
+ * seed, borrowed. out: NULL: out of memory. */
+void teffi_remote_store_set_handler(teffi_node *node, teffi_borrowers *borrowers);
+teffi_store *teffi_remote_store_new(teffi_node *node, teffi_seed *seed);

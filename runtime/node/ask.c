@@ -35,6 +35,15 @@ static bool is_system_request(const teff_ctx *ctx, unsigned slot)
     return slot != TEFFI_SLOT_STORE || (ctx->group && ctx->group->system);
 }
 
+/* out: the error of a request that send has refused with err. A request to a store, if the silo
+ * cannot be reached, ends with TEFF_E_UNAVAILABLE, which says that it has not run: it may be a
+ * write, which may then be sent again. */
+static teff_err get_unsent_error(unsigned slot, teff_err err)
+{
+    bool not_reached = err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE;
+    return slot == TEFFI_SLOT_STORE && not_reached ? TEFF_E_UNAVAILABLE : err;
+}
+
 /* Makes a request that carries body. The caller sets msg->call and the deadline. out: NULL: out of
  * memory. */
 static teffi_msg *new_rpc_msg(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
@@ -73,7 +82,7 @@ teffi_call *teffi_ctx_start_rpc(teff_ctx *ctx, teffi_node_id to, unsigned slot, 
     teff_err err = teffi_node_send(node, to, msg);
     if (err) {
         teffi_msg_free(msg);
-        (void)teffi_call_fail(call, err, "the silo cannot be reached");
+        (void)teffi_call_fail(call, get_unsent_error(slot, err), "the silo cannot be reached");
     }
     return call;
 }

@@ -16,6 +16,7 @@ TEFF_MUST_USE teff_err teffi_ctx_run_store_op(teff_ctx *ctx, teffi_store_op *op)
  * in:   body, borrowed, packed. timeout_ms, not 0. response may be NULL.
  * out:  *response, the response's body, of type desc; valid until the call is released.
  * errs: the target's error; as teffi_node_send; TEFF_E_TIMEOUT and TEFF_E_UNREACHABLE: it may have
+ *       run; TEFF_E_UNAVAILABLE, to a store: the silo was not reached, or starts, and it has not
  *       run; TEFF_E_CANCELLED: the node stops; as teffi_msg_unpack, of the response. */
 TEFF_MUST_USE teff_err teffi_ctx_run_rpc(teff_ctx *ctx, teffi_node_id to, unsigned slot,
                                          uint32_t method, const ProtobufCMessage *body,

@@ -134,8 +134,8 @@ static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *reques
 }
 
 /* Handles a message that was not sent to the peer. Only a message to a grain is routed again. A
- * request to a process ends with TEFF_E_UNAVAILABLE, which says that it has not run. A response is
- * dropped: its call ends when the caller's node notices that the link broke. */
+ * request to a process or a store ends with TEFF_E_UNAVAILABLE, which says that it has not run. A
+ * response is dropped: its call ends when the caller's node notices that the link broke. */
 static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
 {
     teffi_node *node = arg;
@@ -144,9 +144,9 @@ static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
     } else if (msg->to.slot == TEFFI_SLOT_GRAIN && node->upcalls.unsent) {
         node->upcalls.unsent(node, peer->node, msg);
     } else {
-        bool is_for_process = msg->to.slot & TEFFI_PROCESS_BIT;
+        bool says_unsent = msg->to.slot & TEFFI_PROCESS_BIT || msg->to.slot == TEFFI_SLOT_STORE;
         teffi_node_respond_with_err(node, msg,
-                                    is_for_process ? TEFF_E_UNAVAILABLE : TEFF_E_UNREACHABLE,
+                                    says_unsent ? TEFF_E_UNAVAILABLE : TEFF_E_UNREACHABLE,
                                     "the silo cannot be reached");
     }
 }

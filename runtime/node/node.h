@@ -69,7 +69,8 @@ struct teffi_node {
      * Must not block. Installed by membership. */
     bool (*hold)(teffi_node *node, teffi_msg *msg);
     struct teffi_membership *membership;
-    struct teffi_grains *grains; /* opaque here */
+    struct teffi_grains *grains;       /* opaque here */
+    struct teffi_borrowers *borrowers; /* the same; silos */
     teffi_target targets[TEFFI_SLOT_SYSTEM_END];
     /* of this silo's PIDs; NULL: none. Set once, with release (pid.h) */
     struct teff_process_system *_Atomic processes;

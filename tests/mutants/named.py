@@ -46,8 +46,8 @@ NAMED = {
         "runtime/cluster/outsider_rows.c", "    if (standing == TEFFI_STANDING_DEAD)\n",
         "    if (false)\n"),
     "a silo that has just joined does not ask its seed again": (
-        "grains/silo/remote_store.c", "    while (err == TEFF_E_REFUSED && may_be_member(",
-        "    while (false && err == TEFF_E_REFUSED && may_be_member("),
+        "grains/silo/remote_store.c", "    return (err == TEFF_E_REFUSED && may_be_member(",
+        "    return (false && err == TEFF_E_REFUSED && may_be_member("),
     "a silo joins without its key": (
         "runtime/cluster/join.c", "    if (key)\n        memcpy(",
         "    if (!key)\n        memcpy("),

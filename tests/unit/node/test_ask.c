@@ -215,6 +215,20 @@ static void a_request_that_was_not_sent_has_ended_when_it_returns(void **state)
     assert_string_equal(teff_error(ctx), "the silo cannot be reached");
 }
 
+/* The sender of a write to a store must know that it has not run. */
+static void a_request_to_a_store_says_that_it_was_not_sent(void **state)
+{
+    static const teff_err sends[] = {TEFF_E_CLOSED, TEFF_E_UNREACHABLE, TEFF_E_OVERLOADED};
+    static const teff_err ends[] = {TEFF_E_UNAVAILABLE, TEFF_E_UNAVAILABLE, TEFF_E_OVERLOADED};
+    for (int i = 0; i < 3; i++) {
+        sent.err = sends[i];
+        assert_int_equal(teffi_ctx_await_call(ctx, start(TEFFI_SLOT_STORE), NULL), ends[i]);
+        assert_string_equal(teff_error(ctx), "the silo cannot be reached");
+    }
+    sent.err = TEFF_E_UNREACHABLE;
+    assert_int_equal(ask(NULL), TEFF_E_UNREACHABLE);
+}
+
 /* ---- which come first on a connection ---- */
 
 static void requests_are_the_clusters_but_users_rows_are_not(void **state)
@@ -294,6 +308,7 @@ int main(void)
         NODE(the_response_is_unpacked_for_the_caller),
         NODE(requests_in_flight_end_in_any_order),
         NODE(a_request_that_was_not_sent_has_ended_when_it_returns),
+        NODE(a_request_to_a_store_says_that_it_was_not_sent),
         NODE(requests_are_the_clusters_but_users_rows_are_not),
         NODE(a_system_tasks_rows_are_the_clusters),
         NODE(what_the_store_found_is_in_the_callers_operation),

@@ -36,6 +36,7 @@ static void submit(teffi_store *store, teffi_store_op *op)
 static const teffi_store_ops store_ops = {.submit = submit};
 static teffi_store store = {.ops = &store_ops};
 static teffi_store_kind kind;
+static teffi_borrowers borrowers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static teffi_msg *request(void)
 {
@@ -99,7 +100,7 @@ static void a_request_is_served_or_refused(void **state)
     static const teffi_store_kind kinds[] = {TEFFI_STORE_READ, TEFFI_STORE_WRITE, TEFFI_STORE_SCAN};
     const teffi_node_id members[] = {bare_self, bare_peer};
     bare_view(1, members, 2);
-    teffi_remote_store_set_handler(&node);
+    teffi_remote_store_set_handler(&node, &borrowers);
     node.store = &store;
     for (unsigned i = 0; i < 3; i++) {
         kind = kinds[i];
@@ -109,7 +110,7 @@ static void a_request_is_served_or_refused(void **state)
 
 static void a_request_that_is_none_is_refused(void **state)
 {
-    teffi_remote_store_set_handler(&node);
+    teffi_remote_store_set_handler(&node, &borrowers);
     teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
     msg->raw = (const uint8_t *)"\xff";
     msg->raw_len = 1;
@@ -120,13 +121,15 @@ static void a_request_that_is_none_is_refused(void **state)
 /* ---- the client ---- */
 
 static teffi_store *remote;
+static teffi_seed seed = {.address = "h:1", .closed = true}; /* it does not return */
 static unsigned done;
 
 static int open_remote(void **state)
 {
     int failed = bare_open(state);
     node.seed = teffi_node_to_word(bare_peer);
-    remote = teffi_remote_store_new(&node);
+    remote = teffi_remote_store_new(&node, &seed);
+    node.store = remote;
     done = 0;
     return failed || !remote;
 }
@@ -160,7 +163,7 @@ static teff_err ask_seed(teffi_store_op *op)
 
 static teff_err make_remote(void)
 {
-    teffi_store *made = teffi_remote_store_new(&node);
+    teffi_store *made = teffi_remote_store_new(&node, &seed);
     teffi_store_close(made);
     return made ? TEFF_OK : TEFF_E_NOMEM;
 }
@@ -203,8 +206,9 @@ static void a_seed_that_is_not_there_fails_all_but_says_what_is_unknown(void **s
     } ends[] = {
         {TEFFI_STORE_READ, TEFF_E_UNREACHABLE, TEFF_E_IO, "the seed's store: "},
         {TEFFI_STORE_SCAN, TEFF_E_UNREACHABLE, TEFF_E_IO, "the seed's store: "},
-        {TEFFI_STORE_WRITE, TEFF_E_UNREACHABLE, TEFF_E_UNKNOWN, "the seed's store: "},
-        {TEFFI_STORE_BATCH, TEFF_E_UNREACHABLE, TEFF_E_UNKNOWN, "the seed's store: "},
+        {TEFFI_STORE_WRITE, TEFF_E_TIMEOUT, TEFF_E_UNKNOWN, "the seed's store: "},
+        {TEFFI_STORE_BATCH, TEFF_E_TIMEOUT, TEFF_E_UNKNOWN, "the seed's store: "},
+        {TEFFI_STORE_WRITE, TEFF_E_UNREACHABLE, TEFF_E_IO, "the seed's store: "}, /* not sent */
         {TEFFI_STORE_WRITE, TEFF_E_OVERLOADED, TEFF_E_IO, "the seed's store: "},
         {TEFFI_STORE_WRITE, TEFF_E_TOO_LARGE, TEFF_E_TOO_LARGE, "rows of over "},
     };
@@ -279,7 +283,7 @@ static uint64_t time_left_of_read_after_write_ms(const char *table)
     row.table = table;
     row.any = false;
     op.system = strcmp(table, TEFFI_TABLE_ALIVE) == 0; /* as teffi_store_submit() sets it */
-    sent.refuse_next = TEFF_E_UNREACHABLE;
+    sent.refuse_next = TEFF_E_TIMEOUT;
     sent.n = 0;
     assert_int_equal(ask_seed(&op), TEFF_E_UNKNOWN);
     assert_int_equal(sent.n, 1); /* the read */

@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 #include "child.h"
 #include "cluster/rows.h"
 #include "lab.h"
@@ -224,6 +227,61 @@ static void a_silo_that_was_declared_dead_comes_back(void **state)
     lab_close(l);
 }
 
+/* ---- silos that use the store of a seed ---- */
+
+static child run_and_read_address(const char *const *args, char *address)
+{
+    child c = child_run(args, false);
+    child_read(&c, c.out, "ready 127.0.0.1:");
+    assert_int_equal(sscanf(strstr(c.text, "ready "), "ready %99s", address), 1);
+    return c;
+}
+
+static void kill_child(child *c)
+{
+    close(c->in);
+    close(c->out);
+    close(c->err);
+    assert_int_equal(kill(c->pid, SIGKILL), 0);
+    assert_int_equal(waitpid(c->pid, NULL, 0), c->pid);
+}
+
+/* The rows are lost with the seed's process. */
+static void a_silo_joins_again_after_its_seed_was_killed(void **state)
+{
+    char seed[100], address[100], again[120];
+    child last = run_and_read_address(ARGS("--quiet"), seed);
+    child c = run_and_read_address(ARGS("--quiet", "--seed", seed), address);
+    kill_child(&last);
+    last = run_and_read_address(ARGS("--quiet", "--listen", seed), again);
+    assert_string_equal(again, seed);
+    child_read(&c, c.err, "lost its lease");
+    snprintf(again, sizeof again, "ready %s", address);
+    child_read(&c, c.out, again);
+    assert_int_equal(kill(c.pid, SIGTERM), 0);
+    assert_int_equal(child_status(&c), 0);
+    assert_int_equal(kill(last.pid, SIGTERM), 0);
+    assert_int_equal(child_status(&last), 0);
+}
+
+/* As the processes of a terminal at Ctrl-C: the seed goes last. */
+static void silos_and_their_seed_end_by_one_signal(void **state)
+{
+    enum { OTHERS = 2, SECONDS_MAX = 20 };
+    char seed[100], address[100];
+    child last = run_and_read_address(ARGS("--quiet"), seed), others[OTHERS];
+    for (int i = 0; i < OTHERS; i++)
+        others[i] = run_and_read_address(ARGS("--quiet", "--seed", seed), address);
+    time_t begun = time(NULL);
+    assert_int_equal(kill(last.pid, SIGINT), 0);
+    for (int i = 0; i < OTHERS; i++)
+        assert_int_equal(kill(others[i].pid, SIGINT), 0);
+    for (int i = 0; i < OTHERS; i++)
+        assert_int_equal(child_status(&others[i]), 0);
+    assert_int_equal(child_status(&last), 0);
+    assert_true(time(NULL) - begun < SECONDS_MAX);
+}
+
 /* A signal that comes while it still joins ends it too. */
 static void a_signal_while_starting_ends_it(void **state)
 {
@@ -251,6 +309,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_closed_output_is_no_end),
         cmocka_unit_test(what_fails_at_run_time_ends_with_1),
         cmocka_unit_test(a_silo_that_was_declared_dead_comes_back),
+        cmocka_unit_test(a_silo_joins_again_after_its_seed_was_killed),
+        cmocka_unit_test(silos_and_their_seed_end_by_one_signal),
         cmocka_unit_test(a_signal_while_starting_ends_it),
     };
     if (argc < 2)
