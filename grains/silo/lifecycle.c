@@ -277,6 +277,11 @@ static teff_err dial_seeds_and_set_store(teff_ctx *ctx, teff_silo *silo, const c
     return silo->store ? TEFF_OK : teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
 }
 
+static bool seed_is_connected_or_dialled(teff_silo *silo)
+{
+    return atomic_load(&silo->links) || silo->seed.dialling;
+}
+
 /* Closes the remote store, disconnects from the seed, and waits at most WAIT_MS until the seed's
  * connections are down, and no task dials the seed. Without the wait, their events could be
  * mistaken for events of the next connection. */
@@ -288,8 +293,7 @@ static void close_store_and_disconnect_from_seed(teff_ctx *ctx, teff_silo *silo)
     close_silo_store(silo);
     teffi_node_id seed = teffi_node_from_word(node->seed);
     node->home.net->ops->peer_remove(node->home.net, seed, false); /* no call to it is pending */
-    while ((atomic_load(&silo->links) || silo->seed.dialling) &&
-           teffi_now(node->platform) < until_ns)
+    while (seed_is_connected_or_dialled(silo) && teffi_now(node->platform) < until_ns)
         teffi_ctx_sleep(ctx, 1);
 }
 

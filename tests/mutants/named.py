@@ -48,6 +48,22 @@ NAMED = {
     "a silo that has just joined does not ask its seed again": (
         "grains/silo/remote_store.c", "    return (err == TEFF_E_REFUSED && may_be_member(",
         "    return (false && err == TEFF_E_REFUSED && may_be_member("),
+    "a silo does not dial its seed again": (
+        "grains/silo/seed.c", "    while (err && teffi_seed_may_return(",
+        "    while (false && err && teffi_seed_may_return("),
+    "a silo keeps the id of its first seed": (
+        "grains/silo/seed.c", "atomic_exchange(&node->seed, id) != id", "node->seed != id"),
+    "a request that was not sent to the seed is not sent again": (
+        "grains/silo/remote_store.c", "(not_run && teffi_seed_may_return(",
+        "(false && not_run && teffi_seed_may_return("),
+    "a heartbeat is refused by a seed that has lost its rows": (
+        "runtime/cluster/outsider_rows.c", " || op_writes_own_heartbeat(r))", ")"),
+    "a seed does not wait for the silos that use its store": (
+        "grains/silo/silo.c", "run_step_on_calling_thread(silo, teffi_silo_await_borrowers, ms);",
+        "TEFF_OK;"),
+    "a seed waits for silos that are dead": (
+        "grains/silo/borrowers.c", "now - borrower->wrote_ns <= ",
+        "0 * (now - borrower->wrote_ns) <= "),
     "a silo joins without its key": (
         "runtime/cluster/join.c", "    if (key)\n        memcpy(",
         "    if (!key)\n        memcpy("),

@@ -69,11 +69,14 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * "etcd://HOST:PORT[,HOST:PORT..][/NAME][?OPTIONS]", options as in README; NULL = "memory".
      * With seeds it must be NULL: the seed's store is used. */
     const char *store;
-    const char *seeds[TEFF_SEEDS_MAX]; /* addresses of running silos; unused ones are NULL */
-    uint32_t workers;                  /* worker threads; 0 = one per core that
+    /* Addresses of running silos; unused ones are NULL. The silo uses the store of the first one
+     * that accepts it. If this seed is restarted at its address, the silo uses its store again; if
+     * that takes longer than the lease, or the rows are lost, this silo loses its lease. */
+    const char *seeds[TEFF_SEEDS_MAX];
+    uint32_t workers;                /* worker threads; 0 = one per core that
                                       * affinity and the cgroup's CPU quota allow */
-    const teff_sched_options *sched;   /* of the silo's scheduler; borrowed; NULL = all defaults */
-    const char *tls_cert;              /* PEM file: certificate and key; NULL = no TLS */
+    const teff_sched_options *sched; /* of the silo's scheduler; borrowed; NULL = all defaults */
+    const char *tls_cert;            /* PEM file: certificate and key; NULL = no TLS */
     const char *tls_ca; /* PEM file: the CA of peers' certificates; needed with tls_cert */
     teff_transport transport;
     int insecure; /* allow listening beyond loopback without TLS */
@@ -159,12 +162,15 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_host(teff_silo *silo, teff_grain_type 
 TEFF_API TEFF_MUST_USE teff_err teff_silo_start(teff_silo *silo, char *text);
 
 /* teff_silo_stop - leave the cluster cleanly: grains move to other silos, pending calls end, then
- * the silo closes. A second stop does nothing.
- * in:   timeout_ms: calls and grains that are left after this time are dropped; 0 = 30 s.
+ * the silo closes. If other silos use this silo's store (their option seeds), it serves until they
+ * have left, and leaves then. A second stop does nothing.
+ * in:   timeout_ms: for the wait for these silos; then again: calls and grains that are left after
+ *       this time are dropped. 0 = 30 s.
  * runs: a thread outside; blocks it. If it is called in a turn of the same silo, the process
  *       aborts.
  * errs: only TEFF_E_TIMEOUT: calls or grains were dropped, processes or components were ended by
- *       force, the table of silos could not be written, or the silo had lost its lease. */
+ *       force, the table of silos could not be written, other silos still used this silo's store,
+ *       or the silo had lost its lease. */
 TEFF_API teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms);
 
 /* teff_silo_free - free a silo. A silo that runs is stopped first.
