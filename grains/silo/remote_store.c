@@ -33,6 +33,7 @@ static bool op_writes(const teffi_store_op *op)
 
 typedef struct served {
     teffi_store_op op;
+    size_t n_added; /* rows of op that are not the sender's: 0 or 1, the last one */
     teffi_node *node;
     teffi_msg *msg;
 } served;
@@ -81,7 +82,7 @@ static void respond_with_result_and_free(teffi_store_op *op)
 {
     served *s = teffi_container(op, served, op);
     Teff__Cluster__StoreResponse response = TEFF__CLUSTER__STORE_RESPONSE__INIT;
-    size_t n = op->kind == TEFFI_STORE_SCAN ? op->n_found : op->n_rows;
+    size_t n = op->kind == TEFFI_STORE_SCAN ? op->n_found : op->n_rows - s->n_added;
     response.err = (uint32_t)op->err;
     response.text = op->text;
     if (!op->err) {
@@ -110,9 +111,52 @@ static void respond_with_refusal_and_free(served *s, teff_err err, const char *t
     free(s);
 }
 
-/* Submits a served operation, and records that its sender uses this silo's store. */
+static bool rows_have_key(const teffi_row *rows, size_t n, const teffi_row *other)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].table, other->table) == 0 && rows[i].key.len == other->key.len &&
+            memcmp(rows[i].key.data, other->key.data, other->key.len) == 0)
+            return true;
+    return false;
+}
+
+/* Adds a check of this silo's fence to a write of users' rows. If this silo ends before the store
+ * has run the write, and is started again, the write fails: the new incarnation has another fence.
+ * So a read that the new incarnation runs shows whether the write has run, see await_write_end().
+ * in: s->op.rows, with room for one more row. out: false: no memory. */
+static bool add_own_fence_check(served *s)
+{
+    teffi_row *check = &s->op.rows[s->op.n_rows];
+    if (!teffi_rows_make_check_of_node(s->node, &s->msg->arena, check))
+        return false;
+    if (rows_have_key(s->op.rows, s->op.n_rows, check)) /* a store refuses two rows with one key */
+        return true;
+    s->op.kind = TEFFI_STORE_BATCH;
+    s->op.n_rows++;
+    s->n_added = 1;
+    return true;
+}
+
+/* Does op use users' rows, not the cluster's own tables? */
+static bool op_is_for_users(const teffi_store_op *op)
+{
+    return op->n_rows > 0 && strcmp(op->rows[0].table, TEFFI_TABLE_MEMBERSHIP) != 0 &&
+           strcmp(op->rows[0].table, TEFFI_TABLE_ALIVE) != 0;
+}
+
+/* Submits a served operation, and records that its sender uses this silo's store. Users' rows are
+ * not served before this silo has joined: it has no fence yet. */
 static void submit_served_op(served *s)
 {
+    bool users = op_is_for_users(&s->op);
+    if (users && !atomic_load_explicit(&s->node->home.lease.fence, memory_order_relaxed)) {
+        respond_with_refusal_and_free(s, TEFF_E_UNAVAILABLE, "this silo has not joined yet");
+        return;
+    }
+    if (users && op_writes(&s->op) && !add_own_fence_check(s)) {
+        respond_with_refusal_and_free(s, TEFF_E_NOMEM, "out of memory");
+        return;
+    }
     if (op_writes(&s->op))
         teffi_borrowers_record_write(s->node, s->msg->src);
     teffi_store_submit(s->node->store, &s->op);
@@ -309,9 +353,10 @@ static bool try_read_on_seed(teff_ctx *ctx, const teffi_store_op *look)
 /* Waits until op, a write that got no response, can no longer run. For this, sends a read of op's
  * first row again and again, until the seed's store has run one such read, or ASK_TIMEOUT_MS have
  * passed. The write cannot run after that read: a store runs a read after the earlier writes of the
- * same row. If the write arrives later, on a connection that a newer one has replaced, the seed
- * drops it. Does not wait if the first row has `any`: op writes or removes only a heartbeat, and
- * the silo of that heartbeat soon writes it again. */
+ * same row; and if the seed was started again meanwhile, the write fails, see
+ * add_own_fence_check(). If the write arrives later, on a connection that a newer one has replaced,
+ * the seed drops it. Does not wait if the first row has `any`: op writes or removes only a
+ * heartbeat, and the silo of that heartbeat soon writes it again. */
 static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
 {
     uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;

@@ -392,6 +392,16 @@ teffi_row teffi_rows_make_own_fence_check(teff_ctx *ctx)
     return teffi_rows_make_fence_check(ctx, ctx->node->id.silo, etag);
 }
 
+bool teffi_rows_make_check_of_node(teffi_node *node, teff_arena *arena, teffi_row *row)
+{
+    char key[sizeof node->cluster + sizeof "m01234567"];
+    int n = snprintf(key, sizeof key, "%s%cm%08x", node->cluster, '\0', node->id.silo);
+    *row = (teffi_row){.table = fence_table, .check = true};
+    row->etag = atomic_load_explicit(&node->home.lease.fence, memory_order_relaxed);
+    row->key = (teffi_bytes){teff_arena_copy(arena, key, (size_t)n), (size_t)n};
+    return row->key.data != NULL;
+}
+
 /* Keeps those silos that have a fence. out: rows: a removal of each fence; *n, silos: as for
  * teffi_rows_remove_fences(). */
 static teff_err make_fence_removals(teff_ctx *ctx, teffi_node_id *silos, size_t *n, teffi_row *rows)

@@ -83,6 +83,11 @@ TEFF_MUST_USE teff_err teffi_heartbeat_write_and_renew_lease(teff_ctx *ctx,
  * this silo is dead. out: etag 0: it has not joined, and has no fence: do not add the row. */
 teffi_row teffi_rows_make_own_fence_check(teff_ctx *ctx);
 
+/* teffi_rows_make_check_of_node - as teffi_rows_make_own_fence_check, without a context: for a
+ * batch that a silo writes for another one. out: false: no memory in the arena. */
+TEFF_MUST_USE bool teffi_rows_make_check_of_node(struct teffi_node *node, teff_arena *arena,
+                                                 teffi_row *row);
+
 /* teffi_rows_make_fence_check - make a checked row for a batch that must be written only while the
  * fence of `silo` has the etag `etag`. */
 teffi_row teffi_rows_make_fence_check(teff_ctx *ctx, uint32_t silo, uint64_t etag);

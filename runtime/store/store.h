@@ -52,9 +52,8 @@ typedef struct teffi_row {
  * the same op->system. A scan, and a read of a remote store, may miss writes that are not done. A
  * read after UNKNOWN shows the outcome of that write, and later reads through any store show the
  * same. This does not hold if redis, etcd or a remote store cannot reach a server when it reports
- * UNKNOWN, if a remote store's write has `any` in its first row, if a remote store's seed is
- * started again while its store, a server, may still run the write, if postgres is closed before
- * the server has ended its session, or if sqlite's process crashes before its next commit. */
+ * UNKNOWN, if a remote store's write has `any` in its first row, if postgres is closed before the
+ * server has ended its session, or if sqlite's process crashes before its next commit. */
 
 /* The cluster's own tables. Operations whose first row is in `membership` or `alive` do not wait
  * behind other queued ones, and are never refused as OVERLOADED, because a busy silo must not look

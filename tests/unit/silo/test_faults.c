@@ -11,11 +11,26 @@
 #include "silo/silo.h"
 #include "store/store.h"
 
-enum { ETAG = 7, TIMEOUT_MS = 4000 };
+enum { ETAG = 7, FENCE = 9, TIMEOUT_MS = 4000 };
 
 static const char key[] = "some key", value[] = "the value of one row";
 
 /* ---- the server ---- */
+
+/* A write also checks the fence of the silo whose store it is. */
+static void check_fence(const teffi_store_op *op)
+{
+    static const char fence[] = "test\0m00000005";
+    const teffi_row *row = &op->rows[1];
+    assert_int_equal(op->n_rows, op->kind == TEFFI_STORE_BATCH ? 2 : 1);
+    if (op->kind != TEFFI_STORE_BATCH)
+        return;
+    assert_string_equal(row->table, "fence");
+    assert_int_equal(row->key.len, sizeof fence - 1);
+    assert_memory_equal(row->key.data, fence, sizeof fence - 1);
+    assert_true(row->check && !row->any && !row->remove);
+    assert_int_equal(row->etag, FENCE);
+}
 
 /* Every key has the value, but what is written. */
 static void submit(teffi_store *store, teffi_store_op *op)
@@ -27,7 +42,8 @@ static void submit(teffi_store *store, teffi_store_op *op)
         op->n_found = 1;
     }
     assert_memory_equal(op->rows[0].key.data, key, sizeof key);
-    if (op->kind != TEFFI_STORE_WRITE)
+    check_fence(op);
+    if (op->kind != TEFFI_STORE_BATCH)
         op->rows[0].value = (teffi_bytes){value, sizeof value};
     op->rows[0].etag = ETAG;
     op->done(op);
@@ -102,10 +118,23 @@ static void a_request_is_served_or_refused(void **state)
     bare_view(1, members, 2);
     teffi_remote_store_set_handler(&node, &borrowers);
     node.store = &store;
+    node.home.lease.fence = FENCE;
     for (unsigned i = 0; i < 3; i++) {
         kind = kinds[i];
         assert_true(fault_sweep(serve, true) >= 3);
     }
+}
+
+/* Until it has joined, it has no fence. */
+static void a_silo_that_joins_serves_no_rows_of_users(void **state)
+{
+    const teffi_node_id members[] = {bare_self, bare_peer};
+    bare_view(1, members, 2);
+    teffi_remote_store_set_handler(&node, &borrowers);
+    node.store = &store;
+    kind = TEFFI_STORE_READ;
+    assert_int_equal(serve(), TEFF_E_UNAVAILABLE);
+    assert_string_equal(sent.text, "this silo has not joined yet");
 }
 
 static void a_request_that_is_none_is_refused(void **state)
@@ -355,6 +384,7 @@ int main(void)
 #define CLIENT(f) cmocka_unit_test_setup_teardown(f, open_remote, close_remote)
     const struct CMUnitTest tests[] = {
         SERVER(a_request_is_served_or_refused),
+        SERVER(a_silo_that_joins_serves_no_rows_of_users),
         SERVER(a_request_that_is_none_is_refused),
         CLIENT(a_client_is_made_or_not),
         CLIENT(an_operation_that_cannot_begin_ends),
