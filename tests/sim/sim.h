@@ -71,6 +71,7 @@ typedef struct sim_faults {
     unsigned blackouts;     /* the same: of all silos at about the same time */
     unsigned pauses;        /* not per mille: silos whose process stands still for a while */
     unsigned mutes;         /* not per mille: pairs of which one does not reach the other */
+    unsigned restarts;      /* not per mille: the silo with the others' store is killed */
     bool splits;            /* silos are split into two parts that do not reach each other */
     unsigned holds;         /* not per mille: silos whose store, or its results, are late */
     unsigned late_batches;  /* of transactions: they begin up to batch_late_ms later */

@@ -19,7 +19,6 @@ enum {
     STREAM_PAUSES = 302,
     STREAM_CLOCKS = 303,
     STREAM_MUTES = 304,
-    STREAM_BLACKOUTS = 305,
     STREAM_HOLDS = 3261,
     POLL_MS = 10,
     LEAVE_MS = 120000,
@@ -34,13 +33,14 @@ bool sim_calm(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
     return !w->store_faults && !f->splits && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
-           !f->outages && !f->blackouts && !f->pauses && !f->mutes && !f->holds && !f->late_batches;
+           !f->outages && !f->blackouts && !f->pauses && !f->mutes && !f->holds &&
+           !f->late_batches && !f->restarts;
 }
 
 bool sim_store_fails(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
-    return w->store_faults || f->outages || f->blackouts || f->pauses || f->holds ||
+    return w->store_faults || f->restarts || f->outages || f->blackouts || f->pauses || f->holds ||
            (w->remote_store && f->cuts);
 }
 
@@ -116,6 +116,7 @@ static void silo_lost(void *arg, const char *why)
 {
     sim_silo *place = arg;
     (void)why;
+    sim_restart_check_lost(place);
     place->lost = place->node.dead = true;
     lose_activations(place);
     if (place->state != SIM_SERVING)
@@ -124,7 +125,7 @@ static void silo_lost(void *arg, const char *why)
     sim_at(&place->world->s, 0, silo_crash, place);
 }
 
-static void silo_start(sim_silo *place)
+void sim_silo_start(sim_silo *place)
 {
     sim_world *w = place->world;
     char text[TEFF_TEXT_MAX] = "";
@@ -160,8 +161,6 @@ static void lose_calls(sim_silo *place)
     place->begun = (sim_begun){0};
 }
 
-static void silo_start(sim_silo *place);
-
 /* A silo that has lost its lease, or does not join since it does not reach the store, starts again
  * when it reaches the store, as silo programs do. */
 static void silo_come_back(sim *s, void *arg, bool run)
@@ -172,7 +171,7 @@ static void silo_come_back(sim *s, void *arg, bool run)
     if (place->node.cut_until_ns > s->now_ns)
         sim_at(s, SIM_SECOND, silo_come_back, place);
     else
-        silo_start(place);
+        sim_silo_start(place);
 }
 
 static void silo_close(sim *s, void *arg, bool run)
@@ -204,7 +203,8 @@ static void leave_main(teff_ctx *ctx, void *arg)
     sim_world *w = place->world;
     uint64_t wait = w->s.plant == SIM_PLANT_HASTY ? 0 : LEAVE_MS * SIM_MS;
     teff_err err = teffi_silo_leave(ctx, place->silo, sim_node_now(&place->node) + wait);
-    if (err && w->s.plant != SIM_PLANT_HASTY && !place->lost)
+    bool unsaved = w->s.faults.restarts; /* the seed may be away for longer than a save waits */
+    if (err && w->s.plant != SIM_PLANT_HASTY && !place->lost && !unsaved)
         sim_fail(&w->s, "silo %u cannot leave: %s: %s", place->no, teff_err_name(err),
                  teff_error(ctx));
     place->state = SIM_CLOSING;
@@ -273,9 +273,11 @@ static void connect_client(teff_ctx *ctx, void *arg)
     enum { TRIES = 20, TRIES_AWAY = 1200, PAUSE_MS = 100 };
     sim_client *c = arg;
     teff_err err = TEFF_E_UNREACHABLE;
-    /* All silos may be away at the same time if leases are short; after a blackout for as long as
+    /* All silos may be away at the same time if leases are short, or if the only one is a seed that
+     * is started again; after a blackout for as long as
      * nine leases. If the store is slow, leases are not short, and nine of them take 90 s. */
-    int tries = c->world->lease_ms ? TRIES_AWAY : TRIES;
+    bool away = c->world->lease_ms || c->world->s.faults.restarts;
+    int tries = away ? TRIES_AWAY : TRIES;
     for (int i = 0; i < tries && err; i++) {
         if (i)
             teffi_ctx_sleep(ctx, PAUSE_MS);
@@ -315,7 +317,7 @@ static void draw_moves(sim *s, void *arg, bool run)
         silo_leave(place);
     else if ((place = some_in(w, SIM_AWAY)) &&
              (!w->remote_store || w->silos[0].state == SIM_SERVING))
-        silo_start(place);
+        sim_silo_start(place);
     w->moves++;
     sim_at(&w->s, ms_below(w, w->s.faults.stalls ? 400 : 1200), draw_moves, w);
 }
@@ -365,16 +367,21 @@ static void draw_mute(sim *s, void *arg, bool run)
         sim_net_mute(s, &w->mutes);
 }
 
+void sim_silo_kill(sim_silo *place)
+{
+    place->state = SIM_CLOSING;
+    place->node.dead = true;
+    lose_activations(place);
+    sim_at(&place->world->s, 0, silo_crash, place);
+}
+
 static void draw_crash(sim *s, void *arg, bool run)
 {
     sim_world *w = arg;
     sim_silo *place = run && w->stage == SIM_RUNS ? some_in(w, SIM_SERVING) : NULL;
-    if (!place || count_in(w, SIM_SERVING) < 2)
-        return;
-    place->state = SIM_CLOSING;
-    place->node.dead = true;
-    lose_activations(place);
-    sim_at(s, 0, silo_crash, place);
+    (void)s;
+    if (place && count_in(w, SIM_SERVING) >= 2)
+        sim_silo_kill(place);
 }
 
 /* Longer than a lease, mostly. */
@@ -385,21 +392,6 @@ static void draw_outage(sim *s, void *arg, bool run)
     if (place)
         place->node.cut_until_ns =
             s->now_ns + sim_draw_between(&w->outages, 2 * SIM_SECOND, 40 * SIM_SECOND);
-}
-
-/* The store is away for all silos that serve, but perhaps for one, and not for equally long. One
- * that starts meanwhile reaches it. */
-static void draw_blackout(sim *s, void *arg, bool run)
-{
-    sim_world *w = arg;
-    uint64_t lease_ns = w->lease_ms * SIM_MS;
-    uint64_t until_ns = s->now_ns + sim_draw_between(&w->blackouts, lease_ns / 2, 8 * lease_ns);
-    unsigned spared = (unsigned)sim_draw_below(&w->blackouts, 2 * w->n_silos);
-    if (!run || w->stage != SIM_RUNS)
-        return;
-    for (unsigned i = 0; i < w->n_silos; i++)
-        if (i != spared && w->silos[i].state == SIM_SERVING)
-            w->silos[i].node.cut_until_ns = until_ns + sim_draw_below(&w->blackouts, lease_ns);
 }
 
 /* Its store, or what that responds, is late: up to three leases. If the results are late, but come
@@ -461,7 +453,7 @@ static bool all_reach_the_store(const sim_world *w)
         if (w->silos[i].node.cut_until_ns > w->s.now_ns || sim_is_paused(&w->silos[i].node) ||
             w->silos[i].node.held_until_ns > w->s.now_ns)
             return false;
-    return true;
+    return !w->remote_store || w->silos[0].state == SIM_SERVING;
 }
 
 static bool world_is_settled(const sim_world *w)
@@ -639,23 +631,6 @@ static void draw_holds(sim_world *w, uint64_t length_ms)
         sim_at(&w->s, sim_draw_below(&w->holds, length_ms * SIM_MS), draw_hold, w);
 }
 
-/* Drawn from a stream of its own, as stalls are. Leases are extended by promises meanwhile, for
- * shorter and for longer than the store is away. Not with a remote store. */
-static void draw_blackouts(sim_world *w, uint64_t length_ms)
-{
-    w->blackouts = sim_draw_of(w->s.seed, STREAM_BLACKOUTS);
-    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->blackouts, 200);
-    if (w->remote_store || !drawn)
-        return;
-    uint32_t short_ms = (uint32_t)sim_draw_between(&w->blackouts, 800, 3000);
-    if (!w->lease_ms)
-        w->lease_ms = w->s.faults.store_slow ? TEFFI_LEASE_MS : short_ms;
-    w->outage_ms = (uint32_t)sim_draw_between(&w->blackouts, 1, 6) * w->lease_ms;
-    w->s.faults.blackouts = (unsigned)sim_draw_between(&w->blackouts, 1, 4);
-    for (unsigned i = 0; i < w->s.faults.blackouts; i++)
-        sim_at(&w->s, sim_draw_below(&w->blackouts, length_ms * SIM_MS), draw_blackout, w);
-}
-
 /* In a third of the worlds each node has clocks of its own, which differ by 4 % at most: less than
  * what the lease allows for. A silo that starts again may find its wall clock set anew. */
 static void draw_clocks(sim_world *w)
@@ -698,7 +673,7 @@ static void first_silos(sim *s, void *arg, bool run)
     if (place->no > 0 && w->remote_store && w->silos[0].state != SIM_SERVING)
         sim_at(s, 50 * SIM_MS, first_silos, place);
     else
-        silo_start(place);
+        sim_silo_start(place);
 }
 
 static void plan_run(sim_world *w)
@@ -727,10 +702,11 @@ static void plan_run(sim_world *w)
         draw_pauses(w, length_ms);
         draw_mutes(w, length_ms);
         draw_holds(w, length_ms);
-        draw_blackouts(w, length_ms);
+        sim_blackouts_plan(w, length_ms);
     }
     sim_danger_plan(w);
     sim_split_plan(w, length_ms);
+    sim_restart_plan(w, length_ms);
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_keyed_plan(w);
@@ -758,6 +734,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
     sim_keyed_init(w);
     sim_danger_init(w);
     sim_split_init(w);
+    sim_restart_init(w);
     sim_bank_init(w);
     unsigned polled_of_1000 = draw_polled_of_1000(w);
     draw_clocks(w);

@@ -91,9 +91,12 @@ typedef enum sim_stage {
 typedef struct sim_world {
     sim s;
     sim_draw draw, outages, blackouts, pauses, clocks, mutes, holds, keyed, danger, splits;
-    bool split_alone;  /* the silos are split, and there is no other fault */
-    bool store_faults; /* were drawn, though they may have ended */
-    uint32_t lease_ms; /* of all silos; 0: the default */
+    sim_draw restarts;
+    uint64_t killed_ns; /* when the seed was killed last */
+    bool away_long;     /* the seed was once away for longer than SHORT_MS (sim_restart.c) */
+    bool split_alone;   /* the silos are split, and there is no other fault */
+    bool store_faults;  /* were drawn, though they may have ended */
+    uint32_t lease_ms;  /* of all silos; 0: the default */
     uint32_t outage_ms;
     sim_stage stage;
     uint64_t until_ns; /* of the stage: after it the run hangs */
@@ -120,6 +123,10 @@ typedef struct sim_world {
 void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant);
 bool sim_world_run(sim_world *w);
 void sim_world_fini(sim_world *w);
+
+/* sim_silo_start - a silo that is away joins. sim_silo_kill - it ends without leaving. */
+void sim_silo_start(sim_silo *place);
+void sim_silo_kill(sim_silo *place);
 
 /* sim_calm - no fault was drawn that may make a call fail. */
 bool sim_calm(const sim_world *w);
@@ -200,6 +207,19 @@ void sim_danger_plan(sim_world *w);
  * faults of sim_world_init. sim_split_plan - when. */
 void sim_split_init(sim_world *w);
 void sim_split_plan(sim_world *w, uint64_t length_ms);
+
+/* ---- sim_blackout.c ---- */
+/* sim_blackouts_plan - draws whether the store is away for all silos of this world, and when. */
+void sim_blackouts_plan(sim_world *w, uint64_t length_ms);
+
+/* ---- sim_restart.c ---- */
+/* sim_restart_init - draws whether the seed of this world is started again. sim_restart_plan -
+ * when. */
+void sim_restart_init(sim_world *w);
+void sim_restart_plan(sim_world *w, uint64_t length_ms);
+/* sim_restart_check_lost - a silo has lost its lease: a violation, if the seed was away for a short
+ * time only, and there was no other fault. */
+void sim_restart_check_lost(sim_silo *place);
 
 /* ---- sim_rows.c ---- */
 /* sim_rows_check_write - after a write: no activation stays in use that does not know it. */
