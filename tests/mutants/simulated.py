@@ -3,9 +3,8 @@
 #
 # name: source, text that stands there exactly once, and what takes its place.
 #
-# The simulator does not restart a seed that has a store for others, nor look for requests that run
-# after their deadline or for requests that reach a silo which passes them on: there is no row for
-# bugs of these kinds.
+# The simulator does not look for requests that run after their deadline or for requests that reach
+# a silo which passes them on: there is no row for bugs of these kinds.
 
 SIMULATED = {
     # ---- the lease and the heartbeat ----
