@@ -168,7 +168,9 @@ static void reclaim_memory(sim *s)
 /* A thread that fires timers may be the last one that goes on after a pause. */
 static uint64_t draw_lateness(sim *s, const sim_event *e)
 {
-    return e->timer && s->faults.late_timers ? sim_draw_below(&s->late, LATE_TIMER_NS) : 0;
+    return e->timer && s->faults.late_timers && !s->left_out.late_timers
+               ? sim_draw_below(&s->late, LATE_TIMER_NS)
+               : 0;
 }
 
 /* An event in a paused node happens when that goes on, in the order in which it was set. */

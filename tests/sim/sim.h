@@ -13,6 +13,7 @@
 #include "sched/exec.h"
 #include "group/inbound.h"
 #include "sim_draw.h"
+#include "sim_fault_list.h"
 #include "sim_trace.h"
 #include "store/store.h"
 
@@ -55,6 +56,7 @@ typedef enum sim_plant {
     SIM_PLANT_SKEWED,   /* clocks differ by more than the lease allows for */
     SIM_PLANT_FORGOTTEN, /* a state is written without its answers */
     SIM_PLANT_KEYLESS,   /* a request loses its idempotency key */
+    SIM_PLANT_PAIRED,    /* a crash fails the run if a connection was cut before it */
     SIM_PLANTS
 } sim_plant;
 
@@ -80,6 +82,11 @@ typedef struct sim_faults {
     bool late_timers; /* after a pause, they fire after all else that is due */
     bool skews;       /* nodes have clocks of their own */
 } sim_faults;
+
+/* Rates that were drawn, but do not take effect. */
+typedef struct sim_left_out {
+    bool store_unknown, store_slow, timeouts, late_batches, late_outcomes, late_timers, skews;
+} sim_left_out;
 
 /* How one operation of the store fails, the n-th of the run. */
 typedef enum sim_failure {
@@ -132,6 +139,8 @@ struct sim {
     sim_draw pick, delay, fault, stall, poll, late, ends;
     sim_trace trace;
     sim_faults faults;
+    sim_left_out left_out;
+    sim_fault_list list;
     sim_plant plant;
     sim_event *events; /* a heap: the earliest first */
     size_t n_events, events_max;
@@ -228,21 +237,22 @@ void sim_timers_drop(sim *s, const sim_exec *exec);
 teff_err sim_net_new(const teffi_platform *platform, const struct teffi_net_options *opt,
                      struct teffi_net **net, char *text);
 void sim_net_fini(sim *s);
-/* sim_net_cut - break one connection: what is in flight may be lost, both ends notice later. */
-void sim_net_cut(sim *s);
+/* sim_net_cut - break one connection: what is in flight may be lost, both ends notice later. out:
+ * false: there is none, or the fault is left out. */
+bool sim_net_cut(sim *s, sim_fault *fault);
 /* sim_net_stall - one direction of a connection is up to SIM_STALL_MAX_NS late: less than the
  * timeouts of calls and connections. */
-void sim_net_stall(sim *s);
+void sim_net_stall(sim *s, sim_fault *fault);
 /* sim_net_split - break the connections of silos in different parts (sim.split_until_ns). */
 void sim_net_split(sim *s);
 
 /* sim_net_part - two nodes do not reach each other for a while: their connections break, new ones
  * are refused. */
-void sim_net_part(sim *s);
+void sim_net_part(sim *s, sim_fault *fault);
 /* sim_net_mute - one of two nodes does not reach the other for a while: what it sends on their
  * connection arrives late, or the other breaks the connection after five heartbeats; meanwhile the
  * other's messages arrive. New connections need both ways. */
-void sim_net_mute(sim *s, sim_draw *draw);
+void sim_net_mute(sim *s, sim_fault *fault, sim_draw *draw);
 /* sim_net_pause - a node is paused: others break their connections to it when it has been silent
  * for as long as five heartbeats take. */
 void sim_net_pause(struct teffi_net *net);

@@ -110,7 +110,7 @@ static void draw_task(sim_world *w, task *t)
 static uint32_t draw_timeout(sim_world *w)
 {
     static const uint32_t timeouts_ms[] = {0, 0, 1500, 6000};
-    bool hurried = drawn(w, w->s.faults.timeouts);
+    bool hurried = drawn(w, w->s.faults.timeouts) && !w->s.left_out.timeouts;
     uint32_t usual = timeouts_ms[below(w, 4)];
     if (usual == timeouts_ms[2] && w->s.faults.late_batches)
         usual /= 3; /* so that locks time out before late batches are written */
@@ -309,7 +309,7 @@ void sim_bank_init(sim_world *w)
     static const uint32_t idles_ms[] = {40, 300, 2000, 900000};
     sim_draw draw = sim_draw_of(w->s.seed, STREAM_BANK);
     bool has_bank = sim_draw_chance(&draw, 350) || w->s.faults.late_batches;
-    if (!has_bank || w->s.plant != SIM_PLANT_NONE)
+    if (!has_bank || !sim_has_faults(w))
         return;
     w->bank = calloc(1, sizeof *w->bank);
     teffi_bug_if(!w->bank);

@@ -166,7 +166,7 @@ static void call_relay(sim_world *w, teff_ctx *ctx, unsigned key)
 
 static void call_one(sim_world *w, teff_ctx *ctx)
 {
-    bool hurried = sim_draw_chance(&w->draw, w->s.faults.timeouts);
+    bool hurried = sim_draw_chance(&w->draw, w->s.faults.timeouts) && !w->s.left_out.timeouts;
     uint64_t which = sim_draw_below(&w->draw, 20);
     unsigned key = (unsigned)sim_draw_below(&w->draw, SIM_KEYS);
     teff_ctx_set_timeout(ctx, hurried ? (uint32_t)sim_draw_between(&w->draw, 1, 60) : 0);

@@ -13,8 +13,7 @@ void sim_danger_init(sim_world *w)
 {
     sim_faults *f = &w->s.faults;
     w->danger = sim_draw_of(w->s.seed, STREAM_DANGER);
-    if (!sim_draw_chance(&w->danger, DANGER_OF_1000) || w->s.plant != SIM_PLANT_NONE ||
-        w->remote_store)
+    if (!sim_draw_chance(&w->danger, DANGER_OF_1000) || !sim_has_faults(w) || w->remote_store)
         return;
     /* a heartbeat reads many rows, one after the other: a slow store needs a long lease */
     bool very_late = sim_draw_chance(&w->danger, 700) && !f->store_slow;
@@ -31,7 +30,12 @@ static void cut_silo_from_store(void *world)
     sim_silo *place = &w->silos[sim_draw_below(&w->danger, w->n_silos)];
     uint64_t lease_ns = w->lease_ms * SIM_MS;
     uint64_t until_ns = w->s.now_ns + sim_draw_between(&w->danger, lease_ns, 3 * lease_ns);
-    if (w->stage == SIM_RUNS && place->state == SIM_SERVING && place->node.cut_until_ns < until_ns)
+    sim_fault *fault = sim_fault_plan(&w->s);
+    if (w->stage == SIM_RUNS && place->state == SIM_SERVING &&
+        place->node.cut_until_ns < until_ns &&
+        sim_fault_happens(&w->s, fault,
+                          "%s does not reach the store for %.1f s, as a batch is late",
+                          place->node.name, (double)(until_ns - w->s.now_ns) / 1e9))
         place->node.cut_until_ns = until_ns;
 }
 

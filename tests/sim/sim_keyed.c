@@ -31,7 +31,7 @@ static teff_err outcome_of(const sim_world *w, teff_err err)
 
 static teff_err ask_once(sim_world *w, teff_ctx *ctx, const once *o, uint64_t *count)
 {
-    bool hurried = sim_draw_chance(&w->keyed, w->s.faults.timeouts);
+    bool hurried = sim_draw_chance(&w->keyed, w->s.faults.timeouts) && !w->s.left_out.timeouts;
     const teff_call_options opt = {
         .size = sizeof opt,
         .timeout_ms = hurried ? (uint32_t)sim_draw_between(&w->keyed, 1, 60) : TIMEOUT_MS,
@@ -133,7 +133,7 @@ void sim_keyed_init(sim_world *w)
 {
     bool planted = w->s.plant == SIM_PLANT_FORGOTTEN || w->s.plant == SIM_PLANT_KEYLESS;
     w->keyed = sim_draw_of(w->s.seed, STREAM_KEYED);
-    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->keyed, 300);
+    bool drawn = sim_has_faults(w) && sim_draw_chance(&w->keyed, 300);
     w->has_keyed = planted || drawn;
     w->info[SIM_KEYED] = world_keyed_info;
     w->info[SIM_KEYED].idle_ms = (uint32_t)sim_draw_between(&w->keyed, 40, 2000);

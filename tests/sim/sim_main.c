@@ -1,6 +1,8 @@
 /* sim_main.c - runs seeds: each twice, the traces must match; or a planted bug until it is found.
  *     sim [--seeds N] [--first S] [--regressions FILE]      TEFF_SEED=n or --seed n: that one only
  *     sim --planted NAME [--seeds N]                        exits 0 when a seed finds it
+ *     TEFF_FAULTS=2,7 or --faults 2,7     only these faults happen; all, none. A failed run prints
+ *                                         its faults; without --faults and --trace, those it needs
  *     sim --each-op STEP [--seeds N]      each STEP-th operation of the store fails, one a run, in
  *                                         each way; --op N:WAY: this one */
 #include <inttypes.h>
@@ -10,12 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 #include "sim_alloc.h"
+#include "sim_shrink.h"
 #include "sim_world.h"
 
 static const char *const plants[SIM_PLANTS] = {
-    "none",    "twice",  "register", "lost",    "unsaved",   "hasty",
-    "recover", "stale",  "repeated", "dropped", "forged",    "skipped",
-    "kept",    "unread", "endless",  "skewed",  "forgotten", "keyless"};
+    "none",    "twice",    "register",  "lost",    "unsaved", "hasty", "recover",
+    "stale",   "repeated", "dropped",   "forged",  "skipped", "kept",  "unread",
+    "endless", "skewed",   "forgotten", "keyless", "paired"};
 
 static const char *const ways[SIM_FAILURES] = {"none", "io", "unknown", "unknown-done", "conflict"};
 
@@ -24,7 +27,8 @@ typedef struct options {
     sim_nth nth;
     const char *regressions;
     sim_plant plant;
-    bool one, trace;
+    sim_kept kept;
+    bool one, trace, has_faults, is_try; /* is_try: the run of a parent that shrinks its faults */
 } options;
 
 typedef struct totals {
@@ -59,15 +63,55 @@ static void print_polled_nodes(void)
     fprintf(stderr, "\n");
 }
 
+/* The arguments that replay the run, but for its seed and its faults. */
+static const char *const *make_run_args(void)
+{
+    static const char *args[4];
+    static char op[64];
+    unsigned n = 0;
+    if (opt.nth.failure) {
+        snprintf(op, sizeof op, "%" PRIu64 ":%s", opt.nth.n, ways[opt.nth.failure]);
+        args[n++] = "--op";
+        args[n++] = op;
+    } else if (opt.plant != SIM_PLANT_NONE) {
+        args[n++] = "--planted";
+        args[n++] = plants[opt.plant];
+    }
+    args[n] = NULL;
+    return args;
+}
+
+/* The faults that the run needs; when it is replayed, those that it had. */
+static void report_faults(const sim *s)
+{
+    if (!opt.has_faults && !opt.trace) {
+        sim_shrink(s, program, make_run_args());
+        return;
+    }
+    fprintf(stderr, "its %u faults:\n", sim_fault_list_count(&s->list));
+    sim_fault_list_print(&s->list, stderr);
+}
+
+/* Of many seeds with a planted bug, one is expected to fail, and its faults do not matter. */
+static _Noreturn void report_planted(const sim *s)
+{
+    printf("planted %s: found by seed %" PRIu64 ": %s\n", plants[opt.plant], s->seed, s->why);
+    fflush(stdout);
+    if (opt.one)
+        report_faults(s);
+    _exit(0);
+}
+
 /* A broken run cannot be freed, so the process ends here. */
 static void report_failure(sim *s)
 {
     fflush(stdout);
-    if (opt.plant != SIM_PLANT_NONE) {
-        printf("planted %s: found by seed %" PRIu64 ": %s\n", plants[opt.plant], s->seed, s->why);
-        fflush(stdout);
-        _exit(0);
+    if (opt.is_try) {
+        sim_shrink_report(s);
+        _exit(1);
     }
+    if (opt.plant != SIM_PLANT_NONE)
+        report_planted(s);
     sim_trace_tail(&s->trace);
     print_polled_nodes();
     fprintf(stderr, "seed %" PRIu64 " failed: %s\nagain: TEFF_SEED=%" PRIu64 " %s --trace", s->seed,
@@ -75,13 +119,14 @@ static void report_failure(sim *s)
     if (opt.nth.failure)
         fprintf(stderr, " --op %" PRIu64 ":%s", opt.nth.n, ways[opt.nth.failure]);
     fprintf(stderr, "\n");
+    report_faults(s);
     _exit(1);
 }
 
 static uint64_t run_seed(uint64_t seed)
 {
     int64_t live = sim_alloc_live();
-    sim_world_init(&world, seed, opt.plant);
+    sim_world_init(&world, seed, opt.plant, &opt.kept);
     world.s.report = report_failure;
     world.s.nth = opt.nth;
     world.store_faults |= opt.nth.failure != SIM_FAILURE_NONE;
@@ -195,14 +240,30 @@ static void one_seed(const char *text)
     opt.one = true;
 }
 
+/* out: true: an option without a value; it is set. */
+static bool is_flag(const char *name)
+{
+    bool trace = strcmp(name, "--trace") == 0, is_try = strcmp(name, "--try") == 0;
+    opt.trace |= trace;
+    opt.is_try |= is_try;
+    return trace || is_try;
+}
+
+static void choose_faults(const char *text)
+{
+    if (!sim_kept_parse(&opt.kept, text)) {
+        fprintf(stderr, "--faults %s: expected all, none or numbers such as 2,7\n", text);
+        exit(2);
+    }
+    opt.has_faults = true;
+}
+
 static void parse_options(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--trace") == 0) {
-            opt.trace = true;
+        if (is_flag(argv[i]))
             continue;
-        }
         if (strcmp(argv[i], "--seeds") == 0)
             opt.seeds = strtoull(value, NULL, 10);
         else if (strcmp(argv[i], "--first") == 0)
@@ -215,18 +276,22 @@ static void parse_options(int argc, char **argv)
             opt.each_op = strtoull(value, NULL, 10);
         else if (strcmp(argv[i], "--op") == 0)
             opt.nth = nth_of(value);
+        else if (strcmp(argv[i], "--faults") == 0)
+            choose_faults(value);
         else if (strcmp(argv[i], "--planted") == 0)
             opt.plant = plant_of(value);
         else {
-            fprintf(stderr,
-                    "usage: sim [--seeds N] [--first S] [--seed S] [--trace] "
-                    "[--regressions FILE] [--planted NAME] [--each-op STEP] [--op N:WAY]\n");
+            fprintf(stderr, "usage: sim [--seeds N] [--first S] [--seed S] [--trace] "
+                            "[--regressions FILE] [--planted NAME] [--each-op STEP] [--op N:WAY] "
+                            "[--faults LIST]\n");
             exit(2);
         }
         i++;
     }
     if (getenv("TEFF_SEED"))
         one_seed(getenv("TEFF_SEED"));
+    if (getenv("TEFF_FAULTS"))
+        choose_faults(getenv("TEFF_FAULTS"));
 }
 
 int main(int argc, char **argv)

@@ -289,7 +289,7 @@ static bool may_cut(const sim_conn *c)
     return !c->cut && c->side[SIM_ACCEPTOR].net && !c->side[0].ended && !c->side[1].ended;
 }
 
-void sim_net_stall(sim *s)
+void sim_net_stall(sim *s, sim_fault *fault)
 {
     uint64_t seen = 0;
     sim_conn *chosen = NULL;
@@ -299,7 +299,12 @@ void sim_net_stall(sim *s)
     if (!chosen)
         return;
     int to = sim_draw_chance(&s->stall, 500);
-    uint64_t until = s->now_ns + sim_draw_below(&s->stall, SIM_STALL_MAX_NS);
+    uint64_t length_ns = sim_draw_below(&s->stall, SIM_STALL_MAX_NS);
+    uint64_t until = s->now_ns + length_ns;
+    if (!sim_fault_happens(s, fault, "%s receives nothing on connection %lu for %.1f s",
+                           chosen->side[to].net->node->name, (unsigned long)chosen->no,
+                           (double)length_ns / 1e9))
+        return;
     sim_trace_add(&s->trace, s->now_ns, chosen->side[to].net->node->name, "stall", chosen->no, 0);
     if (chosen->side[to].last_due_ns < until)
         chosen->side[to].last_due_ns = until;
@@ -319,21 +324,32 @@ static void notice_loss(sim *s, void *arg, bool run)
     free(n);
 }
 
-static void cut_conn(sim *s, sim_conn *c)
+/* in: happens; false: the fault is left out, only draw. */
+static void cut_or_draw(sim *s, sim_conn *c, bool happens)
 {
-    c->cut = true;
-    sim_trace_add(&s->trace, s->now_ns, c->side[0].net->node->name, "cut", c->no, 0);
+    if (happens) {
+        c->cut = true;
+        sim_trace_add(&s->trace, s->now_ns, c->side[0].net->node->name, "cut", c->no, 0);
+    }
     for (int i = 0; i < 2; i++) {
+        /* what has arrived is still read until the peer notices the end */
+        bool deaf = sim_draw_chance(&s->fault, 600);
+        /* a reset is noticed at once, a dead line after five heartbeats */
+        bool dead = sim_draw_chance(&s->fault, 300);
+        uint64_t after_ns = dead ? SIM_SILENT_NS : sim_draw_below(&s->fault, 3 * SIM_MS);
+        if (!happens)
+            continue;
         noticed *n = malloc(sizeof *n);
         teffi_bug_if(!n);
         *n = (noticed){c, i};
-        /* what has arrived is still read until the peer notices the end */
-        c->side[i].deaf = sim_draw_chance(&s->fault, 600);
-        /* a reset is noticed at once, a dead line after five heartbeats */
-        bool dead = sim_draw_chance(&s->fault, 300);
-        sim_at_node(c->side[i].net->node,
-                    dead ? SIM_SILENT_NS : sim_draw_below(&s->fault, 3 * SIM_MS), notice_loss, n);
+        c->side[i].deaf = deaf;
+        sim_at_node(c->side[i].net->node, after_ns, notice_loss, n);
     }
+}
+
+static void cut_conn(sim *s, sim_conn *c)
+{
+    cut_or_draw(s, c, true);
 }
 
 static sim_conn *draw_conn(sim *s)
@@ -346,11 +362,16 @@ static sim_conn *draw_conn(sim *s)
     return chosen;
 }
 
-void sim_net_cut(sim *s)
+bool sim_net_cut(sim *s, sim_fault *fault)
 {
     sim_conn *chosen = draw_conn(s);
-    if (chosen)
-        cut_conn(s, chosen);
+    if (!chosen)
+        return false;
+    bool happens =
+        sim_fault_happens(s, fault, "cut of connection %lu of %s and %s", (unsigned long)chosen->no,
+                          chosen->side[0].net->node->name, chosen->side[1].net->node->name);
+    cut_or_draw(s, chosen, happens);
+    return happens;
 }
 
 static void cut_muted(sim *s, void *arg, bool run)
@@ -360,7 +381,7 @@ static void cut_muted(sim *s, void *arg, bool run)
         cut_conn(s, c);
 }
 
-void sim_net_mute(sim *s, sim_draw *draw)
+void sim_net_mute(sim *s, sim_fault *fault, sim_draw *draw)
 {
     enum { MUTE_MAX_MS = 12000 };
     uint64_t seen = 0, length_ns = sim_draw_below(draw, MUTE_MAX_MS * SIM_MS);
@@ -371,7 +392,12 @@ void sim_net_mute(sim *s, sim_draw *draw)
     if (!chosen)
         return;
     sim_net *a = chosen->side[0].net, *b = chosen->side[1].net;
-    sim_side *to = &chosen->side[sim_draw_chance(draw, 500)];
+    int side = sim_draw_chance(draw, 500);
+    sim_side *to = &chosen->side[side];
+    if (!sim_fault_happens(s, fault, "what %s sends does not reach %s for %.1f s",
+                           chosen->side[!side].net->node->name, to->net->node->name,
+                           (double)length_ns / 1e9))
+        return;
     sim_trace_add(&s->trace, s->now_ns, to->net->node->name, "mute", chosen->no, length_ns);
     if (to->last_due_ns < s->now_ns + length_ns)
         to->last_due_ns = s->now_ns + length_ns;
@@ -396,12 +422,12 @@ bool sim_net_reaches(const sim_net *from, const sim_net *to)
 }
 
 /* Cut what connects two nodes that do not reach each other; to NULL: with anybody. */
-static void cut_between(sim *s, const sim_net *from, const sim_net *to)
+static void cut_between(sim *s, const sim_net *from, const sim_net *to, bool happens)
 {
     for (sim_conn *c = s->conns; c; c = c->next) {
         const sim_net *a = c->side[0].net, *b = c->side[1].net;
         if (may_cut(c) && ((a == from && (!to || b == to)) || (b == from && (!to || a == to))))
-            cut_conn(s, c);
+            cut_or_draw(s, c, happens);
     }
 }
 
@@ -412,25 +438,29 @@ void sim_net_split(sim *s)
             cut_conn(s, c);
 }
 
-void sim_net_part(sim *s)
+void sim_net_part(sim *s, sim_fault *fault)
 {
     enum { PART_MAX_MS = 8000 };
     sim_conn *chosen = draw_conn(s);
     if (!chosen)
         return;
     sim_net *a = chosen->side[0].net, *b = chosen->side[1].net;
-    a->apart = b;
-    b->apart = a;
-    a->apart_until_ns = b->apart_until_ns =
-        s->now_ns + sim_draw_below(&s->fault, PART_MAX_MS * SIM_MS);
-    cut_between(s, a, b);
+    uint64_t length_ns = sim_draw_below(&s->fault, PART_MAX_MS * SIM_MS);
+    bool happens = sim_fault_happens(s, fault, "%s and %s do not reach each other for %.1f s",
+                                     a->node->name, b->node->name, (double)length_ns / 1e9);
+    if (happens) {
+        a->apart = b;
+        b->apart = a;
+        a->apart_until_ns = b->apart_until_ns = s->now_ns + length_ns;
+    }
+    cut_between(s, a, b, happens);
 }
 
 static void notice_silence(sim *s, void *arg, bool run)
 {
     const sim_net *net = arg;
     if (run && !net->freed && sim_is_paused(net->node))
-        cut_between(s, net, NULL);
+        cut_between(s, net, NULL, true);
 }
 
 void sim_net_pause(teffi_net *base)
@@ -442,7 +472,7 @@ void sim_net_pause(teffi_net *base)
 void sim_net_kill(teffi_net *base)
 {
     const sim_net *net = (sim_net *)base;
-    cut_between(net->node->sim, net, NULL);
+    cut_between(net->node->sim, net, NULL, true);
 }
 
 void sim_net_fini(sim *s)

@@ -304,7 +304,7 @@ static bool ask_begins(asking *q, sim_processes *all, teff_ctx *ctx, sim_silo *p
                   .was_ended = to->ended,
                   .young = is_young(w, place) || is_young(w, to->place)};
     letter *l = letter_new(all, q->id, from, to->no);
-    bool hurried = sim_draw_chance(&all->draw, w->s.faults.timeouts);
+    bool hurried = sim_draw_chance(&all->draw, w->s.faults.timeouts) && !w->s.left_out.timeouts;
     teff_ctx_set_timeout(ctx, hurried ? 1 + (uint32_t)below(all, 60) : 0);
     q->begun = teff_pid_ask_async(ctx, to->pid, q->id, l, letter_bytes(l), NULL, &q->call);
     free(l);

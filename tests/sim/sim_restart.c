@@ -32,11 +32,14 @@ static void start_seed_until_it_serves(sim *s, void *arg, bool run)
 
 static void kill_seed(sim *s, void *arg, bool run)
 {
-    sim_world *w = arg;
+    sim_world *w = s->world;
     if (!run || w->stage != SIM_RUNS || w->silos[0].state != SIM_SERVING)
         return;
     uint64_t longest_ms = sim_draw_chance(&w->restarts, 700) ? SHORT_MS : LONGEST_MS;
     uint64_t away_ns = sim_draw_between(&w->restarts, 1, longest_ms) * SIM_MS;
+    if (!sim_fault_happens(s, arg, "the seed is killed, and is away for %.1f s",
+                           (double)away_ns / 1e9))
+        return;
     w->killed_ns = s->now_ns;
     sim_trace_add(&s->trace, s->now_ns, "world", "restart", away_ns, 0);
     sim_silo_kill(&w->silos[0]);
@@ -56,5 +59,6 @@ void sim_restart_check_lost(sim_silo *place)
 void sim_restart_plan(sim_world *w, uint64_t length_ms)
 {
     for (unsigned i = 0; i < w->s.faults.restarts; i++)
-        sim_at(&w->s, sim_draw_below(&w->restarts, length_ms * SIM_MS), kill_seed, w);
+        sim_at(&w->s, sim_draw_below(&w->restarts, length_ms * SIM_MS), kill_seed,
+               sim_fault_plan(&w->s));
 }

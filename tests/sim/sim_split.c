@@ -13,8 +13,8 @@ enum { STREAM_SPLIT = 77, SPLIT_OF_1000 = 120, SETTLED_S = 45, LONGEST_S = 160 }
 void sim_split_init(sim_world *w)
 {
     w->splits = sim_draw_of(w->s.seed, STREAM_SPLIT);
-    bool splits = sim_draw_chance(&w->splits, SPLIT_OF_1000) && w->s.plant == SIM_PLANT_NONE &&
-                  !w->remote_store;
+    bool splits =
+        sim_draw_chance(&w->splits, SPLIT_OF_1000) && sim_has_faults(w) && !w->remote_store;
     w->split_alone = splits && sim_draw_chance(&w->splits, 600);
     if (w->split_alone) {
         w->s.faults = (sim_faults){0};
@@ -60,16 +60,18 @@ static void check_split_has_ended(sim *s, void *arg, bool run)
 
 static void split_silos(sim *s, void *arg, bool run)
 {
-    sim_world *w = arg;
+    sim_world *w = s->world;
     if (!run || w->stage != SIM_RUNS)
         return;
     unsigned first = (unsigned)sim_draw_below(&w->splits, w->n_silos);
     for (unsigned i = 0; i < w->n_silos; i++) /* the first one, and the next, are in two parts */
         w->silos[(first + i) % w->n_silos].node.part =
             i < 2 ? i : (unsigned)sim_draw_below(&w->splits, 2);
-    s->split_until_ns =
-        s->now_ns + sim_draw_between(&w->splits, 2 * SIM_SECOND, LONGEST_S * SIM_SECOND);
-    sim_trace_add(&s->trace, s->now_ns, "world", "split", s->split_until_ns - s->now_ns, 0);
+    uint64_t length_ns = sim_draw_between(&w->splits, 2 * SIM_SECOND, LONGEST_S * SIM_SECOND);
+    if (!sim_fault_happens(s, arg, "split of the silos for %.1f s", (double)length_ns / 1e9))
+        return;
+    s->split_until_ns = s->now_ns + length_ns;
+    sim_trace_add(&s->trace, s->now_ns, "world", "split", length_ns, 0);
     sim_net_split(s);
     sim_at(s, SETTLED_S * SIM_SECOND, check_split_has_ended, w);
 }
@@ -77,5 +79,6 @@ static void split_silos(sim *s, void *arg, bool run)
 void sim_split_plan(sim_world *w, uint64_t length_ms)
 {
     if (w->s.faults.splits)
-        sim_at(&w->s, sim_draw_below(&w->splits, length_ms * SIM_MS), split_silos, w);
+        sim_at(&w->s, sim_draw_below(&w->splits, length_ms * SIM_MS), split_silos,
+               sim_fault_plan(&w->s));
 }

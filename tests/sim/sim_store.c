@@ -31,7 +31,7 @@ static bool op_writes(const teffi_store_op *op)
 
 static uint64_t draw_delay(sim *s)
 {
-    if (sim_draw_chance(&s->fault, s->faults.store_slow))
+    if (sim_draw_chance(&s->fault, s->faults.store_slow) && !s->left_out.store_slow)
         return sim_draw_below(&s->delay, 500 * SIM_MS);
     return sim_draw_between(&s->delay, 5000, SIM_MS);
 }
@@ -110,8 +110,9 @@ static void op_run(sim *s, teffi_store_op *op)
         return;
     if (s->plant == SIM_PLANT_FORGOTTEN && op_writes(op) && op_is_planted(s, op, "state"))
         drop_answers(&op->rows[0]);
-    bool lost = op_writes(op) && sim_draw_chance(&s->fault, s->faults.store_unknown);
-    bool late = lost && sim_draw_chance(&s->fault, 500);
+    bool drawn = op_writes(op) && sim_draw_chance(&s->fault, s->faults.store_unknown);
+    bool late = drawn && sim_draw_chance(&s->fault, 500);
+    bool lost = drawn && !s->left_out.store_unknown;
     if (s->plant == SIM_PLANT_UNSAVED && op_writes(op) && op_is_planted(s, op, "state")) {
         op->rows[0].etag++;
         return;
@@ -188,7 +189,7 @@ static bool is_of_transaction(const teffi_store_op *op)
 static bool draw_late_batch(sim *s, const teffi_store_op *op)
 {
     return s->faults.late_batches && is_of_transaction(op) &&
-           sim_draw_chance(&s->ends, s->faults.late_batches);
+           sim_draw_chance(&s->ends, s->faults.late_batches) && !s->left_out.late_batches;
 }
 
 /* Operations may overtake each other, but a read begins after the writes of its row that were

@@ -219,7 +219,7 @@ static void stall_outcome(sim *s, sim_side *to, const teffi_msg *msg)
     if (!teffi_msg_ends_transaction(msg) || !sim_draw_chance(&s->ends, s->faults.late_outcomes))
         return;
     uint64_t until_ns = s->now_ns + sim_draw_below(&s->ends, OUTCOME_LATE_MS * SIM_MS);
-    if (to->last_due_ns < until_ns)
+    if (to->last_due_ns < until_ns && !s->left_out.late_outcomes)
         to->last_due_ns = until_ns;
 }
 

@@ -10,24 +10,15 @@
 #include "call/task.h"
 #include "call/wait.h"
 
-/* STREAM_BULK and STREAM_HOLDS are chosen so that few of the seeds in seeds.txt draw large states,
- * and only its last ones holds. */
+/* STREAM_BULK is chosen so that few of the seeds in seeds.txt draw large states. */
 enum {
     STREAM_WORLD = 50,
     STREAM_BULK = 300,
-    STREAM_OUTAGES = 301,
-    STREAM_PAUSES = 302,
-    STREAM_CLOCKS = 303,
-    STREAM_MUTES = 304,
-    STREAM_HOLDS = 3261,
     POLL_MS = 10,
     LEAVE_MS = 120000,
     CLOSE_MS = 30000,
     STAGE_S = 200
 };
-
-static const uint64_t day_ns = 86400 * SIM_SECOND;
-static const int64_t slow_ppm = 600000;
 
 bool sim_calm(const sim_world *w)
 {
@@ -111,6 +102,14 @@ static void silo_crash(sim *s, void *arg, bool run)
         silo_close(s, place, true);
 }
 
+void sim_silo_kill(sim_silo *place)
+{
+    place->state = SIM_CLOSING;
+    place->node.dead = true;
+    lose_activations(place);
+    sim_at(&place->world->s, 0, silo_crash, place);
+}
+
 /* It stops as if it had crashed; what it does from now on does not count. */
 static void silo_lost(void *arg, const char *why)
 {
@@ -137,8 +136,7 @@ void sim_silo_start(sim_silo *place)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
     place->starts++;
-    if (w->s.faults.skews)
-        place->node.wall_ns += sim_draw_below(&w->clocks, 2 * day_ns) - day_ns;
+    sim_clocks_set_again(w, &place->node);
     place->node.dead = place->lost = false;
     place->view = 0;
     teff_err err = teffi_silo_new_on_platform(&place->node.platform, &opt, &place->silo, text);
@@ -236,7 +234,7 @@ static void silo_leave(sim_silo *place)
         begin_leaving(place);
 }
 
-static unsigned count_in(const sim_world *w, sim_state state)
+unsigned sim_silos_count(const sim_world *w, sim_state state)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < w->n_silos; i++)
@@ -245,7 +243,7 @@ static unsigned count_in(const sim_world *w, sim_state state)
 }
 
 /* A paused silo is not there to be told anything. */
-static sim_silo *some_in(sim_world *w, sim_state state)
+sim_silo *sim_silo_pick(sim_world *w, sim_state state)
 {
     uint64_t seen = 0;
     sim_silo *chosen = NULL;
@@ -259,8 +257,9 @@ static sim_silo *some_in(sim_world *w, sim_state state)
 /* The silo that keeps the rows of the others leaves last. */
 static sim_silo *next_to_leave(sim_world *w)
 {
-    sim_silo *place = some_in(w, SIM_SERVING);
-    bool last = count_in(w, SIM_SERVING) == 1 && count_in(w, SIM_AWAY) == w->n_silos - 1;
+    sim_silo *place = sim_silo_pick(w, SIM_SERVING);
+    bool last =
+        sim_silos_count(w, SIM_SERVING) == 1 && sim_silos_count(w, SIM_AWAY) == w->n_silos - 1;
     if (!place && w->remote_store && last)
         place = &w->silos[0];
     return place;
@@ -312,10 +311,10 @@ static void draw_moves(sim *s, void *arg, bool run)
     if (!run || w->stage != SIM_RUNS)
         return;
     (void)s;
-    sim_silo *place = sim_draw_chance(&w->draw, 500) ? some_in(w, SIM_SERVING) : NULL;
-    if (place && count_in(w, SIM_SERVING) > 1)
+    sim_silo *place = sim_draw_chance(&w->draw, 500) ? sim_silo_pick(w, SIM_SERVING) : NULL;
+    if (place && sim_silos_count(w, SIM_SERVING) > 1)
         silo_leave(place);
-    else if ((place = some_in(w, SIM_AWAY)) &&
+    else if ((place = sim_silo_pick(w, SIM_AWAY)) &&
              (!w->remote_store || w->silos[0].state == SIM_SERVING))
         sim_silo_start(place);
     w->moves++;
@@ -329,7 +328,7 @@ static void draw_calls(sim *s, void *arg, bool run)
         return;
     (void)s;
     sim_client *c = &w->clients[sim_draw_below(&w->draw, w->n_clients)];
-    sim_silo *place = some_in(w, SIM_SERVING);
+    sim_silo *place = sim_silo_pick(w, SIM_SERVING);
     if (sim_draw_chance(&w->draw, 600)) {
         if (c->joined)
             sim_caller_start(w, &c->client->node, NULL);
@@ -337,97 +336,6 @@ static void draw_calls(sim *s, void *arg, bool run)
         sim_caller_start(w, &place->silo->node, place);
     }
     sim_at(&w->s, ms_below(w, 300), draw_calls, w);
-}
-
-static void draw_cut(sim *s, void *arg, bool run)
-{
-    sim_world *w = arg;
-    if (run && w->stage == SIM_RUNS)
-        sim_net_cut(s);
-}
-
-static void draw_stall(sim *s, void *arg, bool run)
-{
-    sim_world *w = arg;
-    if (run && w->stage == SIM_RUNS)
-        sim_net_stall(s);
-}
-
-static void draw_part(sim *s, void *arg, bool run)
-{
-    sim_world *w = arg;
-    if (run && w->stage == SIM_RUNS)
-        sim_net_part(s);
-}
-
-static void draw_mute(sim *s, void *arg, bool run)
-{
-    sim_world *w = arg;
-    if (run && w->stage == SIM_RUNS)
-        sim_net_mute(s, &w->mutes);
-}
-
-void sim_silo_kill(sim_silo *place)
-{
-    place->state = SIM_CLOSING;
-    place->node.dead = true;
-    lose_activations(place);
-    sim_at(&place->world->s, 0, silo_crash, place);
-}
-
-static void draw_crash(sim *s, void *arg, bool run)
-{
-    sim_world *w = arg;
-    sim_silo *place = run && w->stage == SIM_RUNS ? some_in(w, SIM_SERVING) : NULL;
-    (void)s;
-    if (place && count_in(w, SIM_SERVING) >= 2)
-        sim_silo_kill(place);
-}
-
-/* Longer than a lease, mostly. */
-static void draw_outage(sim *s, void *arg, bool run)
-{
-    sim_world *w = arg;
-    sim_silo *place = run && w->stage == SIM_RUNS ? some_in(w, SIM_SERVING) : NULL;
-    if (place)
-        place->node.cut_until_ns =
-            s->now_ns + sim_draw_between(&w->outages, 2 * SIM_SECOND, 40 * SIM_SECOND);
-}
-
-/* Its store, or what that responds, is late: up to three leases. If the results are late, but come
- * while the lease is not over, the silo does not reach the store afterwards. */
-static void draw_hold(sim *s, void *arg, bool run)
-{
-    sim_world *w = arg;
-    sim_silo *place = run && w->stage == SIM_RUNS ? some_in(w, SIM_SERVING) : NULL;
-    if (!place || place->node.cut_until_ns > s->now_ns || place->node.held_until_ns > s->now_ns)
-        return;
-    place->node.held_at_end = sim_draw_chance(&w->holds, 500);
-    uint64_t lease_ns = w->lease_ms * SIM_MS;
-    uint64_t least_ns = place->node.held_at_end ? lease_ns / 2 : 0;
-    uint64_t most_ns = place->node.held_at_end ? lease_ns : 3 * lease_ns;
-    place->node.held_until_ns = s->now_ns + sim_draw_between(&w->holds, least_ns, most_ns);
-    if (place->node.held_at_end)
-        place->node.cut_until_ns =
-            place->node.held_until_ns + sim_draw_between(&w->holds, lease_ns, 2 * lease_ns);
-    sim_trace_add(&s->trace, s->now_ns, place->node.name, "held",
-                  place->node.held_until_ns - s->now_ns, place->node.held_at_end);
-}
-
-/* From a hiccup to longer than all time limits. */
-static void draw_pause(sim *s, void *arg, bool run)
-{
-    sim_world *w = arg;
-    sim_silo *place = run && w->stage == SIM_RUNS ? some_in(w, SIM_SERVING) : NULL;
-    if (!place)
-        return;
-    uint64_t longest_ms = sim_draw_chance(&w->pauses, 300) ? 2000 : 40000;
-    uint64_t pause_ns = sim_draw_between(&w->pauses, 100, longest_ms) * SIM_MS;
-    place->node.paused_until_ns = s->now_ns + pause_ns;
-    if (s->paused_until_ns < place->node.paused_until_ns)
-        s->paused_until_ns = place->node.paused_until_ns;
-    sim_trace_add(&s->trace, s->now_ns, place->node.name, "paused", pause_ns, 0);
-    sim_net_pause(place->silo->node.home.net);
 }
 
 /* ---- stages ---- */
@@ -459,8 +367,8 @@ static bool all_reach_the_store(const sim_world *w)
 static bool world_is_settled(const sim_world *w)
 {
     return all_reach_the_store(w) && w->callers == 0 && w->begun == 0 &&
-           !sim_processes_under_way(w) && clients_ready(w) && count_in(w, SIM_SERVING) > 0 &&
-           count_in(w, SIM_SERVING) + count_in(w, SIM_AWAY) == w->n_silos;
+           !sim_processes_under_way(w) && clients_ready(w) && sim_silos_count(w, SIM_SERVING) > 0 &&
+           sim_silos_count(w, SIM_SERVING) + sim_silos_count(w, SIM_AWAY) == w->n_silos;
 }
 
 /* One-way messages may arrive after their senders have ended; on a connection that stands still, as
@@ -489,7 +397,7 @@ static void leave_next(sim_world *w)
     sim_silo *place = next_to_leave(w);
     if (place)
         silo_leave(place);
-    else if (count_in(w, SIM_AWAY) == w->n_silos && !w->closing)
+    else if (sim_silos_count(w, SIM_AWAY) == w->n_silos && !w->closing)
         next_stage(w, SIM_ENDED);
 }
 
@@ -519,8 +427,8 @@ static void check_time(sim_world *w)
     }
     sim_fail(&w->s,
              "stage %d hangs: %u callers, %lu calls under way, %u silos join, %u leave, %u close",
-             w->stage, w->callers, (unsigned long)w->begun, count_in(w, SIM_JOINING),
-             count_in(w, SIM_LEAVING), count_in(w, SIM_CLOSING));
+             w->stage, w->callers, (unsigned long)w->begun, sim_silos_count(w, SIM_JOINING),
+             sim_silos_count(w, SIM_LEAVING), sim_silos_count(w, SIM_CLOSING));
 }
 
 static void poll_stage(sim *s, void *arg, bool run)
@@ -536,7 +444,7 @@ static void poll_stage(sim *s, void *arg, bool run)
     } else if (w->stage == SIM_DRAINS && settled_long(w)) {
         next_stage(w, SIM_AUDITS);
         sim_processes_audit(w);
-        sim_silo *place = w->remote_store ? &w->silos[0] : some_in(w, SIM_SERVING);
+        sim_silo *place = w->remote_store ? &w->silos[0] : sim_silo_pick(w, SIM_SERVING);
         sim_audit_start(w, &place->silo->node);
     } else if (w->stage == SIM_AUDITS && w->audited) {
         next_stage(w, SIM_LEAVES);
@@ -551,117 +459,12 @@ static void poll_stage(sim *s, void *arg, bool run)
 
 /* ---- a run ---- */
 
-/* Drawn from a stream of its own, so that most worlds stay the same. Not with a remote store: there
- * a late operation has failed. */
-static void draw_stalls(sim_world *w)
-{
-    if (sim_draw_chance(&w->s.stall, 250) && !w->remote_store)
-        w->s.faults.stalls = (unsigned)sim_draw_between(&w->s.stall, 1, 40);
-}
-
 /* Which nodes poll: in half of the worlds none, in a quarter all, in a quarter some. */
 static unsigned draw_polled_of_1000(sim_world *w)
 {
     if (!sim_draw_chance(&w->s.poll, 500))
         return 0;
     return sim_draw_chance(&w->s.poll, 500) ? 1000 : 500;
-}
-
-static void draw_faults(sim_world *w)
-{
-    sim_faults *f = &w->s.faults;
-    f->store_slow = sim_draw_chance(&w->draw, 300) ? 50 : 0;
-    if (w->s.plant != SIM_PLANT_NONE || sim_draw_chance(&w->draw, 500))
-        return;
-    f->store_unknown =
-        sim_draw_chance(&w->draw, 400) ? (unsigned)sim_draw_between(&w->draw, 5, 60) : 0;
-    w->store_faults = f->store_unknown > 0;
-    f->cuts = sim_draw_chance(&w->draw, 500) ? (unsigned)sim_draw_between(&w->draw, 1, 12) : 0;
-    f->timeouts =
-        sim_draw_chance(&w->draw, 300) ? (unsigned)sim_draw_between(&w->draw, 10, 300) : 0;
-}
-
-/* In some of the worlds with processes; not with a remote store, whose operations would fail. */
-static void draw_disasters(sim_world *w)
-{
-    sim_faults *f = &w->s.faults;
-    if (w->remote_store || !w->processes || w->s.plant != SIM_PLANT_NONE || w->split_alone)
-        return;
-    f->parts = sim_draw_chance(&w->draw, 400) ? (unsigned)sim_draw_between(&w->draw, 1, 6) : 0;
-    f->crashes = sim_draw_chance(&w->draw, 400) ? (unsigned)sim_draw_between(&w->draw, 1, 3) : 0;
-}
-
-/* Drawn from a stream of its own, as stalls are. */
-static void draw_outages(sim_world *w, uint64_t length_ms)
-{
-    bool planted = w->s.plant == SIM_PLANT_ENDLESS || w->s.plant == SIM_PLANT_SKEWED;
-    w->outages = sim_draw_of(w->s.seed, STREAM_OUTAGES);
-    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->outages, 200);
-    if (w->remote_store || (!drawn && !planted))
-        return;
-    w->s.faults.outages = (unsigned)sim_draw_between(&w->outages, 1, 4);
-    for (unsigned i = 0; i < w->s.faults.outages; i++)
-        sim_at(&w->s, sim_draw_below(&w->outages, length_ms * SIM_MS), draw_outage, w);
-}
-
-/* Drawn from a stream of its own, as stalls are. Not with a remote store, whose operations fail. */
-static void draw_mutes(sim_world *w, uint64_t length_ms)
-{
-    w->mutes = sim_draw_of(w->s.seed, STREAM_MUTES);
-    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->mutes, 200);
-    if (w->remote_store || !drawn)
-        return;
-    w->s.faults.mutes = (unsigned)sim_draw_between(&w->mutes, 1, 6);
-    for (unsigned i = 0; i < w->s.faults.mutes; i++)
-        sim_at(&w->s, sim_draw_below(&w->mutes, length_ms * SIM_MS), draw_mute, w);
-}
-
-/* As draw_stalls; with short leases, so that silos are declared dead while others call them. */
-static void draw_holds(sim_world *w, uint64_t length_ms)
-{
-    w->holds = sim_draw_of(w->s.seed, STREAM_HOLDS);
-    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->holds, 250);
-    if (w->remote_store || !drawn)
-        return;
-    uint32_t short_ms = (uint32_t)sim_draw_between(&w->holds, 800, 3000);
-    /* a heartbeat reads many rows, one after the other: a slow store needs a long lease */
-    w->lease_ms = w->s.faults.store_slow ? TEFFI_LEASE_MS : short_ms;
-    w->s.faults.holds = (unsigned)sim_draw_between(&w->holds, 1, 4);
-    for (unsigned i = 0; i < w->s.faults.holds; i++)
-        sim_at(&w->s, sim_draw_below(&w->holds, length_ms * SIM_MS), draw_hold, w);
-}
-
-/* In a third of the worlds each node has clocks of its own, which differ by 4 % at most: less than
- * what the lease allows for. A silo that starts again may find its wall clock set anew. */
-static void draw_clocks(sim_world *w)
-{
-    w->clocks = sim_draw_of(w->s.seed, STREAM_CLOCKS);
-    w->s.faults.skews = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->clocks, 333);
-}
-
-static void draw_clocks_of(sim_world *w, sim_node *node)
-{
-    enum { PPM_MAX = 20000 };
-    if (w->s.plant == SIM_PLANT_SKEWED && node->no % 2)
-        node->fast_ppm = -slow_ppm;
-    if (!w->s.faults.skews)
-        return;
-    node->offset_ns = sim_draw_below(&w->clocks, day_ns);
-    node->fast_ppm = (int64_t)sim_draw_between(&w->clocks, 0, 2 * PPM_MAX) - PPM_MAX;
-    node->wall_ns += sim_draw_below(&w->clocks, 365 * day_ns);
-}
-
-/* Drawn from a stream of its own, as stalls are. Not with a remote store, whose operations fail. */
-static void draw_pauses(sim_world *w, uint64_t length_ms)
-{
-    w->pauses = sim_draw_of(w->s.seed, STREAM_PAUSES);
-    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->pauses, 200);
-    if (w->remote_store || !drawn)
-        return;
-    w->s.faults.pauses = (unsigned)sim_draw_between(&w->pauses, 1, 4);
-    w->s.faults.late_timers = sim_draw_chance(&w->s.late, 500);
-    for (unsigned i = 0; i < w->s.faults.pauses; i++)
-        sim_at(&w->s, sim_draw_below(&w->pauses, length_ms * SIM_MS), draw_pause, w);
 }
 
 static void first_silos(sim *s, void *arg, bool run)
@@ -683,30 +486,13 @@ static void plan_run(sim_world *w)
     next_stage(w, SIM_RUNS);
     w->until_ns += length_ms * SIM_MS;
     sim_processes_init(w);
-    draw_disasters(w);
+    sim_disasters_init(w);
     for (unsigned i = 0; i < first; i++)
         sim_at(&w->s, i ? ms_below(w, 400) + (w->remote_store ? 100 * SIM_MS : 0) : 0, first_silos,
                &w->silos[i]);
     for (unsigned i = 0; i < w->n_clients; i++)
         sim_at(&w->s, ms_below(w, 900), client_start, &w->clients[i]);
-    for (unsigned i = 0; i < w->s.faults.cuts; i++)
-        sim_at(&w->s, ms_below(w, length_ms), draw_cut, w);
-    for (unsigned i = 0; i < w->s.faults.stalls; i++)
-        sim_at(&w->s, sim_draw_below(&w->s.stall, length_ms * SIM_MS), draw_stall, w);
-    for (unsigned i = 0; i < w->s.faults.parts; i++)
-        sim_at(&w->s, ms_below(w, length_ms), draw_part, w);
-    for (unsigned i = 0; i < w->s.faults.crashes; i++)
-        sim_at(&w->s, ms_below(w, length_ms), draw_crash, w);
-    if (!w->split_alone) {
-        draw_outages(w, length_ms);
-        draw_pauses(w, length_ms);
-        draw_mutes(w, length_ms);
-        draw_holds(w, length_ms);
-        sim_blackouts_plan(w, length_ms);
-    }
-    sim_danger_plan(w);
-    sim_split_plan(w, length_ms);
-    sim_restart_plan(w, length_ms);
+    sim_faults_plan(w, length_ms);
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_keyed_plan(w);
@@ -714,11 +500,12 @@ static void plan_run(sim_world *w)
     sim_at(&w->s, POLL_MS * SIM_MS, poll_stage, w);
 }
 
-void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
+void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept *kept)
 {
     char name[24];
     memset(w, 0, sizeof *w);
     sim_init(&w->s, seed, plant);
+    w->s.list.kept = *kept;
     w->s.after = sim_audit_views;
     w->s.wrote = sim_rows_check_write;
     w->s.world = w;
@@ -728,8 +515,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
     w->remote_store = sim_draw_chance(&w->draw, 250);
     sim_draw bulk = sim_draw_of(seed, STREAM_BULK);
     w->bulky = sim_draw_chance(&bulk, 50);
-    draw_faults(w);
-    draw_stalls(w);
+    sim_faults_init(w);
     sim_grains_init(w);
     sim_keyed_init(w);
     sim_danger_init(w);
@@ -737,7 +523,8 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
     sim_restart_init(w);
     sim_bank_init(w);
     unsigned polled_of_1000 = draw_polled_of_1000(w);
-    draw_clocks(w);
+    sim_clocks_init(w);
+    sim_faults_list_rates(w);
     for (unsigned i = 0; i < w->n_silos; i++) {
         sim_silo *place = &w->silos[i];
         place->world = w;
@@ -745,14 +532,14 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
         snprintf(place->address, sizeof place->address, "127.0.0.1:%u", 7000 + i);
         snprintf(name, sizeof name, "silo%u", i);
         sim_platform_init(&place->node, &w->s, i, name);
-        draw_clocks_of(w, &place->node);
+        sim_clocks_draw(w, &place->node);
         place->node.polled = sim_draw_chance(&w->s.poll, polled_of_1000);
     }
     for (unsigned i = 0; i < w->n_clients; i++) {
         snprintf(name, sizeof name, "client%u", i);
         w->clients[i].world = w;
         sim_platform_init(&w->clients[i].node, &w->s, SIM_SILOS_MAX + i, name);
-        draw_clocks_of(w, &w->clients[i].node);
+        sim_clocks_draw(w, &w->clients[i].node);
         w->clients[i].node.polled = sim_draw_chance(&w->s.poll, polled_of_1000);
     }
 }

@@ -117,14 +117,16 @@ typedef struct sim_world {
     sim_bank *bank;           /* NULL: none in this run */
     bool audited;
     bool has_keyed; /* the kind SIM_KEYED is hosted and called */
+    bool has_cut;   /* a connection was cut */
 } sim_world;
 
-/* sim_world_run - one whole run. out: false: violated, world->s.why says what. */
-void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant);
+/* sim_world_init - kept: the faults that happen. sim_world_run - one whole run. out: false:
+ * violated, world->s.why says what. */
+void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept *kept);
 bool sim_world_run(sim_world *w);
 void sim_world_fini(sim_world *w);
 
-/* sim_silo_start - a silo that is away joins. sim_silo_kill - it ends without leaving. */
+/* sim_silo_start - a silo that is away joins. sim_silo_kill - a silo that serves crashes. */
 void sim_silo_start(sim_silo *place);
 void sim_silo_kill(sim_silo *place);
 
@@ -133,6 +135,27 @@ bool sim_calm(const sim_world *w);
 
 /* sim_store_fails - may an operation of the store fail, or its outcome not be known? */
 bool sim_store_fails(const sim_world *w);
+
+/* sim_silo_pick - a silo in this state, drawn; it is not paused. NULL: none. sim_silos_count -
+ * those in this state. */
+sim_silo *sim_silo_pick(sim_world *w, sim_state state);
+unsigned sim_silos_count(const sim_world *w, sim_state state);
+
+/* ---- sim_faults.c ---- */
+/* sim_has_faults - are faults drawn in this world, or is there a planted bug instead? */
+bool sim_has_faults(const sim_world *w);
+/* sim_faults_init - draws rates, cuts and stalls. sim_disasters_init - when it is known whether
+ * there are processes. sim_faults_list_rates - after all rates were drawn. sim_faults_plan - when
+ * the faults happen. */
+void sim_faults_init(sim_world *w);
+void sim_disasters_init(sim_world *w);
+void sim_faults_list_rates(sim_world *w);
+void sim_faults_plan(sim_world *w, uint64_t length_ms);
+/* sim_clocks_init - draws whether clocks differ. sim_clocks_draw - those of a node.
+ * sim_clocks_set_again - its wall clock, when it starts again. */
+void sim_clocks_init(sim_world *w);
+void sim_clocks_draw(sim_world *w, sim_node *node);
+void sim_clocks_set_again(sim_world *w, sim_node *node);
 
 /* ---- sim_grains.c ---- */
 void sim_grains_init(sim_world *w);
@@ -207,10 +230,6 @@ void sim_danger_plan(sim_world *w);
  * faults of sim_world_init. sim_split_plan - when. */
 void sim_split_init(sim_world *w);
 void sim_split_plan(sim_world *w, uint64_t length_ms);
-
-/* ---- sim_blackout.c ---- */
-/* sim_blackouts_plan - draws whether the store is away for all silos of this world, and when. */
-void sim_blackouts_plan(sim_world *w, uint64_t length_ms);
 
 /* ---- sim_restart.c ---- */
 /* sim_restart_init - draws whether the seed of this world is started again. sim_restart_plan -
