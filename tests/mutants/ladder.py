@@ -122,7 +122,8 @@ class Ladder:
     def run(self, test, seconds, stop):
         """out: why the test failed; None: it passed, or was stopped."""
         with open(self.output(test), "wb") as output:
-            child = subprocess.Popen(test.command, env={**os.environ, **test.env}, cwd=self.build,
+            env = {**os.environ, **test.env, "TEFF_FAULTS": "all"}  # the simulator shrinks none
+            child = subprocess.Popen(test.command, env=env, cwd=self.build,
                                      stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                      start_new_session=True)
         begin = time.monotonic()

@@ -70,15 +70,31 @@ unsigned sim_fault_list_count(const sim_fault_list *list)
     return n;
 }
 
-void sim_fault_list_print(const sim_fault_list *list, FILE *to)
+static bool is_printed_before(const sim_fault *a, const sim_fault *b)
 {
+    return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->no < b->no;
+}
+
+/* out: the fault that is printed after `last`; NULL: none. */
+static const sim_fault *find_next_printed(const sim_fault_list *list, const sim_fault *last)
+{
+    const sim_fault *next = NULL;
     for (unsigned i = 0; i < list->n; i++) {
         const sim_fault *fault = &list->of[i];
-        if (fault->happened && fault->at_ns)
-            fprintf(to, "%12.3f s  %s\n", (double)fault->at_ns / 1e9, fault->text);
-        else if (fault->happened)
-            fprintf(to, "   in this run: %s\n", fault->text);
+        if (fault->happened && (!last || is_printed_before(last, fault)) &&
+            (!next || is_printed_before(fault, next)))
+            next = fault;
     }
+    return next;
+}
+
+void sim_fault_list_print(const sim_fault_list *list, FILE *to)
+{
+    for (const sim_fault *fault = NULL; (fault = find_next_printed(list, fault));)
+        if (fault->at_ns)
+            fprintf(to, "%12.3f s  %s\n", (double)fault->at_ns / 1e9, fault->text);
+        else
+            fprintf(to, "   in this run: %s\n", fault->text);
 }
 
 void sim_fault_list_numbers(const sim_fault_list *list, char numbers[SIM_NUMBERS_MAX])

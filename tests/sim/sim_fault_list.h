@@ -43,8 +43,8 @@ bool sim_fault_happens(struct sim *s, sim_fault *fault, const char *fmt, ...)
 /* sim_fault_is_in_run - plans a fault of the whole run. out: false: it is left out. */
 bool sim_fault_is_in_run(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* sim_fault_list_count - those that happened. sim_fault_list_print - one a line.
- * sim_fault_list_numbers - "2,7" or "none", as sim_kept_parse reads it. */
+/* sim_fault_list_count - those that happened. sim_fault_list_print - one a
+ * line, by time. sim_fault_list_numbers - "2,7" or "none", as sim_kept_parse reads it. */
 unsigned sim_fault_list_count(const sim_fault_list *list);
 void sim_fault_list_print(const sim_fault_list *list, FILE *to);
 enum { SIM_NUMBERS_MAX = 5 * SIM_FAULTS_MAX };

@@ -6,6 +6,7 @@
  *     sim --each-op STEP [--seeds N]      each STEP-th operation of the store fails, one a run, in
  *                                         each way; --op N:WAY: this one */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,14 @@ static void report_failure(sim *s)
     fprintf(stderr, "\n");
     report_faults(s);
     _exit(1);
+}
+
+/* A bug check of the product (teffi_bug_if) ends the process. */
+static void report_abort(int number)
+{
+    signal(number, SIG_DFL);
+    sim_fail(&world.s, "the process has aborted");
+    report_failure(&world.s);
 }
 
 static uint64_t run_seed(uint64_t seed)
@@ -299,6 +308,7 @@ int main(int argc, char **argv)
     double start = now_s();
     program = argv[0];
     parse_options(argc, argv);
+    signal(SIGABRT, report_abort);
     if (opt.regressions && !opt.one && opt.plant == SIM_PLANT_NONE)
         run_regressions(opt.regressions);
     for (uint64_t i = 0; i < opt.seeds; i++) {

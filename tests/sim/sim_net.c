@@ -367,9 +367,9 @@ bool sim_net_cut(sim *s, sim_fault *fault)
     sim_conn *chosen = draw_conn(s);
     if (!chosen)
         return false;
-    bool happens =
-        sim_fault_happens(s, fault, "cut of connection %lu of %s and %s", (unsigned long)chosen->no,
-                          chosen->side[0].net->node->name, chosen->side[1].net->node->name);
+    bool happens = sim_fault_happens(s, fault, "cut of connection %lu between %s and %s",
+                                     (unsigned long)chosen->no, chosen->side[0].net->node->name,
+                                     chosen->side[1].net->node->name);
     cut_or_draw(s, chosen, happens);
     return happens;
 }

@@ -147,7 +147,7 @@ static void leave_out_faults(void)
     }
     for (unsigned n = sim_fault_list_count(&best.list) / 2; n > 1; n /= 2)
         (void)leave_out_each(n);
-    while (leave_out_each(1) && !out_of_tries()) {
+    while (sim_fault_list_count(&best.list) > 1 && leave_out_each(1) && !out_of_tries()) {
     }
 }
 
