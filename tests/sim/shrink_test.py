@@ -11,11 +11,12 @@ COUNTS = re.compile(r"^it needs (\d+) of its (\d+) faults", re.MULTILINE)
 AGAIN = re.compile(r"^with these faults: TEFF_SEED=(\d+) TEFF_FAULTS=(\S+) ", re.MULTILINE)
 FOUND = re.compile(r"found by seed (\d+): (.*)$", re.MULTILINE)
 
-# planted bug: how many seeds to try, the faults that it needs, at most how many others it may need
+# planted bug: the first seed, how many seeds that find it, the faults that it needs, how many
+# others it may need
 PLANTED = {
-    "paired": (3, [r"cut of connection \d+ between .* and .*", r"silo\d crashes"], 0),
+    "paired": (50, 2, [r"cut of connection \d+ between .* and .*", r"silo\d crashes"], 0),
     # no two activations may meet if the store is fast
-    "endless": (1, [r"silo\d does not reach the store for .* s"], 1),
+    "endless": (1, 1, [r"silo\d does not reach the store for .* s"], 1),
 }
 
 
@@ -27,8 +28,7 @@ def run(sim, *args, **env):
     return done.returncode, done.stdout
 
 
-def find_seeds(sim, plant, count):
-    first = 1
+def find_seeds(sim, plant, first, count):
     for _ in range(count):
         status, said = run(sim, "--planted", plant, "--first", str(first), "--seeds", str(SEEDS))
         if status:
@@ -70,8 +70,8 @@ def check_seed(sim, plant, seed, expected, others_max):
 
 def main():
     sim, wrong, had_many = sys.argv[1], 0, False
-    for plant, (count, expected, others_max) in PLANTED.items():
-        for seed in find_seeds(sim, plant, count):
+    for plant, (first, count, expected, others_max) in PLANTED.items():
+        for seed in find_seeds(sim, plant, first, count):
             for why in check_seed(sim, plant, seed, expected, others_max):
                 print("%s: seed %d: %s" % (plant, seed, why))
                 wrong += 1
