@@ -212,6 +212,7 @@ typedef struct batch {
     participant *of[TEFFI_STORE_BATCH_MAX]; /* whose row it is; NULL: a fence */
     size_t n, n_writes;
     bool too_large;
+    bool silo_has_changed; /* two entries have different fences of one silo */
 } batch;
 
 static void add_row(batch *b, participant *of, teffi_row row)
@@ -244,15 +245,20 @@ static void add_participant_row(teff_ctx *ctx, batch *b, participant *one,
 }
 
 /* Adds a check of silo's fence row to the batch, unless the batch has this check already, or the
- * silo has no fence (fence is 0). in: n_states: the number of rows before the fence rows. */
+ * silo has no fence (fence is 0). If the batch has a check of another fence of the same silo, the
+ * silo was started again meanwhile: what it knew of a grain before may be outdated. in: n_states:
+ * the number of rows before the fence rows. */
 static void add_fence_check(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, uint64_t fence)
 {
     teffi_row row = teffi_rows_make_fence_check(ctx, silo, fence);
+    bool found = false;
     for (size_t i = n_states; i < b->n; i++)
         if (b->rows[i].key.len == row.key.len &&
-            memcmp(b->rows[i].key.data, row.key.data, row.key.len) == 0)
-            return;
-    if (fence)
+            memcmp(b->rows[i].key.data, row.key.data, row.key.len) == 0) {
+            found = true;
+            b->silo_has_changed |= fence && b->rows[i].etag != fence;
+        }
+    if (fence && !found)
         add_row(b, NULL, row);
 }
 
@@ -357,6 +363,9 @@ teff_err teffi_participants_write_rows(teff_ctx *ctx, const teffi_transaction *t
                          "a transaction may have at most %d rows: one of each grain with state, "
                          "and one of each silo",
                          TEFFI_STORE_BATCH_MAX);
+    if (b->silo_has_changed)
+        return teff_fail(ctx, TEFF_E_ABORTED,
+                         "a silo of the transaction was started again meanwhile");
     if (!b->n_writes && all->n_list == 0)
         return TEFF_OK;
     teff_err err = b->n ? submit_batch(ctx, b) : TEFF_OK;

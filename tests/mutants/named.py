@@ -370,6 +370,8 @@ NAMED = {
         "grains/activation/timers.c",
         "timers_of(act)->due_of[class] > 0 && teffi_activation_admits(act, class)",
         "timers_of(act)->due_of[class] > 0"),
+    "a transaction does not see that a silo was started again": (
+        "grains/activation/participants.c", "    if (b->silo_has_changed)\n", "    if (false)\n"),
     "a transaction takes the same of another for its own": (
         "grains/activation/participants.c", "one->writes && !one->removes)",
         "one->writes && !one->removes && !one->row.len)"),

@@ -44,9 +44,10 @@ static void call_failed(sim_world *w, teff_ctx *ctx, const sim_call *call, teff_
     if (sim_calm(w) && !(call->cancelled && err == TEFF_E_CANCELLED))
         sim_fail(&w->s, "nothing is wrong, but a call to kind %d key %u ended as %s: %s",
                  call->kind, call->key, teff_err_name(err), teff_error(ctx));
-    /* with short leases all silos may be away at the same time; a split takes half a minute */
+    /* with short leases all silos may be away at the same time; a split takes half a minute, and so
+     * may the tasks of a seed that was killed, before it starts again */
     if (err == TEFF_E_TIMEOUT && !w->s.faults.timeouts && !w->s.faults.pauses &&
-        !w->s.faults.splits && !w->lease_ms)
+        !w->s.faults.splits && !w->s.faults.restarts && !w->lease_ms)
         sim_fail(&w->s, "nobody tells the caller of kind %d key %u that its call is lost",
                  call->kind, call->key);
     if (teff_call_may_have_run(err)) {

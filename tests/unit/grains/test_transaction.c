@@ -567,6 +567,37 @@ static void test_what_was_not_written_has_no_answer(void **state)
     assert_int_equal(balance("b"), 2);
 }
 
+/* One grain was locked before its silo started again, the other one afterwards. The first one may
+ * be active elsewhere by now, with the row as it is before the batch. */
+static void test_a_silo_that_was_started_again_ends_the_attempt(void **state)
+{
+    enum { SILO = 77 };
+    Teff__Transaction__Participant own = TEFF__TRANSACTION__PARTICIPANT__INIT, two[] = {own, own};
+    Teff__Transaction__Participant *list[] = {&two[0], &two[1]};
+    Teff__Transaction__Participants all = TEFF__TRANSACTION__PARTICIPANTS__INIT;
+    const teffi_transaction transaction = {.age = 1, .root = ctx->node->id, .attempt = 1};
+    teffi_lock lock = {.act = NULL};
+    uint8_t keys[] = {'a', 'b'};
+    if (!ctx->node->store) /* a client's */
+        skip();
+    for (uint32_t i = 0; i < 2; i++) {
+        two[i].silo = SILO;
+        two[i].incarnation = 1 + i;
+        two[i].fence = 100 + i;
+        two[i].row = (ProtobufCBinaryData){1, &keys[i]};
+    }
+    all.list = list;
+    all.n_list = 2;
+    ctx->transaction = &lock;
+    lab_fails(ctx, teffi_participants_write_rows(ctx, &transaction, &own, &all), TEFF_E_ABORTED);
+    assert_non_null(strstr(teff_error(ctx), "was started again"));
+    assert_false(lock.submitted);
+    two[1].fence = two[0].fence;
+    lab_fails(ctx, teffi_participants_write_rows(ctx, &transaction, &own, &all), TEFF_E_ABORTED);
+    assert_true(lock.submitted); /* the store has compared the fence */
+    ctx->transaction = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -591,6 +622,7 @@ int main(void)
         EACH(test_a_key_counts_once),
         EACH(test_what_was_not_written_has_no_answer),
         EACH(test_a_state_that_cannot_be_rolled_back_is_not_written),
+        EACH(test_a_silo_that_was_started_again_ends_the_attempt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
