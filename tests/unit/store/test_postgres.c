@@ -473,8 +473,8 @@ static void rows_of_another_form(void **state)
     assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_OK);
     assert_int_equal(ask_put(e->store, "words", ask_str("b"), ask_str("1"), &seen), TEFF_OK);
     static const char *const damages[] = {
-        "ALTER TABLE teff.rows ALTER etag DROP NOT NULL, ALTER value DROP NOT NULL;"
-        "UPDATE teff.rows SET etag = NULL WHERE key = 'a'",
+        ("ALTER TABLE teff.rows ALTER etag DROP NOT NULL, ALTER value DROP NOT NULL;"
+         "UPDATE teff.rows SET etag = NULL WHERE key = 'a'"),
         "UPDATE teff.rows SET etag = 0 WHERE key = 'a'",
         "UPDATE teff.rows SET etag = 1, value = NULL WHERE key = 'a'",
     };
