@@ -174,7 +174,8 @@ SIMULATED = {
         "grains/activation/lock.c", "    lock->must_abort |= !lock->writes;",
         "    lock->must_abort = true;"),
     "a transaction is written without fences": (
-        "grains/activation/participants.c", "    if (fence && !found)\n        add_row(b, NULL, row);",
+        "grains/activation/participants.c",
+        "    if (fence && !found)\n        add_row(b, NULL, row);",
         "    if (fence && !b)\n        add_row(b, NULL, row);"),
     "a silo that leaves does not tell those that left before": (
         "runtime/cluster/join.c", "teffi_membership_push_view(ctx, true);",

@@ -96,9 +96,11 @@ static teff_err make_cut_net(const teffi_platform *platform, const teffi_net_opt
     teff_err err = real_net_new(platform, opt, net, text);
     if (err)
         return err;
-    real_ops = *(*net)->ops;
-    cut_ops = real_ops;
-    cut_ops.send = send_unless_apart;
+    if (!cut_ops.send) { /* the first net; the others have the same */
+        real_ops = *(*net)->ops;
+        cut_ops = real_ops;
+        cut_ops.send = send_unless_apart;
+    }
     (*net)->ops = &cut_ops;
     return TEFF_OK;
 }

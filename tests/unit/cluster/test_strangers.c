@@ -310,8 +310,10 @@ static void it_may_not_change_the_directory(void **state)
     node.silo = stranger->id.silo;
     node.incarnation = stranger->id.incarnation;
     pid.node = &node;
+    pid.slot = 20;
     change.view = recover.view = teffi_membership_version(silo());
     change.pid = &pid;
+    change.key = (ProtobufCBinaryData){1, (uint8_t[]){'k'}};
     connect_stranger();
     for (uint32_t method = TEFFI_METHOD_REGISTER; method <= TEFFI_METHOD_UNREGISTER; method++)
         assert_int_equal(ask(TEFFI_SLOT_DIRECTORY, method, &change.base), TEFF_E_REFUSED);

@@ -345,6 +345,7 @@ static teff_err ask(uint32_t method, const ProtobufCMessage *body)
 static teff_err end_loser(void)
 {
     Teff__Cluster__DirectoryAsk body = TEFF__CLUSTER__DIRECTORY_ASK__INIT;
+    body.key = (ProtobufCBinaryData){LONG_KEY, (uint8_t *)(uintptr_t)long_key};
     teff_err err = ask(TEFFI_METHOD_DEACTIVATE, &body.base);
     teffi_tasks_free_all(&node.home); /* the next one makes its task anew */
     return err;
