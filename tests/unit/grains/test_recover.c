@@ -93,7 +93,9 @@ static int doubled(int owner[KEYS])
     return n;
 }
 
-/* Once a grain's new owner serves, there is one of it. out: how many changed their owner. */
+/* Once a grain's new owner serves, there is soon one of it: if the view changes during a recovery,
+ * the new owner may serve before the activation that lost has ended. That one starts no request
+ * any more. out: how many changed their owner. */
 static int settled(const int owner[KEYS], int asked)
 {
     int n = 0;
@@ -101,8 +103,7 @@ static int settled(const int owner[KEYS], int asked)
         if (owner[key] < 0 || owner_of(key) == owner[key])
             continue;
         call(asked, key);
-        if (l->record.single_live[key] != 1)
-            fail_msg("%d activations of %d", l->record.single_live[key], (int)key);
+        lab_until(l->record.single_live[key] == 1);
         n++;
     }
     return n;
