@@ -93,9 +93,9 @@ static int doubled(int owner[KEYS])
     return n;
 }
 
-/* Once a grain's new owner serves, there is soon one of it: if the view changes during a recovery,
- * the new owner may serve before the activation that lost has ended. That one starts no request
- * any more. out: how many changed their owner. */
+/* Soon after a grain's new owner serves, there is one of it: if the view changes during a recovery,
+ * the new owner may serve before the activation that lost has ended. out: how many changed their
+ * owner. */
 static int settled(const int owner[KEYS], int asked)
 {
     int n = 0;
