@@ -15,7 +15,7 @@ FOUND = re.compile(r"found by seed (\d+): (.*)$", re.MULTILINE)
 # others it may need
 PLANTED = {
     "paired": (50, 2, [r"cut of connection \d+ between .* and .*", r"silo\d crashes"], 0),
-    # no two activations may meet if the store is fast
+    # no two activations may meet if the store is fast, or if only one silo is cut off from it
     "endless": (1, 1, [r"silo\d does not reach the store for .* s"], 1),
 }
 
@@ -55,7 +55,7 @@ def check_seed(sim, plant, seed, expected, others_max):
     if int(counts.group(1)) != len(listed) or len(numbers) != len(listed):
         yield "%s faults, %d lines, %d numbers" % (counts.group(1), len(listed), len(numbers))
     needed = [sum(1 for line in listed if re.fullmatch(text, line)) for text in expected]
-    if set(needed) != {1} or len(listed) > len(expected) + others_max:
+    if 0 in needed or len(listed) > len(expected) + others_max:
         yield "not the faults that the bug needs"
     if int(again.group(1)) != seed or not fails_with(sim, plant, seed, again.group(2)):
         yield "the printed command does not fail"
