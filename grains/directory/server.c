@@ -174,7 +174,8 @@ void teffi_directory_handle_request(teffi_node *node, teffi_msg *msg)
     if (!err && !request_is_complete(msg))
         err = TEFF_E_MALFORMED;
     if (err)
-        teffi_node_respond_with_err(node, msg, err, "directory: the request does not decode");
+        teffi_node_respond_with_err(node, msg, err,
+                                    "directory: the request is malformed, or names no grain");
     else if (park_if_behind(node, msg, read_view_version(msg)) || refuse_if_stranger(node, msg))
         return;
     else if (msg->method_id == TEFFI_METHOD_MOVED)

@@ -37,15 +37,8 @@ static bool describe_target_grain(const teffi_node *node, const teffi_msg *msg, 
     return decode_target_key(type->info, msg, copy, key);
 }
 
-/* out: the hash of the public key of the client's certificate; NULL: it has shown none. The
- * connection is up, so the client has proved that it owns the key. */
-static const unsigned char *get_certificate(const teffi_hello *client)
-{
-    static const uint8_t none[TEFFI_KEY_BYTES];
-    return memcmp(client->key, none, sizeof none) ? client->key : NULL;
-}
-
-/* The node's `authorize`: asks the program's function. out: true: the call may be delivered. */
+/* The node's `authorize`: asks the program's function. The client's connection is up, so the client
+ * has proved that it owns the key of its certificate. out: true: the call may be delivered. */
 static bool program_allows_call(teffi_node *node, const teffi_hello *client, const teffi_msg *msg)
 {
     const teff_silo_options *opt = &teffi_container(node, teff_silo, node)->opt;
@@ -53,7 +46,7 @@ static bool program_allows_call(teffi_node *node, const teffi_hello *client, con
     teff_key key;
     teff_client_call call = {.size = sizeof call,
                              .client = teffi_node_to_word(msg->src),
-                             .certificate = get_certificate(client),
+                             .certificate = teffi_key_is_none(client->key) ? NULL : client->key,
                              .gateway = opt->gateway != NULL,
                              .tls = opt->tls_cert != NULL,
                              .secret = opt->secret_file != NULL,

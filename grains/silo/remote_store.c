@@ -137,18 +137,11 @@ static bool add_own_fence_check(served *s)
     return true;
 }
 
-/* Does op use users' rows, not the cluster's own tables? */
-static bool op_is_for_users(const teffi_store_op *op)
-{
-    return op->n_rows > 0 && strcmp(op->rows[0].table, TEFFI_TABLE_MEMBERSHIP) != 0 &&
-           strcmp(op->rows[0].table, TEFFI_TABLE_ALIVE) != 0;
-}
-
 /* Submits a served operation, and records that its sender uses this silo's store. Users' rows are
  * not served before this silo has joined: it has no fence yet. */
 static void submit_served_op(served *s)
 {
-    bool users = op_is_for_users(&s->op);
+    bool users = s->op.n_rows > 0 && !teffi_store_op_is_system(&s->op);
     if (users && !atomic_load_explicit(&s->node->home.lease.fence, memory_order_relaxed)) {
         respond_with_refusal_and_free(s, TEFF_E_UNAVAILABLE, "this silo has not joined yet");
         return;

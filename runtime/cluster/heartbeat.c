@@ -64,29 +64,13 @@ static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     return n ? n + teffi_rows_mark_old_tombstones(rows, 0, changed + n) : 0;
 }
 
-/* Judges which silos must go, if silos do not reach each other. A silo that is probably dead does
- * not count: it goes for that reason. */
-static void judge_cuts(teff_ctx *ctx, const teffi_view *view)
-{
-    bool *dead = teff_alloc(ctx, view->n_members);
-    for (size_t i = 0; i < view->n_members; i++)
-        dead[i] = teffi_watch_is_probably_dead(ctx->node->membership, &view->members[i]);
-    teffi_reach_judge(ctx, view, dead);
-}
-
-/* Is the silo watched for its own sake? Yes if a connection to it broke, or a probe failed. */
-static bool is_suspected(teffi_membership *m, teffi_node_id silo)
-{
-    return teffi_membership_is_connection_broken(m, silo) || teffi_reach_is_unreached(m, silo);
-}
-
 /* Looks at the other silo's heartbeat.
  * out: for how much longer the heartbeat may stand still; 0: the silo is silent, and *silent is
  * set. If the store cannot be read, the silo does not count as silent. */
 static uint64_t check_watched_silo(teff_ctx *ctx, const teffi_member *other, teffi_silent *silent)
 {
     teffi_alive alive;
-    bool broken = is_suspected(ctx->node->membership, other->node);
+    bool broken = teffi_reach_is_suspected(ctx->node->membership, other->node);
     uint64_t limit_ns = get_lease_percent_ns(other, broken ? BROKEN_PERCENT : SILENT_PERCENT);
     uint64_t outage_ns = other->outage_ms * UINT64_C(10000) * BROKEN_PERCENT, still_ns;
     if (teffi_watch_look(ctx, other, &alive, &still_ns))
@@ -104,7 +88,7 @@ static uint64_t check_watched_silo(teff_ctx *ctx, const teffi_member *other, tef
  * silo's own index to `at`; after the last member comes the first. */
 static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead, size_t at)
 {
-    return ahead <= NEXT || is_suspected(m, view->members[at].node);
+    return ahead <= NEXT || teffi_reach_is_suspected(m, view->members[at].node);
 }
 
 /* Adds a silo to the list. If the list is full, a silo that needs no consent replaces a listed silo
@@ -226,7 +210,7 @@ static uint64_t declare_silent_silos_dead(teff_ctx *ctx, uint64_t next_ns)
         teffi_membership_prune_broken_connections(ctx->node->membership, view);
         next_ns = list_silent_silos(ctx, view, next_ns, &silent);
         ask_consents_and_drop_unconsented(ctx, view, &silent);
-        judge_cuts(ctx, view);
+        teffi_reach_judge(ctx, view);
     }
     if (silent.n) {
         teff_err err = teffi_membership_change(ctx, change_rows_to_dead, &silent);

@@ -220,7 +220,7 @@ void teffi_outsiders_decrement_held_count(teffi_membership *membership, teffi_no
 
 /* teffi_outsiders_check_store_op - may another silo request this operation on this silo's store? A
  * member may request any; a dead silo none; a stranger, or a silo that has left, reads of this
- * cluster's rows in the membership table, the batch by which it joins, or by which it leaves after
+ * cluster's members and heartbeats, the batch by which it joins, or by which it leaves after
  * a join that has failed, and its own heartbeat. After an error the caller must refresh the view:
  * the silo may be a member by now.
  * in:   op, not checked yet; what the check unpacks is put into its arena.

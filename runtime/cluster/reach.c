@@ -90,6 +90,11 @@ bool teffi_reach_is_unreached(teffi_membership *m, teffi_node_id silo)
     return found;
 }
 
+bool teffi_reach_is_suspected(teffi_membership *m, teffi_node_id silo)
+{
+    return teffi_membership_is_connection_broken(m, silo) || teffi_reach_is_unreached(m, silo);
+}
+
 /* Records the result of a probe. A silo that was reached is no longer suspected because of a broken
  * connection, either. in: since_ns: a time before the probe was sent. */
 static void record_probe_result(teffi_membership *m, const teffi_member *silo, bool reached,
@@ -197,10 +202,8 @@ static void list_silos_to_probe(teffi_membership *m, const teffi_view *view)
     m->reach.n_to = 0;
     for (size_t i = 0; i < view->n_members && m->reach.n_to < TEFFI_WATCHED_MAX; i++) {
         const teffi_member *silo = &view->members[i];
-        bool suspected = teffi_membership_is_connection_broken(m, silo->node) ||
-                         teffi_reach_is_unreached(m, silo->node);
-        if ((all || suspected) && !teffi_node_equals(silo->node, m->node->id) &&
-            !teffi_watch_is_probably_dead(m, silo))
+        if ((all || teffi_reach_is_suspected(m, silo->node)) &&
+            !teffi_node_equals(silo->node, m->node->id) && !teffi_watch_is_probably_dead(m, silo))
             m->reach.to[m->reach.n_to++] = silo->node;
     }
 }
@@ -258,23 +261,30 @@ void teffi_reach_find_losers(const teffi_node_id *silos, size_t n, const bool *c
         loses[next] = true;
 }
 
+/* Sets the cuts that a silo's heartbeat lists. A silo that is probably dead has none: it goes for
+ * that reason. in: i: the silo's index in the view. */
+static void set_cuts(teffi_membership *m, const teffi_view *view, size_t i,
+                     const teffi_alive *alive, bool *cuts)
+{
+    bool dead = teffi_watch_is_probably_dead(m, &view->members[i]);
+    for (size_t k = 0; k < alive->n_unreached && !dead; k++) {
+        const teffi_member *other = teffi_view_find_member(view, alive->unreached[k]);
+        if (other && !teffi_watch_is_probably_dead(m, other))
+            cuts[i * view->n_members + (size_t)(other - view->members)] = true;
+    }
+}
+
 /* Reads which silos each member lists in its heartbeat. out: cuts, as for
  * teffi_reach_find_losers(). errs: those of teffi_heartbeat_read(). */
-static teff_err read_cuts(teff_ctx *ctx, const teffi_view *view, const bool *left_out, bool *cuts)
+static teff_err read_cuts(teff_ctx *ctx, const teffi_view *view, bool *cuts)
 {
-    size_t n = view->n_members;
-    for (size_t i = 0; i < n; i++) {
-        teffi_alive alive;
-        teff_err err = teffi_heartbeat_read(ctx, view->members[i].node, &alive);
-        if (err)
-            return err;
-        for (size_t k = 0; k < alive.n_unreached; k++) {
-            const teffi_member *other = teffi_view_find_member(view, alive.unreached[k]);
-            size_t j = other ? (size_t)(other - view->members) : i;
-            cuts[i * n + j] = !left_out[i] && !left_out[j];
-        }
+    teffi_alive alive;
+    teff_err err = TEFF_OK;
+    for (size_t i = 0; i < view->n_members && !err; i++) {
+        err = teffi_heartbeat_read(ctx, view->members[i].node, &alive);
+        set_cuts(ctx->node->membership, view, i, &alive, cuts);
     }
-    return TEFF_OK;
+    return err;
 }
 
 /* Ends this silo's lease. in: other: a silo that it has not reached. */
@@ -309,8 +319,8 @@ static teff_err remove_fences_of_losers(teff_ctx *ctx, const teffi_view *view,
 }
 
 /* Judges, because these silos were not reached for too long. */
-static teff_err judge_and_act(teff_ctx *ctx, const teffi_view *view, const bool *left_out,
-                              const teffi_node_id *unreached, size_t n_unreached)
+static teff_err judge_and_act(teff_ctx *ctx, const teffi_view *view, const teffi_node_id *unreached,
+                              size_t n_unreached)
 {
     size_t n = view->n_members;
     teffi_node_id *silos = teff_alloc(ctx, n * sizeof *silos);
@@ -320,7 +330,7 @@ static teff_err judge_and_act(teff_ctx *ctx, const teffi_view *view, const bool 
         silos[i] = view->members[i].node;
     for (size_t i = 0; i < n_unreached && !first; i++)
         first = teffi_view_find_member(view, unreached[i]);
-    teff_err err = self && first ? read_cuts(ctx, view, left_out, cuts) : TEFF_E_NOT_FOUND;
+    teff_err err = self && first ? read_cuts(ctx, view, cuts) : TEFF_E_NOT_FOUND;
     if (err)
         return err;
     teffi_reach_find_losers(silos, n, cuts, loses);
@@ -330,11 +340,11 @@ static teff_err judge_and_act(teff_ctx *ctx, const teffi_view *view, const bool 
     return TEFF_OK;
 }
 
-void teffi_reach_judge(teff_ctx *ctx, const teffi_view *view, const bool *left_out)
+void teffi_reach_judge(teff_ctx *ctx, const teffi_view *view)
 {
     teffi_node_id *unreached = teff_alloc(ctx, TEFFI_WATCHED_MAX * sizeof *unreached);
     size_t n = list_unreached_for(ctx->node->membership, JUDGE_QUARTERS, unreached);
-    teff_err err = n ? judge_and_act(ctx, view, left_out, unreached, n) : TEFF_OK;
+    teff_err err = n ? judge_and_act(ctx, view, unreached, n) : TEFF_OK;
     if (err && err != TEFF_E_CONFLICT && err != TEFF_E_NOT_FOUND)
         teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
                    "membership: cannot judge which silos must go: %s", teff_error(ctx));

@@ -32,17 +32,19 @@ enum { TEFFI_CHECKED_MAX = 32 };
  * the task is not running. runs: in the look. */
 void teffi_reach_probe_if_needed(teffi_membership *membership);
 
-/* teffi_reach_is_unreached - did the last probe of this silo fail? */
+/* teffi_reach_is_unreached - did the last probe of this silo fail?
+ * teffi_reach_is_suspected - the same, or has a connection to it broken? Then it is watched. */
 bool teffi_reach_is_unreached(teffi_membership *membership, teffi_node_id silo);
+bool teffi_reach_is_suspected(teffi_membership *membership, teffi_node_id silo);
 
 /* teffi_reach_list_unreached - list the silos that this silo has not reached for so long that its
  * heartbeats must list them. out: how many; *silos, in ctx's arena. */
 size_t teffi_reach_list_unreached(teff_ctx *ctx, teffi_node_id **silos);
 
 /* teffi_reach_judge - if a silo was not reached for too long, judge who must go, and act on that:
- * this may end this silo's lease. Called only if this silo's last heartbeat was written.
- * in:   left_out: a flag for each member of the view: its cuts do not count. */
-void teffi_reach_judge(teff_ctx *ctx, const teffi_view *view, const bool *left_out);
+ * this may end this silo's lease. A silo that is probably dead does not count.
+ * runs: in the look, if this silo's last heartbeat was written. */
+void teffi_reach_judge(teff_ctx *ctx, const teffi_view *view);
 
 /* teffi_reach_find_losers - which silos must go?
  * in:   n silos, cuts: n * n flags; cuts[i * n + j] is set if silo i lists silo j.

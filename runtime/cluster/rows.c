@@ -257,7 +257,6 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row, uint6
 {
     Teff__Cluster__Node node = TEFF__CLUSTER__NODE__INIT;
     Teff__Cluster__Member msg = TEFF__CLUSTER__MEMBER__INIT;
-    static const uint8_t no_key[TEFFI_KEY_BYTES];
     node.silo = row->member.node.silo;
     node.incarnation = row->member.node.incarnation;
     msg.node = &node;
@@ -273,7 +272,7 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row, uint6
     msg.n_types = row->member.n_types;
     msg.versions = row->member.versions;
     msg.n_versions = row->member.n_versions;
-    if (memcmp(row->member.key, no_key, sizeof no_key) != 0)
+    if (!teffi_key_is_none(row->member.key))
         msg.key = (ProtobufCBinaryData){TEFFI_KEY_BYTES, (uint8_t *)(uintptr_t)row->member.key};
     return pack_message(ctx, &msg.base);
 }

@@ -176,10 +176,15 @@ teff_err teffi_ack_unpack(const uint8_t *data, size_t len, teffi_ack *ack)
     return unpack_payload(&teff__wire__ack__descriptor, data, len, copy_ack, ack);
 }
 
+bool teffi_key_is_none(const uint8_t key[TEFFI_KEY_BYTES])
+{
+    static const uint8_t none[TEFFI_KEY_BYTES];
+    return memcmp(key, none, sizeof none) == 0;
+}
+
 bool teffi_key_fits(const uint8_t expected[TEFFI_KEY_BYTES], const uint8_t shown[TEFFI_KEY_BYTES])
 {
-    static const uint8_t any[TEFFI_KEY_BYTES];
-    return memcmp(expected, any, sizeof any) == 0 || memcmp(expected, shown, sizeof any) == 0;
+    return teffi_key_is_none(expected) || memcmp(expected, shown, TEFFI_KEY_BYTES) == 0;
 }
 
 /* Do the peer's id and address fit its role? A silo has an address, and a nonzero id without the

@@ -69,6 +69,9 @@ typedef struct teffi_ack {
     teffi_signature signature;
 } teffi_ack;
 
+/* teffi_key_is_none - is it all zeros: no certificate? */
+bool teffi_key_is_none(const uint8_t key[TEFFI_KEY_BYTES]);
+
 /* teffi_key_fits - may a peer that should have the one key have shown the other (teffi_hello.key)?
  * in: expected; zeros: any. */
 bool teffi_key_fits(const uint8_t expected[TEFFI_KEY_BYTES], const uint8_t shown[TEFFI_KEY_BYTES]);

@@ -216,6 +216,14 @@ static bool check_op(teffi_store_op *op)
     return op->kind == TEFFI_STORE_SCAN ? check_op_scan(op) : check_op_rows_distinct(op);
 }
 
+/* Only the first row's table is tested. A batch that writes a fence begins with a row of
+ * TEFFI_TABLE_MEMBERSHIP. A batch of states may check a fence. */
+bool teffi_store_op_is_system(const teffi_store_op *op)
+{
+    const char *table = op->n_rows ? op->rows[0].table : "";
+    return strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;
+}
+
 void teffi_store_submit(teffi_store *store, teffi_store_op *op)
 {
     teffi_bug_if(!op->done);
@@ -226,12 +234,7 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
         op->done(op);
         return;
     }
-    /* Only the first row's table is tested. A batch that writes a fence begins with a row of
-     * TEFFI_TABLE_MEMBERSHIP, so its `system` is true. A batch of states may check a fence, but its
-     * `system` is false. */
-    const char *table = op->rows[0].table;
-    op->system =
-        strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;
+    op->system = teffi_store_op_is_system(op);
     store->ops->submit(store, op);
 }
 

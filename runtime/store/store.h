@@ -108,6 +108,9 @@ struct teffi_store {
     const teffi_store_ops *ops;
 };
 
+/* teffi_store_op_is_system - see op->system. in: op may have no rows. */
+bool teffi_store_op_is_system(const teffi_store_op *op);
+
 /* teffi_store_submit - check op against the limits above, then pass it to the engine.
  * in:   op: all its inputs are set, also done.
  * errs: none; every error, also TEFF_E_INVALID and TEFF_E_TOO_LARGE, is in op->err at done(). */

@@ -200,9 +200,7 @@ static void a_cut_that_ends_soon_costs_nobody_its_lease(void **state)
     notice_cut(1);
     lab_until(teffi_reach_is_unreached(l->silos[0]->node.membership, l->silos[1]->node.id));
     apart = false;
-    lab_until(
-        !teffi_reach_is_unreached(l->silos[0]->node.membership, l->silos[1]->node.id) &&
-        !teffi_membership_is_connection_broken(l->silos[0]->node.membership, l->silos[1]->node.id));
+    lab_until(!teffi_reach_is_suspected(l->silos[0]->node.membership, l->silos[1]->node.id));
     assert_false(is_over(0) || is_over(1));
 }
 

@@ -164,14 +164,15 @@ static void other_requests_are_refused(void **state)
     msg->raw = junk;
     msg->raw_len = sizeof junk;
     teffi_directory_handle_request(&node, msg);
-    bare_responded(3, TEFF_E_MALFORMED, "directory: the request does not decode");
+    bare_responded(3, TEFF_E_MALFORMED, "directory: the request is malformed, or names no grain");
 }
 
 static void is_incomplete(teffi_msg *msg)
 {
     unsigned n = sent.n;
     teffi_directory_handle_request(&node, msg);
-    bare_responded(n + 1, TEFF_E_MALFORMED, "directory: the request does not decode");
+    bare_responded(n + 1, TEFF_E_MALFORMED,
+                   "directory: the request is malformed, or names no grain");
 }
 
 /* Slot 0 is no activation's, and no key is empty. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lab.h"
+#include "row_op.h"
 #include "cluster/membership.h"
 #include "node/ask.h"
 #include "store/engine.h"
@@ -97,33 +98,6 @@ static teff_silo *start_silo(const char *seed)
     return silo;
 }
 
-/* ---- one operation of a thread's ---- */
-
-typedef struct operation {
-    teff_ctx *ctx;
-    teffi_row row;
-    teffi_store_op op;
-    _Atomic bool done;
-} operation;
-
-static void *operate(void *arg)
-{
-    operation *o = arg;
-    o->op.rows = &o->row;
-    o->op.n_rows = 1;
-    o->op.arena = &o->ctx->arena;
-    (void)!teffi_ctx_run_store_op(o->ctx, &o->op);
-    o->done = true;
-    return NULL;
-}
-
-static operation on_row(teff_ctx *ctx, teffi_store_kind kind)
-{
-    return (operation){.ctx = ctx,
-                       .row = {.table = "words", .key = {"k", 1}, .value = {"v", 1}},
-                       .op = {.kind = kind}};
-}
-
 static void break_links(teff_silo *from, teff_silo *to)
 {
     teffi_net *net = from->node.home.net;
@@ -136,11 +110,11 @@ static void write_and_lose_the_response(bool full)
 {
     teff_silo *seed = start_silo(NULL), *other = start_silo(teff_silo_address(seed));
     teff_ctx *ctx = teff_silo_new_ctx(other);
-    operation write = on_row(ctx, TEFFI_STORE_WRITE), read;
+    row_op write = row_op_new(ctx, TEFFI_STORE_WRITE), read;
     pthread_t thread;
     seeds->full = full;
     set_hold(seeds, true);
-    assert_int_equal(pthread_create(&thread, NULL, operate, &write), 0);
+    assert_int_equal(pthread_create(&thread, NULL, row_op_run, &write), 0);
     lab_until(seeds->n_held == 1);
     break_links(seed, other);
     lab_until(!full || seeds->n_refused > 1 || write.done);
@@ -150,8 +124,8 @@ static void write_and_lose_the_response(bool full)
     set_hold(seeds, false);
     pthread_join(thread, NULL);
     assert_int_equal(write.op.err, TEFF_E_UNKNOWN);
-    read = on_row(ctx, TEFFI_STORE_READ);
-    (void)operate(&read);
+    read = row_op_new(ctx, TEFFI_STORE_READ);
+    (void)row_op_run(&read);
     assert_int_equal(read.op.err, TEFF_OK);
     assert_int_equal(read.row.value.len, 1);
     teff_ctx_free(ctx);
@@ -192,9 +166,9 @@ static void a_silo_that_has_just_joined_asks_again(void **state)
 {
     teff_silo *seed = start_silo(NULL), *other = start_silo(teff_silo_address(seed));
     teff_ctx *ctx = teff_silo_new_ctx(other);
-    operation write = on_row(ctx, TEFFI_STORE_WRITE);
+    row_op write = row_op_new(ctx, TEFFI_STORE_WRITE);
     make_seed_lag(seed);
-    (void)operate(&write);
+    (void)row_op_run(&write);
     assert_int_equal(write.op.err, TEFF_OK);
     assert_true(teffi_view_current_has_member(&seed->node, other->node.id));
     teff_ctx_free(ctx);
@@ -208,11 +182,11 @@ static void a_silo_that_has_left_is_refused(void **state)
     const uint64_t leave_ns = UINT64_C(60000000000), again_ns = UINT64_C(4000000000);
     teff_silo *seed = start_silo(NULL), *other = start_silo(teff_silo_address(seed));
     teff_ctx *ctx = teff_silo_new_ctx(other);
-    operation write = on_row(ctx, TEFFI_STORE_WRITE);
+    row_op write = row_op_new(ctx, TEFFI_STORE_WRITE);
     uint64_t begun_ns = teffi_now(&other->platform);
     lab_ok(ctx, teffi_silo_leave(ctx, other, begun_ns + leave_ns));
     begun_ns = teffi_now(&other->platform);
-    (void)operate(&write);
+    (void)row_op_run(&write);
     assert_int_equal(write.op.err, TEFF_E_IO);
     assert_non_null(strstr(write.op.text, "it is not in its seed's view"));
     assert_true(teffi_now(&other->platform) - begun_ns < again_ns);

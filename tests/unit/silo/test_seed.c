@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lab.h"
+#include "row_op.h"
 #include "cluster/membership.h"
 #include "node/ask.h"
 #include "store/store.h"
@@ -140,36 +141,20 @@ static void a_silo_joins_again_if_its_seed_has_lost_the_rows(void **state)
 
 typedef struct away_op {
     pthread_t thread;
-    teff_ctx *ctx;
-    teffi_row row;
-    teffi_store_op op;
-    _Atomic bool done;
+    row_op row_op;
 } away_op;
-
-static void *run_op(void *arg)
-{
-    away_op *o = arg;
-    o->op.rows = &o->row;
-    o->op.n_rows = 1;
-    o->op.arena = &o->ctx->arena;
-    (void)!teffi_ctx_run_store_op(o->ctx, &o->op);
-    o->done = true;
-    return NULL;
-}
 
 static void begin_op(away_op *o, teff_silo *silo, teffi_store_kind kind)
 {
-    *o = (away_op){.ctx = teff_silo_new_ctx(silo),
-                   .row = {.table = "words", .key = {"k", 1}, .value = {"v", 1}},
-                   .op = {.kind = kind}};
-    assert_int_equal(pthread_create(&o->thread, NULL, run_op, o), 0);
+    o->row_op = row_op_new(teff_silo_new_ctx(silo), kind);
+    assert_int_equal(pthread_create(&o->thread, NULL, row_op_run, &o->row_op), 0);
 }
 
 static void end_op(away_op *o, teff_err expected)
 {
     pthread_join(o->thread, NULL);
-    assert_int_equal(o->op.err, expected);
-    teff_ctx_free(o->ctx);
+    assert_int_equal(o->row_op.op.err, expected);
+    teff_ctx_free(o->row_op.ctx);
 }
 
 /* It was not sent, so it is sent to the seed that was started again; a write once. */
@@ -184,12 +169,12 @@ static void what_was_not_sent_waits_for_the_seed(void **state)
     lab_until(atomic_load(&other->links) == 0);
     begin_op(&write, other, TEFFI_STORE_WRITE);
     lab_until(other->seed.dialling);
-    assert_false(write.done);
+    assert_false(write.row_op.done);
     start(seed);
     end_op(&write, TEFF_OK);
     begin_op(&read, other, TEFFI_STORE_READ);
     end_op(&read, TEFF_OK);
-    assert_int_equal(read.row.value.len, 1);
+    assert_int_equal(read.row_op.row.value.len, 1);
     teff_silo_free(other);
     teff_silo_free(seed);
     lab_drop_store(store);
