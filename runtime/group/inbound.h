@@ -36,7 +36,7 @@ typedef struct teffi_inbound {
 
 typedef struct teffi_inbound_group {
     teffi_group group;
-    teffi_item stop; /* completes the group */
+    _Atomic uint32_t puts; /* number of puts under way; plus a flag: the queue has stopped */
     void (*run)(struct teffi_exec *exec, teffi_inbound *batch);
 } teffi_inbound_group;
 
@@ -55,7 +55,8 @@ void teffi_inbound_queue_init(teffi_inbound_queue *queue, struct teffi_exec *exe
  *       item is still queued, its last wait was long, or the queue has stopped. */
 bool teffi_inbound_queue_put(teffi_inbound_queue *queue, teffi_inbound *batch);
 
-/* teffi_inbound_queue_drain_and_stop - run all queued batches here, and queue none from now on.
+/* teffi_inbound_queue_drain_and_stop - queue no batch from now on, wait until the puts under way
+ * have returned, and run all queued batches here.
  * runs: after the workers have ended. */
 void teffi_inbound_queue_drain_and_stop(teffi_inbound_queue *queue);
 

@@ -64,6 +64,7 @@ static void draw_manner(uint32_t steps)
     m->drain = one_of(drains, 5);
     m->timeout = one_of(timeouts, 5);
     m->spurious = one_of(spurious, 4);
+    m->after = ex.seed % 4 == 3;
 }
 
 void explore_begin(uint64_t seed, uint32_t steps)

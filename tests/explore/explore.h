@@ -62,6 +62,7 @@ typedef struct explore_manner {
     uint32_t drain;    /* of 256: how likely a buffered store becomes visible at a point */
     uint32_t timeout;  /* of 65,536: how likely a timed wait ends early at a point */
     uint32_t spurious; /* of 256: how likely a weak CAS fails for nothing */
+    bool after;        /* a point also after each read-modify-write, before plain stores */
 } explore_manner;
 
 typedef struct explore {

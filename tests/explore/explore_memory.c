@@ -148,6 +148,13 @@ void explore_plain(volatile void *at, const void *in, size_t size)
     memory_set(at, value_in(in, size), size);
 }
 
+/* After a read-modify-write: others may see it, and not yet the plain stores that follow. */
+static void point_after(const char *where)
+{
+    if (ex.manner.after)
+        explore_point(where, "after it");
+}
+
 void explore_exchange(volatile void *at, const void *in, void *old, size_t size, int order,
                       const char *where)
 {
@@ -158,6 +165,7 @@ void explore_exchange(volatile void *at, const void *in, void *old, size_t size,
     explore_note("  %#llx, was %#llx", (unsigned long long)value_in(in, size),
                  (unsigned long long)before);
     publish(at, value_in(in, size), size);
+    point_after(where);
 }
 
 bool explore_cas(volatile void *at, void *expected, const void *want, size_t size, int order,
@@ -178,6 +186,7 @@ bool explore_cas(volatile void *at, void *expected, const void *want, size_t siz
     explore_note("  %#llx, was %#llx", (unsigned long long)value_in(want, size),
                  (unsigned long long)before);
     publish(at, value_in(want, size), size);
+    point_after(where);
     return true;
 }
 
@@ -205,6 +214,7 @@ void explore_fetch(volatile void *at, explore_op op, const void *by, void *old, 
     publish(at, applied(op, before, value_in(by, size)), size);
     explore_note("  %#llx, was %#llx", (unsigned long long)memory_get(at, size),
                  (unsigned long long)before);
+    point_after(where);
 }
 
 void explore_fence(int order, const char *where)

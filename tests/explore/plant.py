@@ -122,6 +122,9 @@ PLANTS = {
     # A batch that was taken back is run by the worker as well, which finds it in its queue.
     "run-again": ("group/inbound.c", "    if (was == TEFFI_INBOUND_QUEUED) {\n",
                   "    if (was != TEFFI_INBOUND_IDLE) {\n"),
+    # The queue stops, and does not wait for a put that has made its group READY.
+    "put-unawaited": ("group/inbound.c", "memory_order_acquire) != STOPPED)",
+                      "memory_order_acquire) < STOPPED)"),
     # A turn in place that yielded is left to nobody.
     "forgotten-turn": ("sched/direct.c", "            teffi_submit_yielded_group(w, group);\n",
                        "            (void)group;\n"),
