@@ -4,10 +4,11 @@
 #include "link/conn/connection.h"
 
 enum {
-    READS_INLINE = 8,         /* most reads in a row without a callback */
-    LOOK_EVERY = 8,           /* hints of large frames per extra read, once one found nothing */
-    PARTIAL_STEP = 64 * 1024, /* bytes of a large frame that count as progress */
-    BATCH_MAX = 512,          /* most messages of a batch */
+    READS_INLINE = 8,          /* most reads in a row without a callback */
+    BYTES_INLINE = 256 * 1024, /* bytes after which no such read follows */
+    LOOK_EVERY = 8,            /* hints of large frames per extra read, once one found nothing */
+    PARTIAL_STEP = 64 * 1024,  /* bytes of a large frame that count as progress */
+    BATCH_MAX = 512,           /* most messages of a batch */
 };
 
 void teffi_receiver_fini(teffi_conn *conn)
@@ -32,6 +33,7 @@ void teffi_receiver_add_bytes(teffi_conn *conn, size_t n)
 {
     conn_receiver *r = &conn->receiver;
     r->got = n;
+    r->in_row += n;
     r->filled = r->got == r->offered;
     r->buffer.len += r->got;
     teffi_counters_add(&conn->conns->counters, LINK_BYTES_IN, r->got);
@@ -62,7 +64,8 @@ bool teffi_receiver_try_read_inline(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
     bool extra = decide_extra_read_and_clear_large(r) && !r->filled;
-    if (!conn->stream->tries || r->inlined == READS_INLINE || !(r->filled || extra))
+    if (!conn->stream->tries || r->inlined == READS_INLINE || r->in_row >= BYTES_INLINE ||
+        !(r->filled || extra))
         return false;
     r->filled = false;
     bool found = read_without_blocking(conn);
@@ -74,14 +77,14 @@ bool teffi_receiver_try_read_inline(teffi_conn *conn)
 
 bool teffi_receiver_run_deferred_read(teffi_conn *conn, bool here)
 {
-    conn->receiver.inlined = 0;
+    conn->receiver.inlined = conn->receiver.in_row = 0;
     return here && read_without_blocking(conn);
 }
 
 bool teffi_receiver_begin_receive(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
-    r->inlined = 0;
+    r->inlined = r->in_row = 0;
     r->filled = false;
     conn->liveness.receiving_since_ns = teffi_conns_now(conn->conns);
     uint8_t *at = find_room_for_next_read(r);

@@ -39,7 +39,8 @@ typedef struct conn_receiver {
     read_buffer buffer;
     size_t offered, got; /* of the last read: room offered, bytes received */
     bool filled;         /* the last read filled its room, or left a frame unfinished: read on */
-    unsigned inlined;    /* reads in a row without a callback */
+    size_t inlined;      /* reads in a row without a callback */
+    size_t in_row;       /* bytes of these reads, and of the one before */
     bool large;         /* a message with a large body came since the last extra read was decided */
     bool none_followed; /* the last extra read after a large frame found nothing */
     unsigned skipped;   /* counts large frames while none_followed */
@@ -76,7 +77,9 @@ void teffi_receiver_skip_frame(teffi_conn *conn);
  * out:  false, always. */
 bool teffi_receiver_report_violation(teffi_conn *conn, const char *what);
 
-/* teffi_receiver_try_read_inline - read without blocking, if more bytes have probably arrived.
+/* teffi_receiver_try_read_inline - read without blocking, if more bytes have probably arrived, and
+ * the reads in a row were at most 8 and have brought less than 256 KiB. So whatever one peer sends,
+ * in one pass over the connections it gets less than 512 KiB read, or 256 KiB and a large frame.
  * out:  true: bytes were read. */
 bool teffi_receiver_try_read_inline(teffi_conn *conn);
 

@@ -95,6 +95,52 @@ static void a_worker_defers_the_read_after_a_large_one(void **state)
     }
 }
 
+/* ---- how much is read in a row ---- */
+
+static size_t read_now(teffi_stream *stream, void *to, size_t n)
+{
+    received++;
+    return n; /* the peer floods */
+}
+
+/* Reads as the driver does, and takes all bytes. out: the bytes of all reads in a row. */
+static size_t read_in_a_row(teffi_conn *conn)
+{
+    size_t bytes = 0;
+    received = 0;
+    assert_true(teffi_receiver_begin_receive(conn));
+    teffi_receiver_add_bytes(conn, conn->receiver.offered);
+    do {
+        bytes += conn->receiver.got;
+        conn->receiver.buffer.len = 0;
+    } while (teffi_receiver_try_read_inline(conn));
+    return bytes;
+}
+
+static void who_floods_is_read_only_so_far_in_a_row(void **state)
+{
+    static const teffi_stream_ops stream_ops = {.receive = count_received, .receive_now = read_now};
+    static const teffi_platform platform = {.mono_ns = some_time};
+    static const struct {
+        size_t room;
+        unsigned reads;
+    } floods[] = {{LINK_READ_BUFFER_MIN, 9},
+                  {LINK_READ_BUFFER_MAX / 4, 4},
+                  {LINK_READ_BUFFER_MAX, 1},
+                  {LINK_READ_BUFFER_MAX - 1, 2}};
+    uint8_t bytes[1];
+    for (size_t i = 0; i < sizeof floods / sizeof floods[0]; i++) {
+        teffi_stream stream = {.ops = &stream_ops, .tries = true};
+        teffi_conns conns = {.platform = &platform};
+        teffi_conn conn = {.conns = &conns, .stream = &stream, .state = CONN_UP};
+        conn.receiver.buffer = (read_buffer){.data = bytes, .cap = floods[i].room};
+        for (unsigned again = 0; again < 2; again++) {
+            assert_int_equal(read_in_a_row(&conn), floods[i].reads * floods[i].room);
+            assert_int_equal(received, floods[i].reads);
+        }
+    }
+}
+
 /* ---- the buffer ---- */
 
 /* A request of this size on the wire, or less. */
@@ -147,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_is_what_its_connection_says),
         cmocka_unit_test(a_worker_defers_the_read_after_a_large_one),
+        cmocka_unit_test(who_floods_is_read_only_so_far_in_a_row),
         cmocka_unit_test(a_read_doubles_the_buffer_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
