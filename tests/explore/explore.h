@@ -183,5 +183,5 @@ typedef struct explore_scene {
     void (*play)(void); /* one whole schedule, between explore_begin and its checks */
 } explore_scene;
 
-extern const explore_scene explore_deque, explore_group, explore_exec, explore_timer,
-    explore_process, explore_poll;
+extern const explore_scene explore_client, explore_deque, explore_group, explore_exec,
+    explore_timer, explore_process, explore_poll, explore_stop;

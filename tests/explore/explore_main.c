@@ -19,7 +19,7 @@ static const explore_scene *const scenes[] = {
     &explore_exec,  &explore_group, &explore_exec,    &explore_deque,   &explore_exec,
     &explore_group, &explore_exec,  &explore_deque,   &explore_group,   &explore_exec,
     &explore_group, &explore_timer, &explore_process, &explore_process, &explore_process,
-    &explore_poll,  &explore_poll,  &explore_poll};
+    &explore_poll,  &explore_poll,  &explore_poll,    &explore_client,  &explore_stop};
 
 enum { N_SCENES = sizeof scenes / sizeof *scenes };
 enum {

@@ -125,6 +125,43 @@ PLANTS = {
     # The queue stops, and does not wait for a put that has made its group READY.
     "put-unawaited": ("group/inbound.c", "memory_order_acquire) != STOPPED)",
                       "memory_order_acquire) < STOPPED)"),
+    # A client's thread that is to wait for another one's polling does not see that it has ended;
+    # who ends it hands it on to nobody, or before the poller is free, or not although it was chosen
+    # meanwhile; or it leaves the poller to a ticker that is not told.
+    "client-unlooked": ("link/conn/polling.c",
+                        "if (!atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))\n"
+                        "        tokens",
+                        "if (!p->poller)\n        tokens"),
+    "client-kept": ("link/conn/polling.c",
+                    "    teffi_poller_release(poller);\n    hand_over_polling(conns);\n",
+                    "    teffi_poller_release(poller);\n"),
+    "client-early": ("link/conn/polling.c",
+                     "    teffi_poller_release(poller);\n    hand_over_polling(conns);\n",
+                     "    hand_over_polling(conns);\n    teffi_poller_release(poller);\n"),
+    "client-both": ("link/conn/polling.c",
+                    "    if (tokens & TEFFI_TOKEN && tokens & TEFFI_TOKEN_GIVEN)\n"
+                    "        hand_over_polling(conns);\n", ""),
+    "client-untold": ("link/conn/polling.c",
+                      "    if (!wake_waiter(&conns->polling))\n"
+                      "        teffi_conns_ask_to_run_delayed_work(conns);",
+                      "    (void)wake_waiter(&conns->polling);"),
+    # The ticker gives up the poller, or has had it for a look, and threads that wait do not hear
+    # of it; it clears the request for a run that it has not made; nobody polls, and it does not.
+    "ticker-silent": ("link/conn/polling.c",
+                      "memory_order_relaxed);\n        hand_over_polling(conns);",
+                      "memory_order_relaxed);"),
+    "ticker-looked": ("link/conn/polling.c", "    if (polled)\n", "    if (false)\n"),
+    # After such a look it wakes a thread that waits, and does not poll if there is none.
+    "ticker-left": ("link/conn/polling.c", "        hand_over_polling(conns); /* a thread",
+                    "        (void)wake_waiter(p); /* a thread"),
+    "ticker-late": ("link/heartbeat.c",
+                    "    atomic_store_explicit(&ticker->asked_soon, false, memory_order_seq_cst);\n"
+                    "    teffi_sender_write_coalesced(&link->conns);",
+                    "    atomic_store_explicit(&ticker->asked_soon, false, memory_order_release);\n"
+                    "    teffi_sender_write_coalesced(&link->conns);"),
+    "ticker-idle": ("link/conn/polling.c",
+                    "        atomic_store_explicit(&p->by_ticker, true, memory_order_relaxed);",
+                    "        changed = false;"),
     # A turn in place that yielded is left to nobody.
     "forgotten-turn": ("sched/direct.c", "            teffi_submit_yielded_group(w, group);\n",
                        "            (void)group;\n"),

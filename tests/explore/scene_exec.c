@@ -71,7 +71,7 @@ static aid aids[AIDS];
 static batch batches[OUTSIDERS];
 static teffi_worker *keepers[PLACES]; /* who brought something to each slot last */
 static unsigned open_aids;            /* of the first ones: others may take them */
-static unsigned n_places, n_tokens, n_arrived, n_cabins, n_batches, n_submitted, n_late;
+static unsigned n_places, n_tokens, n_arrived, n_cabins, n_batches, n_submitted;
 static uint32_t plain_of_16, visits_of_4, batches_of_4;
 static bool stuck_used, threads_enough; /* there is one more whenever the executor wants one */
 static teffi_parker all_arrived, aided;
@@ -557,12 +557,6 @@ static void count_release(teffi_inbound *batch)
     n_submitted -= batch != NULL;
 }
 
-static void arrive_late(teffi_inbound *batch)
-{
-    explore_point("scene", "late");
-    n_late -= batch != NULL;
-}
-
 /* As a transport does; and nobody comes for it in time, perhaps. */
 static void by_inbound(token *t)
 {
@@ -735,24 +729,6 @@ static void start_exec(void)
     explore_limit_begin(sched());
 }
 
-enum { LATE_MAX = 3 };
-
-static teffi_inbound late[LATE_MAX];
-
-/* A transport goes on while the executor stops. */
-static void submit_late(void *arg)
-{
-    for (unsigned i = 0; i < LATE_MAX; i++) {
-        late[i] = (teffi_inbound){.run = arrive_late,
-                                  .release = count_release,
-                                  .bytes = TEFFI_INBOUND_SHORT + 1};
-        n_submitted++;
-        n_late++;
-        exec->ops->inbound(exec, &late[i]);
-    }
-    (void)arg;
-}
-
 static void never(void *arg)
 {
     (void)arg;
@@ -777,11 +753,7 @@ static void live(void *arg)
         while (outsiders[i]->state != EXPLORE_ENDED)
             (void)explore_wait(outsiders[i], UINT64_MAX);
     teffi_exec *old = exec;
-    explore_thread *later =
-        explore_draw(8) ? NULL : &ex.thread[explore_start("late", submit_late, NULL)];
     exec->ops->stop(exec);
-    while (later && later->state != EXPLORE_ENDED)
-        (void)explore_wait(later, UINT64_MAX);
     if (explore_draw(16) == 0 &&
         teffi_closure_push(&exec->null_group, never, NULL)) /* it is dropped */
         explore_fail("a closure was refused");
@@ -793,14 +765,14 @@ static void live(void *arg)
     }
     exec = NULL;
     old->ops->free(old);
-    if (n_submitted || n_late)
-        explore_fail("%u batches were not released, %u not run", n_submitted, n_late);
+    if (n_submitted)
+        explore_fail("%u batches were not released", n_submitted);
 }
 
 static void play(void)
 {
     exec = NULL;
-    n_arrived = n_cabins = n_batches = n_submitted = n_late = open_aids = 0;
+    n_arrived = n_cabins = n_batches = n_submitted = open_aids = 0;
     stuck_used = false;
     memset(keepers, 0, sizeof keepers);
     memset(n_running, 0, sizeof n_running);

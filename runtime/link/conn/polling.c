@@ -183,7 +183,7 @@ bool teffi_polling_sleep_or_poll(teffi_conns *conns, uint64_t timeout_ns)
         return false;
     bool polled = teffi_poller_poll_once(p->poller);
     if (polled)
-        (void)wake_waiter(p); /* the waiter may have failed to claim the poller meanwhile */
+        hand_over_polling(conns); /* a thread may have failed to claim the poller meanwhile */
     return polled;
 }
 
