@@ -16,6 +16,13 @@ static void ask_ticker_to_poll(teffi_poller *poller)
     teffi_parker_wake(&conns->ticker.parker.parker);
 }
 
+/* Do workers poll? Not on a client: its worker would be idle, and poll, whenever a thread waits for
+ * a response; it would then have to wake that thread for each response. */
+static bool workers_poll(const teffi_conns *conns)
+{
+    return conns->role == TEFFI_ROLE_SILO && conns->exec && conns->exec->ops->poll;
+}
+
 void teffi_polling_init(teffi_conns *conns, teffi_poller *poller)
 {
     link_polling *p = &conns->polling;
@@ -24,15 +31,14 @@ void teffi_polling_init(teffi_conns *conns, teffi_poller *poller)
     TAILQ_INIT(&p->waiters);
     if (!poller)
         return;
-    bool workers_poll = conns->exec && conns->exec->ops->poll;
-    atomic_init(&p->by_ticker, !workers_poll);
+    atomic_init(&p->by_ticker, !workers_poll(conns));
     poller->neglected = ask_ticker_to_poll;
     poller->arg = conns;
 }
 
 void teffi_polling_start(teffi_conns *conns)
 {
-    if (conns->polling.poller && conns->exec && conns->exec->ops->poll)
+    if (conns->polling.poller && workers_poll(conns))
         conns->exec->ops->poll(conns->exec, conns->polling.poller);
 }
 

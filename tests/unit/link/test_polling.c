@@ -301,6 +301,31 @@ static void a_client_without_waiting_threads_gets_its_responses(void **state)
     test_node_stop(silo);
 }
 
+static teffi_poller *polled_by_workers;
+
+static void note_poller(teffi_exec *exec, teffi_poller *of)
+{
+    polled_by_workers = of;
+}
+
+/* A client's worker is idle whenever a thread waits: it would poll for it, and wake it each time. */
+static void workers_poll_on_silos_only(void **state)
+{
+    static const teffi_exec_ops ops = {.poll = note_poller};
+    static const uint32_t roles[] = {TEFFI_ROLE_CLIENT, TEFFI_ROLE_SILO};
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        bool silo = roles[i] == TEFFI_ROLE_SILO;
+        teffi_exec exec = {.ops = &ops};
+        teffi_conns of = {.role = roles[i], .exec = &exec};
+        polled_by_workers = NULL;
+        teffi_polling_init(&of, &poller.poller);
+        teffi_polling_start(&of);
+        assert_ptr_equal(polled_by_workers, silo ? &poller.poller : NULL);
+        assert_int_equal(of.polling.by_ticker, !silo);
+        teffi_polling_fini(&of);
+    }
+}
+
 #define POLLING(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -315,6 +340,7 @@ int main(void)
         POLLING(the_ticker_polls_when_no_thread_has_for_a_while),
         POLLING(a_look_of_the_ticker_leaves_no_sleeper_alone),
         cmocka_unit_test(a_client_without_waiting_threads_gets_its_responses),
+        cmocka_unit_test(workers_poll_on_silos_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
