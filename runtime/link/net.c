@@ -174,7 +174,7 @@ static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, c
     bool by_default = opt->transport == TEFFI_TRANSPORT_DEFAULT;
     bool reactor =
         by_default ? TEFFI_DEFAULT_REACTOR && !tls : opt->transport == TEFFI_TRANSPORT_REACTOR;
-    teff_err err = reactor ? teffi_socket_transport_new(transport, text)
+    teff_err err = reactor ? teffi_socket_transport_new(link->conns.platform, transport, text)
                            : teffi_nng_transport_new(&opt->tls, transport, text);
     if (err)
         return err;

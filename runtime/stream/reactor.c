@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/bug.h"
+#include "os/thread.h"
 
 /* ---- sides ---- */
 
@@ -164,6 +165,52 @@ static int call_epoll_wait(teffi_reactor *r, uint64_t timeout_ns)
                         NULL);
 }
 
+static void keep_events(teffi_reactor *r, int n)
+{
+    teffi_bug_if(n < 0 && errno != EINTR);
+    r->n_events = n;
+}
+
+enum { SPIN_LOOKS_MAX = 1000 }; /* ends a spin if the clock stands still, as a test's may */
+
+/* Looks for events until some have come, a side is in `due`, or the time is over.
+ * out:  false: the time is over. */
+static bool spin_for_events(teffi_reactor *r, uint64_t until_ns)
+{
+    for (unsigned looks = 0; looks < SPIN_LOOKS_MAX && teffi_now(r->platform) < until_ns; looks++) {
+        keep_events(r, call_epoll_wait(r, 0));
+        /* relaxed: only for a shorter wait; sleep_for_events() does not miss the side */
+        if (r->n_events || atomic_load_explicit(&r->due, memory_order_relaxed))
+            return true;
+        teffi_cpu_relax();
+    }
+    return false;
+}
+
+/* Waits for events in epoll. */
+static void sleep_for_events(teffi_reactor *r, uint64_t timeout_ns)
+{
+    /* seq_cst: orders this store before the load of `due`; pairs with set_bit_and_queue() */
+    atomic_store_explicit(&r->asleep, true, memory_order_seq_cst);
+    if (atomic_load_explicit(&r->due, memory_order_seq_cst))
+        timeout_ns = 0;
+    keep_events(r, call_epoll_wait(r, timeout_ns));
+    atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
+}
+
+/* Spins if that has paid lately, and sleeps if there are no events then. in: timeout_ns, not 0. */
+static void spin_or_sleep_for_events(teffi_reactor *r, uint64_t timeout_ns)
+{
+    size_t bytes = atomic_exchange_explicit(&r->received, 0, memory_order_relaxed);
+    uint64_t spin_ns = teffi_spin_choose_ns(&r->spin, bytes), from_ns = teffi_now(r->platform);
+    if (spin_ns > timeout_ns)
+        spin_ns = timeout_ns;
+    bool found = spin_ns && spin_for_events(r, from_ns + spin_ns);
+    if (!found)
+        sleep_for_events(r, timeout_ns == UINT64_MAX ? timeout_ns : timeout_ns - spin_ns);
+    teffi_spin_record_wait(&r->spin, spin_ns, found, teffi_now(r->platform) - from_ns);
+}
+
 /* Waits for events, and keeps them for run_events(). in: poller, which this thread has claimed.
  * run_events() has handled the events of the previous wait, so no kept event points to a source
  * that free_dead_sources() frees. */
@@ -171,13 +218,10 @@ static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
 {
     teffi_reactor *r = (teffi_reactor *)poller;
     free_dead_sources(r);
-    /* seq_cst: orders this store before the load of `due`; pairs with set_bit_and_queue() */
-    atomic_store_explicit(&r->asleep, true, memory_order_seq_cst);
-    if (atomic_load_explicit(&r->due, memory_order_seq_cst))
-        timeout_ns = 0;
-    r->n_events = call_epoll_wait(r, timeout_ns);
-    teffi_bug_if(r->n_events < 0 && errno != EINTR);
-    atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
+    if (timeout_ns)
+        spin_or_sleep_for_events(r, timeout_ns);
+    else
+        keep_events(r, call_epoll_wait(r, 0));
 }
 
 /* Reports the edges of one event. An event without a source comes from wake_poller(): for such an
@@ -231,11 +275,12 @@ static bool open_descriptors(teffi_reactor *r)
            epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wakes, &event) == 0;
 }
 
-teffi_reactor *teffi_reactor_new(void)
+teffi_reactor *teffi_reactor_new(const teffi_platform *platform)
 {
     teffi_reactor *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
+    r->platform = platform;
     r->poller = (teffi_poller){.wait = wait_for_events, .run = run_events, .wake = wake_poller};
     r->events = calloc(REACTOR_EVENTS, sizeof *r->events);
     if (open_descriptors(r) && r->events)

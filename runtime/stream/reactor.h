@@ -8,7 +8,9 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include "os/platform.h"
 #include "os/poller.h"
+#include "stream/spin.h"
 
 /* One direction of a socket, or another thing to wait for: at most one operation waits for it. */
 typedef struct reactor_side {
@@ -37,21 +39,24 @@ typedef struct reactor_source {
 enum { REACTOR_EVENTS = 64 }; /* per wait, at most */
 
 typedef struct teffi_reactor {
-    teffi_poller poller;          /* first */
-    int epoll, wakes;             /* wakes: an eventfd */
-    bool in_ms;                   /* Linux before 5.11 and valgrind 3.19 wait for whole ms only */
-    _Atomic bool asleep;          /* the thread that polls is in epoll, or on its way there */
-    reactor_side *_Atomic due;    /* list of sides to try, newest first */
-    reactor_source *_Atomic dead; /* list of sources to close and free */
+    teffi_poller poller;            /* first */
+    int epoll, wakes;               /* wakes: an eventfd */
+    bool in_ms;                     /* Linux before 5.11 and valgrind 3.19 wait for whole ms only */
+    const teffi_platform *platform; /* its clock */
+    _Atomic size_t received;        /* bytes, since the last wait */
+    _Atomic bool asleep;            /* the thread that polls is in epoll, or on its way there */
+    reactor_side *_Atomic due;      /* list of sides to try, newest first */
+    reactor_source *_Atomic dead;   /* list of sources to close and free */
     /* used only by the thread that polls */
     struct epoll_event *events; /* kept by wait, for run */
     int n_events;
+    teffi_spin spin;
 } teffi_reactor;
 
 /* teffi_reactor_new - out: NULL: no memory, or no descriptor.
  * teffi_reactor_free - also frees the sources given to teffi_reactor_free_source_later(). in: no
  *       other source is in the set; no thread polls any more. */
-teffi_reactor *teffi_reactor_new(void);
+teffi_reactor *teffi_reactor_new(const teffi_platform *platform);
 void teffi_reactor_free(teffi_reactor *reactor);
 
 /* teffi_reactor_watch - add a socket to the epoll set.

@@ -239,11 +239,12 @@ static const teffi_transport_ops socket_transport_ops = {
     .free = free_socket_transport,
 };
 
-teff_err teffi_socket_transport_new(teffi_transport **transport, char *text)
+teff_err teffi_socket_transport_new(const teffi_platform *platform, teffi_transport **transport,
+                                    char *text)
 {
     socket_transport *t = calloc(1, sizeof *t);
     *transport = NULL;
-    teffi_reactor *reactor = t ? teffi_reactor_new() : NULL;
+    teffi_reactor *reactor = t ? teffi_reactor_new(platform) : NULL;
     if (!reactor) {
         free(t);
         return teffi_fail(text, TEFF_E_IO, "link: no epoll set: out of memory or descriptors");

@@ -66,7 +66,9 @@ static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
     do
         got = recv(s->source.fd, to, n, 0);
     while (got < 0 && errno == EINTR);
-    if (got == 0)
+    if (got > 0) /* relaxed: only a hint for the next wait */
+        atomic_fetch_add_explicit(&s->reactor->received, (size_t)got, memory_order_relaxed);
+    else if (got == 0)
         errno = ESHUTDOWN;
     bool hung_up = atomic_load_explicit(&s->source.hung_up, memory_order_relaxed);
     if (got > 0 ? (size_t)got == n || hung_up : errno != EAGAIN)

@@ -151,5 +151,7 @@ TEFF_MUST_USE teff_err teffi_nng_transport_new(const teffi_tls_files *files,
                                                teffi_transport **transport, char *text);
 
 /* teffi_socket_transport_new - no TLS; callbacks run where teffi_transport.poller is polled.
+ * in:   platform, whose clock is used; it outlives the transport.
  * out: *transport; NULL on an error. errs: TEFF_E_IO (no descriptor or no memory), with text. */
-TEFF_MUST_USE teff_err teffi_socket_transport_new(teffi_transport **transport, char *text);
+TEFF_MUST_USE teff_err teffi_socket_transport_new(const struct teffi_platform *platform,
+                                                  teffi_transport **transport, char *text);

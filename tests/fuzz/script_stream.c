@@ -5,7 +5,8 @@
 #include "base/bug.h"
 #include "base/queue.h"
 
-teff_err __wrap_teffi_socket_transport_new(teffi_transport **transport, char *text);
+teff_err __wrap_teffi_socket_transport_new(const teffi_platform *platform,
+                                           teffi_transport **transport, char *text);
 
 script_transport *script_next;
 
@@ -275,9 +276,11 @@ static void wake_nobody(teffi_poller *poller)
     (void)poller;
 }
 
-teff_err __wrap_teffi_socket_transport_new(teffi_transport **transport, char *text)
+teff_err __wrap_teffi_socket_transport_new(const teffi_platform *platform,
+                                           teffi_transport **transport, char *text)
 {
     script_transport *t = script_next;
+    (void)platform;
     (void)text;
     t->base = (teffi_transport){.ops = &transport_ops, .poller = &t->poller, .tls = t->tls};
     t->poller = (teffi_poller){.wait = wait_for_nothing, .run = report_ends, .wake = wake_nobody};

@@ -180,7 +180,7 @@ void sim_poll_start(sim_net *net)
 {
     if (!net->node->polled)
         return;
-    net->reactor = teffi_reactor_new();
+    net->reactor = teffi_reactor_new(&net->node->platform);
     teffi_bug_if(!net->reactor);
     teffi_poller *poller = &net->reactor->poller;
     net->run_sides = poller->run;

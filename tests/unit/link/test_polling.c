@@ -308,7 +308,7 @@ static void note_poller(teffi_exec *exec, teffi_poller *of)
     polled_by_workers = of;
 }
 
-/* A client's worker is idle whenever a thread waits: it would poll for it, and wake it each time. */
+/* A client's worker is idle whenever a thread waits: it would poll, and wake that thread. */
 static void workers_poll_on_silos_only(void **state)
 {
     static const teffi_exec_ops ops = {.poll = note_poller};

@@ -37,7 +37,8 @@ void lab_start(lab *l, bool reactor)
     static const teffi_tls_files none;
     char text[512];
     memset(l, 0, sizeof *l);
-    teff_err err = reactor ? teffi_socket_transport_new(&l->transport, text)
+    teffi_platform_init_real(&l->platform, TEFF_LOG_INFO);
+    teff_err err = reactor ? teffi_socket_transport_new(&l->platform, &l->transport, text)
                            : teffi_nng_transport_new(&none, &l->transport, text);
     assert_int_equal(err, TEFF_OK);
     l->transport->accepted = lab_done;

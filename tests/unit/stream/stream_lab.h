@@ -20,6 +20,7 @@ typedef struct lab_end {
 } lab_end;
 
 typedef struct lab {
+    teffi_platform platform;
     teffi_transport *transport;
     char address[64]; /* of its listener */
     int port;         /* 0: a Unix socket */

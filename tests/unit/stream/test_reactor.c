@@ -26,6 +26,23 @@ typedef struct probe {
     bool edge_during, leaves_more; /* in its first attempt; after each */
 } probe;
 
+/* A clock that advances at each look, and what happens at one of them. */
+static struct {
+    _Atomic uint64_t now_ns;
+    uint64_t step_ns;
+    unsigned looks, at; /* 0: nothing happens */
+    void (*then)(void);
+} ticks;
+
+static uint64_t read_ticks(void *arg)
+{
+    if (++ticks.looks == ticks.at)
+        ticks.then();
+    return ticks.now_ns += ticks.step_ns;
+}
+
+static const teffi_platform platform = {.mono_ns = read_ticks};
+
 static bool take_item(probe *p)
 {
     int items = atomic_load(&p->items);
@@ -65,7 +82,7 @@ static void init_probe(probe *p, teffi_reactor *r)
 
 static int make_reactor(void **state)
 {
-    *state = teffi_reactor_new();
+    *state = teffi_reactor_new(&platform);
     return *state ? 0 : -1;
 }
 
@@ -544,12 +561,89 @@ static void an_edge_of_a_buried_source_is_harmless(void **state)
 static void free_frees_the_buried(void **state)
 {
     test_source s;
-    teffi_reactor *r = teffi_reactor_new();
+    teffi_reactor *r = teffi_reactor_new(&platform);
     int peer = add_source(r, &s);
     end_source(r, &s, peer);
     assert_int_equal(s.freed, 0);
     teffi_reactor_free(r);
     assert_int_equal(s.freed, 1);
+}
+
+/* ---- spinning before the sleep (spin.h) ---- */
+
+static probe spun_for;
+static int spun_pipe;
+
+static void report_edge_of_another_thread(void)
+{
+    add_item(&spun_for);
+}
+
+static void make_descriptor_readable(void)
+{
+    assert_int_equal(write(spun_pipe, "x", 1), 1);
+}
+
+/* Waits without a limit, and handles what has come. The wait begins with a spin; at its third look
+ * at the clock, `then` is called. */
+static void spin_until(teffi_reactor *r, void (*then)(void))
+{
+    ticks.looks = 0;
+    ticks.step_ns = 1000;
+    ticks.at = 3;
+    ticks.then = then;
+    r->spin.credit = 1;
+    assert_true(teffi_poller_claim(&r->poller));
+    r->poller.wait(&r->poller, UINT64_MAX);
+    (void)r->poller.run(&r->poller);
+    teffi_poller_release(&r->poller);
+    ticks.at = 0;
+    assert_int_equal(r->spin.credit, 2);
+}
+
+static void a_spin_ends_with_an_edge_or_an_event(void **state)
+{
+    test_source s;
+    init_probe(&spun_for, *state);
+    teffi_reactor_begin_wait(*state, &spun_for.side);
+    spin_until(*state, report_edge_of_another_thread);
+    assert_int_equal(spun_for.ended, 1);
+    spun_pipe = add_source(*state, &s);
+    look_once(*state);
+    unsigned before = s.in.ended;
+    spin_until(*state, make_descriptor_readable);
+    assert_int_equal(s.in.ended, before + 1);
+    end_source(*state, &s, spun_pipe);
+    look_once(*state); /* frees it */
+}
+
+static void a_spin_in_vain_ends_in_time(void **state)
+{
+    static const uint64_t timeouts_ns[] = {2000000, TEFFI_SPIN_NS / 5};
+    teffi_reactor *r = *state;
+    for (int i = 0; i < 2; i++) {
+        ticks.now_ns = ticks.looks = 0;
+        ticks.step_ns = 1000;
+        r->spin.credit = 1;
+        r->poller.wait(&r->poller, timeouts_ns[i]);
+        uint64_t spun_ns = i ? timeouts_ns[i] : TEFFI_SPIN_NS;
+        assert_in_range(ticks.now_ns, spun_ns, spun_ns + 4 * ticks.step_ns);
+        assert_int_equal(r->spin.credit, 0);
+    }
+}
+
+static void who_receives_much_does_not_spin(void **state)
+{
+    teffi_reactor *r = *state;
+    r->spin.credit = 2;
+    r->received = TEFFI_SPIN_BYTES_MAX + 1;
+    ticks.looks = 0;
+    ticks.step_ns = 1;
+    r->poller.wait(&r->poller, 1000);
+    assert_int_equal(ticks.looks, 2); /* no spin */
+    assert_int_equal(r->received, 0);
+    r->poller.wait(&r->poller, 1000);
+    assert_true(ticks.looks > 4);
 }
 
 static void no_reactor_without_descriptors(void **state)
@@ -562,7 +656,7 @@ static void no_reactor_without_descriptors(void **state)
         none = before;
         none.rlim_cur = (rlim_t)(highest + more);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-        teffi_reactor *r = teffi_reactor_new();
+        teffi_reactor *r = teffi_reactor_new(&platform);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         assert_null(r);
         int next = dup(0);
@@ -592,6 +686,9 @@ int main(void)
         WITH_REACTOR(a_buried_source_is_freed_at_the_next_wait),
         WITH_REACTOR(a_copy_of_a_buried_descriptor_has_no_edges),
         WITH_REACTOR(an_edge_of_a_buried_source_is_harmless),
+        WITH_REACTOR(a_spin_ends_with_an_edge_or_an_event),
+        WITH_REACTOR(a_spin_in_vain_ends_in_time),
+        WITH_REACTOR(who_receives_much_does_not_spin),
         cmocka_unit_test(free_frees_the_buried),
         cmocka_unit_test(no_reactor_without_descriptors),
     };

@@ -347,7 +347,7 @@ static void a_transport_that_fails_is_none(void **state)
     few = before;
     few.rlim_cur = (rlim_t)highest + 1;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    teff_err err = teffi_socket_transport_new(&none, text);
+    teff_err err = teffi_socket_transport_new(NULL, &none, text);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(err, TEFF_E_IO);
     assert_null(none);
