@@ -67,7 +67,7 @@ teff_err teffi_activation_give_identity(teffi_activation *act, const teff_grain_
     atomic_store_explicit(&act->queued_bytes, 0, memory_order_relaxed);
     atomic_store_explicit(&act->hash, ident->hash, memory_order_relaxed);
     atomic_store_explicit(&act->group.priority, type->priority, memory_order_relaxed);
-    teffi_activation_update_last_use(act);
+    teffi_activation_delay_end(act, 0); /* forget the previous grain's delay */
     teffi_group_reuse(&act->group);
     return TEFF_OK;
 }
@@ -75,6 +75,16 @@ teff_err teffi_activation_give_identity(teffi_activation *act, const teff_grain_
 teffi_pid teffi_activation_pid(const teffi_activation *act)
 {
     return (teffi_pid){act->grains->node->id, act->slot, act->generation};
+}
+
+void teffi_activation_delay_end(teffi_activation *act, int64_t ms)
+{
+    enum { MAX_MS = 12 * 24 * 60 * 60 * 1000 };
+    uint64_t until = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
+    if (ms > 0) /* the coarse clock is late; + 1: the part of a millisecond that has passed */
+        until = teffi_now(act->grains->node->platform) / 1000000u + 1 +
+                (uint64_t)(ms < MAX_MS ? ms : MAX_MS);
+    atomic_store_explicit(&act->used_ms, (uint32_t)until, memory_order_relaxed);
 }
 
 void teffi_activation_nudge(teffi_activation *act)

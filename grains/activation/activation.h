@@ -95,7 +95,9 @@ typedef struct teffi_activation {
     /* relaxed: requests pushed and not started; at queue_max pushes are refused. Below 0 if a late
      * push was counted before this memory was reused for another grain, and uncounted after it. */
     _Atomic uint32_t queued;
-    _Atomic uint32_t used_ms; /* relaxed: low bits of the coarse clock at the last request */
+    /* relaxed: low bits of the coarse clock at the last request; later than now after a turn's call
+     * of teff_delay_deactivation() */
+    _Atomic uint32_t used_ms;
     /* relaxed: name of the method (a life turn: of the type) whose turn runs or ran last in this
      * memory; a constant string, for dumps; NULL: none */
     const char *_Atomic doing;
@@ -197,14 +199,36 @@ void teffi_activation_free_rare_fields(teffi_activation *act);
  * lock. */
 teffi_pid teffi_activation_pid(const teffi_activation *act);
 
-/* teffi_activation_update_last_use - set act's time of last use to now.
- * relaxed: if the collector reads an older time, it may ask act to end too early.
- * clear_nudge_and_adopt_end_reason() then compares the times again, on act's group. */
+/* ---- the last use. relaxed: if the collector reads an older time, it may ask act to end too
+ * early; clear_nudge_and_adopt_end_reason() then compares the times again, on act's group ---- */
+
+/* If act->used_ms is later than now, then by at most so much: 12 days and the time that the coarse
+ * clock may be late. A time that seems later by more is in the past. */
+enum { TEFFI_DELAY_MAX_MS = 1 << 30 };
+
+/* teffi_activation_age_ms - the time since act's last use. in: now_ms, the low bits of the coarse
+ * clock. out: below 0: act counts as used until this time has passed. */
+static inline int64_t teffi_activation_age_ms(const teffi_activation *act, uint32_t now_ms)
+{
+    uint32_t used = atomic_load_explicit(&act->used_ms, memory_order_relaxed);
+    uint32_t ahead = used - now_ms;
+    return ahead && ahead <= TEFFI_DELAY_MAX_MS ? -(int64_t)ahead : (uint32_t)(now_ms - used);
+}
+
+/* teffi_activation_update_last_use - act is used now; a delay of its end stays.
+ * runs: on act's group, or by the thread that has claimed the group. */
 static inline void teffi_activation_update_last_use(teffi_activation *act)
 {
-    uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
-    atomic_store_explicit(&act->used_ms, (uint32_t)now, memory_order_relaxed);
+    uint32_t now = (uint32_t)atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
+    uint32_t used = atomic_load_explicit(&act->used_ms, memory_order_relaxed);
+    if (used - now > TEFFI_DELAY_MAX_MS) /* used is earlier than now */
+        atomic_store_explicit(&act->used_ms, now, memory_order_relaxed);
 }
+
+/* teffi_activation_delay_end - act counts as used until ms have passed, at most 12 days; 0 or less:
+ * as used now. An earlier delay does not count any more.
+ * runs: as teffi_activation_update_last_use, or before another thread knows act. */
+void teffi_activation_delay_end(teffi_activation *act, int64_t ms);
 
 /* teffi_activation_key_bytes - get the key, which a zero byte follows. out: borrowed from act. (A
  * key of TEFFI_KEY_INLINE bytes or more is stored on the heap; act->key then holds the pointer to

@@ -46,10 +46,13 @@ static inline uint32_t teffi_queue_max(const teff_type_info *info)
     return info->queue_max ? info->queue_max : TEFFI_QUEUE_DEFAULT;
 }
 
-/* teffi_idle_ms - the time without a request after which an activation is deactivated. */
+/* teffi_idle_ms - the time without a request after which an activation is deactivated. At most 36
+ * days: longer times cannot be told from delays (TEFFI_DELAY_MAX_MS). */
 static inline uint32_t teffi_idle_ms(const teff_type_info *info)
 {
-    return info->idle_ms ? info->idle_ms : TEFFI_IDLE_DEFAULT_MS;
+    const uint32_t max = 36u * 24 * 60 * 60 * 1000;
+    uint32_t ms = info->idle_ms ? info->idle_ms : TEFFI_IDLE_DEFAULT_MS;
+    return ms < max ? ms : max;
 }
 
 /* ---- limits of messages ---- */

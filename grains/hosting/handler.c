@@ -521,10 +521,9 @@ static inline void do_due_activation_work(teffi_activation *act)
 static bool activation_is_idle(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
-    uint32_t used = atomic_load_explicit(&act->used_ms, memory_order_relaxed);
     return act->running == 0 && !(act->more && (act->more->pending.count || act->more->lock)) &&
            (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed) <= 0 &&
-           (uint32_t)now - used >= teffi_idle_ms(act->type->info);
+           teffi_activation_age_ms(act, (uint32_t)now) >= teffi_idle_ms(act->type->info);
 }
 
 /* Clears act->nudged. Then moves act->end_reason, which another thread may have stored, to

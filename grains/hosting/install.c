@@ -151,9 +151,8 @@ typedef struct slice {
 static bool ask_to_end_if_idle(void *arg, teffi_activation *act)
 {
     slice *s = arg;
-    uint32_t used = atomic_load_explicit(&act->used_ms, memory_order_relaxed);
     s->looks++;
-    if (s->now_ms - used >= teffi_idle_ms(act->type->info)) {
+    if (teffi_activation_age_ms(act, s->now_ms) >= teffi_idle_ms(act->type->info)) {
         teffi_activation_ask_to_end(act, TEFF_REASON_IDLE);
         s->ends++;
     }

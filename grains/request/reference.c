@@ -494,3 +494,10 @@ void teff_deactivate(teff_ctx *ctx)
     if (act && !act->reason)
         act->reason = TEFF_REASON_REQUESTED;
 }
+
+void teff_delay_deactivation(teff_ctx *ctx, int64_t ms)
+{
+    teffi_activation *act = teffi_activation_of_ctx(ctx);
+    if (act)
+        teffi_activation_delay_end(act, ms);
+}

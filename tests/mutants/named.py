@@ -89,6 +89,10 @@ NAMED = {
         "grains/request/deadlock.h", "TEFFI_PROBES_MAX = 1024", "TEFFI_PROBES_MAX = 2048"),
     "a writer does not wait for readers": (
         "grains/request/deadlock.c", "own != TEFFI_FREELY", "own == TEFFI_EXCLUSIVE"),
+    "a request ends a delay": (
+        "grains/activation/activation.h", "used - now > TEFFI_DELAY_MAX_MS", "true"),
+    "a delay of 24 days seems long past": (
+        "grains/activation/activation.h", "ahead <= TEFFI_DELAY_MAX_MS ?", "ahead <= 1000 ?"),
     "IDLE stays although the activation is a duplicate": (
         "grains/activation/activation.c", "was != TEFF_REASON_IDLE || reason",
         "true || reason"),

@@ -313,4 +313,16 @@ TEFF_API ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinar
  * runs: in that turn; does not wait. */
 TEFF_API void teff_deactivate(teff_ctx *ctx);
 
+/* teff_delay_deactivation - keep this activation for at least a time, even if no call comes: it
+ * counts as used until then, and its type's idle time begins then. If it is called again, only the
+ * last call counts, even if its time ends earlier.
+ *     The delay is for this activation only, and only for ends because it is not used
+ * (TEFF_REASON_IDLE): teff_deactivate, the stop of the silo, and all other reasons end the
+ * activation as usual. It is not part of a transaction: it stays if the transaction is rolled back.
+ * in:   ctx, of a turn of the activation, also of on_activate. ms: more than 12 days count as 12
+ *       days; 0 or less: no delay any more, the idle time begins now.
+ * runs: in that turn; does not wait. With the context of a thread or process nothing happens.
+ * from: Orleans Grain.DelayDeactivation. */
+TEFF_API void teff_delay_deactivation(teff_ctx *ctx, int64_t ms);
+
 TEFF_END_C

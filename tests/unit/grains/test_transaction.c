@@ -2,6 +2,7 @@
  * silo, between two, and from a client. */
 #include <stdio.h>
 #include <string.h>
+#include "activation/activation.h"
 #include "activation/participants.h"
 #include "bank.h"
 #include "call/call.h"
@@ -216,6 +217,34 @@ static void test_all_states_are_written_in_one_batch(void **state)
     lab_ok(ctx, ask_vault("b", pays, 2, "a"));
     assert_int_equal(bank.batches, 2);
     are_stored(9, 6);
+}
+
+/* How long the vault counts as used from now on. */
+static teff_err reads_delay(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                            bank_number *out)
+{
+    const teffi_activation *act = teffi_activation_of_ctx(turn);
+    out->n = -teffi_activation_age_ms(act, (uint32_t)act->grains->coarse_ms);
+    return TEFF_OK;
+}
+
+static teff_err delays_and_fails(teff_ctx *turn, bank_balance *state, const bank_act *in,
+                                 bank_number *out)
+{
+    teff_delay_deactivation(turn, in->n);
+    return TEFF_E_USER(1);
+}
+
+/* Only states are. */
+static void test_a_delay_is_not_rolled_back(void **state)
+{
+    enum { HOUR_MS = 3600000 };
+    bank_number *out;
+    lab_ok(ctx, bank_vault_plain(ctx, "a", RUN(reads_delay), &out));
+    assert_true(out->n <= 0);
+    lab_fails(ctx, ask_vault("a", delays_and_fails, HOUR_MS, NULL), TEFF_E_USER(1));
+    lab_ok(ctx, bank_vault_plain(ctx, "a", RUN(reads_delay), &out));
+    assert_in_range(out->n, HOUR_MS / 2, 2 * HOUR_MS); /* the coarse clock is late */
 }
 
 static void test_an_error_rolls_all_back(void **state)
@@ -603,6 +632,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         EACH(test_all_states_are_written_in_one_batch),
         EACH(test_an_error_rolls_all_back),
+        EACH(test_a_delay_is_not_rolled_back),
         EACH(test_the_error_of_a_dropped_call_is_the_root_s),
         EACH(test_calls_of_all_kinds_take_part),
         EACH(test_a_one_way_runs_when_the_transaction_has_ended),
