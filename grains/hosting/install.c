@@ -1,6 +1,5 @@
-/* install.c - make, start, end and free the grains of a silo; the collector, which asks idle
- * activations to end. Sets the node's upcalls, by which runtime/ calls grains/.
- * Source:  Orleans' src/Orleans.Runtime/Catalog/ActivationCollector.cs */
+/* install.c - make, start, end and free the grains of a silo. Sets the node's upcalls, by which
+ * runtime/ calls grains/. */
 #include "hosting/install.h"
 
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "cluster/membership.h"
 #include "directory/location_cache.h"
 #include "directory/server.h"
+#include "hosting/collector.h"
 #include "hosting/life.h"
 #include "activation/load_limit.h"
 #include "activation/waits.h"
@@ -56,10 +56,7 @@ typedef struct hosted {
     teffi_load_limit load_limit;
     teffi_waits waits;
     teffi_grains grains;
-    pthread_mutex_t collect_lock; /* held while collect_timer is set or cancelled */
-    teffi_timer collect_timer;
-    uint32_t collect_ms;     /* from the end of a round to the next one */
-    uint64_t collect_cursor; /* timer only: where the round continues */
+    teffi_collector collector;
 } hosted;
 
 static hosted *get_hosting_state(teffi_grains *grains)
@@ -69,7 +66,7 @@ static hosted *get_hosting_state(teffi_grains *grains)
 
 static void free_hosting_state(teffi_grains *grains)
 {
-    pthread_mutex_destroy(&get_hosting_state(grains)->collect_lock);
+    teffi_collector_fini(&get_hosting_state(grains)->collector);
     teffi_waits_fini(grains->waits);
     free(get_hosting_state(grains));
 }
@@ -90,7 +87,7 @@ static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, 
     teffi_load_limit_init(&all->load_limit);
     grains->waits = &all->waits;
     teffi_waits_init(&all->waits, node);
-    pthread_mutex_init(&all->collect_lock, NULL);
+    teffi_collector_init(&all->collector, grains);
 }
 
 static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_t n)
@@ -132,79 +129,11 @@ void teffi_grains_free(teffi_node *node)
     node->grains = NULL;
 }
 
-/* ---- the collector ---- */
-
-enum { PERIOD_MIN_MS = 10, PERIOD_MAX_MS = 60000 };
-
-/* A round has slices, so that with millions of idle grains no shard's lock is held for long, and
- * other groups do not wait in the run queue behind all of them. */
-enum { SLICE_MS = 1, LOOKS_MAX = 1024, ENDS_MAX = 256 };
-
-typedef struct slice {
-    uint32_t now_ms;
-    unsigned looks, ends;
-} slice;
-
-/* Asks act to end if its last use is at least its type's idle time ago. Reads act without owning
- * its group, so the check may be outdated; clear_nudge_and_adopt_end_reason() checks again. out:
- * false: the slice is over. */
-static bool ask_to_end_if_idle(void *arg, teffi_activation *act)
-{
-    slice *s = arg;
-    s->looks++;
-    if (teffi_activation_age_ms(act, s->now_ms) >= teffi_idle_ms(act->type->info)) {
-        teffi_activation_ask_to_end(act, TEFF_REASON_IDLE);
-        s->ends++;
-    }
-    return s->looks < LOOKS_MAX && s->ends < ENDS_MAX;
-}
-
-/* Updates grains->coarse_ms, which no other function does. Then sets the collector's timer, unless
- * teffi_grains_stop() was called. */
-static void update_coarse_ms_and_set_timer(hosted *all, uint32_t ms)
-{
-    teffi_grains *grains = &all->grains;
-    teffi_exec *exec = grains->node->home.exec;
-    uint64_t now = teffi_now(grains->node->platform);
-    /* relaxed: readers may see a slightly older time */
-    atomic_store_explicit(&grains->coarse_ms, now / 1000000u, memory_order_relaxed);
-    pthread_mutex_lock(&all->collect_lock);
-    if (!grains->closed)
-        exec->ops->timer_set(exec, &all->collect_timer, now + ms * 1000000ull);
-    pthread_mutex_unlock(&all->collect_lock);
-}
-
-/* The timer's function: asks the idle activations of one slice to end. Then sets the timer for the
- * next slice or, if the round has ended, for the next round. */
-static void ask_idle_activations_to_end(teffi_timer *timer)
-{
-    hosted *all = teffi_container(timer, hosted, collect_timer);
-    teffi_grains *grains = &all->grains;
-    slice s = {.now_ms = (uint32_t)atomic_load_explicit(&grains->coarse_ms, memory_order_relaxed)};
-    bool whole =
-        teffi_shards_walk_activations(grains, NULL, &all->collect_cursor, ask_to_end_if_idle, &s);
-    update_coarse_ms_and_set_timer(all, whole ? all->collect_ms : SLICE_MS);
-}
-
-/* Sets the collector's timer for the first round. The pause between two rounds is a quarter of the
- * shortest idle time of all types, but at least PERIOD_MIN_MS and at most PERIOD_MAX_MS. */
-static void start_collector(hosted *all)
-{
-    const teffi_grains *grains = &all->grains;
-    uint32_t period = PERIOD_MAX_MS;
-    for (size_t i = 0; i < grains->n_types; i++)
-        if (teffi_idle_ms(grains->types[i]->info) / 4 < period)
-            period = teffi_idle_ms(grains->types[i]->info) / 4;
-    all->collect_ms = period < PERIOD_MIN_MS ? PERIOD_MIN_MS : period;
-    all->collect_timer.fire = ask_idle_activations_to_end;
-    update_coarse_ms_and_set_timer(all, all->collect_ms);
-}
-
 /* ---- starting and ending ---- */
 
 void teffi_grains_start(teffi_node *node)
 {
-    start_collector(get_hosting_state(node->grains));
+    teffi_collector_start(&get_hosting_state(node->grains)->collector);
     node->grains->accepting = true;
 }
 
@@ -250,15 +179,10 @@ teff_err teffi_grains_end_all_activations(teff_ctx *ctx, uint64_t deadline_ns)
 void teffi_grains_stop(teffi_node *node)
 {
     hosted *all = get_hosting_state(node->grains);
-    teffi_exec *exec = node->home.exec;
     node->grains->accepting = false;
     node->grains->closed = true;
     teffi_membership_signal_change(node->membership); /* wakes waiting look-ups, which then fail */
-    /* update_coarse_ms_and_set_timer() reads `closed` under collect_lock. Because `closed` is set
-     * already, that function does not set the timer after the cancel below. */
-    pthread_mutex_lock(&all->collect_lock);
-    exec->ops->timer_cancel(exec, &all->collect_timer);
-    pthread_mutex_unlock(&all->collect_lock);
+    teffi_collector_stop(&all->collector);
     teffi_waits_stop(&all->waits);
     teffi_recover_cancel_timer(node->grains);
 }
