@@ -101,7 +101,8 @@ void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason)
     /* relaxed: teffi_activation_nudge() orders this store */
     while (!atomic_compare_exchange_weak_explicit(&act->end_reason, &was, (uint8_t)reason,
                                                   memory_order_relaxed, memory_order_relaxed))
-        if (was && (was != TEFF_REASON_IDLE || reason == TEFF_REASON_IDLE))
+        if (was &&
+            (!teffi_reason_is_for_unused(was) || teffi_reason_is_for_unused((uint8_t)reason)))
             return;
     teffi_activation_nudge(act);
 }

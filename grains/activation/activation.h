@@ -101,15 +101,16 @@ typedef struct teffi_activation {
     /* relaxed: name of the method (a life turn: of the type) whose turn runs or ran last in this
      * memory; a constant string, for dumps; NULL: none */
     const char *_Atomic doing;
-    _Atomic uint32_t slot;      /* relaxed: written before the slot is known to any other thread */
-    uint32_t generation;        /* B */
-    uint16_t key_len;           /* B */
-    teffi_phase phase;          /* G */
-    uint8_t reason;             /* G: teff_reason, why it deactivates; 0: it stays */
-    uint8_t busy;               /* G: TEFFI_BUSY_*; 0: requests may start */
-    bool registered;            /* shard's lock: the directory holds this activation */
-    _Atomic uint8_t end_reason; /* teff_reason that another thread asked for; 0: none */
-    _Atomic bool nudged;        /* nudge is in the group's queue */
+    _Atomic uint32_t slot; /* relaxed: written before the slot is known to any other thread */
+    uint32_t generation;   /* B */
+    uint16_t key_len;      /* B */
+    teffi_phase phase;     /* G */
+    uint8_t reason;        /* G: teff_reason, why it deactivates; 0: it stays */
+    uint8_t busy;          /* G: TEFFI_BUSY_*; 0: requests may start */
+    bool registered;       /* shard's lock: the directory holds this activation */
+    /* teff_reason that another thread asked for, until act has ended or does not end; 0: none */
+    _Atomic uint8_t end_reason;
+    _Atomic bool nudged; /* nudge is in the group's queue */
 
     teffi_item nudge;              /* TEFFI_ITEM_NUDGE */
     teffi_more *more;              /* G; NULL: not allocated */
@@ -174,9 +175,15 @@ TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_g
  * runs: on any thread. */
 void teffi_activation_uncount_queued(teffi_activation *act, const teffi_msg *msg);
 
-/* teffi_activation_ask_to_end - ask act to deactivate; ignored while an earlier reason is not
- * handled. For TEFF_REASON_IDLE, clear_nudge_and_adopt_end_reason() checks that act is still idle;
- * so an earlier IDLE gives way to every other reason.
+/* teffi_reason_is_for_unused - does an activation end for this reason only if it is not in use?
+ * Then clear_nudge_and_adopt_end_reason() checks this on its group. */
+static inline bool teffi_reason_is_for_unused(uint8_t reason)
+{
+    return reason == TEFF_REASON_IDLE || reason == TEFF_REASON_LIMIT;
+}
+
+/* teffi_activation_ask_to_end - ask act to deactivate; ignored if it was asked before and has not
+ * refused. Exception: a reason for unused activations gives way to every other reason.
  * runs: as teffi_activation_nudge. */
 void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason);
 

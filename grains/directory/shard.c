@@ -172,10 +172,12 @@ teff_err teffi_shard_create_activation(teffi_grains *grains, const teffi_ident *
     /* seq_cst: pairs with teffi_grains_end_all_activations(), which clears `accepting` and
      * afterwards loads this counter. Either its load includes this activation, or the load of
      * `accepting` below returns false, and no activation is made. */
-    atomic_fetch_add_explicit(&grains->shards->activations, 1, memory_order_seq_cst);
-    teff_err err = atomic_load_explicit(&grains->accepting, memory_order_seq_cst)
-                       ? take_free_activation(grains, type, ident, out)
-                       : TEFF_E_NOT_FOUND;
+    uint64_t n =
+        atomic_fetch_add_explicit(&grains->shards->activations, 1, memory_order_seq_cst) + 1;
+    teff_err err =
+        !atomic_load_explicit(&grains->accepting, memory_order_seq_cst) ? TEFF_E_NOT_FOUND
+        : teffi_shards_are_full(grains, n - 1)                          ? TEFF_E_OVERLOADED
+                                               : take_free_activation(grains, type, ident, out);
     if (err) {
         atomic_fetch_sub_explicit(&grains->shards->activations, 1, memory_order_release);
         return err;

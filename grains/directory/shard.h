@@ -84,11 +84,20 @@ static inline teffi_activation *teffi_activation_at(teffi_slab *memory, uint32_t
     return teffi_slab_at(memory, slot - TEFFI_SLOT_SYSTEM_END);
 }
 
+/* teffi_shards_are_full - are so many activations here that no more are made: a quarter more than
+ * activations_max, and one? in: n, the number of activations. */
+static inline bool teffi_shards_are_full(const teffi_grains *grains, uint64_t n)
+{
+    uint64_t max = grains->activations_max;
+    return max && n > max + max / 4;
+}
+
 /* teffi_shard_push_request - push msg to the grain's activation; if there is none, make one if
  * may_create.
  * out:  TEFF_OK: the activation owns msg; TEFF_E_NOT_FOUND: there is none, and may_create is false,
  *       the type is not hosted or the silo leaves; TEFF_E_OVERLOADED: the queue or the silo's
- *       memory is full; TEFF_E_NOMEM, TEFF_E_INVALID. msg moves on TEFF_OK only. */
+ *       memory is full, or teffi_shards_are_full(); TEFF_E_NOMEM, TEFF_E_INVALID. msg moves on
+ *       TEFF_OK only. */
 TEFF_MUST_USE teff_err teffi_shard_push_request(teffi_grains *grains, const teffi_ident *ident,
                                                 teffi_msg *msg, bool may_create);
 
@@ -97,7 +106,8 @@ TEFF_MUST_USE teff_err teffi_shard_push_request(teffi_grains *grains, const teff
  *       claimed, NULL: do not claim the group.
  * out:  *act. *claimed: true: *act is VALID and its group claimed; false: a late push for the
  *       previous grain of this memory came before the claim.
- * errs: TEFF_E_NOT_FOUND: not hosted here, or the silo leaves; TEFF_E_NOMEM, TEFF_E_INVALID. */
+ * errs: TEFF_E_NOT_FOUND: not hosted here, or the silo leaves; TEFF_E_OVERLOADED:
+ *       teffi_shards_are_full(); TEFF_E_NOMEM, TEFF_E_INVALID. */
 TEFF_MUST_USE teff_err teffi_shard_create_activation(teffi_grains *grains, const teffi_ident *ident,
                                                      bool registered, bool *claimed,
                                                      teffi_activation **act);

@@ -1,15 +1,19 @@
-/* collector.c - rounds in which idle activations are found and asked to end.
+/* collector.c - rounds in which idle activations are found and asked to end; shedding, in which the
+ * least recently used ones are.
  * Source:  Orleans' src/Orleans.Runtime/Catalog/ActivationCollector.cs */
 #include "hosting/collector.h"
 
+#include <stdlib.h>
 #include "activation/type.h"
 #include "directory/shard.h"
 
-enum { PERIOD_MIN_MS = 10, PERIOD_MAX_MS = 60000 };
+enum { PERIOD_MIN_MS = 10, PERIOD_MAX_MS = 60000, MS_NS = 1000000 };
 
-/* A round has slices, so that with millions of idle grains no shard's lock is held for long, and
- * other groups do not wait in the run queue behind all of them. */
-enum { SLICE_MS = 1, LOOKS_MAX = 1024, ENDS_MAX = 256 };
+/* Rounds and walks have slices, so that with millions of idle grains no shard's lock is held for
+ * long, and other groups do not wait in the run queue behind all of them. */
+enum { SLICE_MS = 1, ENDS_MAX = 256 };
+
+/* ---- rounds: activations that were not used for their type's idle time ---- */
 
 typedef struct slice {
     uint32_t now_ms;
@@ -27,39 +31,178 @@ static bool ask_to_end_if_idle(void *arg, teffi_activation *act)
         teffi_activation_ask_to_end(act, TEFF_REASON_IDLE);
         s->ends++;
     }
-    return s->looks < LOOKS_MAX && s->ends < ENDS_MAX;
+    return s->looks < TEFFI_LOOKS_MAX && s->ends < ENDS_MAX;
 }
 
-/* Updates grains->coarse_ms, which no other function does. Then sets the timer, unless
- * teffi_collector_stop() was called. */
-static void update_coarse_ms_and_set_timer(teffi_collector *c, uint32_t ms)
+/* Asks the idle activations of one slice to end. out: ms until the next slice or the next round. */
+static uint32_t run_slice_of_round(teffi_collector *c, uint32_t now_ms)
 {
-    teffi_grains *grains = c->grains;
-    teffi_exec *exec = grains->node->home.exec;
-    uint64_t now = teffi_now(grains->node->platform);
+    slice s = {.now_ms = now_ms};
+    bool whole = teffi_shards_walk_activations(c->grains, NULL, &c->cursor, ask_to_end_if_idle, &s);
+    return whole ? c->round_ms : SLICE_MS;
+}
+
+/* ---- shedding: the least recently used activations, if there are too many ----
+ *
+ * There is no list in the order of use, since each call would have to change it. Instead, a walk
+ * over all activations takes TEFFI_LOOKS_MAX at a time. Of each slice it asks the oldest ones to
+ * end, as many as this slice's share of those that are too many. A slice is a random sample,
+ * because the walk is in the order of hashes: so the oldest of each slice are nearly the oldest of
+ * all, and exactly these if there is only one slice. */
+
+enum {
+    CHECK_MS = 20,  /* from one look at the number of activations to the next */
+    PAUSE_MS = 1000 /* after a walk that found nothing that may end, or ends */
+};
+
+/* One slice of a walk. */
+typedef struct shed {
+    teffi_collector *c;
+    uint32_t now_ms, looks;
+    uint32_t n;              /* ages in c->ages */
+    uint32_t ending;         /* activations that were asked to end before */
+    uint32_t least_ms, ties; /* those to ask: all that are older than least_ms, and so many of it */
+} shed;
+
+/* May act end, as far as can be seen without owning its group? If so, sets *age_ms. */
+static bool may_be_shed(const teffi_activation *act, uint32_t now_ms, uint32_t *age_ms)
+{
+    int64_t age = teffi_activation_age_ms(act, now_ms);
+    *age_ms = (uint32_t)age;
+    return age >= 0 && (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed) <= 0 &&
+           !atomic_load_explicit(&act->end_reason, memory_order_relaxed);
+}
+
+/* Stores act's age if it may end. out: false: the slice is over. */
+static bool note_age(void *arg, teffi_activation *act)
+{
+    shed *s = arg;
+    if (may_be_shed(act, s->now_ms, &s->c->ages[s->n]))
+        s->n++;
+    s->ending += atomic_load_explicit(&act->end_reason, memory_order_relaxed) != 0;
+    return ++s->looks < TEFFI_LOOKS_MAX;
+}
+
+/* Asks act to end if it is one of the oldest of the slice. out: false: the slice is over. */
+static bool ask_to_end_if_old(void *arg, teffi_activation *act)
+{
+    shed *s = arg;
+    uint32_t age_ms;
+    if (may_be_shed(act, s->now_ms, &age_ms) &&
+        (age_ms > s->least_ms || (age_ms == s->least_ms && s->ties))) {
+        s->ties -= age_ms == s->least_ms;
+        teffi_activation_ask_to_end(act, TEFF_REASON_LIMIT);
+    }
+    return ++s->looks < TEFFI_LOOKS_MAX;
+}
+
+static int compare_ages_from_oldest(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* Chooses how old the activations are that are asked to end: the `wanted` oldest of the slice. */
+static void choose_least_age(shed *s, uint32_t wanted)
+{
+    uint32_t *ages = s->c->ages, older = 0;
+    wanted = wanted < s->n ? wanted : s->n;
+    qsort(ages, s->n, sizeof *ages, compare_ages_from_oldest);
+    s->least_ms = ages[wanted - 1];
+    while (ages[older] > s->least_ms)
+        older++;
+    s->ties = wanted - older;
+}
+
+static uint64_t get_activation_count(const teffi_collector *c)
+{
+    return atomic_load_explicit(&c->grains->shards->activations, memory_order_relaxed);
+}
+
+/* out: how many activations of a slice of so many shall end, rounded up. */
+static uint32_t get_share(const teffi_collector *c, uint32_t looks)
+{
+    uint64_t n = get_activation_count(c), low = c->grains->activations_max;
+    low -= low / 16;
+    return n > low ? (uint32_t)((looks * (n - low) + n - 1) / n) : 0;
+}
+
+/* Asks the oldest activations of one slice to end. out: true: the walk has reached the end. */
+static bool shed_slice(teffi_collector *c, uint32_t now_ms)
+{
+    shed s = {.c = c, .now_ms = now_ms};
+    uint64_t begin = c->shed_cursor;
+    bool whole = teffi_shards_walk_activations(c->grains, NULL, &c->shed_cursor, note_age, &s);
+    uint32_t share = get_share(c, s.looks);
+    c->has_found |= s.n || s.ending;
+    if (share > s.ending && s.n) {
+        choose_least_age(&s, share - s.ending);
+        s.looks = 0;
+        (void)teffi_shards_walk_activations(c->grains, NULL, &begin, ask_to_end_if_old, &s);
+    }
+    return whole;
+}
+
+/* Sheds if there are more activations than activations_max, and then until there are a sixteenth
+ * less: else each new activation would need a walk. out: ms until the next call. */
+static uint32_t shed_if_over_limit(teffi_collector *c, uint32_t now_ms)
+{
+    uint64_t n = get_activation_count(c), max = c->grains->activations_max;
+    c->is_over = n > max || (c->is_over && n > max - max / 16);
+    if (!c->is_over)
+        return CHECK_MS;
+    if (!c->shed_cursor)
+        c->has_found = false;
+    if (!shed_slice(c, now_ms))
+        return SLICE_MS;
+    return c->has_found ? CHECK_MS : PAUSE_MS;
+}
+
+/* ---- the timer ---- */
+
+/* Updates grains->coarse_ms, which no other function does. out: now. */
+static uint64_t update_coarse_ms(teffi_collector *c)
+{
+    uint64_t now = teffi_now(c->grains->node->platform);
     /* relaxed: readers may see a slightly older time */
-    atomic_store_explicit(&grains->coarse_ms, now / 1000000u, memory_order_relaxed);
+    atomic_store_explicit(&c->grains->coarse_ms, now / MS_NS, memory_order_relaxed);
+    return now;
+}
+
+/* Sets the timer for what comes next, unless teffi_collector_stop() was called. */
+static void set_collector_timer(teffi_collector *c)
+{
+    teffi_exec *exec = c->grains->node->home.exec;
+    c->due_ns = c->shed_ns < c->round_ns ? c->shed_ns : c->round_ns;
     pthread_mutex_lock(&c->lock);
-    if (!grains->closed)
-        exec->ops->timer_set(exec, &c->timer, now + ms * 1000000ull);
+    if (!c->grains->closed)
+        exec->ops->timer_set(exec, &c->timer, c->due_ns);
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The timer's function: asks the idle activations of one slice to end. Then sets the timer for the
- * next slice or, if the round has ended, for the next round. */
-static void ask_idle_activations_to_end(teffi_timer *timer)
+/* The timer's function. Ages are measured until the previous update of the coarse clock: an
+ * activation that was used just after an update has the time of that update, so with the present
+ * time it would seem too old. */
+static void collect_activations(teffi_timer *timer)
 {
     teffi_collector *c = teffi_container(timer, teffi_collector, timer);
-    teffi_grains *grains = c->grains;
-    slice s = {.now_ms = (uint32_t)atomic_load_explicit(&grains->coarse_ms, memory_order_relaxed)};
-    bool whole = teffi_shards_walk_activations(grains, NULL, &c->cursor, ask_to_end_if_idle, &s);
-    update_coarse_ms_and_set_timer(c, whole ? c->round_ms : SLICE_MS);
+    uint32_t before_ms =
+        (uint32_t)atomic_load_explicit(&c->grains->coarse_ms, memory_order_relaxed);
+    bool round = c->due_ns >= c->round_ns, sheds = c->due_ns >= c->shed_ns;
+    uint32_t round_in_ms = round ? run_slice_of_round(c, before_ms) : 0;
+    uint32_t shed_in_ms = sheds ? shed_if_over_limit(c, before_ms) : 0;
+    uint64_t now = update_coarse_ms(c);
+    if (round)
+        c->round_ns = now + (uint64_t)round_in_ms * MS_NS;
+    if (sheds)
+        c->shed_ns = now + (uint64_t)shed_in_ms * MS_NS;
+    set_collector_timer(c);
 }
 
 void teffi_collector_init(teffi_collector *c, teffi_grains *grains)
 {
     c->grains = grains;
-    c->timer.fire = ask_idle_activations_to_end;
+    c->timer.fire = collect_activations;
     pthread_mutex_init(&c->lock, NULL);
 }
 
@@ -73,16 +216,19 @@ void teffi_collector_fini(teffi_collector *c)
 void teffi_collector_start(teffi_collector *c)
 {
     const teffi_grains *grains = c->grains;
+    uint64_t now = update_coarse_ms(c);
     uint32_t period = PERIOD_MAX_MS;
     for (size_t i = 0; i < grains->n_types; i++)
         if (teffi_idle_ms(grains->types[i]->info) / 4 < period)
             period = teffi_idle_ms(grains->types[i]->info) / 4;
     c->round_ms = period < PERIOD_MIN_MS ? PERIOD_MIN_MS : period;
-    update_coarse_ms_and_set_timer(c, c->round_ms);
+    c->round_ns = now + (uint64_t)c->round_ms * MS_NS;
+    c->shed_ns = grains->activations_max ? now + (uint64_t)CHECK_MS * MS_NS : UINT64_MAX;
+    set_collector_timer(c);
 }
 
-/* update_coarse_ms_and_set_timer() reads `closed` under the lock. Because `closed` is set already,
- * that function does not set the timer after the cancel below. */
+/* set_collector_timer() reads `closed` under the lock. Because `closed` is set already, that
+ * function does not set the timer after the cancel below. */
 void teffi_collector_stop(teffi_collector *c)
 {
     teffi_exec *exec = c->grains->node->home.exec;

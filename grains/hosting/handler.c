@@ -516,27 +516,45 @@ static inline void do_due_activation_work(teffi_activation *act)
         do_due_activation_work_slow_path(act);
 }
 
-/* out: true: act has no turn, no request and no transaction's lock, and its last use is at least
- * its type's idle time ago. */
-static bool activation_is_idle(teffi_activation *act)
+/* out: true: act has a turn, a request or a transaction's lock, or is not VALID. */
+static bool activation_is_in_use(const teffi_activation *act)
 {
-    uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
-    return act->running == 0 && !(act->more && (act->more->pending.count || act->more->lock)) &&
-           (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed) <= 0 &&
-           teffi_activation_age_ms(act, (uint32_t)now) >= teffi_idle_ms(act->type->info);
+    return act->phase != TEFFI_VALID || act->running > 0 ||
+           (act->more && (act->more->pending.count || act->more->lock)) ||
+           (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed) > 0;
 }
 
-/* Clears act->nudged. Then moves act->end_reason, which another thread may have stored, to
- * act->reason, unless act->reason is set already. Drops TEFF_REASON_IDLE if act is no longer idle
- * or not VALID. */
+/* Was act not used for long enough to end for this reason, which is for unused activations? If it
+ * is in use, sets its last use to now: otherwise a long turn would make it look unused, and it
+ * would be asked again and again in place of others. */
+static bool was_unused_for_long_enough(teffi_activation *act, uint8_t reason)
+{
+    uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
+    if (activation_is_in_use(act)) {
+        teffi_activation_update_last_use(act);
+        return false;
+    }
+    return teffi_activation_age_ms(act, (uint32_t)now) >=
+           (reason == TEFF_REASON_IDLE ? teffi_idle_ms(act->type->info) : 0);
+}
+
+/* Clears act->nudged. Then copies act->end_reason, which another thread may have stored, to
+ * act->reason, unless act->reason is set already. act->end_reason stays set, so that act is not
+ * asked again. Exception: if act is in use, or was used too lately for the reason, drops the
+ * reason. */
 static void clear_nudge_and_adopt_end_reason(teffi_activation *act)
 {
     /* acq_rel: pairs with teffi_activation_nudge(): sees what was stored before the nudge. From
      * here on the nudge may be pushed again. */
     (void)atomic_exchange_explicit(&act->nudged, false, memory_order_acq_rel);
-    uint8_t why = atomic_exchange_explicit(&act->end_reason, 0, memory_order_relaxed);
-    if (why != TEFF_REASON_IDLE || (act->phase == TEFFI_VALID && activation_is_idle(act)))
-        act->reason = act->reason ? act->reason : why;
+    uint8_t why = atomic_load_explicit(&act->end_reason, memory_order_relaxed);
+    if (!why || act->reason)
+        return;
+    if (!teffi_reason_is_for_unused(why) || was_unused_for_long_enough(act, why))
+        act->reason = why;
+    else /* fails if another thread has stored another reason: it has nudged, too */
+        (void)atomic_compare_exchange_strong_explicit(&act->end_reason, &why, 0,
+                                                      memory_order_relaxed, memory_order_relaxed);
 }
 
 /* Starts to activate act, at its first item of any kind. */

@@ -31,6 +31,16 @@ static void end_request_with_error(teffi_grains *grains, teffi_msg *msg, teff_er
     teffi_node_respond_with_err(grains->node, msg, err, text);
 }
 
+/* out: the text for TEFF_E_OVERLOADED of a push to the grain's activation here. */
+static const char *explain_refused_push(teffi_grains *grains, const teffi_ident *ident)
+{
+    uint64_t n = atomic_load_explicit(&grains->shards->activations, memory_order_relaxed);
+    return teffi_shards_are_full(grains, n) && !teffi_shard_has_activation(grains, ident, NULL)
+               ? "more grains are active on this silo than activations_max allows, and too few of "
+                 "them have ended yet; the call did not run"
+               : "the grain's queue is full";
+}
+
 /* Copies into msg the memory that it borrows from its caller, because msg may be used longer than
  * that memory is valid. out: false: the copy failed, and msg was ended with TEFF_E_NOMEM. */
 static bool copy_borrowed_or_end_request(teffi_grains *grains, teffi_msg *msg)
@@ -62,7 +72,7 @@ static bool push_to_local_activation(teffi_grains *grains, const teffi_ident *id
 {
     teff_err err = teffi_shard_push_request(grains, ident, msg, create);
     if (err && err != TEFF_E_NOT_FOUND)
-        end_request_with_error(grains, msg, err, "the grain's queue is full");
+        end_request_with_error(grains, msg, err, explain_refused_push(grains, ident));
     return err != TEFF_E_NOT_FOUND;
 }
 
@@ -451,7 +461,7 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
     else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE) /* OK: this silo is the holder */
         (void)join_lookup(grains, ident, msg, true);
     else
-        end_request_with_error(grains, msg, err, "the grain's queue is full");
+        end_request_with_error(grains, msg, err, explain_refused_push(grains, ident));
 }
 
 /* Routes msg; its grain is not on this silo. If `location` is not zero, sends msg to that silo.

@@ -82,6 +82,10 @@ static const silo_option options[] = {
      AT(silo.grain_bytes_max), 1, MIB_MAX},
     {"connection-mib", "N", "memory of what one peer has not read yet (64)", MIBS,
      AT(silo.connection_bytes_max), 1, MIB_MAX},
+    {"activations-max", "N",
+     "most active grains; above it idle ones end, least recently used\n"
+     "                         first (0, no limit)",
+     NUMBER, AT(silo.activations_max), 0, 999999999},
     {"tls-cert", "FILE", "PEM: certificate and key; with --tls-ca: mutual TLS", TEXT,
      AT(silo.tls_cert), 0, 0},
     {"tls-ca", "FILE", "PEM: the CA that signs the peers' certificates", TEXT, AT(silo.tls_ca), 0,

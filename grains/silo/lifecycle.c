@@ -215,6 +215,8 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
     err = open_silo_net(silo, text);
     if (!err)
         err = teffi_grains_install(&silo->node, silo->types, silo->n_types, text);
+    if (!err)
+        silo->node.grains->activations_max = silo->opt.activations_max;
     return err;
 }
 

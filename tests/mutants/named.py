@@ -94,8 +94,29 @@ NAMED = {
     "a delay of 24 days seems long past": (
         "grains/activation/activation.h", "ahead <= TEFFI_DELAY_MAX_MS ?", "ahead <= 1000 ?"),
     "IDLE stays although the activation is a duplicate": (
-        "grains/activation/activation.c", "was != TEFF_REASON_IDLE || reason",
-        "true || reason"),
+        "grains/activation/activation.c", "(!teffi_reason_is_for_unused(was) ||",
+        "(true ||"),
+    "an activation in use stays old": (
+        "grains/hosting/handler.c",
+        "        teffi_activation_update_last_use(act);\n        return false;",
+        "        return false;"),
+    "a transaction's grain is shed": (
+        "grains/hosting/handler.c", "(act->more->pending.count || act->more->lock)",
+        "act->more->pending.count"),
+    "a delay does not keep an activation when there are too many": (
+        "grains/hosting/collector.c", "return age >= 0 &&", "return"),
+    "an activation that ends is asked again": (
+        "grains/hosting/collector.c", "    if (share > s.ending && s.n) {\n"
+        "        choose_least_age(&s, share - s.ending);",
+        "    if (share && s.n) {\n        choose_least_age(&s, share);"),
+    "the youngest end first": (
+        "grains/hosting/collector.c", "return (x < y) - (x > y);", "return (x > y) - (x < y);"),
+    "a walk for each new activation": (
+        "grains/hosting/collector.c", "    low -= low / 16;\n", ""),
+    "no room while activations end": (
+        "grains/directory/shard.h", "n > max + max / 4", "n > max"),
+    "activations without limit": (
+        "grains/directory/shard.h", "return max && n >", "return false && n >"),
     "each end of an activation is a forward": (
         "grains/hosting/handler.c", "    if (act->was_valid)\n", "    if (false)\n"),
     "ends before an activation is valid are no forwards": (

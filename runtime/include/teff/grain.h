@@ -141,7 +141,9 @@ typedef enum teff_reason {
     TEFF_REASON_STOPPING = 2,  /* its silo leaves the cluster */
     TEFF_REASON_REQUESTED = 3, /* teff_deactivate */
     TEFF_REASON_DUPLICATE = 4, /* another activation of the grain is the registered one */
-    TEFF_REASON_VERSION = 5    /* a caller has a newer version; a newer silo activates the grain */
+    TEFF_REASON_VERSION = 5,   /* a caller has a newer version; a newer silo activates the grain */
+    TEFF_REASON_LIMIT = 6 /* its silo has more than teff_silo_options.activations_max, and others
+                                * were used later */
 } teff_reason;
 
 /* A type with its implementation, ready to be given to a silo. */
@@ -316,9 +318,10 @@ TEFF_API void teff_deactivate(teff_ctx *ctx);
 /* teff_delay_deactivation - keep this activation for at least a time, even if no call comes: it
  * counts as used until then, and its type's idle time begins then. If it is called again, only the
  * last call counts, even if its time ends earlier.
- *     The delay is for this activation only, and only for ends because it is not used
- * (TEFF_REASON_IDLE): teff_deactivate, the stop of the silo, and all other reasons end the
- * activation as usual. It is not part of a transaction: it stays if the transaction is rolled back.
+ *     The delay is for this activation only, and holds only against reasons for activations that
+ * are not used (TEFF_REASON_IDLE, TEFF_REASON_LIMIT): teff_deactivate, the stop of the silo, and
+ * all other reasons end the activation as usual. It is not part of a transaction: it stays if the
+ * transaction is rolled back.
  * in:   ctx, of a turn of the activation, also of on_activate. ms: more than 12 days count as 12
  *       days; 0 or less: no delay any more, the idle time begins now.
  * runs: in that turn; does not wait. With the context of a thread or process nothing happens.

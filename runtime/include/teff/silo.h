@@ -132,6 +132,14 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * functions of the silo. NULL: clients may call all grains. */
     int (*authorize)(void *authorize_arg, const teff_client_call *call);
     void *authorize_arg;
+    /* How many grains may be active on this silo; 0 = no limit. If more are active, the least
+     * recently used ones that are idle are deactivated (TEFF_REASON_LIMIT), until a sixteenth less
+     * than activations_max is active. A grain is not deactivated while it has a turn or a request,
+     * while a transaction has locked it, or during a delay (teff_delay_deactivation). Until others
+     * have ended, a quarter more than activations_max may be active, and one: so calls to new
+     * grains do not wait for that. Beyond this, a call to a grain that is not active fails with
+     * TEFF_E_OVERLOADED at once. */
+    uint32_t activations_max;
 } teff_silo_options;
 
 /* teff_silo_new - make a silo; teff_silo_start starts it.

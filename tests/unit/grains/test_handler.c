@@ -45,6 +45,7 @@ typedef struct situation {
 enum { LONG = 900000000 };
 #define IDLE TEFF_REASON_IDLE
 #define STOP TEFF_REASON_STOPPING
+#define LIMIT TEFF_REASON_LIMIT
 
 static const situation situations[] = {
     {"idle for long", IDLE, TEFFI_VALID, LONG, 0, 0, 0, 0, IDLE},
@@ -58,6 +59,13 @@ static const situation situations[] = {
     {"told to stop", STOP, TEFFI_VALID, 1, 1, 1, 1, 0, STOP},
     {"told to stop while it is being activated", STOP, TEFFI_ACTIVATING, 1, 0, 0, 0, 0, STOP},
     {"told to stop when it was told before", STOP, TEFFI_VALID, 1, 0, 0, 0, IDLE, IDLE},
+    {"too many, and used a moment ago", LIMIT, TEFFI_VALID, 1, 0, 0, 0, 0, LIMIT},
+    {"too many, and in a delay", LIMIT, TEFFI_VALID, (uint32_t)-5, 0, 0, 0, 0, 0},
+    {"idle, but in a delay", IDLE, TEFFI_VALID, (uint32_t)-5, 0, 0, 0, 0, 0},
+    {"too many, and a turn runs", LIMIT, TEFFI_VALID, LONG, 1, 0, 0, 0, 0},
+    {"too many, and a request is queued", LIMIT, TEFFI_VALID, LONG, 0, 1, 0, 0, 0},
+    {"too many, and a request is set aside", LIMIT, TEFFI_VALID, LONG, 0, 0, 1, 0, 0},
+    {"too many, and it is being activated", LIMIT, TEFFI_ACTIVATING, LONG, 0, 0, 0, 0, 0},
     {"nudged without a reason", (teff_reason)0, TEFFI_VALID, LONG, 0, 0, 0, 0, 0},
 };
 
@@ -69,6 +77,7 @@ static uint8_t reason_after(const situation *s)
     act.running = s->running;
     act.queued = s->queued;
     act.reason = s->before;
+    act.end_reason = 0;
     act.busy = TEFFI_BUSY_LIFE; /* nothing comes of it yet */
     if (s->pending)
         teffi_queue_push(&teffi_activation_ensure_rare_fields(&act)->pending, &waits.link);
@@ -88,7 +97,9 @@ static void an_activation_ends_when_it_is_told_to_or_idle(void **state)
         if (after != situations[i].after)
             fail_msg("%s: reason %u", situations[i].what, after);
         assert_false(act.nudged);
-        assert_int_equal(act.end_reason, 0);
+        assert_int_equal(act.end_reason, after ? situations[i].asked : 0); /* not asked again */
+        bool used = !after && situations[i].asked && situations[i].idle_ms == LONG;
+        assert_int_equal(act.used_ms, BARE_COARSE_MS - (used ? 0 : situations[i].idle_ms));
     }
 }
 
@@ -96,15 +107,21 @@ static void an_activation_ends_when_it_is_told_to_or_idle(void **state)
  * again, it drops IDLE, and must not drop the other reason with it. */
 static void a_stored_idle_gives_way_to_other_reasons(void **state)
 {
+    static const teff_reason unused[] = {TEFF_REASON_IDLE, TEFF_REASON_LIMIT};
     act.phase = TEFFI_VALID;
     act.used_ms = BARE_COARSE_MS; /* in use */
     act.busy = TEFFI_BUSY_LIFE;   /* nothing comes of it yet */
-    teffi_activation_ask_to_end(&act, TEFF_REASON_IDLE);
-    teffi_activation_ask_to_end(&act, TEFF_REASON_DUPLICATE);
-    teffi_activation_ask_to_end(&act, TEFF_REASON_IDLE);
-    teffi_activation_ask_to_end(&act, TEFF_REASON_STOPPING);
-    run_items();
-    assert_int_equal(act.reason, TEFF_REASON_DUPLICATE);
+    for (int i = 0; i < 2; i++) {
+        act.reason = act.end_reason = 0;
+        teffi_activation_ask_to_end(&act, unused[i]);
+        teffi_activation_ask_to_end(&act, unused[!i]);
+        assert_int_equal(act.end_reason, unused[i]);
+        teffi_activation_ask_to_end(&act, TEFF_REASON_DUPLICATE);
+        teffi_activation_ask_to_end(&act, unused[i]);
+        teffi_activation_ask_to_end(&act, TEFF_REASON_STOPPING);
+        run_items();
+        assert_int_equal(act.reason, TEFF_REASON_DUPLICATE);
+    }
 }
 
 static atomic_bool is_duplicate;
