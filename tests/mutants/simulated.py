@@ -184,4 +184,10 @@ SIMULATED = {
         "grains/hosting/life.c",
         "    if (!teffi_lease_holds_coarse(&act->grains->node->home.lease, act->group.exec)) {",
         "    if (false) {"),
+
+    # ---- the limit of activations, and delays ----
+    "a request ends the delay of its activation": (
+        "grains/activation/activation.h", "used - now > TEFFI_DELAY_MAX_MS", "true"),
+    "a silo has activations without limit": (
+        "grains/directory/shard.h", "return max && n >", "return false && n >"),
 }

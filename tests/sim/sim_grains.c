@@ -70,6 +70,7 @@ teff_err sim_life_begin(sim_silo *place, sim_kind kind, unsigned key)
                  l->alive_on - 1, place->no);
     l->alive_on = place->no + 1;
     l->born_ns = s->now_ns;
+    l->stays_until_ns = 0;
     l->running = l->reading = 0;
     return TEFF_OK;
 }
@@ -152,7 +153,8 @@ static teff_err counter_activate(world_counter *self)
 
 static teff_err counter_deactivate(world_counter *self, teff_reason why)
 {
-    (void)why;
+    unsigned key = sim_key_of(self->key);
+    sim_limits_end(self->user, ledger_of(self->user, SIM_COUNTER, key), key, why);
     sim_life_end(self->user, SIM_COUNTER, sim_key_of(self->key));
     return TEFF_OK;
 }
@@ -165,6 +167,7 @@ static teff_err counter_add(world_counter *self, const world_step *in, world_tot
         teffi_ctx_sleep(self->ctx, in->pause_ms);
     self->state->count += in->by;
     out->count = self->state->count;
+    sim_limits_delay(self->user, self->ctx, ledger_of(self->user, SIM_COUNTER, key));
     teff_err err = world_counter_save(self);
     if (err && !teff_call_may_have_run(err))
         self->state->count -= in->by; /* or the next save would write it */

@@ -25,7 +25,7 @@ bool sim_calm(const sim_world *w)
     const sim_faults *f = &w->s.faults;
     return !w->store_faults && !f->splits && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
            !f->outages && !f->blackouts && !f->pauses && !f->mutes && !f->holds &&
-           !f->late_batches && !f->restarts;
+           !f->late_batches && !f->restarts && !w->activations_max;
 }
 
 bool sim_store_fails(const sim_world *w)
@@ -132,6 +132,7 @@ void sim_silo_start(sim_silo *place)
         .size = sizeof opt, .listen = place->address, .lost = silo_lost, .lost_arg = place};
     opt.lease_ms = w->lease_ms;
     opt.outage_ms = w->outage_ms;
+    opt.activations_max = w->activations_max;
     if (w->remote_store && place->no > 0)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
@@ -500,13 +501,19 @@ static void plan_run(sim_world *w)
     sim_at(&w->s, POLL_MS * SIM_MS, poll_stage, w);
 }
 
+static void check_step(void *world)
+{
+    sim_audit_views(world);
+    sim_limits_check(world);
+}
+
 void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept *kept)
 {
     char name[24];
     memset(w, 0, sizeof *w);
     sim_init(&w->s, seed, plant);
     w->s.list.kept = *kept;
-    w->s.after = sim_audit_views;
+    w->s.after = check_step;
     w->s.wrote = sim_rows_check_write;
     w->s.world = w;
     w->draw = sim_draw_of(seed, STREAM_WORLD);
@@ -518,6 +525,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept
     sim_faults_init(w);
     sim_grains_init(w);
     sim_keyed_init(w);
+    sim_limits_init(w);
     sim_danger_init(w);
     sim_split_init(w);
     sim_restart_init(w);

@@ -34,6 +34,7 @@ typedef struct sim_ledger {  /* of one grain */
     unsigned reading;        /* turns of read-only methods */
     uint64_t seen;           /* the highest count that a response has shown */
     bool loose;              /* the outcome of a save was unknown: its state may be lost */
+    uint64_t stays_until_ns; /* by the clock of its silo: the activation's delay; 0: none */
 } sim_ledger;
 
 typedef enum sim_state {
@@ -98,6 +99,8 @@ typedef struct sim_world {
     bool store_faults;  /* were drawn, though they may have ended */
     uint32_t lease_ms;  /* of all silos; 0: the default */
     uint32_t outage_ms;
+    uint32_t activations_max; /* of all silos; 0: no limit */
+    sim_draw limits;
     sim_stage stage;
     uint64_t until_ns; /* of the stage: after it the run hangs */
     unsigned n_silos, n_clients;
@@ -224,6 +227,15 @@ void sim_audit_views(void *world);
  * world has a bank. sim_danger_plan - these faults; after the others. */
 void sim_danger_init(sim_world *w);
 void sim_danger_plan(sim_world *w);
+
+/* ---- sim_limits.c ---- */
+/* sim_limits_init - draws whether silos limit their activations. sim_limits_check - do they? After
+ * each step. sim_limits_delay - a counter's turn may delay its activation's end. sim_limits_end -
+ * it ends: not during a delay, unless it must. */
+void sim_limits_init(sim_world *w);
+void sim_limits_check(sim_world *w);
+void sim_limits_delay(sim_silo *place, teff_ctx *ctx, sim_ledger *l);
+void sim_limits_end(sim_silo *place, const sim_ledger *l, unsigned key, teff_reason why);
 
 /* ---- sim_split.c ---- */
 /* sim_split_init - draws whether the silos of this world are split into two parts; after the other
