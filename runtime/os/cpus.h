@@ -1,5 +1,5 @@
 /* cpus.h - the number of cores that this process may use.
- * Way:     sched/exec -> [cpus] -> the affinity mask, the cgroup's files
+ * Way:     sched/exec -> [cpus] -> the affinity mask, cgroup
  * Threads: any.
  * Source:  Go's src/runtime/cgroup_linux.go */
 #pragma once

@@ -10,6 +10,7 @@
 
 struct teff_sched_options;
 struct teffi_exec;
+struct teffi_memory_use; /* os/memory_use.h */
 struct teffi_net;
 struct teffi_net_options;
 struct teffi_store;
@@ -20,6 +21,9 @@ typedef struct teffi_platform {
     uint64_t (*wall_ns)(void *arg); /* since 1970; may jump; only for stored rows */
     uint64_t (*random)(void *arg);  /* 64 random bits */
     teffi_log log;
+    /* How much memory may be used, and is used? out: false: there is no limit. NULL: there is none.
+     * May take 0.1 ms, or longer if many cgroups exist. */
+    bool (*memory_use)(void *arg, struct teffi_memory_use *use);
     /* Constructors, which may be NULL; text: TEFF_TEXT_MAX bytes, set on an error; or NULL. */
     teff_err (*exec_new)(const struct teffi_platform *platform, unsigned workers,
                          const struct teff_sched_options *opt, struct teffi_exec **exec);

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/bug.h"
+#include "os/memory_use.h"
 #include "os/platform.h"
 
 static uint64_t clock_ns(clockid_t id)
@@ -72,6 +73,12 @@ __attribute__((noinline)) static uint64_t random_number(void *arg)
     return value;
 }
 
+static bool read_memory_use(void *arg, teffi_memory_use *use)
+{
+    (void)arg;
+    return teffi_memory_use_read("", use);
+}
+
 static const char *level_name(teff_log_level level)
 {
     return level == TEFF_LOG_ERROR ? "error" : level == TEFF_LOG_WARN ? "warn" : "info";
@@ -119,5 +126,6 @@ void teffi_platform_init_real(teffi_platform *platform, teff_log_level log_level
         .wall_ns = wall_ns,
         .random = random_number,
         .log = {.write = write_log_line, .level = log_level},
+        .memory_use = read_memory_use,
     };
 }
