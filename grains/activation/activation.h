@@ -179,7 +179,8 @@ void teffi_activation_uncount_queued(teffi_activation *act, const teffi_msg *msg
  * Then clear_nudge_and_adopt_end_reason() checks this on its group. */
 static inline bool teffi_reason_is_for_unused(uint8_t reason)
 {
-    return reason == TEFF_REASON_IDLE || reason == TEFF_REASON_LIMIT;
+    return reason == TEFF_REASON_IDLE || reason == TEFF_REASON_LIMIT ||
+           reason == TEFF_REASON_MEMORY;
 }
 
 /* teffi_activation_ask_to_end - ask act to deactivate; ignored if it was asked before and has not

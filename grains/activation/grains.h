@@ -14,10 +14,10 @@ typedef struct teffi_grains {
     teffi_sipkey secret;     /* for teffi_key_hash, and hashes of written states (state.c) */
     teff_grain_type **types; /* sorted by id */
     size_t n_types;
-    uint32_t activations_max;                        /* teff_silo_options; set before the start */
-    const teffi_group_ops *group_ops;                /* of activations */
-    struct teffi_shards *shards;                     /* directory/shard.h */
-    struct teffi_location_cache *location_cache;     /* directory/location_cache.h */
+    uint32_t activations_max, memory_percent;    /* of teff_silo_options; set before the start */
+    const teffi_group_ops *group_ops;            /* of activations */
+    struct teffi_shards *shards;                 /* directory/shard.h */
+    struct teffi_location_cache *location_cache; /* directory/location_cache.h */
     struct teffi_activation_cache *activation_cache; /* request/activation_cache.h */
     struct teffi_load_limit *load_limit;             /* load_limit.h */
     struct teffi_waits *waits;                       /* waits.h */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include "activation/type.h"
 #include "directory/shard.h"
+#include "os/memory_use.h"
+#include "os/pages.h"
 
 enum { PERIOD_MIN_MS = 10, PERIOD_MAX_MS = 60000, MS_NS = 1000000 };
 
@@ -42,7 +44,7 @@ static uint32_t run_slice_of_round(teffi_collector *c, uint32_t now_ms)
     return whole ? c->round_ms : SLICE_MS;
 }
 
-/* ---- shedding: the least recently used activations, if there are too many ----
+/* ---- shedding: the least recently used activations, if there are too many or memory is short ----
  *
  * There is no list in the order of use, since each call would have to change it. Instead, a walk
  * over all activations takes TEFFI_LOOKS_MAX at a time. Of each slice it asks the oldest ones to
@@ -51,8 +53,18 @@ static uint32_t run_slice_of_round(teffi_collector *c, uint32_t now_ms)
  * all, and exactly these if there is only one slice. */
 
 enum {
-    CHECK_MS = 20,  /* from one look at the number of activations to the next */
+    CHECK_MS = 20,  /* from one look at the number to the next; ages are as exact as this */
     PAUSE_MS = 1000 /* after a walk that found nothing that may end, or ends */
+};
+
+/* Memory is short from memory_percent on, until MEMORY_POINTS less are used (Orleans: 80 and 75).
+ * Each second a part of the activations is asked to end. */
+enum {
+    MEMORY_MS = 1000,
+    MEMORY_POINTS = 5,
+    STALLED_PERCENT = 10,
+    MEMORY_SHARES = 1024,
+    MEMORY_SHARE_MIN = MEMORY_SHARES / 32
 };
 
 /* One slice of a walk. */
@@ -62,6 +74,7 @@ typedef struct shed {
     uint32_t n;              /* ages in c->ages */
     uint32_t ending;         /* activations that were asked to end before */
     uint32_t least_ms, ties; /* those to ask: all that are older than least_ms, and so many of it */
+    teff_reason reason;
 } shed;
 
 /* May act end, as far as can be seen without owning its group? If so, sets *age_ms. */
@@ -91,7 +104,7 @@ static bool ask_to_end_if_old(void *arg, teffi_activation *act)
     if (may_be_shed(act, s->now_ms, &age_ms) &&
         (age_ms > s->least_ms || (age_ms == s->least_ms && s->ties))) {
         s->ties -= age_ms == s->least_ms;
-        teffi_activation_ask_to_end(act, TEFF_REASON_LIMIT);
+        teffi_activation_ask_to_end(act, s->reason);
     }
     return ++s->looks < TEFFI_LOOKS_MAX;
 }
@@ -119,12 +132,21 @@ static uint64_t get_activation_count(const teffi_collector *c)
     return atomic_load_explicit(&c->grains->shards->activations, memory_order_relaxed);
 }
 
-/* out: how many activations of a slice of so many shall end, rounded up. */
-static uint32_t get_share(const teffi_collector *c, uint32_t looks)
+/* out: how many activations of a slice shall end because there are too many, rounded up. */
+static uint32_t get_share_over_limit(const teffi_collector *c, uint32_t looks)
 {
     uint64_t n = get_activation_count(c), low = c->grains->activations_max;
     low -= low / 16;
-    return n > low ? (uint32_t)((looks * (n - low) + n - 1) / n) : 0;
+    return c->is_over && n > low ? (uint32_t)((looks * (n - low) + n - 1) / n) : 0;
+}
+
+/* out: how many activations of a slice shall end, and why. */
+static uint32_t get_share(const teffi_collector *c, uint32_t looks, teff_reason *reason)
+{
+    uint32_t limit = get_share_over_limit(c, looks);
+    uint32_t memory = (looks * c->memory_share + MEMORY_SHARES - 1) / MEMORY_SHARES;
+    *reason = limit < memory ? TEFF_REASON_MEMORY : TEFF_REASON_LIMIT;
+    return limit < memory ? memory : limit;
 }
 
 /* Asks the oldest activations of one slice to end. out: true: the walk has reached the end. */
@@ -133,7 +155,7 @@ static bool shed_slice(teffi_collector *c, uint32_t now_ms)
     shed s = {.c = c, .now_ms = now_ms};
     uint64_t begin = c->shed_cursor;
     bool whole = teffi_shards_walk_activations(c->grains, NULL, &c->shed_cursor, note_age, &s);
-    uint32_t share = get_share(c, s.looks);
+    uint32_t share = get_share(c, s.looks, &s.reason);
     c->has_found |= s.n || s.ending;
     if (share > s.ending && s.n) {
         choose_least_age(&s, share - s.ending);
@@ -143,18 +165,74 @@ static bool shed_slice(teffi_collector *c, uint32_t now_ms)
     return whole;
 }
 
-/* Sheds if there are more activations than activations_max, and then until there are a sixteenth
- * less: else each new activation would need a walk. out: ms until the next call. */
-static uint32_t shed_if_over_limit(teffi_collector *c, uint32_t now_ms)
+/* More than activations_max are too many, and then more than a sixteenth less: else each new
+ * activation would need a walk. */
+static void look_at_number(teffi_collector *c)
 {
     uint64_t n = get_activation_count(c), max = c->grains->activations_max;
-    c->is_over = n > max || (c->is_over && n > max - max / 16);
-    if (!c->is_over)
+    c->is_over = max && (n > max || (c->is_over && n > max - max / 16));
+}
+
+/* Is memory short? in: used: percent of the limit. */
+static bool memory_is_short(const teffi_collector *c, uint64_t used, const teffi_memory_use *use)
+{
+    uint32_t high = c->grains->memory_percent;
+    return used >= high || (used > high - MEMORY_POINTS &&
+                            (c->is_short || use->stalled_percent >= STALLED_PERCENT));
+}
+
+static void log_short_memory(const teffi_collector *c, uint64_t used, const teffi_memory_use *use)
+{
+    teffi_logf(&c->grains->node->platform->log, TEFF_LOG_WARN,
+               "memory: %llu %% of the limit of %llu MiB are used, and threads waited for memory "
+               "for %u %% of the time: idle grains end, least recently used first",
+               (unsigned long long)used, (unsigned long long)(use->limit_bytes >> 20),
+               use->stalled_percent);
+}
+
+/* out: which part of the activations shall end now. in: used: percent of the limit. If they were
+ * all that uses memory, one walk would be enough. */
+static uint32_t choose_memory_share(const teffi_collector *c, uint64_t used)
+{
+    uint64_t low = c->grains->memory_percent - MEMORY_POINTS;
+    uint32_t share = (uint32_t)((used - low) * MEMORY_SHARES / used);
+    return share < MEMORY_SHARE_MIN ? MEMORY_SHARE_MIN : share;
+}
+
+/* Reads the use of memory, once in MEMORY_MS. If memory is short, sets memory_share, for one walk.
+ * Memory that was freed since the last walk is first returned to the system, so that it does not
+ * count as used. */
+static void look_at_memory(teffi_collector *c)
+{
+    const teffi_platform *platform = c->grains->node->platform;
+    teffi_memory_use use;
+    if (!c->reads_memory || c->due_ns < c->memory_ns)
+        return;
+    c->memory_ns = c->due_ns + (uint64_t)MEMORY_MS * MS_NS;
+    if (c->is_short)
+        teffi_pages_trim_heap();
+    if (!platform->memory_use(platform->arg, &use))
+        use = (teffi_memory_use){.limit_bytes = 1};
+    uint64_t used = use.used_bytes * 100 / use.limit_bytes;
+    bool is_short = memory_is_short(c, used, &use);
+    if (is_short && !c->is_short)
+        log_short_memory(c, used, &use);
+    c->is_short = is_short;
+    c->memory_share = is_short ? choose_memory_share(c, used) : 0;
+}
+
+/* out: ms until the next call. */
+static uint32_t shed_if_needed(teffi_collector *c, uint32_t now_ms)
+{
+    look_at_number(c);
+    look_at_memory(c);
+    if (!c->is_over && !c->memory_share)
         return CHECK_MS;
     if (!c->shed_cursor)
         c->has_found = false;
     if (!shed_slice(c, now_ms))
         return SLICE_MS;
+    c->memory_share = 0;
     return c->has_found ? CHECK_MS : PAUSE_MS;
 }
 
@@ -190,7 +268,7 @@ static void collect_activations(teffi_timer *timer)
         (uint32_t)atomic_load_explicit(&c->grains->coarse_ms, memory_order_relaxed);
     bool round = c->due_ns >= c->round_ns, sheds = c->due_ns >= c->shed_ns;
     uint32_t round_in_ms = round ? run_slice_of_round(c, before_ms) : 0;
-    uint32_t shed_in_ms = sheds ? shed_if_over_limit(c, before_ms) : 0;
+    uint32_t shed_in_ms = sheds ? shed_if_needed(c, before_ms) : 0;
     uint64_t now = update_coarse_ms(c);
     if (round)
         c->round_ns = now + (uint64_t)round_in_ms * MS_NS;
@@ -223,7 +301,8 @@ void teffi_collector_start(teffi_collector *c)
             period = teffi_idle_ms(grains->types[i]->info) / 4;
     c->round_ms = period < PERIOD_MIN_MS ? PERIOD_MIN_MS : period;
     c->round_ns = now + (uint64_t)c->round_ms * MS_NS;
-    c->shed_ns = grains->activations_max ? now + (uint64_t)CHECK_MS * MS_NS : UINT64_MAX;
+    c->reads_memory = grains->memory_percent && grains->node->platform->memory_use;
+    c->shed_ns = grains->activations_max || c->reads_memory ? now : UINT64_MAX;
     set_collector_timer(c);
 }
 

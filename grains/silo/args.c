@@ -86,6 +86,10 @@ static const silo_option options[] = {
      "most active grains; above it idle ones end, least recently used\n"
      "                         first (0, no limit)",
      NUMBER, AT(silo.activations_max), 0, 999999999},
+    {"memory-percent", "N",
+     "use of the cgroup's memory from which on idle grains end, least\n"
+     "                         recently used first (0, never)",
+     NUMBER, AT(silo.memory_percent), 0, 100},
     {"tls-cert", "FILE", "PEM: certificate and key; with --tls-ca: mutual TLS", TEXT,
      AT(silo.tls_cert), 0, 0},
     {"tls-ca", "FILE", "PEM: the CA that signs the peers' certificates", TEXT, AT(silo.tls_ca), 0,

@@ -215,8 +215,10 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
     err = open_silo_net(silo, text);
     if (!err)
         err = teffi_grains_install(&silo->node, silo->types, silo->n_types, text);
-    if (!err)
+    if (!err) {
         silo->node.grains->activations_max = silo->opt.activations_max;
+        silo->node.grains->memory_percent = silo->opt.memory_percent;
+    }
     return err;
 }
 

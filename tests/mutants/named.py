@@ -90,7 +90,7 @@ NAMED = {
     "a writer does not wait for readers": (
         "grains/request/deadlock.c", "own != TEFFI_FREELY", "own == TEFFI_EXCLUSIVE"),
     "a request ends a delay": (
-        "grains/activation/activation.h", "used - now > TEFFI_DELAY_MAX_MS", "true"),
+        "grains/activation/activation.h", "used - now > TEFFI_DELAY_MAX_MS", "true || used"),
     "a delay of 24 days seems long past": (
         "grains/activation/activation.h", "ahead <= TEFFI_DELAY_MAX_MS ?", "ahead <= 1000 ?"),
     "IDLE stays although the activation is a duplicate": (
@@ -115,6 +115,19 @@ NAMED = {
         "grains/hosting/collector.c", "    low -= low / 16;\n", ""),
     "no room while activations end": (
         "grains/directory/shard.h", "n > max + max / 4", "n > max"),
+    "memory is short until the same percentage": (
+        "grains/hosting/collector.c", "(c->is_short || use->stalled_percent >= STALLED_PERCENT)",
+        "use->stalled_percent >= STALLED_PERCENT"),
+    "threads that wait for memory do not count": (
+        "grains/hosting/collector.c", "(c->is_short || use->stalled_percent >= STALLED_PERCENT)",
+        "c->is_short"),
+    "a walk for memory is repeated": (
+        "grains/hosting/collector.c", "    c->memory_share = 0;\n", ""),
+    "cached files are used memory": (
+        "runtime/os/memory_use.c", "used > cached ? used - cached : 0", "used + 0 * cached"),
+    "the loosest limit of memory counts": (
+        "runtime/os/memory_use.c", "(double)a->used_bytes / (double)a->limit_bytes >",
+        "(double)a->used_bytes / (double)a->limit_bytes <"),
     "activations without limit": (
         "grains/directory/shard.h", "return max && n >", "return false && n >"),
     "each end of an activation is a forward": (

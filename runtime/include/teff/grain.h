@@ -142,8 +142,8 @@ typedef enum teff_reason {
     TEFF_REASON_REQUESTED = 3, /* teff_deactivate */
     TEFF_REASON_DUPLICATE = 4, /* another activation of the grain is the registered one */
     TEFF_REASON_VERSION = 5,   /* a caller has a newer version; a newer silo activates the grain */
-    TEFF_REASON_LIMIT = 6 /* its silo has more than teff_silo_options.activations_max, and others
-                                * were used later */
+    TEFF_REASON_LIMIT = 6, /* its silo has more activations than activations_max (teff/silo.h) */
+    TEFF_REASON_MEMORY = 7 /* its silo is short of memory (memory_percent in teff/silo.h) */
 } teff_reason;
 
 /* A type with its implementation, ready to be given to a silo. */
@@ -319,7 +319,7 @@ TEFF_API void teff_deactivate(teff_ctx *ctx);
  * counts as used until then, and its type's idle time begins then. If it is called again, only the
  * last call counts, even if its time ends earlier.
  *     The delay is for this activation only, and holds only against reasons for activations that
- * are not used (TEFF_REASON_IDLE, TEFF_REASON_LIMIT): teff_deactivate, the stop of the silo, and
+ * are not used (TEFF_REASON_IDLE, _LIMIT and _MEMORY): teff_deactivate, the stop of the silo, and
  * all other reasons end the activation as usual. It is not part of a transaction: it stays if the
  * transaction is rolled back.
  * in:   ctx, of a turn of the activation, also of on_activate. ms: more than 12 days count as 12

@@ -140,6 +140,14 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * grains do not wait for that. Beyond this, a call to a grain that is not active fails with
      * TEFF_E_OVERLOADED at once. */
     uint32_t activations_max;
+    /* 10 to 100: if the memory that the silo's cgroup uses reaches this percentage of its limit,
+     * the least recently used grains that are idle are deactivated (TEFF_REASON_MEMORY), a part of
+     * them each second, until five points less are used. While more than these five points less are
+     * used, this also begins if threads of the cgroup have waited for memory for a tenth of the
+     * last 10 s (the kernel's PSI). Which grains stay is as for activations_max. No call is
+     * refused. If a cgroup above is nearer to its limit, that one counts. If none has a limit,
+     * nothing is done. 0: off. */
+    uint32_t memory_percent;
 } teff_silo_options;
 
 /* teff_silo_new - make a silo; teff_silo_start starts it.

@@ -1,27 +1,43 @@
-/* test_collector.c - which activations the collector asks to end if there are too many: the oldest
- * ones that may end; when it looks, and where it stops. The clock is the test's; the activations
- * are only asked. */
+/* test_collector.c - which activations the collector asks to end if there are too many, or memory
+ * is short: the oldest ones that may end; when it looks, and where it stops. The clock is the
+ * test's; the activations are only asked. */
 #include "bare.h"
 
 #include "hosting/install.h"
+#include "os/memory_use.h"
 
 enum { NOW_MS = 5000 }; /* of bare_now_ns */
-enum { CHECK_MS = 20, SLICE_MS = 1, PAUSE_MS = 1000, ROUND_MS = 60000 };
+enum { CHECK_MS = 20, SLICE_MS = 1, PAUSE_MS = 1000, ROUND_MS = 60000, MEMORY_MS = 1000 };
 
 static teffi_node hosting;
 static teff_grain_type *types[1];
 static teffi_activation *made[20000];
 static uint32_t n_made;
 
-static void start_hosting(uint32_t activations_max)
+static uint64_t clock_ns;
+
+static uint64_t read_clock(void *arg)
+{
+    return clock_ns;
+}
+
+static void start_hosting_with(uint32_t activations_max, uint32_t memory_percent)
 {
     char text[TEFF_TEXT_MAX] = "";
+    clock_ns = bare_now_ns;
+    bare_platform.mono_ns = read_clock;
     hosting = (teffi_node){.platform = &bare_platform, .home.exec = &bare_exec};
     types[0] = teff_grain_type_new(&lab_turns_info, NULL, NULL);
     assert_int_equal(teffi_grains_install(&hosting, types, 1, text), TEFF_OK);
     hosting.grains->activations_max = activations_max;
+    hosting.grains->memory_percent = memory_percent;
     teffi_grains_start(&hosting);
     n_made = 0;
+}
+
+static void start_hosting(uint32_t activations_max)
+{
+    start_hosting_with(activations_max, 0);
 }
 
 static void free_hosting(void)
@@ -53,15 +69,20 @@ static void make(uint32_t n)
 static uint64_t fire(void)
 {
     bare_timer->fire(bare_timer);
-    return (bare_due_ns - bare_now_ns) / 1000000;
+    return (bare_due_ns - clock_ns) / 1000000;
+}
+
+static uint32_t count_asked_for(teff_reason reason)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_made; i++)
+        n += made[i]->end_reason == reason;
+    return n;
 }
 
 static uint32_t count_asked(void)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < n_made; i++)
-        n += made[i]->end_reason == TEFF_REASON_LIMIT;
-    return n;
+    return count_asked_for(TEFF_REASON_LIMIT);
 }
 
 /* Exactly these were asked, of those that no situation keeps. */
@@ -214,6 +235,132 @@ static void without_a_limit_nothing_is_asked(void **state)
     free_hosting();
 }
 
+/* ---- memory ---- */
+
+static teffi_memory_use memory; /* what the platform says; limit_bytes 0: no limit */
+static int reads;
+
+static bool read_memory(void *arg, teffi_memory_use *use)
+{
+    *use = memory;
+    reads++;
+    return memory.limit_bytes > 0;
+}
+
+static void say_memory(uint64_t used_percent, uint32_t stalled_percent)
+{
+    memory = (teffi_memory_use){1000000, used_percent * 10000, stalled_percent};
+}
+
+static const struct {
+    const char *what;
+    uint32_t memory_percent;
+    uint64_t used;
+    uint32_t stalled;
+    uint32_t asked; /* of 320 */
+} uses[] = {
+    {"the option is off", 0, 99, 99, 0},
+    {"little is used", 80, 70, 0, 0},
+    {"little is used, and threads wait for something", 80, 75, 99, 0},
+    {"not enough is used", 80, 79, 9, 0},
+    {"not enough is used, but threads wait", 80, 79, 10, 16},
+    {"enough is used", 80, 80, 0, 20},
+    {"all is used", 80, 100, 0, 80},
+    {"more than all", 80, 150, 0, 160},
+    {"at least a 32nd", 80, 76, 50, 10},
+    {"another percentage", 10, 10, 0, 160},
+    {"all of it", 100, 99, 9, 0},
+    {"all of it is used", 100, 100, 0, 16},
+};
+
+static void the_use_of_memory_decides(void **state)
+{
+    bare_platform.memory_use = read_memory;
+    for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
+        start_hosting_with(0, uses[i].memory_percent);
+        make(320);
+        say_memory(uses[i].used, uses[i].stalled);
+        (void)fire();
+        uint32_t asked = count_asked_for(TEFF_REASON_MEMORY);
+        if (asked != uses[i].asked)
+            fail_msg("%s: %u asked", uses[i].what, asked);
+        for (uint32_t k = 0; k < asked; k++) /* the oldest */
+            assert_int_equal(made[319 - k]->end_reason, TEFF_REASON_MEMORY);
+        free_hosting();
+    }
+}
+
+/* The clock moves until the use of memory was read n times in all. */
+static void pass_until_read(int n)
+{
+    while (reads < n) {
+        clock_ns = bare_due_ns;
+        (void)fire();
+    }
+}
+
+/* Once a second, whatever else the collector does; then it makes one walk. */
+static void memory_is_read_once_a_second(void **state)
+{
+    bare_platform.memory_use = read_memory;
+    start_hosting_with(0, 80);
+    make(320);
+    reads = 0;
+    say_memory(90, 0);
+    pass_until_read(1);
+    uint64_t first_ns = clock_ns;
+    assert_int_equal(count_asked_for(TEFF_REASON_MEMORY), 54);
+    say_memory(76, 0); /* it goes on until five points less are used */
+    pass_until_read(2);
+    assert_int_equal((clock_ns - first_ns) / 1000000, MEMORY_MS);
+    assert_int_equal(count_asked_for(TEFF_REASON_MEMORY), 54); /* those count: they end already */
+    make(160);
+    say_memory(90, 0);
+    pass_until_read(3);
+    assert_int_equal(count_asked_for(TEFF_REASON_MEMORY), 80);
+    say_memory(75, 0);
+    pass_until_read(4);
+    make(100);
+    say_memory(79, 0); /* and then not again */
+    pass_until_read(5);
+    assert_int_equal(count_asked_for(TEFF_REASON_MEMORY), 80);
+    assert_int_equal((clock_ns - first_ns) / 1000000, 4 * MEMORY_MS);
+    free_hosting();
+}
+
+static void without_a_limit_of_memory_nothing_is_asked(void **state)
+{
+    bare_platform.memory_use = read_memory;
+    start_hosting_with(0, 80);
+    make(320);
+    memory = (teffi_memory_use){0, 1000, 100};
+    assert_int_equal(fire(), CHECK_MS);
+    assert_int_equal(count_asked_for(TEFF_REASON_MEMORY), 0);
+    free_hosting();
+    bare_platform.memory_use = NULL; /* the simulator has none */
+    start_hosting_with(0, 80);
+    assert_int_equal((bare_due_ns - bare_now_ns) / 1000000, ROUND_MS);
+    free_hosting();
+}
+
+/* The larger of the two numbers counts, with its reason. */
+static void both_limits_hold(void **state)
+{
+    bare_platform.memory_use = read_memory;
+    start_hosting_with(64, 80);
+    make(70);
+    say_memory(80, 0);
+    (void)fire();
+    assert_int_equal(count_asked_for(TEFF_REASON_LIMIT), 10);
+    free_hosting();
+    start_hosting_with(64, 80);
+    make(70);
+    say_memory(100, 0);
+    (void)fire();
+    assert_int_equal(count_asked_for(TEFF_REASON_MEMORY), 18);
+    free_hosting();
+}
+
 int main(void)
 {
 #define BARE(f) cmocka_unit_test_setup_teardown(f, bare_open, bare_close)
@@ -225,6 +372,10 @@ int main(void)
         BARE(many_are_asked_in_slices),
         BARE(beyond_a_quarter_more_none_is_made),
         BARE(without_a_limit_nothing_is_asked),
+        BARE(the_use_of_memory_decides),
+        BARE(memory_is_read_once_a_second),
+        BARE(without_a_limit_of_memory_nothing_is_asked),
+        BARE(both_limits_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

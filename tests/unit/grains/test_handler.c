@@ -2,6 +2,7 @@
  * requests it refuses and how. */
 #include <pthread.h>
 #include <stdlib.h>
+#include "activation/lock.h"
 #include "activation/turn.h"
 #include "bare.h"
 #include "group/closure.h"
@@ -42,10 +43,11 @@ typedef struct situation {
     uint8_t before, after; /* its reason */
 } situation;
 
-enum { LONG = 900000000 };
+enum { LONG = 900000000, LOCKED = 2 /* for `pending` */ };
 #define IDLE TEFF_REASON_IDLE
 #define STOP TEFF_REASON_STOPPING
 #define LIMIT TEFF_REASON_LIMIT
+#define MEMORY TEFF_REASON_MEMORY
 
 static const situation situations[] = {
     {"idle for long", IDLE, TEFFI_VALID, LONG, 0, 0, 0, 0, IDLE},
@@ -66,11 +68,16 @@ static const situation situations[] = {
     {"too many, and a request is queued", LIMIT, TEFFI_VALID, LONG, 0, 1, 0, 0, 0},
     {"too many, and a request is set aside", LIMIT, TEFFI_VALID, LONG, 0, 0, 1, 0, 0},
     {"too many, and it is being activated", LIMIT, TEFFI_ACTIVATING, LONG, 0, 0, 0, 0, 0},
+    {"memory is short, and it was used a moment ago", MEMORY, TEFFI_VALID, 1, 0, 0, 0, 0, MEMORY},
+    {"memory is short, and a turn runs", MEMORY, TEFFI_VALID, LONG, 1, 0, 0, 0, 0},
+    {"a transaction has locked it", IDLE, TEFFI_VALID, LONG, 0, 0, LOCKED, 0, 0},
+    {"too many, and a transaction has locked it", LIMIT, TEFFI_VALID, LONG, 0, 0, LOCKED, 0, 0},
     {"nudged without a reason", (teff_reason)0, TEFFI_VALID, LONG, 0, 0, 0, 0, 0},
 };
 
 static uint8_t reason_after(const situation *s)
 {
+    static teffi_lock lock;
     teffi_msg waits = {.item.kind = TEFFI_MSG_REQUEST};
     act.phase = s->phase;
     act.used_ms = BARE_COARSE_MS - s->idle_ms;
@@ -79,7 +86,9 @@ static uint8_t reason_after(const situation *s)
     act.reason = s->before;
     act.end_reason = 0;
     act.busy = TEFFI_BUSY_LIFE; /* nothing comes of it yet */
-    if (s->pending)
+    if (s->pending == LOCKED)
+        teffi_activation_ensure_rare_fields(&act)->lock = &lock;
+    else if (s->pending)
         teffi_queue_push(&teffi_activation_ensure_rare_fields(&act)->pending, &waits.link);
     if (s->asked)
         teffi_activation_ask_to_end(&act, s->asked);
@@ -107,14 +116,14 @@ static void an_activation_ends_when_it_is_told_to_or_idle(void **state)
  * again, it drops IDLE, and must not drop the other reason with it. */
 static void a_stored_idle_gives_way_to_other_reasons(void **state)
 {
-    static const teff_reason unused[] = {TEFF_REASON_IDLE, TEFF_REASON_LIMIT};
+    static const teff_reason unused[] = {IDLE, LIMIT, MEMORY};
     act.phase = TEFFI_VALID;
     act.used_ms = BARE_COARSE_MS; /* in use */
     act.busy = TEFFI_BUSY_LIFE;   /* nothing comes of it yet */
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         act.reason = act.end_reason = 0;
         teffi_activation_ask_to_end(&act, unused[i]);
-        teffi_activation_ask_to_end(&act, unused[!i]);
+        teffi_activation_ask_to_end(&act, unused[(i + 1) % 3]);
         assert_int_equal(act.end_reason, unused[i]);
         teffi_activation_ask_to_end(&act, TEFF_REASON_DUPLICATE);
         teffi_activation_ask_to_end(&act, unused[i]);

@@ -1,15 +1,16 @@
-/* test_limit.c - silos that limit the number of their activations: the least recently used ones
- * end, what must stay stays, and no call is lost. */
+/* test_limit.c - silos that limit the number of their activations, or are short of memory: the
+ * least recently used ones end, what must stay stays, and no call is lost. */
 #include <string.h>
 #include "directory/shard.h"
 #include "lab.h"
+#include "os/memory_use.h"
 #include "stay.teff.h"
 
 enum { MAX = 64, MOST = MAX + MAX / 4 + 1, MANY = 1000 };
 
 static struct {
     _Atomic bool gate;
-    _Atomic int held, activated, deactivated, ended_for[TEFF_REASON_LIMIT + 1];
+    _Atomic int held, activated, deactivated, ended_for[TEFF_REASON_MEMORY + 1];
     _Atomic bool ends_slowly; /* on_deactivate waits for the gate */
     _Atomic int64_t ending;   /* the grain that does */
 } world;
@@ -94,13 +95,24 @@ static const stay_visitor_methods visitor = {.ask = ask};
 
 /* ---- the silos ---- */
 
-/* in: hosts: the silo hosts the types. */
-static void open_silo(int i, uint32_t max, bool hosts)
+/* 400 bytes may be used, and each activation of the first silo uses one. */
+static bool say_memory(void *arg, teffi_memory_use *use)
 {
-    const teff_silo_options opt = {
-        .size = sizeof opt, .silent = 1, .store = store, .activations_max = max};
+    uint64_t n = silos[0]->node.grains->shards->activations;
+    *use = (teffi_memory_use){.limit_bytes = 400, .used_bytes = n};
+    return true;
+}
+
+/* in: hosts: the silo hosts the types. */
+static void open_silo(int i, teff_silo_options opt, bool hosts)
+{
+    static teffi_platform platform;
     char text[TEFF_TEXT_MAX] = "";
-    assert_int_equal(teff_silo_new(&opt, &silos[i], text), TEFF_OK);
+    opt.size = sizeof opt;
+    opt.store = store;
+    teffi_silo_init_platform(&platform, TEFF_LOG_ERROR);
+    platform.memory_use = say_memory;
+    assert_int_equal(teffi_silo_new_on_platform(&platform, &opt, &silos[i], text), TEFF_OK);
     if (hosts) {
         assert_int_equal(teff_silo_host(silos[i], stay_guest_type(&guest, NULL)), TEFF_OK);
         assert_int_equal(teff_silo_host(silos[i], stay_visitor_type(&visitor, NULL)), TEFF_OK);
@@ -110,12 +122,22 @@ static void open_silo(int i, uint32_t max, bool hosts)
     ctx[i] = teff_silo_new_ctx(silos[i]);
 }
 
-static int open_one(void **state)
+static int open_one_with(teff_silo_options opt)
 {
     memset(&world, 0, sizeof world);
     lab_fresh_store(store);
-    open_silo(0, MAX, true);
+    open_silo(0, opt, true);
     return 0;
+}
+
+static int open_one(void **state)
+{
+    return open_one_with((teff_silo_options){.activations_max = MAX});
+}
+
+static int open_one_with_little_memory(void **state)
+{
+    return open_one_with((teff_silo_options){.memory_percent = 60});
 }
 
 /* The second silo hosts nothing; a client is connected to it. */
@@ -123,7 +145,7 @@ static int open_two(void **state)
 {
     teff_client_options opt = {.size = sizeof opt};
     (void)open_one(state);
-    open_silo(1, 0, false);
+    open_silo(1, (teff_silo_options){0}, false);
     lab_until(teff_silo_members(silos[0]) == 2);
     opt.gateways[0] = teff_silo_address(silos[1]);
     assert_int_equal(teff_client_connect(&opt, &client, NULL), TEFF_OK);
@@ -299,6 +321,32 @@ static void what_is_in_use_stays(void **state)
     }
 }
 
+/* ---- memory ---- */
+
+/* From 60 percent on until 55 are used. No call is refused, though more are active than there is
+ * memory for while they all have turns. */
+static void if_memory_is_short_the_least_recently_used_end(void **state)
+{
+    enum { GRAINS = 300, HELD = 230, MORE = 240, LEFT = 223 };
+    static teff_call calls[HELD];
+    uint64_t spent = 0;
+    for (int64_t key = 1; key <= GRAINS; key++)
+        (void)add_to(ctx[0], key, 1);
+    while (count_activations() > LEFT && lab_pause(&spent))
+        (void)add_to(ctx[0], GRAINS, 0);
+    assert_true(count_activations() <= LEFT);
+    assert_int_equal(world.activated, GRAINS); /* the one that is used, too, only once */
+    lab_until(world.ended_for[TEFF_REASON_MEMORY] == world.deactivated);
+    for (int64_t key = 0; key < HELD; key++)
+        lab_ok(ctx[0], stay_guest_hold_async(ctx[0], 1000 + key, NULL, &calls[key]));
+    lab_until(world.held == HELD);
+    lab_until(count_activations() < MORE); /* the others end */
+    world.gate = true;
+    lab_until(count_activations() <= LEFT);
+    for (int64_t key = 1; key <= GRAINS; key++)
+        assert_int_equal(add_to(ctx[0], key, 0), 1);
+}
+
 int main(void)
 {
 #define ONE(f) cmocka_unit_test_setup_teardown(f, open_one, close_silos)
@@ -307,6 +355,8 @@ int main(void)
         ONE(the_least_recently_used_end),
         ONE(calls_reach_the_next_activation),
         cmocka_unit_test(what_is_in_use_stays),
+        cmocka_unit_test_setup_teardown(if_memory_is_short_the_least_recently_used_end,
+                                        open_one_with_little_memory, close_silos),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

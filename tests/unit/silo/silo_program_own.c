@@ -90,10 +90,11 @@ static void show(const teff_silo *silo)
     const teff_silo_options *opt = &silo->opt;
     const teff_sched_options *s = &silo->sched;
     printf("cluster %s, seed %s, store %s, workers %u, silent %d, message %llu, grain %u, "
-           "connection %u, activations %u\n",
+           "connection %u, activations %u, memory %u\n",
            opt->cluster, opt->seeds[0] ? opt->seeds[0] : "none", opt->store ? opt->store : "none",
            opt->workers, opt->silent, (unsigned long long)opt->message_bytes_max,
-           opt->grain_bytes_max, opt->connection_bytes_max, opt->activations_max);
+           opt->grain_bytes_max, opt->connection_bytes_max, opt->activations_max,
+           opt->memory_percent);
     printf("threads %u, stacks %u of %zu, workers up to %u, policy %d, levels %u %u, share %u, "
            "waiting %u, warn %u %u %u, slice %u, repolls %u, hooks %d\n",
            s->threads_max, s->stacks_max, s->stack_bytes, s->workers_max, (int)s->policy,

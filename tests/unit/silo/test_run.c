@@ -113,7 +113,8 @@ static void the_command_line_changes_what_it_names(void **state)
     lab *l = lab_open(1);
     const char *seed = teff_silo_address(l->silos[0]);
     shows(ARGS("--show", "--quiet", "--cluster", "dev", "--seed", seed),
-          ", store none, workers 3, silent 1, message 0, grain 0, connection 0, activations 0\n",
+          ", store none, workers 3, silent 1, message 0, grain 0, connection 0, activations 0, "
+          "memory 0\n",
           "threads 0, stacks 0 of 0, workers up to 0, policy 1, levels 1000 2000, share 0, "
           "waiting 0, warn 0 0 0, slice 20, repolls 0, hooks 1\n");
     lab_close(l);
@@ -125,9 +126,9 @@ static void each_option_of_the_scheduler_is_a_flag(void **state)
                "8", "--connection-mib", "7", "--threads-max", "99", "--stacks", "88", "--stack-kib",
                "128", "--workers-max", "4", "--turn-warn-ms", "1", "--delay-warn-ms", "86400000",
                "--queue-warn", "3", "--slice-ms", "5", "--repolls-max", "6", "--policy", "priority",
-               "--waiting-max", "10000", "--activations-max", "12345"),
+               "--waiting-max", "10000", "--activations-max", "12345", "--memory-percent", "85"),
           "workers 2, silent 1, message 9437184, grain 8388608, connection 7340032, "
-          "activations 12345\n",
+          "activations 12345, memory 85\n",
           "threads 99, stacks 88 of 131072, workers up to 4, policy 2, levels 0 0, share 0, "
           "waiting 10000, warn 1 86400000 3, slice 5, repolls 6, hooks 0\n");
     shows(ARGS("--quiet", "--show-flags", "--policy", "multilevel", "--level1-us", "7",
