@@ -133,6 +133,7 @@ void sim_silo_start(sim_silo *place)
     opt.lease_ms = w->lease_ms;
     opt.outage_ms = w->outage_ms;
     opt.activations_max = w->activations_max;
+    opt.memory_percent = w->memory_percent;
     if (w->remote_store && place->no > 0)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
@@ -540,6 +541,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept
         snprintf(place->address, sizeof place->address, "127.0.0.1:%u", 7000 + i);
         snprintf(name, sizeof name, "silo%u", i);
         sim_platform_init(&place->node, &w->s, i, name);
+        place->node.platform.memory_use = sim_limits_read_memory;
         sim_clocks_draw(w, &place->node);
         place->node.polled = sim_draw_chance(&w->s.poll, polled_of_1000);
     }

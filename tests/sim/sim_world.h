@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sim.h"
+#include "os/memory_use.h"
 #include "silo/client.h"
 #include "silo/silo.h"
 #include "world.teff.h"
@@ -99,7 +100,9 @@ typedef struct sim_world {
     bool store_faults;  /* were drawn, though they may have ended */
     uint32_t lease_ms;  /* of all silos; 0: the default */
     uint32_t outage_ms;
+    bool has_limits;          /* one of the next two, and delays */
     uint32_t activations_max; /* of all silos; 0: no limit */
+    uint32_t memory_percent;
     sim_draw limits;
     sim_stage stage;
     uint64_t until_ns; /* of the stage: after it the run hangs */
@@ -229,10 +232,12 @@ void sim_danger_init(sim_world *w);
 void sim_danger_plan(sim_world *w);
 
 /* ---- sim_limits.c ---- */
-/* sim_limits_init - draws whether silos limit their activations. sim_limits_check - do they? After
+/* sim_limits_init - draws whether silos limit their activations, by number or for memory.
+ * sim_limits_read_memory - how much is used, drawn each time. sim_limits_check - do they? After
  * each step. sim_limits_delay - a counter's turn may delay its activation's end. sim_limits_end -
  * it ends: not during a delay, unless it must. */
 void sim_limits_init(sim_world *w);
+bool sim_limits_read_memory(void *node, teffi_memory_use *use);
 void sim_limits_check(sim_world *w);
 void sim_limits_delay(sim_silo *place, teff_ctx *ctx, sim_ledger *l);
 void sim_limits_end(sim_silo *place, const sim_ledger *l, unsigned key, teff_reason why);
