@@ -94,7 +94,8 @@ static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class
 }
 
 /* Starts the turn of a request that may start now. */
-static void start_request(teffi_activation *act, teffi_msg *msg, const teff_method *method)
+static inline __attribute__((always_inline)) void
+start_request(teffi_activation *act, teffi_msg *msg, const teff_method *method)
 {
     teffi_activation_uncount_queued(act, msg);
     teffi_activation_update_last_use(act);
