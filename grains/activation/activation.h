@@ -40,6 +40,7 @@ enum { TEFFI_KEY_INLINE = 24 };
 enum {
     TEFFI_BUSY_LIFE = 1,   /* a life turn has begun and not ended */
     TEFFI_BUSY_LOCKED = 4, /* more->lock: only requests of its transaction start */
+    TEFFI_BUSY_HOOK = 8,   /* the life turn has called on_activate or on_deactivate */
     TEFFI_BUSY_COMPACT = 2 /* a pause: no turn starts until the state is compacted, at most 1 s */
 };
 
@@ -54,6 +55,7 @@ typedef struct teffi_more {
     struct teffi_lock *lock; /* of a transaction (lock.h); NULL: none */
     struct teffi_grain_timers *timers; /* timers.h; NULL: none */
     uint32_t pending_of_owner;         /* if lock: requests in pending of its transaction */
+    uint32_t next_warn_ms; /* stuck.c logs the oldest turn from this age on; 0: not yet */
     bool judge_all;  /* lock was taken while requests waited: those of younger transactions die */
     uint8_t version; /* the type's newest version that newer callers need; 0: none */
     /* waits.c: */

@@ -26,6 +26,7 @@ typedef struct teffi_grains {
     _Atomic uint32_t tasks;     /* tasks of transaction.c that have not ended */
     _Atomic uint64_t timer_ids; /* the last id of a timer's handle (timers.h) */
     teffi_warn_limiter ticks_failed, ticks_put_off; /* of lines about timers */
+    teffi_warn_limiter turns_stuck;                 /* of lines of hosting/stuck.c */
     _Atomic bool accepting;                         /* new activations may be made here */
     _Atomic bool closed;        /* no grain is placed any more; waiting look-ups fail */
     _Atomic uint64_t coarse_ms; /* monotonic clock, updated by each slice of the collector */

@@ -564,7 +564,7 @@ static void mark_state_broken_and_doom_turns(const teffi_turn *turn)
     for (teffi_turn *other = LIST_FIRST(&act->turns); other; other = LIST_NEXT(other, link)) {
         if (other == turn)
             continue;
-        atomic_store_explicit(&other->ctx.doomed, true, memory_order_relaxed);
+        atomic_store_explicit(&other->ctx.doomed, TEFF_E_NOMEM, memory_order_relaxed);
         (void)teff_fail(&other->ctx, TEFF_E_NOMEM, "with its grain, which ended: %s",
                         teff_error(&turn->ctx));
     }

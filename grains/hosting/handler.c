@@ -16,6 +16,7 @@
 #include "request/deadlock.h"
 #include "request/route.h"
 #include "group/closure.h"
+#include "hosting/stuck.h"
 #include "hosting/ticks.h"
 
 /* After one item, at most this many of the requests set aside start or end, so that a backlog does
@@ -527,11 +528,14 @@ static bool activation_is_in_use(const teffi_activation *act)
 
 /* Was act not used for long enough to end for this reason, which is for unused activations? If it
  * is in use, sets its last use to now: otherwise a long turn would make it look unused, and it
- * would be asked again and again in place of others. */
-static bool was_unused_for_long_enough(teffi_activation *act, uint8_t reason)
+ * would be asked again and again in place of others. Not inlined, because it is rare. */
+__attribute__((noinline)) static bool was_unused_for_long_enough(teffi_activation *act,
+                                                                 uint8_t reason)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
     if (activation_is_in_use(act)) {
+        if (reason == TEFF_REASON_IDLE)
+            teffi_stuck_log_turn(act);
         teffi_activation_update_last_use(act);
         return false;
     }
@@ -571,12 +575,14 @@ static void begin_activating(teffi_activation *act)
  * handle_activation_item() selects among the other kinds of items faster. */
 __attribute__((noinline)) static void handle_deadlock_item(teffi_activation *act, teffi_item *item)
 {
-    if (item->kind == TEFFI_ITEM_VISIT)
+    if (item->kind == TEFFI_ITEM_VISIT) {
+        teffi_stuck_check(act);
         teffi_deadlock_handle_visit(act, item);
-    else if (item->kind == TEFFI_ITEM_PROBE)
+    } else if (item->kind == TEFFI_ITEM_PROBE) {
         teffi_deadlock_handle_probe(act, teffi_container(item, teffi_msg, item));
-    else
+    } else {
         teffi_abort_for_bug(__FILE__, __LINE__, "an item of an unknown kind");
+    }
 }
 
 /* The group's callback `handle`: handles one item, then does the activation's due work. If a turn

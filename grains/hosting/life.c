@@ -54,12 +54,26 @@ static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
                    teff_error(ctx));
 }
 
+/* Called before the life turn calls a hook: from now on its time counts (hosting/stuck.h). */
+static void begin_hook(teff_ctx *ctx, teffi_activation *act)
+{
+    act->busy |= TEFFI_BUSY_HOOK;
+    ctx->suspended_ms = 0;
+}
+
+static void end_hook(teffi_activation *act)
+{
+    act->busy &= (uint8_t)~TEFFI_BUSY_HOOK;
+}
+
 /* Runs on_activate. errs: what on_activate returned, or TEFF_E_FAILED; with a text in ctx. */
 static teff_err run_on_activate_hook(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain;
     teffi_turn_fill_grain(&grain, ctx, act);
+    begin_hook(ctx, act);
     teff_err err = act->type->info->activate(&grain, act->type->methods);
+    end_hook(act);
     char what[TEFFI_KEY_TEXT_MAX];
     if (!err)
         return TEFF_OK;
@@ -167,8 +181,11 @@ static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
     teff_grain grain;
     teff_err err = TEFF_OK;
     teffi_turn_fill_grain(&grain, ctx, act);
-    if (must_run_on_deactivate(act))
+    if (must_run_on_deactivate(act)) {
+        begin_hook(ctx, act);
         err = act->type->info->deactivate(&grain, act->type->methods, (teff_reason)act->reason);
+        end_hook(act);
+    }
     if (err)
         log_deactivate_failure(ctx, act, err);
     unregister_activation(ctx, act);
@@ -204,6 +221,9 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
         teffi_turn_exit(turn, err);
         return;
     }
+    /* unregister_activation() may suspend the turn again; it must not end there */
+    end_hook(act);
+    atomic_store_explicit(&ctx->doomed, TEFF_OK, memory_order_relaxed);
     (void)teffi_error_add_turn_prefix(ctx, err);
     if (act->phase == TEFFI_DEACTIVATING)
         log_deactivate_failure(ctx, act, err);

@@ -31,8 +31,8 @@ static void end_request_with_error(teffi_grains *grains, teffi_msg *msg, teff_er
     teffi_node_respond_with_err(grains->node, msg, err, text);
 }
 
-/* out: the text for TEFF_E_OVERLOADED of a push to the grain's activation here. Not inlined, so that
- * its callers are. */
+/* out: the text for TEFF_E_OVERLOADED of a push to the grain's activation here. Not inlined, so
+ * that its callers are. */
 __attribute__((noinline)) static const char *explain_refused_push(teffi_grains *grains,
                                                                   const teffi_ident *ident)
 {

@@ -33,8 +33,9 @@ struct teff_ctx {
     _Atomic uint32_t
         asleep_for; /* thread: signals to wait for, see sleep_until_all_waits_done, _for_first */
     teffi_poll_parker parker; /* thread: unparked by the signal that brings asleep_for to 0 */
-    _Atomic bool doomed;      /* turn: end it (TEFF_E_NOMEM) when its fiber resumes; relaxed */
+    _Atomic uint16_t doomed;  /* turn: end it with this teff_err when its fiber resumes; relaxed */
     bool waits_for_any;       /* turn: suspended by teffi_await_any, for one of several waits */
+    uint32_t suspended_ms;    /* turn: when it was first suspended (exec.h's clock); 0: never yet */
     uint32_t timeout_ms;      /* teff_ctx_set_timeout */
     uint32_t due_ms;          /* the caller's deadline, see teffi_ms_until_due; 0: none */
     teff_err text_err;        /* the error that text belongs to */

@@ -100,18 +100,21 @@ __attribute__((noinline)) static void exit_turn_because_lease_is_lost(teff_ctx *
     teffi_ctx_exit_turn(ctx, TEFF_E_UNREACHABLE);
 }
 
-/* Suspends the turn until ctx->waiting is 0. Afterwards ends the turn if it is doomed (out of
- * memory), or if it is a grain's turn and the silo has no lease any more. The silo's own tasks,
- * whose ctx->owner is NULL, go on without a lease. */
+/* Suspends the turn until ctx->waiting is 0. Afterwards ends the turn if it is doomed, or if it is
+ * a grain's turn and the silo has no lease any more. The silo's own tasks, whose ctx->owner is
+ * NULL, go on without a lease. */
 static void suspend_turn(teff_ctx *ctx)
 {
     teffi_ctx_check_fiber(ctx);
+    if (!ctx->suspended_ms)
+        ctx->suspended_ms = teffi_coarse_or_exact_ms(ctx->home->exec);
     if (ctx->suspend)
         ctx->suspend(ctx);
     else
         teffi_fiber_suspend(ctx->fiber);
-    if (atomic_load_explicit(&ctx->doomed, memory_order_relaxed))
-        teffi_ctx_exit_turn(ctx, TEFF_E_NOMEM);
+    teff_err err = (teff_err)atomic_load_explicit(&ctx->doomed, memory_order_relaxed);
+    if (err)
+        teffi_ctx_exit_turn(ctx, err);
     if (ctx->owner && !teffi_lease_holds_coarse(&ctx->home->lease, ctx->home->exec))
         exit_turn_because_lease_is_lost(ctx);
 }

@@ -114,6 +114,13 @@ static inline uint32_t teffi_coarse_ms(const teffi_exec *exec)
     return atomic_load_explicit(&exec->coarse_ms, memory_order_relaxed);
 }
 
+/* teffi_coarse_or_exact_ms - the coarse clock or, if it is not known, the platform's. */
+static inline uint32_t teffi_coarse_or_exact_ms(const teffi_exec *exec)
+{
+    uint32_t ms = teffi_coarse_ms(exec);
+    return ms ? ms : (uint32_t)(teffi_now(exec->platform) / 1000000u);
+}
+
 /* teffi_coarse_ms_set - set the value that teffi_coarse_ms returns from now on. */
 static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
 {

@@ -128,6 +128,21 @@ NAMED = {
     "the loosest limit of memory counts": (
         "runtime/os/memory_use.c", "(double)a->used_bytes / (double)a->limit_bytes >",
         "(double)a->used_bytes / (double)a->limit_bytes <"),
+    "a hook is ended after 30 s": (
+        "runtime/include/teff/limits.h", "TEFF_HOOK_MAX_MS 60000", "TEFF_HOOK_MAX_MS 30000"),
+    "a hook that is ended lets its call wait": (
+        "grains/hosting/stuck.c", "        (void)teffi_call_fail(call, TEFF_E_CANCELLED, NULL);",
+        "        (void)call;"),
+    "the newest turn is logged": (
+        "grains/hosting/stuck.c", "if (age <= (int32_t)*age_ms)",
+        "if (age <= 0 || (*age_ms && age >= (int32_t)*age_ms))"),
+    "a turn is logged at each visit": (
+        "grains/hosting/stuck.c", "    *next_ms = 2 * age_ms;", "    *next_ms = 0;"),
+    "the time of the load counts as the hook's": (
+        "grains/hosting/life.c", "    ctx->suspended_ms = 0;\n", "    (void)ctx;\n"),
+    "a doomed hook is not unregistered": (
+        "grains/hosting/life.c",
+        "    atomic_store_explicit(&ctx->doomed, TEFF_OK, memory_order_relaxed);\n", ""),
     "activations without limit": (
         "grains/directory/shard.h", "return max && n >", "return false && n >"),
     "each end of an activation is a forward": (

@@ -146,6 +146,14 @@ typedef enum teff_reason {
     TEFF_REASON_MEMORY = 7 /* its silo is short of memory (memory_percent in teff/silo.h) */
 } teff_reason;
 
+/* The hooks of a grain type, on_activate and on_deactivate, run while calls of the grain wait. A
+ * hook that has not returned after TEFF_HOOK_MAX_MS is ended if a call waits: where it is
+ * suspended, as described at teff_alloc. Its pending calls end as cancelled; if it waits for
+ * something else, such as the store or teff_sleep, it is ended after that. After on_activate, the
+ * waiting calls fail with TEFF_E_UNAVAILABLE, and the next call tries again. After on_deactivate,
+ * they reach the next activation, which loads the stored state. A hook that computes or blocks its
+ * thread is not ended, since another activation must not run beside it. */
+
 /* A type with its implementation, ready to be given to a silo. */
 typedef struct teff_grain_type teff_grain_type;
 

@@ -32,3 +32,7 @@
 
 /* Memory of one turn, in bytes: its allocations, and responses that were copied into its arena. */
 #define TEFF_TURN_MEMORY_MAX (128 * 1024 * 1024)
+
+/* How long on_activate and on_deactivate may take while calls wait, see teff/grain.h. Twice the
+ * default timeout of a call: so a hook whose first call times out can still return by itself. */
+#define TEFF_HOOK_MAX_MS 60000

@@ -84,7 +84,8 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
     /* When the scheduler warns in the log; at most one line of each kind a second. A turn that goes
      * on is logged again each time its length has doubled. */
     uint32_t turn_warn_ms;  /* a turn runs this long without suspending: up to a day; 0 = 1 s */
-    uint32_t delay_warn_ms; /* a work item was queued longer than this: up to a day; 0 = 10 s */
+    uint32_t delay_warn_ms; /* a work item was queued longer than this, or requests of a grain wait
+                             * for a turn that is as old: up to a day; 0 = 10 s */
     uint32_t queue_warn;    /* one group has more queued work items than this; 0 = never */
     /* After this run time a turn yields at its next call of teff, if other groups are READY: 1 to
      * 1,000 ms, rounded up to a multiple of 2.5 ms; 0 = 10. */

@@ -40,7 +40,7 @@ static void hide_outcome(teffi_store_op *op)
     teffi_store_op *own = h->own;
     free(h);
     if (bank.doomed)
-        bank.doomed->doomed = true;
+        bank.doomed->doomed = TEFF_E_NOMEM;
     end_with(own, TEFF_E_UNKNOWN);
 }
 
