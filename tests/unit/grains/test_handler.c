@@ -121,7 +121,8 @@ static void a_stored_idle_gives_way_to_other_reasons(void **state)
     act.used_ms = BARE_COARSE_MS; /* in use */
     act.busy = TEFFI_BUSY_LIFE;   /* nothing comes of it yet */
     for (int i = 0; i < 3; i++) {
-        act.reason = act.end_reason = 0;
+        act.reason = 0;
+        act.end_reason = 0;
         teffi_activation_ask_to_end(&act, unused[i]);
         teffi_activation_ask_to_end(&act, unused[(i + 1) % 3]);
         assert_int_equal(act.end_reason, unused[i]);
