@@ -119,8 +119,8 @@ NAMED = {
         "grains/hosting/collector.c", "(c->is_short || use->stalled_percent >= STALLED_PERCENT)",
         "use->stalled_percent >= STALLED_PERCENT"),
     "threads that wait for memory do not count": (
-        "grains/hosting/collector.c", "(c->is_short || use->stalled_percent >= STALLED_PERCENT)",
-        "c->is_short"),
+        "grains/hosting/collector.c", "use->stalled_percent >= STALLED_PERCENT));",
+        "use->stalled_percent > 100));"),
     "a walk for memory is repeated": (
         "grains/hosting/collector.c", "    c->memory_share = 0;\n", ""),
     "cached files are used memory": (

@@ -310,11 +310,14 @@ static void memory_is_read_once_a_second(void **state)
     pass_until_read(1);
     uint64_t first_ns = clock_ns;
     assert_int_equal(count_asked_for(TEFF_REASON_MEMORY), 54);
+    make(32);
+    (void)fire(); /* no second walk */
+    assert_int_equal(count_asked_for(TEFF_REASON_MEMORY), 54);
     say_memory(76, 0); /* it goes on until five points less are used */
     pass_until_read(2);
     assert_int_equal((clock_ns - first_ns) / 1000000, MEMORY_MS);
     assert_int_equal(count_asked_for(TEFF_REASON_MEMORY), 54); /* those count: they end already */
-    make(160);
+    make(128);
     say_memory(90, 0);
     pass_until_read(3);
     assert_int_equal(count_asked_for(TEFF_REASON_MEMORY), 80);
