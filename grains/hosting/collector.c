@@ -212,7 +212,7 @@ static void look_at_memory(teffi_collector *c)
     if (c->is_short)
         teffi_pages_trim_heap();
     if (!platform->memory_use(platform->arg, &use))
-        use = (teffi_memory_use){.limit_bytes = 1};
+        use = (teffi_memory_use){.limit_bytes = 1}; /* no limit: nothing is used of it */
     uint64_t used = use.used_bytes * 100 / use.limit_bytes;
     bool is_short = memory_is_short(c, used, &use);
     if (is_short && !c->is_short)

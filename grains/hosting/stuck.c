@@ -27,12 +27,15 @@ static teffi_turn *find_oldest_turn(const teffi_activation *act, uint32_t *age_m
     return oldest;
 }
 
-/* out: what a turn without a method runs. */
+/* out: what a turn without a method runs: a hook, or steps of the runtime before or after it. */
 static const char *name_life_turn(const teffi_activation *act)
 {
-    return !(act->busy & TEFFI_BUSY_HOOK)     ? "the runtime"
-           : act->phase == TEFFI_DEACTIVATING ? "on_deactivate"
-                                              : "on_activate";
+    bool hook = act->busy & TEFFI_BUSY_HOOK;
+    if (act->phase == TEFFI_ACTIVATING)
+        return hook ? "on_activate" : "its activation";
+    if (act->phase == TEFFI_DEACTIVATING)
+        return hook ? "on_deactivate" : "its deactivation";
+    return "the end of a transaction";
 }
 
 static void log_old_turn(const teffi_activation *act, const teffi_turn *turn, uint32_t age_ms)

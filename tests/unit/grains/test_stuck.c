@@ -170,6 +170,20 @@ static void test_on_activate_may_take_its_time(void **state)
     assert_int_equal(act->busy, 0);
 }
 
+/* Here as if the state were loaded, which has limits of its own. */
+static void test_only_hooks_are_ended(void **state)
+{
+    world.on_activate = sleeps_long;
+    begin_with_request();
+    act->busy &= (uint8_t)~TEFFI_BUSY_HOOK;
+    pass_ms(1000);
+    LIST_FIRST(&act->turns)->ctx.suspended_ms -= TEFF_HOOK_MAX_MS;
+    pass_ms(1000);
+    assert_true(line_has("timers.Clock at a: its activation has not ended for 61"));
+    pass_ms(TEFF_HOOK_MAX_MS);
+    assert_int_equal(world.asked, 1);
+}
+
 /* A request that waits for the end is routed again: here to no silo, as the view's silos host
  * another type. */
 static void expect_routed_again(void)
@@ -218,6 +232,7 @@ int main(void)
         WARNED(test_a_turn_that_keeps_an_idle_grain_is_logged),
         WARNED(test_on_activate_that_does_not_return_is_ended),
         WARNED(test_on_activate_may_take_its_time),
+        WARNED(test_only_hooks_are_ended),
         WARNED(test_on_deactivate_that_does_not_return_is_ended),
         WARNED(test_a_hook_is_looked_at_when_a_request_waits),
     };
