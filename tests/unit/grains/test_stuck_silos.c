@@ -11,6 +11,7 @@ enum { GRAINS = 16 }; /* some are in the directory of the other silo */
 static struct {
     _Atomic bool gate, activate_hangs, deactivate_hangs;
     _Atomic int held, activated, deactivated;
+    _Atomic int aged; /* hooks to which the time of the load counts */
 } world;
 
 static char store[512];
@@ -38,6 +39,7 @@ static teff_err hang(stay_guest *self)
 static teff_err begin(stay_guest *self)
 {
     world.activated++;
+    world.aged += self->ctx->suspended_ms != 0;
     return world.activate_hangs ? hang(self) : TEFF_OK;
 }
 
@@ -125,6 +127,7 @@ static void on_activate_that_hangs_is_ended(void **state)
         assert_non_null(strstr(teff_error(ctx[key % 2]), "on_activate has not returned for 60 s"));
     }
     assert_int_equal(world.deactivated, 0);
+    assert_int_equal(world.aged, 0);
     world.activate_hangs = false;
     for (int key = 0; key < GRAINS; key++) {
         lab_ok(ctx[0], stay_guest_add(ctx[0], key, stay_number(.n = 1), &out));
