@@ -368,7 +368,8 @@ static bool all_reach_the_store(const sim_world *w)
 
 static bool world_is_settled(const sim_world *w)
 {
-    return all_reach_the_store(w) && w->callers == 0 && w->begun == 0 &&
+    bool split = w->s.split_until_ns > w->s.now_ns; /* a silo may still have to go */
+    return !split && all_reach_the_store(w) && w->callers == 0 && w->begun == 0 &&
            !sim_processes_under_way(w) && clients_ready(w) && sim_silos_count(w, SIM_SERVING) > 0 &&
            sim_silos_count(w, SIM_SERVING) + sim_silos_count(w, SIM_AWAY) == w->n_silos;
 }
