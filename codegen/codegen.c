@@ -65,8 +65,8 @@ static int compare_full_names(const void *a, const void *b)
     return strcmp((*(const teffi_method *const *)a)->full, (*(const teffi_method *const *)b)->full);
 }
 
-/* Makes one list of the methods of all grains among the n services. out: the list, sorted by
- * compare(); a NULL follows the last method. */
+/* Makes one list of the methods of all grains and observers among the n services. out: the list,
+ * sorted by compare(); a NULL follows the last method. */
 static method_list collect_sorted_methods(teffi_pool *pool, const teffi_service *services, size_t n,
                                           int (*compare)(const void *a, const void *b))
 {
@@ -76,7 +76,8 @@ static method_list collect_sorted_methods(teffi_pool *pool, const teffi_service 
     list.methods = teffi_pool_alloc(pool, (list.n + 1) * sizeof *list.methods);
     list.n = 0;
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; services[i].grain && k < services[i].n_methods; k++)
+        for (size_t k = 0; (services[i].grain || services[i].observer) && k < services[i].n_methods;
+             k++)
             list.methods[list.n++] = &services[i].methods[k];
     qsort(list.methods, list.n, sizeof *list.methods, compare);
     return list;
@@ -199,7 +200,9 @@ static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_fil
         "# pass it as lock=FILE: removing or renumbering a method is then an error.\n",
         file->name);
     for (size_t i = 0; i < list.n; i++)
-        teffi_text_printf(out, "%s 0x%08" PRIx32 "\n", list.methods[i]->full, list.methods[i]->id);
+        if (!list.methods[i]->observed) /* the file of its observer has its line */
+            teffi_text_printf(out, "%s 0x%08" PRIx32 "\n", list.methods[i]->full,
+                              list.methods[i]->id);
     for (size_t i = 0; i < file->n_services; i++)
         if (file->services[i].grain && file->services[i].grain->version)
             teffi_text_printf(out, "%s version %" PRIu32 "\n", file->services[i].full,

@@ -27,7 +27,10 @@ void teffi_emit_header_message_part(teffi_text *out, const teffi_model *model,
  *   its state:     $T struct member  $t argument, after a comma; both are empty without a state */
 teffi_values teffi_make_service_template_values(teffi_pool *pool, const teffi_service *s);
 
-/* teffi_values_add_method - add the letters of one method of a grain:
+/* teffi_make_observer_template_values - the letters $S and $N of an observer. */
+teffi_values teffi_make_observer_template_values(const teffi_service *s);
+
+/* teffi_values_add_method - add the letters of one method of a grain or an observer:
  *   $m slot  $F full name  $x index in the table of methods
  *   request:   $I parameter  $i argument of a call  $a argument of a slot
  *   response:  $O parameter of a call  $o parameter of a slot  $r argument of a slot  $R type

@@ -59,6 +59,64 @@ static const char one_way_call[] =
     "TEFF_MUST_USE teff_err $S_$m_timer(teff_ctx *ctx$I, const teff_timer_options *options, "
     "teff_timer *timer);\n";
 
+static const char observer[] =
+    "typedef struct $S {\n"
+    "    teff_ctx *ctx; /* of this callback */\n"
+    "    void *user;    /* as given to $S_observe */\n"
+    "} $S;\n"
+    "\n"
+    "/* The callbacks of $N. Any slot may be NULL: such notifications are\n"
+    " * ignored. */\n"
+    "typedef struct $S_methods {\n";
+static const char observer_end[] =
+    "    void (*on_dropped)($S *self, const teff_dropped *how);\n"
+    "} $S_methods;\n"
+    "\n"
+    "extern const teff_observer_info $S_info;\n"
+    "\n"
+    "/* _observe makes an observer of a client. The other functions are for the turns of grains:\n"
+    " * _of_grain makes a reference to the running grain, if it implements this interface;\n"
+    " * _subscribe, _unsubscribe and _count are about the set of observers of the running grain;\n"
+    " * _notify notifies all of them, _notify_one a single observer. See teff/observer.h. */\n"
+    "TEFF_MUST_USE teff_err $S_observe(teff_ctx *ctx, const $S_methods *methods, void *user, "
+    "teff_observer **observer);\n"
+    "TEFF_MUST_USE teff_err $S_of_grain(teff_ctx *ctx, ProtobufCBinaryData *observer);\n"
+    "TEFF_MUST_USE teff_err $S_subscribe(teff_ctx *ctx, ProtobufCBinaryData observer, "
+    "uint32_t expiry_ms);\n"
+    "bool $S_unsubscribe(teff_ctx *ctx, ProtobufCBinaryData observer);\n"
+    "size_t $S_count(teff_ctx *ctx);\n";
+static const char notify[] =
+    "TEFF_MUST_USE teff_err $S_$m_notify(teff_ctx *ctx$I);\n"
+    "TEFF_MUST_USE teff_err $S_$m_notify_one(teff_ctx *ctx, ProtobufCBinaryData observer$I);\n";
+
+/* Writes the slots of a service's methods. */
+static void declare_slots(teffi_text *out, const teffi_service *s, teffi_values *v)
+{
+    for (size_t i = 0; i < s->n_methods; i++) {
+        const teffi_file *file = s->methods[i].observed ? NULL : s->file;
+        teffi_values_add_method(out->pool, &s->methods[i], v);
+        if (file)
+            teffi_text_add_comment(out, "    ", teffi_find_comment(file, &s->methods[i].path));
+        teffi_text_expand_template(out, "    teff_err (*$m)($S *self$I$o);\n", v);
+    }
+}
+
+/* Writes the declarations of an observer: two structs (the one that callbacks get, and one with a
+ * slot for each callback), its info, and the functions for clients and for grains. */
+static void declare_observer(teffi_text *out, const teffi_service *s)
+{
+    teffi_values v = teffi_make_observer_template_values(s);
+    teffi_text_expand_template(out, "\n/* ---- $N, an observer ---- */\n\n", &v);
+    teffi_text_add_comment(out, "", teffi_find_comment(s->file, &s->path));
+    teffi_text_expand_template(out, observer, &v);
+    declare_slots(out, s, &v);
+    teffi_text_expand_template(out, observer_end, &v);
+    for (size_t i = 0; i < s->n_methods; i++) {
+        teffi_values_add_method(out->pool, &s->methods[i], &v);
+        teffi_text_expand_template(out, notify, &v);
+    }
+}
+
 /* Writes the declarations of a grain: two structs (the grain's own, and one with a slot for each
  * method), the type info, the constructor of its type, and, if the grain has a state, the functions
  * _save and _clear. */
@@ -67,11 +125,7 @@ static void declare_grain(teffi_text *out, const teffi_service *s, teffi_values 
     teffi_text_expand_template(out, "\n/* ---- $N ---- */\n\n", v);
     teffi_text_add_comment(out, "", teffi_find_comment(s->file, &s->path));
     teffi_text_expand_template(out, grain, v);
-    for (size_t i = 0; i < s->n_methods; i++) {
-        teffi_values_add_method(out->pool, &s->methods[i], v);
-        teffi_text_add_comment(out, "    ", teffi_find_comment(s->file, &s->methods[i].path));
-        teffi_text_expand_template(out, "    teff_err (*$m)($S *self$I$o);\n", v);
-    }
+    declare_slots(out, s, v);
     teffi_text_expand_template(out, grain_end, v);
     if (s->state)
         teffi_text_expand_template(out, state, v);
@@ -81,10 +135,12 @@ static void declare_grain(teffi_text *out, const teffi_service *s, teffi_values 
  * also declares the function that starts a timer; the timer calls the method. */
 static void declare_calls(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
-    if (s->n_methods > 0)
+    if (s->n_methods > 0 && !s->methods[0].observed)
         teffi_text_expand_template(out, calls, v);
     for (size_t i = 0; i < s->n_methods; i++) {
         const teffi_method *m = &s->methods[i];
+        if (m->observed)
+            continue;
         teffi_values_add_method(out->pool, m, v);
         teffi_text_printf(out, "\n");
         teffi_text_add_comment(out, "", teffi_find_comment(s->file, &m->path));
@@ -120,6 +176,8 @@ void teffi_emit_header(teffi_text *out, const teffi_model *model, const teffi_fi
             v = teffi_make_service_template_values(out->pool, &file->services[i]);
             declare_grain(out, &file->services[i], &v);
             declare_calls(out, &file->services[i], &v);
+        } else if (file->services[i].observer) {
+            declare_observer(out, &file->services[i]);
         }
     }
     teffi_text_printf(out, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");

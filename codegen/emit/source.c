@@ -79,6 +79,74 @@ static const char state_functions[] = "\n"
                                       "    return teff_state_clear(self->ctx);\n"
                                       "}\n";
 
+static const char observer_functions[] =
+    "\n"
+    "/* ---- $N, an observer ---- */\n"
+    "\n"
+    "static $S teffi_$S_self(const teff_grain *grain)\n"
+    "{\n"
+    "    $S self = {grain->ctx, grain->user};\n"
+    "\n"
+    "    return self;\n"
+    "}\n"
+    "\n"
+    "static void teffi_$S_dropped(const teff_grain *grain, const void *methods, "
+    "const teff_dropped *how)\n"
+    "{\n"
+    "    const $S_methods *slots = (const $S_methods *)methods;\n"
+    "    $S self = teffi_$S_self(grain);\n"
+    "\n"
+    "    if (slots->on_dropped != NULL) {\n"
+    "        (slots->on_dropped)(&self, how);\n"
+    "    }\n"
+    "}\n";
+static const char observer_info[] =
+    "\n"
+    "const teff_observer_info $S_info = {\n"
+    "    {\"$N\", $h, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,\n"
+    "     0, 0, 0, 0, NULL,\n"
+    "     teffi_$S_table, $l,\n"
+    "     NULL, NULL, 0, 0, 0},\n"
+    "    teffi_$S_dropped\n"
+    "};\n"
+    "\n"
+    "teff_err $S_observe(teff_ctx *ctx, const $S_methods *methods, void *user, "
+    "teff_observer **observer)\n"
+    "{\n"
+    "    return teff_observer_new(ctx, &$S_info, methods, user, observer);\n"
+    "}\n"
+    "\n"
+    "teff_err $S_of_grain(teff_ctx *ctx, ProtobufCBinaryData *observer)\n"
+    "{\n"
+    "    return teff_observer_of_grain(ctx, &$S_info, observer);\n"
+    "}\n"
+    "\n"
+    "teff_err $S_subscribe(teff_ctx *ctx, ProtobufCBinaryData observer, uint32_t expiry_ms)\n"
+    "{\n"
+    "    return teff_observers_subscribe(ctx, &$S_info, observer, expiry_ms);\n"
+    "}\n"
+    "\n"
+    "bool $S_unsubscribe(teff_ctx *ctx, ProtobufCBinaryData observer)\n"
+    "{\n"
+    "    return teff_observers_unsubscribe(ctx, &$S_info, observer);\n"
+    "}\n"
+    "\n"
+    "size_t $S_count(teff_ctx *ctx)\n"
+    "{\n"
+    "    return teff_observers_count(ctx, &$S_info);\n"
+    "}\n";
+static const char notify[] =
+    "\n"
+    "teff_err $S_$m_notify(teff_ctx *ctx$I)\n"
+    "{\n"
+    "    return teff_notify(ctx, &$S_info, &teffi_$S_table[$x], $i);\n"
+    "}\n"
+    "\n"
+    "teff_err $S_$m_notify_one(teff_ctx *ctx, ProtobufCBinaryData observer$I)\n"
+    "{\n"
+    "    return teff_notify_one(ctx, &$S_info, &teffi_$S_table[$x], observer, $i);\n"
+    "}\n";
+
 /* out: the C expression for a method's flags. */
 static const char *format_flags(teffi_pool *pool, const Protoc__GrainMethodOptions *o)
 {
@@ -102,11 +170,11 @@ static const char *format_ops(teffi_pool *pool, const teffi_message *m)
     return m ? teffi_pool_printf(pool, "&%s_ops", m->c) : "NULL";
 }
 
-/* Writes the thunks through which the runtime calls the slots of a grain: on_activate,
- * on_deactivate, and the slot of each method. */
+/* Writes the thunks through which the runtime calls the slots of a grain or an observer:
+ * on_activate and on_deactivate, or on_dropped, and the slot of each method. */
 static void define_slot_thunks(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
-    teffi_text_expand_template(out, grain_functions, v);
+    teffi_text_expand_template(out, s->observer ? observer_functions : grain_functions, v);
     for (size_t i = 0; i < s->n_methods; i++) {
         teffi_values_add_method(out->pool, &s->methods[i], v);
         v->values['u'] = s->methods[i].in ? "" : "    (void)in;\n";
@@ -225,6 +293,8 @@ static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *
 {
     for (size_t i = 0; i < s->n_methods; i++) {
         const teffi_method *m = &s->methods[i];
+        if (m->observed)
+            continue;
         teffi_values_add_method(out->pool, m, v);
         set_response_template_values(out->pool, m, v);
         v->values['e'] = m->options->one_way ? "" : "_send";
@@ -236,6 +306,22 @@ static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *
         teffi_text_expand_template(out, send, v);
         if (m->options->one_way)
             teffi_text_expand_template(out, start_timer, v);
+    }
+}
+
+/* Writes an observer: the thunks of its callbacks, its info, and the functions for clients and
+ * grains. */
+static void define_observer(teffi_text *out, const teffi_service *s)
+{
+    teffi_values v = teffi_make_observer_template_values(s);
+    define_slot_thunks(out, s, &v);
+    define_method_table(out, s, &v);
+    v.values['h'] = format_id(out->pool, s->id);
+    v.values['l'] = teffi_pool_printf(out->pool, "%zu", s->n_methods);
+    teffi_text_expand_template(out, observer_info, &v);
+    for (size_t i = 0; i < s->n_methods; i++) {
+        teffi_values_add_method(out->pool, &s->methods[i], &v);
+        teffi_text_expand_template(out, notify, &v);
     }
 }
 
@@ -268,6 +354,8 @@ void teffi_emit_source(teffi_text *out, const teffi_model *model, const teffi_fi
             define_method_table(out, s, &v);
             define_grain_type(out, s, &v);
             define_calls(out, s, &v);
+        } else if (s->observer) {
+            define_observer(out, s);
         }
     }
 }

@@ -55,6 +55,14 @@ teffi_values teffi_make_service_template_values(teffi_pool *pool, const teffi_se
     return v;
 }
 
+teffi_values teffi_make_observer_template_values(const teffi_service *s)
+{
+    teffi_values v = {{NULL}};
+    v.values['S'] = s->c;
+    v.values['N'] = s->full;
+    return v;
+}
+
 void teffi_values_add_method(teffi_pool *pool, const teffi_method *m, teffi_values *v)
 {
     v->values['m'] = m->slot;

@@ -303,6 +303,7 @@ static void claim_method_names_and_id(teffi_model *model, const teffi_service *s
 {
     static const char *const ends[] = {"", "_async", "_await", "_send", NULL};
     static const char *const one_way_ends[] = {"_timer", NULL};
+    static const char *const observer_ends[] = {"_notify", "_notify_one", NULL};
     teffi_pool *pool = model->pool;
     symbol owner = {m->full, s->file, &m->path};
     const char *stem = teffi_pool_printf(pool, "%s_%s", s->c, m->slot);
@@ -313,21 +314,29 @@ static void claim_method_names_and_id(teffi_model *model, const teffi_service *s
                           "%s begins with an underscore, expected a letter", m->full);
         return;
     }
-    claim_global_names(model, stem, ends, owner);
-    if (m->options && m->options->one_way)
+    if (s->observer)
+        claim_global_names(model, stem, observer_ends, owner);
+    else if (!m->observed)
+        claim_global_names(model, stem, ends, owner);
+    if (!s->observer && !m->observed && m->options && m->options->one_way)
         claim_global_names(model, stem, one_way_ends, owner);
     if (!s->file->generate)
         return; /* an option may set the id, but this file's options were not read */
     claim_id(model, s->full, m->id, owner, "id for one");
 }
 
-/* Claims the names and the ids of a grain and its methods. */
-static void claim_grain_names_and_ids(teffi_model *model, const teffi_service *s)
+/* Claims the names and the ids of a grain or an observer, and of its methods. */
+static void claim_service_names_and_ids(teffi_model *model, const teffi_service *s)
 {
     static const char *const ends[] = {"", "_methods", "_type", "_info", "_save", "_clear", NULL};
+    static const char *const observer_ends[] = {"",         "_methods",     "_info",
+                                                "_observe", "_of_grain",    "_subscribe",
+                                                "_count",   "_unsubscribe", NULL};
     symbol owner = {s->full, s->file, &s->path};
-    claim_global_names(model, s->c, ends, owner);
+    claim_global_names(model, s->c, s->observer ? observer_ends : ends, owner);
     claim_id(model, "", s->id, owner, "name");
+    if (s->observer)
+        claim_name(model, s->full, "on_dropped", (symbol){"the slot for drops", s->file, &s->path});
     for (size_t i = 0; i < s->n_methods; i++)
         claim_method_names_and_id(model, s, &s->methods[i]);
 }
@@ -340,8 +349,8 @@ static void check_file_and_claim_names(teffi_model *model, const teffi_file *fil
     for (const teffi_message *m = file->messages; m; m = m->next)
         check_message_and_claim_names(model, m);
     for (size_t i = 0; i < file->n_services; i++)
-        if (file->services[i].grain)
-            claim_grain_names_and_ids(model, &file->services[i]);
+        if (file->services[i].grain || file->services[i].observer)
+            claim_service_names_and_ids(model, &file->services[i]);
     if (!file->generate)
         return;
     if (desc->options && desc->options->pb_c_file) {

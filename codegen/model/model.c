@@ -188,6 +188,7 @@ static void load_services(teffi_model *model, teffi_file *file)
         s->c = teffi_to_snake_case(model->pool, s->full);
         s->id = teffi_hash_fnv32(s->full);
         s->grain = s->desc->options ? s->desc->options->grain : NULL;
+        s->observer = s->desc->options && s->desc->options->observer;
         s->path = (teffi_path){&file->path, FILE_SERVICES, (int32_t)i};
         load_methods(model, s);
     }
@@ -318,6 +319,30 @@ const teffi_message *teffi_find_message(const teffi_model *model, const char *pa
         *(dot ? dot : scope) = '\0';
     }
     return teffi_map_get(&model->messages, name);
+}
+
+/* out: the service whose full name is `full`; NULL: there is none. */
+static const teffi_service *find_service_by_full_name(const teffi_model *model, const char *full)
+{
+    for (size_t i = 0; i < model->n_files; i++)
+        for (size_t k = 0; k < model->files[i].n_services; k++)
+            if (strcmp(model->files[i].services[k].full, full) == 0)
+                return &model->files[i].services[k];
+    return NULL;
+}
+
+const teffi_service *teffi_find_service(const teffi_model *model, const char *package,
+                                        const char *name)
+{
+    char *scope = teffi_pool_printf(model->pool, "%s", name[0] == '.' ? "" : package);
+    for (;;) {
+        const teffi_service *s = find_service_by_full_name(
+            model, join_names(model->pool, scope, name + (name[0] == '.')));
+        if (s || !scope[0])
+            return s;
+        char *dot = strrchr(scope, '.');
+        *(dot ? dot : scope) = '\0';
+    }
 }
 
 bool teffi_file_can_refer_to(const teffi_model *model, const teffi_file *file,

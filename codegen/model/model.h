@@ -52,8 +52,8 @@ typedef struct teffi_message {
     teffi_path path;
 } teffi_message;
 
-/* teffi_model_read_options() sets id, timeout_ms, in and out, and replaces a NULL in options, only
- * for grains in files to generate. */
+/* teffi_model_read_options() sets id, timeout_ms, in and out, and replaces a NULL in options, for
+ * grains in files to generate and for all observers. */
 typedef struct teffi_method {
     const Protoc__Method *desc;
     const char *full; /* "words.Word.Add" */
@@ -64,6 +64,7 @@ typedef struct teffi_method {
     const teffi_message *in;                   /* NULL: teff.Void */
     const teffi_message *out;                  /* NULL: teff.Void */
     size_t at;                                 /* its index in by_id; set by emit_file_outputs() */
+    bool observed; /* of a grain: it is a copy of an observer's method (option observes) */
     teffi_path path;
 } teffi_method;
 
@@ -79,10 +80,13 @@ typedef struct teffi_service {
     uint32_t id;
     uint32_t idle_ms;                  /* 0: none is given, or the file is not to generate */
     const Protoc__GrainOptions *grain; /* the option (teff.grain); NULL: not a grain */
+    bool observer;                     /* the option (teff.observer) */
     const teffi_message *state;        /* NULL: none, or the file is not to generate */
-    teffi_method *methods;             /* in the file's order */
+    /* in the file's order; of a grain in a file to generate, followed by those of the observers
+     * that it implements */
+    teffi_method *methods;
     size_t n_methods;
-    teffi_method **by_id; /* a grain's methods sorted by id; set by emit_file_outputs() */
+    teffi_method **by_id; /* of a grain or observer, sorted by id; set by emit_file_outputs() */
     teffi_path path;
 } teffi_service;
 
@@ -149,6 +153,10 @@ bool teffi_check_name(teffi_model *model, const teffi_file *file, const teffi_pa
  * then by its full name. A name that begins with a dot is a full name.
  * in:   name, "words.Seen", "Seen" or ".words.Seen". out: NULL: there is none. */
 const teffi_message *teffi_find_message(const teffi_model *model, const char *package,
+                                        const char *name);
+
+/* teffi_find_service - the same for a service. */
+const teffi_service *teffi_find_service(const teffi_model *model, const char *package,
                                         const char *name);
 
 /* teffi_file_can_refer_to - are the definitions of other visible in file? Yes for file itself, its

@@ -2,6 +2,8 @@
  * generate. An option that is not understood is a problem with its line, never a silent default. */
 #include "model/model.h"
 
+#include "model/names.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -268,9 +270,87 @@ static void read_method_types_and_options(teffi_model *model, teffi_service *s)
     }
 }
 
+/* Notes a problem for each option of an observer's method that would have no effect: the method is
+ * one-way in any case. */
+static void check_observer_method(teffi_model *model, const teffi_service *s, const teffi_method *m)
+{
+    const Protoc__GrainMethodOptions *o = m->options;
+    if (!teffi_is_void(m->desc->output_type))
+        teffi_add_problem(model, s->file, &m->path,
+                          "%s has a response, but nobody waits for an observer, expected returns "
+                          "(teff.Void)",
+                          m->full);
+    if (o->read_only || o->always_interleave || o->one_way || o->idempotent || o->timeout ||
+        o->transactional)
+        teffi_add_problem(model, s->file, make_option_path(model->pool, &m->path, NULL),
+                          "%s is a method of an observer, expected no option but id", m->full);
+}
+
+/* Checks an observer. Sets the types, the ids and the options of its methods: they are one-way. */
+static void read_observer(teffi_model *model, teffi_service *s)
+{
+    if (s->grain)
+        teffi_add_problem(model, s->file, &s->path,
+                          "%s is an observer, expected no option (teff.grain) beside", s->full);
+    if (s->n_methods == 0)
+        teffi_add_problem(model, s->file, &s->path, "observer %s has no method, expected one",
+                          s->full);
+    s->grain = NULL;
+    read_method_types_and_options(model, s);
+    for (size_t i = 0; i < s->n_methods; i++) {
+        Protoc__GrainMethodOptions *one_way = teffi_pool_alloc(model->pool, sizeof *one_way);
+        check_observer_method(model, s, &s->methods[i]);
+        protoc__grain_method_options__init(one_way);
+        one_way->one_way = true;
+        s->methods[i].options = one_way;
+    }
+}
+
+/* Appends copies of an observer's methods to those of a grain that implements the observer. Their
+ * slots begin with the observer's name. */
+static void append_observer_methods(teffi_model *model, teffi_service *s,
+                                    const teffi_service *observer)
+{
+    const char *prefix = teffi_to_snake_case(model->pool, observer->desc->name);
+    teffi_method *all =
+        teffi_pool_alloc(model->pool, (s->n_methods + observer->n_methods) * sizeof *all);
+    memcpy(all, s->methods, s->n_methods * sizeof *all);
+    for (size_t i = 0; i < observer->n_methods; i++) {
+        teffi_method *m = &all[s->n_methods + i];
+        *m = observer->methods[i];
+        m->observed = true;
+        m->slot = teffi_pool_printf(model->pool, "%s_%s", prefix, m->slot);
+        m->path = s->path; /* for problems: the grain is what must change */
+    }
+    s->methods = all;
+    s->n_methods += observer->n_methods;
+}
+
+/* Adds the methods of the observers that a grain implements. */
+static void read_observes_option(teffi_model *model, teffi_service *s)
+{
+    const teffi_path *path = make_option_path(model->pool, &s->path, "observes");
+    for (size_t i = 0; i < s->grain->n_observes; i++) {
+        const char *name = s->grain->observes[i];
+        const teffi_service *observer = teffi_find_service(model, s->file->package, name);
+        if (!observer || !observer->observer)
+            teffi_add_problem(model, s->file, path,
+                              "observes: there is no observer \"%s\", expected a service with "
+                              "option (teff.observer)",
+                              name);
+        else if (!teffi_file_can_refer_to(model, s->file, observer->file))
+            teffi_add_problem(model, s->file, path,
+                              "observes: %s is in %s, expected an import of "
+                              "that file",
+                              observer->full, observer->file->name);
+        else
+            append_observer_methods(model, s, observer);
+    }
+}
+
 /* Notes a problem for each method that has an option (teff.method) or uses teff.Void, in a service
- * that is not a grain. */
-static void check_non_grain_methods(teffi_model *model, const teffi_service *s)
+ * that is neither a grain nor an observer. */
+static void check_other_methods(teffi_model *model, const teffi_service *s)
 {
     for (size_t i = 0; i < s->n_methods; i++) {
         const teffi_method *m = &s->methods[i];
@@ -288,8 +368,18 @@ static void check_non_grain_methods(teffi_model *model, const teffi_service *s)
     }
 }
 
+/* Observers are read first, also those of imported files, because grains get their methods. */
+static void read_all_observers(teffi_model *model)
+{
+    for (size_t i = 0; i < model->n_files; i++)
+        for (size_t k = 0; k < model->files[i].n_services; k++)
+            if (model->files[i].services[k].observer)
+                read_observer(model, &model->files[i].services[k]);
+}
+
 void teffi_model_read_options(teffi_model *model)
 {
+    read_all_observers(model);
     for (size_t i = 0; i < model->n_files; i++) {
         const teffi_file *file = &model->files[i];
         for (size_t k = 0; file->generate && k < file->n_services; k++) {
@@ -297,8 +387,9 @@ void teffi_model_read_options(teffi_model *model)
             if (s->grain) {
                 read_grain_options(model, s);
                 read_method_types_and_options(model, s);
-            } else {
-                check_non_grain_methods(model, s);
+                read_observes_option(model, s);
+            } else if (!s->observer) {
+                check_other_methods(model, s);
             }
         }
     }

@@ -974,3 +974,353 @@ teff_err acme_shop_x_v1_joint_move_send(teff_ctx *ctx, const char *key,
     return teff_send(ctx, &acme_shop_x_v1_joint_info, &to, &teffi_acme_shop_x_v1_joint_table[0],
         (const ProtobufCMessage *)in);
 }
+
+/* ---- acme.shopX.v1.Watch, an observer ---- */
+
+static acme_shop_x_v1_watch teffi_acme_shop_x_v1_watch_self(const teff_grain *grain)
+{
+    acme_shop_x_v1_watch self = {grain->ctx, grain->user};
+
+    return self;
+}
+
+static void teffi_acme_shop_x_v1_watch_dropped(const teff_grain *grain, const void *methods,
+        const teff_dropped *how)
+{
+    const acme_shop_x_v1_watch_methods *slots = (const acme_shop_x_v1_watch_methods *)methods;
+    acme_shop_x_v1_watch self = teffi_acme_shop_x_v1_watch_self(grain);
+
+    if (slots->on_dropped != NULL) {
+        (slots->on_dropped)(&self, how);
+    }
+}
+
+static teff_err teffi_acme_shop_x_v1_watch_happened_invoke(const teff_grain *grain,
+        const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
+{
+    const acme_shop_x_v1_watch_methods *slots = (const acme_shop_x_v1_watch_methods *)methods;
+    acme_shop_x_v1_watch self = teffi_acme_shop_x_v1_watch_self(grain);
+
+    (void)out;
+    if (slots->happened == NULL) {
+        return TEFF_E_UNIMPLEMENTED;
+    }
+    return (slots->happened)(&self, (const acme_shop_x_v1_http_reply *)in);
+}
+
+static teff_err teffi_acme_shop_x_v1_watch_delete__invoke(const teff_grain *grain,
+        const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
+{
+    const acme_shop_x_v1_watch_methods *slots = (const acme_shop_x_v1_watch_methods *)methods;
+    acme_shop_x_v1_watch self = teffi_acme_shop_x_v1_watch_self(grain);
+
+    (void)in;
+    (void)out;
+    if (slots->delete_ == NULL) {
+        return TEFF_E_UNIMPLEMENTED;
+    }
+    return (slots->delete_)(&self);
+}
+
+static const teff_method teffi_acme_shop_x_v1_watch_table[] = {
+    {"acme.shopX.v1.Watch.Happened", 0x00000009U, TEFF_METHOD_ONE_WAY, 0,
+        &acme_shop_x_v1_http_reply_ops, NULL,
+     teffi_acme_shop_x_v1_watch_happened_invoke},
+    {"acme.shopX.v1.Watch.Delete", 0x2eaa3616U, TEFF_METHOD_ONE_WAY, 0, NULL, NULL,
+     teffi_acme_shop_x_v1_watch_delete__invoke},
+};
+
+const teff_observer_info acme_shop_x_v1_watch_info = {
+    {"acme.shopX.v1.Watch", 0x221a9915U, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,
+     0, 0, 0, 0, NULL,
+     teffi_acme_shop_x_v1_watch_table, 2,
+     NULL, NULL, 0, 0, 0},
+    teffi_acme_shop_x_v1_watch_dropped
+};
+
+teff_err acme_shop_x_v1_watch_observe(teff_ctx *ctx, const acme_shop_x_v1_watch_methods *methods,
+        void *user, teff_observer **observer)
+{
+    return teff_observer_new(ctx, &acme_shop_x_v1_watch_info, methods, user, observer);
+}
+
+teff_err acme_shop_x_v1_watch_of_grain(teff_ctx *ctx, ProtobufCBinaryData *observer)
+{
+    return teff_observer_of_grain(ctx, &acme_shop_x_v1_watch_info, observer);
+}
+
+teff_err acme_shop_x_v1_watch_subscribe(teff_ctx *ctx, ProtobufCBinaryData observer,
+        uint32_t expiry_ms)
+{
+    return teff_observers_subscribe(ctx, &acme_shop_x_v1_watch_info, observer, expiry_ms);
+}
+
+bool acme_shop_x_v1_watch_unsubscribe(teff_ctx *ctx, ProtobufCBinaryData observer)
+{
+    return teff_observers_unsubscribe(ctx, &acme_shop_x_v1_watch_info, observer);
+}
+
+size_t acme_shop_x_v1_watch_count(teff_ctx *ctx)
+{
+    return teff_observers_count(ctx, &acme_shop_x_v1_watch_info);
+}
+
+teff_err acme_shop_x_v1_watch_happened_notify(teff_ctx *ctx, const acme_shop_x_v1_http_reply *in)
+{
+    return teff_notify(ctx, &acme_shop_x_v1_watch_info, &teffi_acme_shop_x_v1_watch_table[0],
+        (const ProtobufCMessage *)in);
+}
+
+teff_err acme_shop_x_v1_watch_happened_notify_one(teff_ctx *ctx, ProtobufCBinaryData observer,
+        const acme_shop_x_v1_http_reply *in)
+{
+    return teff_notify_one(ctx, &acme_shop_x_v1_watch_info, &teffi_acme_shop_x_v1_watch_table[0],
+        observer, (const ProtobufCMessage *)in);
+}
+
+teff_err acme_shop_x_v1_watch_delete__notify(teff_ctx *ctx)
+{
+    return teff_notify(ctx, &acme_shop_x_v1_watch_info, &teffi_acme_shop_x_v1_watch_table[1], NULL);
+}
+
+teff_err acme_shop_x_v1_watch_delete__notify_one(teff_ctx *ctx, ProtobufCBinaryData observer)
+{
+    return teff_notify_one(ctx, &acme_shop_x_v1_watch_info, &teffi_acme_shop_x_v1_watch_table[1],
+        observer, NULL);
+}
+
+/* ---- acme.shopX.v1.Watched ---- */
+
+static acme_shop_x_v1_watched teffi_acme_shop_x_v1_watched_self(const teff_grain *grain)
+{
+    acme_shop_x_v1_watched self = {grain->ctx, grain->key.text, grain->user};
+
+    return self;
+}
+
+static teff_err teffi_acme_shop_x_v1_watched_activate(const teff_grain *grain, const void *methods)
+{
+    const acme_shop_x_v1_watched_methods *slots = (const acme_shop_x_v1_watched_methods *)methods;
+    acme_shop_x_v1_watched self = teffi_acme_shop_x_v1_watched_self(grain);
+
+    return slots->on_activate != NULL ? (slots->on_activate)(&self) : TEFF_OK;
+}
+
+static teff_err teffi_acme_shop_x_v1_watched_deactivate(const teff_grain *grain,
+        const void *methods, teff_reason why)
+{
+    const acme_shop_x_v1_watched_methods *slots = (const acme_shop_x_v1_watched_methods *)methods;
+    acme_shop_x_v1_watched self = teffi_acme_shop_x_v1_watched_self(grain);
+
+    return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
+}
+
+static teff_err teffi_acme_shop_x_v1_watched_own_invoke(const teff_grain *grain,
+        const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
+{
+    const acme_shop_x_v1_watched_methods *slots = (const acme_shop_x_v1_watched_methods *)methods;
+    acme_shop_x_v1_watched self = teffi_acme_shop_x_v1_watched_self(grain);
+
+    if (slots->own == NULL) {
+        return TEFF_E_UNIMPLEMENTED;
+    }
+    return (slots->own)(&self, (const acme_shop_x_v1_empty *)in, (acme_shop_x_v1_empty *)out);
+}
+
+static teff_err teffi_acme_shop_x_v1_watched_watch_happened_invoke(const teff_grain *grain,
+        const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
+{
+    const acme_shop_x_v1_watched_methods *slots = (const acme_shop_x_v1_watched_methods *)methods;
+    acme_shop_x_v1_watched self = teffi_acme_shop_x_v1_watched_self(grain);
+
+    (void)out;
+    if (slots->watch_happened == NULL) {
+        return TEFF_E_UNIMPLEMENTED;
+    }
+    return (slots->watch_happened)(&self, (const acme_shop_x_v1_http_reply *)in);
+}
+
+static teff_err teffi_acme_shop_x_v1_watched_watch_delete__invoke(const teff_grain *grain,
+        const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
+{
+    const acme_shop_x_v1_watched_methods *slots = (const acme_shop_x_v1_watched_methods *)methods;
+    acme_shop_x_v1_watched self = teffi_acme_shop_x_v1_watched_self(grain);
+
+    (void)in;
+    (void)out;
+    if (slots->watch_delete_ == NULL) {
+        return TEFF_E_UNIMPLEMENTED;
+    }
+    return (slots->watch_delete_)(&self);
+}
+
+static teff_err teffi_acme_shop_x_v1_watched_far_seen_invoke(const teff_grain *grain,
+        const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
+{
+    const acme_shop_x_v1_watched_methods *slots = (const acme_shop_x_v1_watched_methods *)methods;
+    acme_shop_x_v1_watched self = teffi_acme_shop_x_v1_watched_self(grain);
+
+    (void)out;
+    if (slots->far_seen == NULL) {
+        return TEFF_E_UNIMPLEMENTED;
+    }
+    return (slots->far_seen)(&self, (const shop_shared_link *)in);
+}
+
+static const teff_method teffi_acme_shop_x_v1_watched_table[] = {
+    {"acme.shopX.v1.Watch.Happened", 0x00000009U, TEFF_METHOD_ONE_WAY, 0,
+        &acme_shop_x_v1_http_reply_ops, NULL,
+     teffi_acme_shop_x_v1_watched_watch_happened_invoke},
+    {"acme.shopX.v1.Watch.Delete", 0x2eaa3616U, TEFF_METHOD_ONE_WAY, 0, NULL, NULL,
+     teffi_acme_shop_x_v1_watched_watch_delete__invoke},
+    {"shop.shared.Far.Seen", 0xd5439f44U, TEFF_METHOD_ONE_WAY, 0, &shop_shared_link_ops, NULL,
+     teffi_acme_shop_x_v1_watched_far_seen_invoke},
+    {"acme.shopX.v1.Watched.Own", 0xe0cd83feU, 0, 0, &acme_shop_x_v1_empty_ops,
+        &acme_shop_x_v1_empty_ops,
+     teffi_acme_shop_x_v1_watched_own_invoke},
+};
+
+const teff_type_info acme_shop_x_v1_watched_info = {
+    "acme.shopX.v1.Watched", 0x60e822dcU, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,
+    0, /* idle_ms */
+    0, /* queue_max */
+    0, /* max_message_bytes */
+    0, /* answers_max */
+    NULL,
+    teffi_acme_shop_x_v1_watched_table, 4,
+    teffi_acme_shop_x_v1_watched_activate, teffi_acme_shop_x_v1_watched_deactivate,
+    offsetof(acme_shop_x_v1_watched_methods, on_activate), offsetof(acme_shop_x_v1_watched_methods,
+        on_deactivate),
+    0 /* version */
+};
+
+teff_grain_type *acme_shop_x_v1_watched_type(const acme_shop_x_v1_watched_methods *methods,
+        void *user)
+{
+    return teff_grain_type_new(&acme_shop_x_v1_watched_info, methods, user);
+}
+
+teff_err acme_shop_x_v1_watched_own(teff_ctx *ctx, const char *key, const acme_shop_x_v1_empty *in,
+        acme_shop_x_v1_empty **out)
+{
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+    ProtobufCMessage *response = NULL;
+    teff_err err = teff_ask(ctx, &acme_shop_x_v1_watched_info, &to,
+        &teffi_acme_shop_x_v1_watched_table[3], (const ProtobufCMessage *)in,
+        out != NULL ? &response : NULL);
+
+    if (out != NULL) {
+        *out = (acme_shop_x_v1_empty *)response;
+    }
+    return err;
+}
+
+teff_err acme_shop_x_v1_watched_own_async(teff_ctx *ctx, const char *key,
+        const acme_shop_x_v1_empty *in, const teff_call_options *options, teff_call *call)
+{
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_ask_async(ctx, &acme_shop_x_v1_watched_info, &to,
+        &teffi_acme_shop_x_v1_watched_table[3], (const ProtobufCMessage *)in, options, call);
+}
+
+teff_err acme_shop_x_v1_watched_own_await(teff_ctx *ctx, teff_call call, acme_shop_x_v1_empty **out)
+{
+    ProtobufCMessage *response = NULL;
+    teff_err err = teff_await(ctx, call, out != NULL ? &response : NULL);
+
+    if (out != NULL) {
+        *out = (acme_shop_x_v1_empty *)response;
+    }
+    return err;
+}
+
+teff_err acme_shop_x_v1_watched_own_send(teff_ctx *ctx, const char *key,
+        const acme_shop_x_v1_empty *in)
+{
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_send(ctx, &acme_shop_x_v1_watched_info, &to, &teffi_acme_shop_x_v1_watched_table[3],
+        (const ProtobufCMessage *)in);
+}
+
+/* ---- acme.shopX.v1.Mirror ---- */
+
+static acme_shop_x_v1_mirror teffi_acme_shop_x_v1_mirror_self(const teff_grain *grain)
+{
+    acme_shop_x_v1_mirror self = {grain->ctx, grain->key.number, grain->user};
+
+    return self;
+}
+
+static teff_err teffi_acme_shop_x_v1_mirror_activate(const teff_grain *grain, const void *methods)
+{
+    const acme_shop_x_v1_mirror_methods *slots = (const acme_shop_x_v1_mirror_methods *)methods;
+    acme_shop_x_v1_mirror self = teffi_acme_shop_x_v1_mirror_self(grain);
+
+    return slots->on_activate != NULL ? (slots->on_activate)(&self) : TEFF_OK;
+}
+
+static teff_err teffi_acme_shop_x_v1_mirror_deactivate(const teff_grain *grain, const void *methods,
+        teff_reason why)
+{
+    const acme_shop_x_v1_mirror_methods *slots = (const acme_shop_x_v1_mirror_methods *)methods;
+    acme_shop_x_v1_mirror self = teffi_acme_shop_x_v1_mirror_self(grain);
+
+    return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
+}
+
+static teff_err teffi_acme_shop_x_v1_mirror_watch_happened_invoke(const teff_grain *grain,
+        const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
+{
+    const acme_shop_x_v1_mirror_methods *slots = (const acme_shop_x_v1_mirror_methods *)methods;
+    acme_shop_x_v1_mirror self = teffi_acme_shop_x_v1_mirror_self(grain);
+
+    (void)out;
+    if (slots->watch_happened == NULL) {
+        return TEFF_E_UNIMPLEMENTED;
+    }
+    return (slots->watch_happened)(&self, (const acme_shop_x_v1_http_reply *)in);
+}
+
+static teff_err teffi_acme_shop_x_v1_mirror_watch_delete__invoke(const teff_grain *grain,
+        const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
+{
+    const acme_shop_x_v1_mirror_methods *slots = (const acme_shop_x_v1_mirror_methods *)methods;
+    acme_shop_x_v1_mirror self = teffi_acme_shop_x_v1_mirror_self(grain);
+
+    (void)in;
+    (void)out;
+    if (slots->watch_delete_ == NULL) {
+        return TEFF_E_UNIMPLEMENTED;
+    }
+    return (slots->watch_delete_)(&self);
+}
+
+static const teff_method teffi_acme_shop_x_v1_mirror_table[] = {
+    {"acme.shopX.v1.Watch.Happened", 0x00000009U, TEFF_METHOD_ONE_WAY, 0,
+        &acme_shop_x_v1_http_reply_ops, NULL,
+     teffi_acme_shop_x_v1_mirror_watch_happened_invoke},
+    {"acme.shopX.v1.Watch.Delete", 0x2eaa3616U, TEFF_METHOD_ONE_WAY, 0, NULL, NULL,
+     teffi_acme_shop_x_v1_mirror_watch_delete__invoke},
+};
+
+const teff_type_info acme_shop_x_v1_mirror_info = {
+    "acme.shopX.v1.Mirror", 0xb88a6059U, 0, TEFF_KEY_INT64, TEFF_PLACE_RANDOM,
+    0, /* idle_ms */
+    0, /* queue_max */
+    0, /* max_message_bytes */
+    0, /* answers_max */
+    NULL,
+    teffi_acme_shop_x_v1_mirror_table, 2,
+    teffi_acme_shop_x_v1_mirror_activate, teffi_acme_shop_x_v1_mirror_deactivate,
+    offsetof(acme_shop_x_v1_mirror_methods, on_activate), offsetof(acme_shop_x_v1_mirror_methods,
+        on_deactivate),
+    0 /* version */
+};
+
+teff_grain_type *acme_shop_x_v1_mirror_type(const acme_shop_x_v1_mirror_methods *methods,
+        void *user)
+{
+    return teff_grain_type_new(&acme_shop_x_v1_mirror_info, methods, user);
+}

@@ -627,6 +627,111 @@ TEFF_MUST_USE teff_err acme_shop_x_v1_joint_move_await(teff_ctx *ctx, teff_call 
 TEFF_MUST_USE teff_err acme_shop_x_v1_joint_move_send(teff_ctx *ctx, const char *key,
         const acme_shop_x_v1_empty *in);
 
+/* ---- acme.shopX.v1.Watch, an observer ---- */
+
+/* Notifications, for clients and grains. */
+typedef struct acme_shop_x_v1_watch {
+    teff_ctx *ctx; /* of this callback */
+    void *user;    /* as given to acme_shop_x_v1_watch_observe */
+} acme_shop_x_v1_watch;
+
+/* The callbacks of acme.shopX.v1.Watch. Any slot may be NULL: such notifications are
+ * ignored. */
+typedef struct acme_shop_x_v1_watch_methods {
+    /* It happened. */
+    teff_err (*happened)(acme_shop_x_v1_watch *self, const acme_shop_x_v1_http_reply *in);
+    teff_err (*delete_)(acme_shop_x_v1_watch *self);
+    void (*on_dropped)(acme_shop_x_v1_watch *self, const teff_dropped *how);
+} acme_shop_x_v1_watch_methods;
+
+extern const teff_observer_info acme_shop_x_v1_watch_info;
+
+/* _observe makes an observer of a client. The other functions are for the turns of grains:
+ * _of_grain makes a reference to the running grain, if it implements this interface;
+ * _subscribe, _unsubscribe and _count are about the set of observers of the running grain;
+ * _notify notifies all of them, _notify_one a single observer. See teff/observer.h. */
+TEFF_MUST_USE teff_err acme_shop_x_v1_watch_observe(teff_ctx *ctx,
+        const acme_shop_x_v1_watch_methods *methods, void *user, teff_observer **observer);
+TEFF_MUST_USE teff_err acme_shop_x_v1_watch_of_grain(teff_ctx *ctx, ProtobufCBinaryData *observer);
+TEFF_MUST_USE teff_err acme_shop_x_v1_watch_subscribe(teff_ctx *ctx, ProtobufCBinaryData observer,
+        uint32_t expiry_ms);
+bool acme_shop_x_v1_watch_unsubscribe(teff_ctx *ctx, ProtobufCBinaryData observer);
+size_t acme_shop_x_v1_watch_count(teff_ctx *ctx);
+TEFF_MUST_USE teff_err acme_shop_x_v1_watch_happened_notify(teff_ctx *ctx,
+        const acme_shop_x_v1_http_reply *in);
+TEFF_MUST_USE teff_err acme_shop_x_v1_watch_happened_notify_one(teff_ctx *ctx,
+        ProtobufCBinaryData observer, const acme_shop_x_v1_http_reply *in);
+TEFF_MUST_USE teff_err acme_shop_x_v1_watch_delete__notify(teff_ctx *ctx);
+TEFF_MUST_USE teff_err acme_shop_x_v1_watch_delete__notify_one(teff_ctx *ctx,
+        ProtobufCBinaryData observer);
+
+/* ---- acme.shopX.v1.Watched ---- */
+
+/* Implements two observers; one is imported. */
+typedef struct acme_shop_x_v1_watched {
+    teff_ctx *ctx;
+    const char *key;
+    void *user; /* as given to acme_shop_x_v1_watched_type */
+} acme_shop_x_v1_watched;
+
+/* The methods of acme.shopX.v1.Watched. A call to a method whose slot is NULL fails with
+ * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+typedef struct acme_shop_x_v1_watched_methods {
+    teff_err (*own)(acme_shop_x_v1_watched *self, const acme_shop_x_v1_empty *in,
+        acme_shop_x_v1_empty *out);
+    teff_err (*watch_happened)(acme_shop_x_v1_watched *self, const acme_shop_x_v1_http_reply *in);
+    teff_err (*watch_delete_)(acme_shop_x_v1_watched *self);
+    teff_err (*far_seen)(acme_shop_x_v1_watched *self, const shop_shared_link *in);
+    teff_err (*on_activate)(acme_shop_x_v1_watched *self);
+    teff_err (*on_deactivate)(acme_shop_x_v1_watched *self, teff_reason why);
+} acme_shop_x_v1_watched_methods;
+
+extern const teff_type_info acme_shop_x_v1_watched_info;
+
+/* Make the grain type, to give to a silo. in: methods and user, borrowed. out: never NULL:
+ * if memory is out, every silo refuses the type with TEFF_E_NOMEM. */
+teff_grain_type *acme_shop_x_v1_watched_type(const acme_shop_x_v1_watched_methods *methods,
+        void *user);
+
+/* Calls to acme.shopX.v1.Watched. The function of a method waits for the response: it suspends a
+ * turn, and blocks a thread. _async begins a call without waiting; options may be NULL.
+ * _await waits for that call and takes its response; to wait for many calls, first use
+ * teff_await_all or teff_await_any. _send gets no response. A response lives until the turn
+ * ends, or until teff_ctx_reset on a thread's context. */
+
+TEFF_MUST_USE teff_err acme_shop_x_v1_watched_own(teff_ctx *ctx, const char *key,
+        const acme_shop_x_v1_empty *in, acme_shop_x_v1_empty **out);
+TEFF_MUST_USE teff_err acme_shop_x_v1_watched_own_async(teff_ctx *ctx, const char *key,
+        const acme_shop_x_v1_empty *in, const teff_call_options *options, teff_call *call);
+TEFF_MUST_USE teff_err acme_shop_x_v1_watched_own_await(teff_ctx *ctx, teff_call call,
+        acme_shop_x_v1_empty **out);
+TEFF_MUST_USE teff_err acme_shop_x_v1_watched_own_send(teff_ctx *ctx, const char *key,
+        const acme_shop_x_v1_empty *in);
+
+/* ---- acme.shopX.v1.Mirror ---- */
+
+typedef struct acme_shop_x_v1_mirror {
+    teff_ctx *ctx;
+    int64_t key;
+    void *user; /* as given to acme_shop_x_v1_mirror_type */
+} acme_shop_x_v1_mirror;
+
+/* The methods of acme.shopX.v1.Mirror. A call to a method whose slot is NULL fails with
+ * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+typedef struct acme_shop_x_v1_mirror_methods {
+    teff_err (*watch_happened)(acme_shop_x_v1_mirror *self, const acme_shop_x_v1_http_reply *in);
+    teff_err (*watch_delete_)(acme_shop_x_v1_mirror *self);
+    teff_err (*on_activate)(acme_shop_x_v1_mirror *self);
+    teff_err (*on_deactivate)(acme_shop_x_v1_mirror *self, teff_reason why);
+} acme_shop_x_v1_mirror_methods;
+
+extern const teff_type_info acme_shop_x_v1_mirror_info;
+
+/* Make the grain type, to give to a silo. in: methods and user, borrowed. out: never NULL:
+ * if memory is out, every silo refuses the type with TEFF_E_NOMEM. */
+teff_grain_type *acme_shop_x_v1_mirror_type(const acme_shop_x_v1_mirror_methods *methods,
+        void *user);
+
 #ifdef __cplusplus
 }
 #endif

@@ -47,6 +47,91 @@ static ProtobufCMessage *teffi_shop_shared_link_copy(teff_arena *arena, const Pr
 const teff_message_ops shop_shared_link_ops = {&shop__shared__link__descriptor,
         teffi_shop_shared_link_copy};
 
+/* ---- shop.shared.Far, an observer ---- */
+
+static shop_shared_far teffi_shop_shared_far_self(const teff_grain *grain)
+{
+    shop_shared_far self = {grain->ctx, grain->user};
+
+    return self;
+}
+
+static void teffi_shop_shared_far_dropped(const teff_grain *grain, const void *methods,
+        const teff_dropped *how)
+{
+    const shop_shared_far_methods *slots = (const shop_shared_far_methods *)methods;
+    shop_shared_far self = teffi_shop_shared_far_self(grain);
+
+    if (slots->on_dropped != NULL) {
+        (slots->on_dropped)(&self, how);
+    }
+}
+
+static teff_err teffi_shop_shared_far_seen_invoke(const teff_grain *grain, const void *methods,
+        const ProtobufCMessage *in, ProtobufCMessage *out)
+{
+    const shop_shared_far_methods *slots = (const shop_shared_far_methods *)methods;
+    shop_shared_far self = teffi_shop_shared_far_self(grain);
+
+    (void)out;
+    if (slots->seen == NULL) {
+        return TEFF_E_UNIMPLEMENTED;
+    }
+    return (slots->seen)(&self, (const shop_shared_link *)in);
+}
+
+static const teff_method teffi_shop_shared_far_table[] = {
+    {"shop.shared.Far.Seen", 0xd5439f44U, TEFF_METHOD_ONE_WAY, 0, &shop_shared_link_ops, NULL,
+     teffi_shop_shared_far_seen_invoke},
+};
+
+const teff_observer_info shop_shared_far_info = {
+    {"shop.shared.Far", 0xea0f2f2bU, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,
+     0, 0, 0, 0, NULL,
+     teffi_shop_shared_far_table, 1,
+     NULL, NULL, 0, 0, 0},
+    teffi_shop_shared_far_dropped
+};
+
+teff_err shop_shared_far_observe(teff_ctx *ctx, const shop_shared_far_methods *methods, void *user,
+        teff_observer **observer)
+{
+    return teff_observer_new(ctx, &shop_shared_far_info, methods, user, observer);
+}
+
+teff_err shop_shared_far_of_grain(teff_ctx *ctx, ProtobufCBinaryData *observer)
+{
+    return teff_observer_of_grain(ctx, &shop_shared_far_info, observer);
+}
+
+teff_err shop_shared_far_subscribe(teff_ctx *ctx, ProtobufCBinaryData observer, uint32_t expiry_ms)
+{
+    return teff_observers_subscribe(ctx, &shop_shared_far_info, observer, expiry_ms);
+}
+
+bool shop_shared_far_unsubscribe(teff_ctx *ctx, ProtobufCBinaryData observer)
+{
+    return teff_observers_unsubscribe(ctx, &shop_shared_far_info, observer);
+}
+
+size_t shop_shared_far_count(teff_ctx *ctx)
+{
+    return teff_observers_count(ctx, &shop_shared_far_info);
+}
+
+teff_err shop_shared_far_seen_notify(teff_ctx *ctx, const shop_shared_link *in)
+{
+    return teff_notify(ctx, &shop_shared_far_info, &teffi_shop_shared_far_table[0],
+        (const ProtobufCMessage *)in);
+}
+
+teff_err shop_shared_far_seen_notify_one(teff_ctx *ctx, ProtobufCBinaryData observer,
+        const shop_shared_link *in)
+{
+    return teff_notify_one(ctx, &shop_shared_far_info, &teffi_shop_shared_far_table[0], observer,
+        (const ProtobufCMessage *)in);
+}
+
 /* ---- shop.shared.Lists ---- */
 
 static shop_shared_lists teffi_shop_shared_lists_self(const teff_grain *grain)

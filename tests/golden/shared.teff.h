@@ -68,6 +68,37 @@ struct shop_shared_link_with {
 };
 #endif
 
+/* ---- shop.shared.Far, an observer ---- */
+
+typedef struct shop_shared_far {
+    teff_ctx *ctx; /* of this callback */
+    void *user;    /* as given to shop_shared_far_observe */
+} shop_shared_far;
+
+/* The callbacks of shop.shared.Far. Any slot may be NULL: such notifications are
+ * ignored. */
+typedef struct shop_shared_far_methods {
+    teff_err (*seen)(shop_shared_far *self, const shop_shared_link *in);
+    void (*on_dropped)(shop_shared_far *self, const teff_dropped *how);
+} shop_shared_far_methods;
+
+extern const teff_observer_info shop_shared_far_info;
+
+/* _observe makes an observer of a client. The other functions are for the turns of grains:
+ * _of_grain makes a reference to the running grain, if it implements this interface;
+ * _subscribe, _unsubscribe and _count are about the set of observers of the running grain;
+ * _notify notifies all of them, _notify_one a single observer. See teff/observer.h. */
+TEFF_MUST_USE teff_err shop_shared_far_observe(teff_ctx *ctx,
+        const shop_shared_far_methods *methods, void *user, teff_observer **observer);
+TEFF_MUST_USE teff_err shop_shared_far_of_grain(teff_ctx *ctx, ProtobufCBinaryData *observer);
+TEFF_MUST_USE teff_err shop_shared_far_subscribe(teff_ctx *ctx, ProtobufCBinaryData observer,
+        uint32_t expiry_ms);
+bool shop_shared_far_unsubscribe(teff_ctx *ctx, ProtobufCBinaryData observer);
+size_t shop_shared_far_count(teff_ctx *ctx);
+TEFF_MUST_USE teff_err shop_shared_far_seen_notify(teff_ctx *ctx, const shop_shared_link *in);
+TEFF_MUST_USE teff_err shop_shared_far_seen_notify_one(teff_ctx *ctx, ProtobufCBinaryData observer,
+        const shop_shared_link *in);
+
 /* ---- shop.shared.Lists ---- */
 
 typedef struct shop_shared_lists {

@@ -15,7 +15,8 @@ ORDER = ["base", "os", "memory", "fiber", "group", "sched", "fork", "message", "
 # header declares.
 PUBLIC = {"arena": "memory", "copy": "memory", "engine": "engine", "errno": "fiber",
           "error": "base", "fork": "fork", "generated": "call", "grain": "call",
-          "limits": "message", "log": "base", "pid": "node", "process": "process",
+          "limits": "message", "log": "base", "observer": "call", "pid": "node",
+          "process": "process",
           "sched": "group", "silo": "silo", "teff": "silo", "timer": "call",
           "version": "base"}
 

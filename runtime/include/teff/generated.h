@@ -9,6 +9,7 @@
 #include <teff/arena.h>
 #include <teff/copy.h>
 #include <teff/grain.h>
+#include <teff/observer.h>
 #include <teff/timer.h>
 
 TEFF_BEGIN_C
@@ -188,6 +189,82 @@ TEFF_API TEFF_MUST_USE teff_err teff_timer_start(teff_ctx *ctx, const teff_type_
                                                  const ProtobufCMessage *in,
                                                  const teff_timer_options *options,
                                                  teff_timer *timer);
+
+/* ---- observers: see teff/observer.h ------------------------------------------------------- */
+
+/* An observer interface. The methods' thunks get the client's callbacks as methods, and a
+ * teff_grain with ctx and user only. */
+typedef struct teff_observer_info {
+    teff_type_info type; /* name, id and methods, which are one-way; the rest is zero */
+    /* Calls the user's on_dropped, if there is one. */
+    void (*dropped)(const teff_grain *grain, const void *methods, const teff_dropped *how);
+} teff_observer_info;
+
+/* teff_observer_new - make an observer of a client: see teff/observer.h.
+ * in:   ctx, of a client. info, constant. methods, the interface's generated struct of callbacks,
+ *       and user: borrowed until the observer is freed.
+ * out:  *observer, to be freed by teff_observer_free; NULL on an error. It needs no connection yet.
+ * runs: on ctx's thread, or in a callback of the same client.
+ * errs: TEFF_E_INVALID: ctx belongs to a silo; TEFF_E_OVERLOADED: the client has
+ *       TEFF_CLIENT_OBSERVERS_MAX observers; TEFF_E_CLOSED; TEFF_E_NOMEM.
+ * from: Orleans IGrainFactory.CreateObjectReference. */
+TEFF_API TEFF_MUST_USE teff_err teff_observer_new(teff_ctx *ctx, const teff_observer_info *info,
+                                                  const void *methods, void *user,
+                                                  teff_observer **observer);
+
+/* teff_observer_of_grain - make a reference to the running grain as an observer.
+ * in:   ctx, of a turn of the grain.
+ * out:  *ref, valid as long as teff_alloc's of ctx. It does not depend on the activation: a
+ *       notification goes to the grain, wherever it is.
+ * runs: in that turn.
+ * errs: TEFF_E_INVALID: not in a turn, or the grain's type does not implement info. */
+TEFF_API TEFF_MUST_USE teff_err teff_observer_of_grain(teff_ctx *ctx,
+                                                       const teff_observer_info *info,
+                                                       ProtobufCBinaryData *ref);
+
+/* teff_observers_subscribe - add an observer to the running activation's set for info or, if the
+ * set has it, renew its expiry.
+ * in:   ctx, of a turn of the grain; on_deactivate may not subscribe. ref, copied. expiry_ms, from
+ *       now; 0: TEFF_OBSERVER_EXPIRY_MS.
+ * runs: in that turn. Does not wait.
+ * errs: TEFF_E_INVALID: not in a turn; ref is no reference to an observer of this kind;
+ *       TEFF_E_CLOSED: in on_deactivate; TEFF_E_OVERLOADED: the activation has TEFF_OBSERVERS_MAX
+ *       observers; TEFF_E_NOMEM. teff_error(ctx) has the text.
+ * from: Orleans ObserverManager.Subscribe, which never forgets an observer that is slow. */
+TEFF_API TEFF_MUST_USE teff_err teff_observers_subscribe(teff_ctx *ctx,
+                                                         const teff_observer_info *info,
+                                                         ProtobufCBinaryData ref,
+                                                         uint32_t expiry_ms);
+
+/* teff_observers_unsubscribe - remove an observer from the set; it is not told.
+ * in:   ctx, of a turn of the grain. ref, borrowed.
+ * out:  false: the set did not have it, or it had expired.
+ * runs: in that turn. */
+TEFF_API bool teff_observers_unsubscribe(teff_ctx *ctx, const teff_observer_info *info,
+                                         ProtobufCBinaryData ref);
+
+/* teff_observers_count - count the observers in the set, without those that have expired.
+ * in:   ctx, of a turn of the grain.
+ * out:  0: also if ctx is not in a turn.
+ * runs: in that turn. */
+TEFF_API size_t teff_observers_count(teff_ctx *ctx, const teff_observer_info *info);
+
+/* teff_notify - notify all observers of the running activation's set for info. Removes those that
+ * have expired, and those that cannot be reached, as far as this is known at once.
+ * in:   in, borrowed; NULL for teff.Void.
+ * runs: in a turn of the grain. Does not wait; an observer that is an idle grain of this silo may
+ *       run its method inside this function.
+ * errs: nobody was notified: TEFF_E_INVALID: not in a turn, or in is NULL; TEFF_E_TOO_LARGE,
+ *       TEFF_E_MALFORMED: of the message, as for a request. teff_error(ctx) has the text.
+ * teff_notify_one - notify one observer, which need not be in the set.
+ * errs: as teff_notify; TEFF_E_INVALID: also for ref; TEFF_E_UNREACHABLE, TEFF_E_CLOSED,
+ *       TEFF_E_OVERLOADED, TEFF_E_NOMEM: it was not sent. TEFF_OK: it may still be lost.
+ * from: Orleans ObserverManager.Notify. */
+TEFF_API TEFF_MUST_USE teff_err teff_notify(teff_ctx *ctx, const teff_observer_info *info,
+                                            const teff_method *method, const ProtobufCMessage *in);
+TEFF_API TEFF_MUST_USE teff_err teff_notify_one(teff_ctx *ctx, const teff_observer_info *info,
+                                                const teff_method *method, ProtobufCBinaryData ref,
+                                                const ProtobufCMessage *in);
 
 /* ---- state ------------------------------------------------------------------------------ */
 

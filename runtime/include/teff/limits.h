@@ -30,6 +30,11 @@
 
 #define TEFF_TIMERS_MAX 1024 /* timers of one activation */
 
+#define TEFF_OBSERVERS_MAX 10000       /* in the sets of one activation, together */
+#define TEFF_OBSERVER_EXPIRY_MS 300000 /* of a subscription that sets no time: 5 minutes */
+#define TEFF_OBSERVER_QUEUE_MAX 1000 /* notifications that wait for the callbacks of an observer */
+#define TEFF_CLIENT_OBSERVERS_MAX 10000 /* of one client */
+
 /* Memory of one turn, in bytes: its allocations, and responses that were copied into its arena. */
 #define TEFF_TURN_MEMORY_MAX (128 * 1024 * 1024)
 

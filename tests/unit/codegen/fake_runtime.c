@@ -122,7 +122,12 @@ teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
 teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                   const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
 {
-    ctx->last = (fake_call){"teff_ask", type, *key, method, in, out != NULL};
+    ctx->last = (fake_call){.function = "teff_ask",
+                            .type = type,
+                            .key = *key,
+                            .method = method,
+                            .in = in,
+                            .wants_response = out != NULL};
     if (out != NULL && ctx->err == TEFF_OK) {
         *out = ctx->answer;
     }
@@ -134,7 +139,8 @@ teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_ke
                         const teff_call_options *options, teff_call *call)
 {
     (void)options;
-    ctx->last = (fake_call){"teff_ask_async", type, *key, method, in, false};
+    ctx->last = (fake_call){
+        .function = "teff_ask_async", .type = type, .key = *key, .method = method, .in = in};
     call->impl = (struct teffi_call *)ctx;
     return ctx->err;
 }
@@ -142,7 +148,8 @@ teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_ke
 teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                    const teff_method *method, const ProtobufCMessage *in)
 {
-    ctx->last = (fake_call){"teff_send", type, *key, method, in, false};
+    ctx->last =
+        (fake_call){.function = "teff_send", .type = type, .key = *key, .method = method, .in = in};
     return ctx->err;
 }
 
@@ -153,6 +160,65 @@ teff_err teff_timer_start(teff_ctx *ctx, const teff_type_info *type, const teff_
     ctx->last =
         (fake_call){.function = "teff_timer_start", .type = type, .method = method, .in = in};
     timer->id = options->due_ms;
+    return ctx->err;
+}
+
+teff_err teff_observer_new(teff_ctx *ctx, const teff_observer_info *info, const void *methods,
+                           void *user, teff_observer **observer)
+{
+    ctx->last = (fake_call){.function = "teff_observer_new", .type = &info->type};
+    *observer = user;
+    return methods != NULL ? ctx->err : TEFF_E_INVALID;
+}
+
+teff_err teff_observer_of_grain(teff_ctx *ctx, const teff_observer_info *info,
+                                ProtobufCBinaryData *ref)
+{
+    ctx->last = (fake_call){.function = "teff_observer_of_grain", .type = &info->type};
+    ref->len = 3;
+    return ctx->err;
+}
+
+teff_err teff_observers_subscribe(teff_ctx *ctx, const teff_observer_info *info,
+                                  ProtobufCBinaryData ref, uint32_t expiry_ms)
+{
+    ctx->last = (fake_call){.function = "teff_observers_subscribe",
+                            .type = &info->type,
+                            .observer = ref,
+                            .expiry_ms = expiry_ms};
+    return ctx->err;
+}
+
+bool teff_observers_unsubscribe(teff_ctx *ctx, const teff_observer_info *info,
+                                ProtobufCBinaryData ref)
+{
+    ctx->last =
+        (fake_call){.function = "teff_observers_unsubscribe", .type = &info->type, .observer = ref};
+    return true;
+}
+
+size_t teff_observers_count(teff_ctx *ctx, const teff_observer_info *info)
+{
+    ctx->last = (fake_call){.function = "teff_observers_count", .type = &info->type};
+    return 5;
+}
+
+teff_err teff_notify(teff_ctx *ctx, const teff_observer_info *info, const teff_method *method,
+                     const ProtobufCMessage *in)
+{
+    ctx->last =
+        (fake_call){.function = "teff_notify", .type = &info->type, .method = method, .in = in};
+    return ctx->err;
+}
+
+teff_err teff_notify_one(teff_ctx *ctx, const teff_observer_info *info, const teff_method *method,
+                         ProtobufCBinaryData ref, const ProtobufCMessage *in)
+{
+    ctx->last = (fake_call){.function = "teff_notify_one",
+                            .type = &info->type,
+                            .method = method,
+                            .in = in,
+                            .observer = ref};
     return ctx->err;
 }
 

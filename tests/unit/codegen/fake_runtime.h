@@ -15,6 +15,8 @@ typedef struct fake_call {
     const teff_method *method;
     const ProtobufCMessage *in;
     bool wants_response;
+    ProtobufCBinaryData observer;
+    uint32_t expiry_ms;
 } fake_call;
 
 struct teff_ctx {

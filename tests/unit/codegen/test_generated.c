@@ -442,6 +442,103 @@ static uint32_t fnv(const char *s)
     return h;
 }
 
+/* ---- observers ---- */
+
+static int happened, seen, dropped;
+
+static teff_err on_happened(acme_shop_x_v1_watch *self, const acme_shop_x_v1_http_reply *in)
+{
+    assert_ptr_equal(self->ctx, &ctx);
+    assert_ptr_equal(self->user, &arena);
+    assert_string_equal(in->name, "x");
+    happened++;
+    return TEFF_E_USER(3);
+}
+
+static void on_dropped(acme_shop_x_v1_watch *self, const teff_dropped *how)
+{
+    assert_ptr_equal(self->user, &arena);
+    assert_int_equal(how->why, TEFF_DROPPED_SLOW);
+    dropped++;
+}
+
+/* The thunks of callbacks use no key and no state. */
+static void thunks_of_observers(void **state)
+{
+    static const acme_shop_x_v1_watch_methods methods = {.happened = on_happened,
+                                                         .on_dropped = on_dropped},
+                                              none = {NULL};
+    const teff_grain self = {.ctx = &ctx, .user = &arena};
+    const teff_dropped how = {.why = TEFF_DROPPED_SLOW};
+    const teff_observer_info *info = &acme_shop_x_v1_watch_info;
+    const teff_method *called = method(&info->type, "acme.shopX.v1.Watch.Happened");
+
+    assert_int_equal(
+        called->invoke(&self, &methods, &acme_shop_x_v1_http_reply(.name = "x")->base, NULL),
+        TEFF_E_USER(3));
+    assert_int_equal(happened, 1);
+    assert_int_equal(called->invoke(&self, &none, NULL, NULL), TEFF_E_UNIMPLEMENTED);
+    info->dropped(&self, &methods, &how);
+    info->dropped(&self, &none, &how);
+    assert_int_equal(dropped, 1);
+}
+
+static void stubs_of_observers(void **state)
+{
+    static const acme_shop_x_v1_watch_methods methods = {NULL};
+    const acme_shop_x_v1_http_reply *in = acme_shop_x_v1_http_reply();
+    uint8_t bytes[4] = {1, 2, 3, 4};
+    ProtobufCBinaryData ref = {sizeof bytes, bytes}, made;
+    teff_observer *observer;
+
+    assert_int_equal(acme_shop_x_v1_watch_observe(&ctx, &methods, &arena, &observer), TEFF_OK);
+    assert_ptr_equal(observer, &arena);
+    assert_ptr_equal(ctx.last.type, &acme_shop_x_v1_watch_info.type);
+    assert_int_equal(acme_shop_x_v1_watch_of_grain(&ctx, &made), TEFF_OK);
+    assert_int_equal(made.len, 3);
+    assert_int_equal(acme_shop_x_v1_watch_subscribe(&ctx, ref, 77), TEFF_OK);
+    assert_int_equal(ctx.last.expiry_ms, 77);
+    assert_ptr_equal(ctx.last.observer.data, bytes);
+    assert_true(acme_shop_x_v1_watch_unsubscribe(&ctx, ref));
+    assert_string_equal(ctx.last.function, "teff_observers_unsubscribe");
+    assert_int_equal(acme_shop_x_v1_watch_count(&ctx), 5);
+    assert_int_equal(acme_shop_x_v1_watch_happened_notify(&ctx, in), TEFF_OK);
+    assert_string_equal(ctx.last.function, "teff_notify");
+    assert_int_equal(ctx.last.method->id, 9);
+    assert_ptr_equal(ctx.last.in, in);
+    assert_int_equal(acme_shop_x_v1_watch_delete__notify_one(&ctx, ref), TEFF_OK);
+    assert_string_equal(ctx.last.function, "teff_notify_one");
+    assert_string_equal(ctx.last.method->name, "acme.shopX.v1.Watch.Delete");
+    assert_null(ctx.last.in);
+    assert_ptr_equal(ctx.last.observer.data, bytes);
+}
+
+static teff_err far_seen(acme_shop_x_v1_watched *self, const shop_shared_link *in)
+{
+    assert_string_equal(self->key, "k");
+    seen++;
+    return TEFF_OK;
+}
+
+/* A grain that observes has the observers' methods, with their ids, as one-way methods. */
+static void grains_implement_observers(void **state)
+{
+    static const acme_shop_x_v1_watched_methods methods = {.far_seen = far_seen};
+    const teff_grain grain = {&ctx, {TEFF_KEY_STRING, "k", 0, {{0}}}, NULL, NULL};
+    const teff_type_info *info = &acme_shop_x_v1_watched_info;
+    const teff_method *called = method(info, "shop.shared.Far.Seen");
+
+    assert_int_equal(info->n_methods, 4);
+    assert_int_equal(called->id, fnv("shop.shared.Far.Seen"));
+    assert_int_equal(called->id, shop_shared_far_info.type.methods[0].id);
+    assert_int_equal(called->flags, TEFF_METHOD_ONE_WAY);
+    assert_ptr_equal(called->in, &shop_shared_link_ops);
+    assert_int_equal(called->invoke(&grain, &methods, NULL, NULL), TEFF_OK);
+    assert_int_equal(seen, 1);
+    assert_int_equal(method(info, "acme.shopX.v1.Watch.Happened")->id, 9);
+    assert_int_equal(acme_shop_x_v1_mirror_info.n_methods, 2);
+}
+
 static void tables(void **state)
 {
     const teff_type_info *all = &acme_shop_x_v1_everything_info;
@@ -505,6 +602,9 @@ int main(void)
         CASE(stubs_start_timers),
         CASE(every_kind_of_key),
         CASE(thunks),
+        CASE(thunks_of_observers),
+        CASE(stubs_of_observers),
+        CASE(grains_implement_observers),
         CASE(tables),
     };
 

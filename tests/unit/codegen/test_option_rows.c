@@ -249,6 +249,63 @@ static void a_version_that_falls(void **state)
     assert_true(run_out_empty());
 }
 
+/* The service begins on line 5, its method stands on line 7. */
+static void observer_refused(const char *method, const char *where, const char *what)
+{
+    char proto[1024];
+
+    snprintf(proto, sizeof proto, HEAD "service Ear {\n  option (teff.observer) = true;\n%s}\n",
+             method);
+    run_refused(proto, where, what);
+}
+
+static void bad_observers(void **state)
+{
+    observer_refused("", "x.proto:5:", "observer words.Ear has no method");
+    observer_refused("  rpc A (Seen) returns (Seen);\n",
+                     "x.proto:7:", "words.Ear.A has a response, but nobody waits");
+    observer_refused(
+        "  rpc A (Seen) returns (teff.Void) { option (teff.method).one_way = true; }\n",
+        "x.proto:7:", "words.Ear.A is a method of an observer, expected no option");
+    observer_refused(
+        "  rpc A (Seen) returns (teff.Void) { option (teff.method).timeout = \"1s\"; }\n",
+        "x.proto:7:", "words.Ear.A is a method of an observer, expected no option");
+    observer_refused("  rpc A (stream Seen) returns (teff.Void);\n",
+                     "x.proto:7:", "streams of messages are not supported");
+    observer_refused("  option (teff.grain).key = STRING;\n  rpc A (Seen) returns (teff.Void);\n",
+                     "x.proto:5:", "words.Ear is an observer, expected no option (teff.grain)");
+    observer_refused("  rpc OnDropped (Seen) returns (teff.Void);\n",
+                     "x.proto:7:", "both become on_dropped in C");
+    observer_refused("  rpc A (Seen) returns (teff.Void) { option (teff.method).id = 0; }\n",
+                     "x.proto:7:", "id: 0, expected");
+    run_refused(HEAD "message EarCount { }\n"
+                     "service Ear {\n  option (teff.observer) = true;\n"
+                     "  rpc A (Seen) returns (teff.Void);\n}\n",
+                "x.proto:6:", "words_ear_count in C");
+}
+
+#define EAR                                                                                        \
+    "service Ear {\n  option (teff.observer) = true;\n  rpc A (Seen) returns (teff.Void);\n}\n"
+
+static void bad_observes(void **state)
+{
+    grain_refused("key: STRING, observes: \"Ear\"", "observes: there is no observer \"Ear\"");
+    grain_refused("key: STRING, observes: \"Word\"", "observes: there is no observer \"Word\"");
+    run_refused(HEAD EAR "service Word {\n"
+                         "  option (teff.grain) = { key: STRING, observes: \"Ear\", observes: "
+                         "\"Ear\" };\n}\n",
+                "x.proto:9:", "both become ear_a in C");
+    run_refused(HEAD EAR "service Word {\n"
+                         "  option (teff.grain) = { key: STRING, observes: \"Ear\" };\n"
+                         "  rpc EarA (Seen) returns (Seen);\n}\n",
+                "x.proto:9:", "both become ear_a in C");
+    run_refused(HEAD EAR "service Word {\n"
+                         "  option (teff.grain) = { key: STRING, observes: \"ords.Ear\" };\n}\n",
+                "x.proto:10:", "there is no observer \"ords.Ear\"");
+    run_accepted(HEAD EAR "service Word {\n"
+                          "  option (teff.grain) = { key: STRING, observes: \"words.Ear\" };\n}\n");
+}
+
 static void method_option_without_a_grain(void **state)
 {
     run_refused(HEAD "service Plain {\n  rpc Add (Seen) returns (Seen) {\n"
@@ -307,6 +364,8 @@ int main(void)
         ROW(row_14_duplicate_version),
         ROW(row_15_method_gone_or_renumbered),
         ROW(a_version_that_falls),
+        ROW(bad_observers),
+        ROW(bad_observes),
         ROW(method_option_without_a_grain),
         ROW(protobuf_c_options_are_refused),
         ROW(the_options_have_one_name),
