@@ -78,6 +78,7 @@ enum {
     TEFFI_SLOT_STORE = 3,
     TEFFI_SLOT_CANCEL = 4,   /* one-ways, from clients too: a call was cancelled (call/relay.h) */
     TEFFI_SLOT_DEADLOCK = 5, /* one-ways of silos: probes (grains/request/deadlock.h) */
+    TEFFI_SLOT_OBSERVER = 6, /* of observers, also at clients and from clients (message/notice.h) */
     TEFFI_SLOT_SYSTEM_END = 16
 };
 
