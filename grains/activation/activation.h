@@ -24,6 +24,7 @@ enum {
     TEFFI_ITEM_TICK = 11,  /* never queued: the kind of the request of a timer's tick (timers.c) */
     TEFFI_ITEM_VISIT = 20, /* do requests wait here? (waits.h) */
     TEFFI_ITEM_PROBE = 21, /* a message: is there a deadlock? (request/deadlock.h) */
+    TEFFI_ITEM_BOUNCE = 22 /* a message: a notification was not delivered (observers.h) */
 };
 
 typedef enum __attribute__((packed)) teffi_phase {
@@ -44,8 +45,8 @@ enum {
     TEFFI_BUSY_COMPACT = 2 /* a pause: no turn starts until the state is compacted, at most 1 s */
 };
 
-/* Rarely used fields: allocated on first use, freed when `pending` is empty and there are no lock
- * and no timers, or with the activation. */
+/* Rarely used fields: allocated on first use, freed when `pending` is empty and there are no lock,
+ * no timers and no observers, or with the activation. */
 typedef struct teffi_more {
     teffi_queue pending;     /* requests that admission does not let start yet */
     uint32_t pending_of[3];  /* their number by class; those of newer callers: EXCLUSIVE */
@@ -54,6 +55,7 @@ typedef struct teffi_more {
     bool failed_named;       /* send failed_text by teffi_node_respond_with_named_err */
     struct teffi_lock *lock; /* of a transaction (lock.h); NULL: none */
     struct teffi_grain_timers *timers; /* timers.h; NULL: none */
+    struct teffi_observers *observers; /* observers.h; NULL: none */
     uint32_t pending_of_owner;         /* if lock: requests in pending of its transaction */
     uint32_t next_warn_ms; /* stuck.c logs the oldest turn from this age on; 0: not yet */
     bool judge_all;  /* lock was taken while requests waited: those of younger transactions die */
@@ -200,8 +202,8 @@ void teffi_activation_nudge(teffi_activation *act);
  * out:  NULL: out of memory. */
 teffi_more *teffi_activation_ensure_rare_fields(teffi_activation *act);
 
-/* teffi_activation_free_rare_fields - free act->more, which has no lock, no pending requests and no
- * timers.
+/* teffi_activation_free_rare_fields - free act->more, which has no lock, no pending requests, no
+ * timers and no observers.
  * runs: on act's group. */
 void teffi_activation_free_rare_fields(teffi_activation *act);
 

@@ -7,12 +7,14 @@
 
 #include <stdatomic.h>
 #include <teff/generated.h>
+#include "message/seal.h"
 #include "node/node.h"
 
 typedef struct teffi_grains {
     teffi_node *node;
-    teffi_sipkey secret;     /* for teffi_key_hash, and hashes of written states (state.c) */
-    teff_grain_type **types; /* sorted by id */
+    teffi_sipkey secret; /* for teffi_key_hash, and hashes of written states (state.c) */
+    uint8_t seal_key[TEFFI_SEAL_KEY_BYTES]; /* hides ids of clients (hosting/notices.c) */
+    teff_grain_type **types;                /* sorted by id */
     size_t n_types;
     uint32_t activations_max, memory_percent;    /* of teff_silo_options; set before the start */
     const teffi_group_ops *group_ops;            /* of activations */
@@ -22,9 +24,10 @@ typedef struct teffi_grains {
     struct teffi_load_limit *load_limit;             /* load_limit.h */
     struct teffi_waits *waits;                       /* waits.h */
     /* atomic */
-    _Atomic uint64_t stamp;     /* highest age of a transaction that is known here (lock.h) */
-    _Atomic uint32_t tasks;     /* tasks of transaction.c that have not ended */
-    _Atomic uint64_t timer_ids; /* the last id of a timer's handle (timers.h) */
+    _Atomic uint64_t stamp;         /* highest age of a transaction that is known here (lock.h) */
+    _Atomic uint32_t tasks;         /* tasks of transaction.c that have not ended */
+    _Atomic uint64_t timer_ids;     /* the last id of a timer's handle (timers.h) */
+    _Atomic uint64_t subscriptions; /* the number of the last one (observers.h) */
     teffi_warn_limiter ticks_failed, ticks_put_off; /* of lines about timers */
     teffi_warn_limiter turns_stuck;                 /* of lines of hosting/stuck.c */
     _Atomic bool accepting;                         /* new activations may be made here */

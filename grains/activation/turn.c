@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include "activation/answers.h"
+#include "activation/observers.h"
 #include "activation/state.h"
 #include "activation/timers.h"
 #include "activation/transaction.h"
@@ -71,7 +72,7 @@ static void discard_item(teffi_item *item)
     if (item->kind == TEFFI_ITEM_VISIT)
         teffi_waits_free_visit(item);
     if (item->kind == TEFFI_MSG_REQUEST || item->kind == TEFFI_MSG_ONEWAY ||
-        item->kind == TEFFI_ITEM_PROBE)
+        item->kind == TEFFI_ITEM_PROBE || item->kind == TEFFI_ITEM_BOUNCE)
         teffi_msg_free(teffi_container(item, teffi_msg, item));
 }
 
@@ -86,6 +87,7 @@ void teffi_activation_discard_contents(teffi_activation *act)
     while (!LIST_EMPTY(&act->turns))
         turn_fini(LIST_FIRST(&act->turns));
     teffi_timers_stop_all(act);
+    teffi_observers_discard_all(act);
     teffi_lock_release(act);
     teffi_state_free(act);
     teffi_activation_clear(act);

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include "activation/lock.h"
+#include "activation/observers.h"
 #include "activation/state.h"
 #include "activation/turn.h"
 #include "activation/waits.h"
@@ -373,7 +374,7 @@ __attribute__((noinline)) static void start_ticks_after_requests(teffi_activatio
     teffi_ticks_start_due(act);
     if (!more->timers->n)
         teffi_timers_stop_all(act);
-    if (!more->pending.count && !more->lock && !more->timers)
+    if (!more->pending.count && !more->lock && !more->timers && !more->observers)
         teffi_activation_free_rare_fields(act);
     else if (teffi_activation_any_pending_may_start(act) || teffi_timers_any_tick_may_start(act))
         teffi_activation_nudge(act);
@@ -418,7 +419,7 @@ static void start_requests_and_ticks(teffi_activation *act)
     more->judge_all |= judge_all && n;
     if (more->timers)
         start_ticks_after_requests(act, starts > 0);
-    else if (!more->pending.count && !more->lock)
+    else if (!more->pending.count && !more->lock && !more->observers)
         teffi_activation_free_rare_fields(act);
     else if (teffi_activation_any_pending_may_start(act))
         teffi_activation_nudge(act);
@@ -434,6 +435,7 @@ static void end_activation(teffi_activation *act)
     teffi_qnode *n;
     act->phase = TEFFI_ENDED;
     teffi_timers_stop_all(act);
+    teffi_observers_end_all(act);
     teffi_state_end_pause(act);
     teffi_shard_remove_activation(act);
     teffi_group_complete(&act->group);
@@ -571,15 +573,18 @@ static void begin_activating(teffi_activation *act)
         finish_activating(act);
 }
 
-/* Handles an item of deadlock detection. Such items are rare, so this function is not inlined: then
- * handle_activation_item() selects among the other kinds of items faster. */
-__attribute__((noinline)) static void handle_deadlock_item(teffi_activation *act, teffi_item *item)
+/* Handles an item of deadlock detection, or the bounce of a notification. Such items are rare, so
+ * this function is not inlined: then handle_activation_item() selects among the other kinds of
+ * items faster. */
+__attribute__((noinline)) static void handle_rare_item(teffi_activation *act, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_VISIT) {
         teffi_stuck_check(act);
         teffi_deadlock_handle_visit(act, item);
     } else if (item->kind == TEFFI_ITEM_PROBE) {
         teffi_deadlock_handle_probe(act, teffi_container(item, teffi_msg, item));
+    } else if (item->kind == TEFFI_ITEM_BOUNCE) {
+        teffi_observers_handle_bounce(act, teffi_container(item, teffi_msg, item));
     } else {
         teffi_abort_for_bug(__FILE__, __LINE__, "an item of an unknown kind");
     }
@@ -609,7 +614,7 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
         clear_nudge_and_adopt_end_reason(act);
         break;
     default:
-        handle_deadlock_item(act, item);
+        handle_rare_item(act, item);
     }
     if (!teffi_group_has_yielded_turn(group))
         do_due_activation_work(act);

@@ -3,6 +3,7 @@
 #include "hosting/install.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include "activation/type.h"
 #include "base/error.h"
 #include "call/wait.h"
@@ -11,6 +12,7 @@
 #include "directory/server.h"
 #include "hosting/collector.h"
 #include "hosting/life.h"
+#include "hosting/notices.h"
 #include "activation/load_limit.h"
 #include "activation/waits.h"
 #include "request/activation_cache.h"
@@ -44,7 +46,11 @@ static void grains_adopt_view(teffi_node *node, const teffi_view *old, const tef
 }
 
 static const teffi_upcalls upcalls = {
-    .request = route_grain_request, .unsent = route_unsent_request, .view = grains_adopt_view};
+    .request = route_grain_request,
+    .unsent = route_unsent_request,
+    .notice = teffi_notices_handle,
+    .view = grains_adopt_view,
+};
 
 /* ---- making and freeing ---- */
 
@@ -78,6 +84,10 @@ static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, 
     grains->group_ops = &teffi_activation_ops;
     grains->secret.k0 = node->platform->random(node->platform->arg);
     grains->secret.k1 = node->platform->random(node->platform->arg);
+    for (size_t i = 0; i < TEFFI_SEAL_KEY_BYTES; i += sizeof(uint64_t)) {
+        uint64_t word = node->platform->random(node->platform->arg);
+        memcpy(grains->seal_key + i, &word, sizeof word);
+    }
     grains->types = types;
     grains->n_types = n;
     grains->shards = &all->shards;

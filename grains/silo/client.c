@@ -111,6 +111,7 @@ static teff_err set_client_id_and_open_net(teff_client *client, const teff_clien
     node->id.silo = (uint32_t)platform->random(platform->arg) | TEFFI_CLIENT_BIT;
     node->id.incarnation = 1 + (uint32_t)(platform->random(platform->arg) >> 33);
     node->upcalls.unsent = queue_unsent_for_resend;
+    teffi_client_observers_init(client);
     const teffi_net_options net_opt = {
         .queue_max_bytes = opt->connection_bytes_max,
         .transport = (teffi_transport_kind)opt->transport,
@@ -199,6 +200,7 @@ void teff_client_free(teff_client *client)
         teffi_node_stop(&client->node);
         teffi_node_free_exec_and_tasks(&client->node);
     }
+    teffi_client_observers_fini(client);
     teffi_node_fini(&client->node);
     teffi_gateways_fini(client);
     free(client);

@@ -7,6 +7,7 @@
 #include "call/ctx.h"
 #include "node/deliver.h"
 #include "silo/gateways.h"
+#include "silo/observer.h"
 
 struct teff_client {
     teffi_node node;
@@ -17,8 +18,9 @@ struct teff_client {
     uint32_t n_leaving;                    /* gateways that have sent GO_AWAY, since the start */
     teffi_node_id leaving[TEFF_SEEDS_MAX]; /* the last of them, at n % TEFF_SEEDS_MAX */
     teffi_node_id parting[TEFF_SEEDS_MAX]; /* gateways with a leave_gateway() task */
-    teffi_queue unsent;                    /* requests that reached no gateway */
-    bool resending;                        /* a resend_all() task runs, or will be started */
+    teffi_client_observers observers;
+    teffi_queue unsent; /* requests that reached no gateway */
+    bool resending;     /* a resend_all() task runs, or will be started */
     /* tasks that connect to gateways are started under connect_lock */
     pthread_mutex_t connect_lock;
     bool restarts; /* guarded by connect_lock: restart_timer is set */

@@ -188,6 +188,7 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
     for (uint32_t i = 0; i < client->n_places; i++)
         client->places[i].missed |= !known;
     pthread_mutex_unlock(&node->lock);
+    teffi_client_observers_lose_gateway(client, peer->node);
     if (known)
         start_connecting(client);
 }

@@ -108,6 +108,8 @@ void teffi_node_deliver(teffi_node *node, teffi_msg *msg)
     }
     if (msg->to.slot == TEFFI_SLOT_CANCEL && msg->item.kind == TEFFI_MSG_ONEWAY)
         deliver_cancel(node, msg);
+    else if (msg->to.slot == TEFFI_SLOT_OBSERVER && node->upcalls.notice)
+        node->upcalls.notice(node, msg, false);
     else if (msg->to.slot > TEFFI_SLOT_GRAIN && msg->to.slot < TEFFI_SLOT_SYSTEM_END)
         deliver_to_target(node, msg);
     else if (msg->to.slot & TEFFI_PROCESS_BIT)

@@ -16,11 +16,12 @@ static bool node_is_open(const teffi_node *node)
 }
 
 /* Lets membership hold a message of a silo that the view does not know (membership.h); system
- * messages are never held. out: true: membership owns msg now. */
+ * messages are never held, but those of observers are. out: true: membership owns msg now. */
 static bool hold_stranger_message(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
 {
     bool any = atomic_load_explicit(&node->strangers, memory_order_relaxed) != 0;
-    bool system = msg->to.slot > TEFFI_SLOT_GRAIN && msg->to.slot < TEFFI_SLOT_SYSTEM_END;
+    bool system = msg->to.slot > TEFFI_SLOT_GRAIN && msg->to.slot < TEFFI_SLOT_SYSTEM_END &&
+                  msg->to.slot != TEFFI_SLOT_OBSERVER;
     return any && !system && from->role == TEFFI_ROLE_SILO && node->hold(node, msg);
 }
 
@@ -143,6 +144,9 @@ static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
         teffi_node_drop_message(node, msg);
     } else if (msg->to.slot == TEFFI_SLOT_GRAIN && node->upcalls.unsent) {
         node->upcalls.unsent(node, peer->node, msg);
+    } else if (msg->to.slot == TEFFI_SLOT_OBSERVER && msg->item.kind == TEFFI_MSG_ONEWAY &&
+               node->upcalls.notice) {
+        node->upcalls.notice(node, msg, true);
     } else {
         bool says_unsent = msg->to.slot & TEFFI_PROCESS_BIT || msg->to.slot == TEFFI_SLOT_STORE;
         teffi_node_respond_with_err(node, msg,

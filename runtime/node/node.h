@@ -21,6 +21,10 @@ typedef struct teffi_upcalls {
     /* A message to a grain, or a client's message to a gateway, did not reach that node: route it
      * again. Owns msg. Must not block. */
     void (*unsent)(teffi_node *node, teffi_node_id to, teffi_msg *msg);
+    /* A message to TEFFI_SLOT_OBSERVER (message/notice.h). unsent: a notification, a drop or a
+     * bounce of this node that did not reach its next hop. Owns msg. Must not block. Installed
+     * also by silo/observer.c. */
+    void (*notice)(teffi_node *node, teffi_msg *msg, bool unsent);
     /* The view changed from old (may be NULL) to now, both borrowed. Runs under membership's
      * follow.lock, so calls do not overlap. Must not block. */
     void (*view)(teffi_node *node, const struct teffi_view *old, const struct teffi_view *now);

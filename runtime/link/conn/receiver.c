@@ -130,7 +130,10 @@ teffi_admission teffi_admit_client_message(teffi_msg *msg, teffi_node_id client)
     if (msg->item.kind == TEFFI_MSG_RESPONSE || msg->transaction)
         return TEFFI_ADMIT_BROKEN;
     bool cancel = msg->to.slot == TEFFI_SLOT_CANCEL && msg->item.kind == TEFFI_MSG_ONEWAY;
-    return cancel || msg->to.slot == TEFFI_SLOT_GRAIN ? TEFFI_ADMITTED : TEFFI_ADMIT_REFUSED;
+    /* a bounce, or a request for a seal: a notification has a type, and clients send none */
+    bool notice = msg->to.slot == TEFFI_SLOT_OBSERVER && !msg->type_id;
+    return cancel || notice || msg->to.slot == TEFFI_SLOT_GRAIN ? TEFFI_ADMITTED
+                                                                : TEFFI_ADMIT_REFUSED;
 }
 
 /* out: a response that refuses the request; NULL: no memory. */

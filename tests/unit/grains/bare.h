@@ -47,6 +47,7 @@ static struct { /* the last message that was sent */
     uint8_t raw[4096];
     /* responds to requests; NULL: nobody does */
     const ProtobufCMessage *(*respond)(void);
+    void (*watch)(teffi_node_id to, const teffi_msg *msg); /* sees each message; may be NULL */
 } sent;
 
 static void keep_body(teffi_msg *msg)
@@ -79,6 +80,8 @@ static teff_err bare_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
         sent.refuse_next = TEFF_OK;
         return sent.refuse ? sent.refuse : next;
     }
+    if (sent.watch)
+        sent.watch(to, msg);
     sent.n++;
     sent.to = to;
     sent.kind = msg->item.kind;
