@@ -10,6 +10,8 @@
 #include "message/seal.h"
 #include "node/node.h"
 
+enum { TEFFI_BREAKS = 256 };
+
 typedef struct teffi_grains {
     teffi_node *node;
     teffi_sipkey secret; /* for teffi_key_hash, and hashes of written states (state.c) */
@@ -28,6 +30,8 @@ typedef struct teffi_grains {
     _Atomic uint32_t tasks;         /* tasks of transaction.c that have not ended */
     _Atomic uint64_t timer_ids;     /* the last id of a timer's handle (timers.h) */
     _Atomic uint64_t subscriptions; /* the number of the last one (observers.h) */
+    /* connections to silos that have broken, by a hash of the silo (observers.h) */
+    _Atomic uint32_t breaks[TEFFI_BREAKS];
     teffi_warn_limiter ticks_failed, ticks_put_off; /* of lines about timers */
     teffi_warn_limiter turns_stuck;                 /* of lines of hosting/stuck.c */
     _Atomic bool accepting;                         /* new activations may be made here */

@@ -3,6 +3,7 @@
 #include "activation/observers.h"
 
 #include <stdlib.h>
+#include "base/hash.h"
 #include "base/siphash.h"
 #include "cluster.pb-c.h"
 #include "node/deliver.h"
@@ -151,15 +152,54 @@ static bool subscription_has_expired(const teffi_activation *act, const teffi_su
     return teffi_now(act->grains->node->platform) >= s->expires_ns;
 }
 
+/* out: the counter of broken connections to the silo. Silos with equal hashes share one: then an
+ * observer may be dropped although nothing was lost. */
+static _Atomic uint32_t *breaks_of(teffi_grains *grains, uint64_t silo)
+{
+    return &grains->breaks[teffi_mix64(silo) % TEFFI_BREAKS];
+}
+
+/* relaxed: a notification that is lost was sent before its connection broke, and the activation
+ * reads the counter again before it sends the next one */
+void teffi_observers_record_break(teffi_grains *grains, teffi_node_id silo)
+{
+    atomic_fetch_add_explicit(breaks_of(grains, teffi_node_to_word(silo)), 1, memory_order_relaxed);
+}
+
+/* May notifications have been lost on the way to the gateway? If none was sent yet, begins to count
+ * broken connections. */
+static bool gateway_was_disconnected(const teffi_activation *act, teffi_subscription *s)
+{
+    teffi_client_ref client;
+    teffi_grain_ref grain;
+    if (teffi_ref_read(s->ref, s->ref_len, &client, &grain) != TEFFI_REF_CLIENT)
+        return false;
+    uint32_t breaks =
+        atomic_load_explicit(breaks_of(act->grains, client.gateway), memory_order_relaxed);
+    if (!s->sent)
+        s->breaks = breaks;
+    return s->breaks != breaks;
+}
+
+/* out: why the subscription must end now; 0: it goes on. */
+static teff_drop_reason find_end_reason(const teffi_activation *act, teffi_subscription *s)
+{
+    return subscription_has_expired(act, s)   ? TEFF_DROPPED_EXPIRED
+           : gateway_was_disconnected(act, s) ? TEFF_DROPPED_DISCONNECTED
+                                              : (teff_drop_reason)0;
+}
+
 teffi_subscription *teffi_observers_next(teffi_activation *act, uint32_t interface, uint32_t *at)
 {
     const teffi_observers *sets;
     while ((sets = observers_of(act)) && *at < sets->n_at) {
         teffi_subscription *s = sets->at[(*at)++];
-        if (s && s->interface == interface && !subscription_has_expired(act, s))
+        if (!s || s->interface != interface)
+            continue;
+        teff_drop_reason why = find_end_reason(act, s);
+        if (!why)
             return s;
-        if (s && s->interface == interface)
-            teffi_observers_drop(act, s, TEFF_DROPPED_EXPIRED);
+        teffi_observers_drop(act, s, why);
     }
     return NULL;
 }
@@ -193,11 +233,13 @@ static teff_err send_to_ref_gateway(const teffi_activation *act, const teffi_cli
     return err;
 }
 
-teff_err teffi_observers_send(const teffi_activation *act, const teffi_subscription *s,
+teff_err teffi_observers_send(const teffi_activation *act, teffi_subscription *s,
                               const teffi_client_ref *ref, uint32_t method_id, const uint8_t *raw,
                               size_t len)
 {
     const teffi_notice_head head = make_head(act, s, ref);
+    if (s)
+        s->sent = true;
     return send_to_ref_gateway(act, ref,
                                teffi_notice_new(act->grains->node->id,
                                                 teffi_node_from_word(ref->gateway), &head,
@@ -291,6 +333,10 @@ static teff_err subscribe_observer(teff_ctx *ctx, const teff_observer_info *info
     if (!teffi_observers_read_ref(info->type.id, ended, ref.len, &read))
         return teff_fail(ctx, TEFF_E_INVALID, "this is no reference to a %s", info->type.name);
     teffi_subscription *s = find_subscription(act, info, ref);
+    if (s && gateway_was_disconnected(act, s)) {
+        teffi_observers_drop(act, s, TEFF_DROPPED_DISCONNECTED);
+        s = NULL;
+    }
     const teffi_observers *sets = observers_of(act);
     if (!s && sets && sets->n >= TEFF_OBSERVERS_MAX)
         (void)teff_observers_count(ctx, info); /* drops those that have expired */

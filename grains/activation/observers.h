@@ -17,6 +17,8 @@ typedef struct teffi_subscription {
     uint32_t interface;
     uint64_t number; /* differs from those of all other subscriptions of the silo */
     uint64_t expires_ns;
+    uint32_t breaks; /* of the gateway, when the first notification was sent */
+    bool sent;       /* a notification was sent */
     uint32_t ref_len;
     uint8_t ref[]; /* the reference, which a zero byte follows */
 } teffi_subscription;
@@ -42,8 +44,9 @@ typedef struct teffi_observer_ref {
 TEFF_MUST_USE bool teffi_observers_read_ref(uint32_t interface, const uint8_t *ref, size_t len,
                                             teffi_observer_ref *out);
 
-/* teffi_observers_next - iterate over the set for an interface. Drops those that have expired. Sets
- * may change during the iteration.
+/* teffi_observers_next - iterate over the set for an interface. Drops those that have expired, and
+ * those to which notifications may have been lost, since the connection to their gateway broke.
+ * Sets may change during the iteration.
  * in:   *at, 0 at first. out: NULL: no more; else valid until the set changes. */
 teffi_subscription *teffi_observers_next(teffi_activation *act, uint32_t interface, uint32_t *at);
 
@@ -51,8 +54,7 @@ teffi_subscription *teffi_observers_next(teffi_activation *act, uint32_t interfa
  * in:   act, the notifier. s, NULL: the observer is in no set, and no bounce is wanted. raw,
  *       copied.
  * errs: it was not sent: as teffi_node_send; TEFF_E_NOMEM. */
-TEFF_MUST_USE teff_err teffi_observers_send(const teffi_activation *act,
-                                            const teffi_subscription *s,
+TEFF_MUST_USE teff_err teffi_observers_send(const teffi_activation *act, teffi_subscription *s,
                                             const teffi_client_ref *ref, uint32_t method_id,
                                             const uint8_t *raw, size_t len);
 
@@ -63,6 +65,10 @@ void teffi_observers_drop(teffi_activation *act, teffi_subscription *s, teff_dro
 /* teffi_observers_handle_bounce - handle a TEFFI_ITEM_BOUNCE: drop the observer, if it is still the
  * same subscription. Owns msg. */
 void teffi_observers_handle_bounce(teffi_activation *act, teffi_msg *msg);
+
+/* teffi_observers_record_break - a connection to this silo broke: what was sent on it may be lost.
+ * runs: on any thread. */
+void teffi_observers_record_break(teffi_grains *grains, teffi_node_id silo);
 
 /* teffi_observers_end_all - the activation ends: tell all observers of clients; free the sets.
  * teffi_observers_discard_all - free the sets only. */

@@ -7,6 +7,7 @@
  *          close: goodbye on the link, tasks end, store, transport, executor. */
 #include <stdio.h>
 #include <stdlib.h>
+#include "activation/observers.h"
 #include "activation/transaction.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -128,6 +129,8 @@ static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool c
         remove_client(silo, peer);
         return;
     }
+    if (!clean && node->grains)
+        teffi_observers_record_break(node->grains, peer->node);
     if (node->membership)
         teffi_outsiders_remove_connection(node->membership, peer->node);
     if (!teffi_view_current_has_member(node, peer->node))

@@ -40,7 +40,12 @@ TEFF_BEGIN_C
  *     the next notification, or at the expiry.
  *   - A reference leads to one gateway. If the client's connection to it breaks, on_dropped runs
  *     with TEFF_DROPPED_DISCONNECTED: notifications may be lost, the reference is no longer valid,
- *     and the client has to get a new one and to subscribe with it.
+ *     and the client has to get a new one and to subscribe with it. If the connection between the
+ *     grain's silo and the gateway breaks, the set drops the observer for the same reason when it
+ *     is next used.
+ *   - So the observer of a client misses no notification of a set without being told, except if the
+ *     silo of the grain dies: renew subscriptions, so that the grain's next activation gets them.
+ *     The callback on_dropped may come after later notifications.
  *   - A notification to a grain is an ordinary one-way message to it: it activates the grain if
  *     needed, is admitted like other requests, follows the grain to another silo, and is dropped if
  *     the grain's queue is full. Such an observer stays in the set until it expires or
@@ -57,14 +62,14 @@ typedef enum teff_drop_reason {
     TEFF_DROPPED_SLOW = 2,        /* a notification found no room; it was lost */
     TEFF_DROPPED_EXPIRED = 3,     /* nobody subscribed again in time */
     TEFF_DROPPED_ENDED = 4,       /* the activation that had the set has ended */
-    TEFF_DROPPED_DISCONNECTED = 5 /* the client has lost the gateway of its reference */
+    TEFF_DROPPED_DISCONNECTED = 5 /* a connection on the way broke; notifications may be lost */
 } teff_drop_reason;
 
 /* What on_dropped learns; borrowed until it returns. */
 typedef struct teff_dropped {
     teff_drop_reason why;
     /* The name of the grain type, and the key, of the grain that has dropped the observer; NULL if
-     * why is TEFF_DROPPED_DISCONNECTED, which concerns all subscriptions. */
+     * the client has lost the gateway of the reference, which ends all subscriptions. */
     const char *grain_type;
     const struct teff_key *key;
 } teff_dropped;

@@ -202,6 +202,28 @@ static void a_bounce_drops_its_subscription_only(void **state)
     assert_int_equal(n_kept, 5); /* who is gone is not told */
 }
 
+/* A connection to the gateway broke after a notification was sent: it may be lost. */
+static void a_gap_is_told_when_the_set_is_used(void **state)
+{
+    run_with(subscribes, 0, far_ref(1));
+    teffi_observers_record_break(&grains, bare_peer); /* nothing was sent */
+    run(notifies, 1);
+    assert_true(last_of(1)->method_id != 0);
+    teffi_observers_record_break(&grains, bare_other); /* another one */
+    run(notifies, 2);
+    assert_int_equal(n_kept, 2);
+    teffi_observers_record_break(&grains, bare_peer);
+    run(notifies, 3);
+    is_drop(last_of(3), TEFF_DROPPED_DISCONNECTED);
+    assert_int_equal(count(), 0);
+    run_with(subscribes, 0, far_ref(1));
+    run(notifies, 4);
+    teffi_observers_record_break(&grains, bare_peer);
+    run_with(subscribes, 0, far_ref(1)); /* the renewal tells, and subscribes */
+    is_drop(last_of(5), TEFF_DROPPED_DISCONNECTED);
+    assert_int_equal(count(), 1);
+}
+
 /* ---- the end ---- */
 
 static void the_end_is_told_to_clients(void **state)
@@ -295,6 +317,7 @@ int main(void)
         CASE(an_observer_that_is_gone_is_dropped_silently),
         CASE(an_observer_without_room_is_dropped_and_told),
         CASE(a_bounce_drops_its_subscription_only),
+        CASE(a_gap_is_told_when_the_set_is_used),
         CASE(the_end_is_told_to_clients),
         CASE(on_deactivate_takes_no_observers),
         CASE(a_set_is_freed_with_the_silo),
