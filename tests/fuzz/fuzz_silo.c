@@ -49,6 +49,10 @@ static teff_err run_act(fuzz_chain *self, const fuzz_act *act, bool joins, fuzz_
     self->state->n++;
     if (act->waits)
         teff_sleep(self->ctx, 1);
+    if (act->ear.len)
+        (void)!fuzz_ear_subscribe(self->ctx, act->ear, 50);
+    if (act->tells)
+        (void)!fuzz_ear_heard_notify(self->ctx, fuzz_number(.n = self->state->n));
     teff_err err = call_next(self->ctx, act, joins, out);
     return !err && act->saves ? fuzz_chain_save(self) : err;
 }
@@ -75,8 +79,17 @@ static teff_err chain_tell(fuzz_chain *self, const fuzz_act *act)
     return run_act(self, act, false, &unused);
 }
 
-static const fuzz_chain_methods methods = {
-    .go = chain_go, .join = chain_join, .look = chain_look, .tell = chain_tell};
+static teff_err chain_ear_heard(fuzz_chain *self, const fuzz_number *heard)
+{
+    self->state->n += heard->n & 1;
+    return TEFF_OK;
+}
+
+static const fuzz_chain_methods methods = {.go = chain_go,
+                                           .join = chain_join,
+                                           .look = chain_look,
+                                           .tell = chain_tell,
+                                           .ear_heard = chain_ear_heard};
 
 /* ---- the process ---- */
 
@@ -380,6 +393,36 @@ static void send_store_ask(void)
 
 /* ---- steps: messages to grains and processes ---- */
 
+/* A reference to an observer of the client through this silo or a peer, to a grain, or any bytes. */
+static ProtobufCBinaryData take_ref(teffi_msg *msg)
+{
+    unsigned what = input_take_byte(&in);
+    teffi_client_ref client = {.head = {TEFFI_REF_CLIENT, 0, {0, 0}, fuzz_ear_info.type.id},
+                               .gateway = teffi_node_to_word(take_node()),
+                               .observer = what};
+    teffi_grain_ref grain = {.head = client.head, .type = take_type()};
+    grain.head.kind = TEFFI_REF_GRAIN;
+    grain.head.key_kind = (uint8_t)(1 + what / 32);
+    ProtobufCBinaryData key, ref;
+    if (what & 1) {
+        ref.data = (uint8_t *)(uintptr_t)copy_input(msg, &ref.len);
+        return ref;
+    }
+    ref.data = teff_arena_alloc(&msg->arena, sizeof client + 64);
+    teffi_bug_if(!ref.data);
+    if (what & 2) {
+        teffi_bug_if(!teffi_seal_make(lone.silo->node.grains->seal_key,
+                                      what & 4 ? take_node() : peers[CLIENT].node, client.seal));
+        memcpy(ref.data, &client, ref.len = sizeof client);
+    } else {
+        key = take_key_of_grain(msg);
+        memcpy(ref.data, &grain, sizeof grain);
+        memcpy(ref.data + sizeof grain, key.data, key.len);
+        ref.len = sizeof grain + key.len;
+    }
+    return ref;
+}
+
 /* An act, and those that it leads to. */
 static void take_act_body(teffi_msg *msg)
 {
@@ -392,6 +435,9 @@ static void take_act_body(teffi_msg *msg)
         acts[n].to = (char *)(uintptr_t)keys[what % 8];
         acts[n].saves = what & 8;
         acts[n].waits = what & 16;
+        acts[n].tells = what & 128;
+        if (what & 64)
+            acts[n].ear = take_ref(msg);
         if (n)
             acts[n - 1].next = &acts[n];
     } while (++n < ACTS_MAX && what & 32);
@@ -448,6 +494,33 @@ static void send_hostile_cancel(void)
     msg->raw_len = sizeof origin - (slot == STEPS_MAX);
     msg->raw = teff_arena_copy(&msg->arena, &origin, sizeof origin);
     teffi_bug_if(!msg->raw);
+    send_from_peer(peer, msg);
+}
+
+/* A notification, a drop, a bounce or a request for a seal, as the link lets it pass: its head is
+ * the last one that the client has received, or of fields. */
+static void send_about_observer(void)
+{
+    unsigned peer = input_take_byte(&in) % PEERS, what = input_take_byte(&in);
+    uint32_t kind = what & 64 ? TEFFI_MSG_REQUEST : TEFFI_MSG_ONEWAY;
+    teffi_msg *msg = make_hostile_msg(kind, TEFFI_SLOT_OBSERVER, input_take_byte(&in) % 20);
+    teffi_notice_head head = lone.heard;
+    msg->type_id = what & 1 && peer != CLIENT ? fuzz_ear_info.type.id : 0;
+    if (what & 2) {
+        unsigned where = input_take_byte(&in);
+        head = (teffi_notice_head){.observer = what,
+                                   .notifier = teffi_node_to_word(take_node()),
+                                   .slot = where % 32,
+                                   .generation = where / 32,
+                                   .index = where / 64,
+                                   .subscription = where % 8,
+                                   .zero = what == 255};
+        teffi_bug_if(!teffi_seal_make(lone.silo->node.grains->seal_key, take_node(), head.seal));
+    }
+    msg->key = teff_arena_copy(&msg->arena, &head, sizeof head);
+    teffi_bug_if(!msg->key);
+    msg->key_len = what & 4 ? (uint32_t)input_take_byte(&in) % sizeof head : sizeof head;
+    take_raw_body(msg);
     send_from_peer(peer, msg);
 }
 
@@ -553,7 +626,8 @@ static void run_silo_step(void)
                                           send_event_to_process,
                                           respond_to_silo,
                                           pass_some_time,
-                                          change_connection};
+                                          change_connection,
+                                          send_about_observer};
     steps[input_take_byte(&in) % (sizeof steps / sizeof steps[0])]();
     lone_silo_run();
 }
@@ -609,6 +683,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     in = (fuzz_input){data, data + n};
     n_requests = 0;
     lone.responded = check_sent_response;
+    lone.heard = (teffi_notice_head){.slot = 0};
     make_peers();
     lone_silo_open(&lone, fuzz_chain_type(&methods, NULL));
     start_process();

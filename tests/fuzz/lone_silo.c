@@ -229,6 +229,8 @@ static teff_err take_sent_message(teffi_net *net, teffi_node_id to, teffi_msg *m
         unsigned at = open_silo->n_asked++ % LONE_ASKED_MAX;
         open_silo->asked[at] = (lone_asked){to, sent->call, sent->to.slot, sent->method_id};
         network_options.events->sent(network_options.arg, to, sent);
+    } else if (to.silo & TEFFI_CLIENT_BIT && sent->to.slot == TEFFI_SLOT_OBSERVER) {
+        teffi_bug_if(!teffi_notice_read_head(sent, &open_silo->heard));
     }
     teffi_msg_free(sent);
     return TEFF_OK;

@@ -4,6 +4,7 @@
  * Threads: one. While the silo's code waits, groups run and timers fire. */
 #pragma once
 
+#include "message/notice.h"
 #include "silo/silo.h"
 
 enum { LONE_ASKED_MAX = 32, LONE_FRAME_MAX = 64 * 1024 };
@@ -21,6 +22,7 @@ typedef struct lone_silo {
     unsigned n_asked;                 /* how many there were */
     /* Called for each response that the silo sends. */
     void (*responded)(teffi_node_id to, const teffi_msg *response);
+    teffi_notice_head heard; /* of the last notification to a client */
 } lone_silo;
 
 /* lone_silo_open - start a silo with a store in memory. in: type, which the silo then owns. */
