@@ -428,4 +428,48 @@ NAMED = {
     "a transaction takes the same of another for its own": (
         "grains/activation/participants.c", "one->writes && !one->removes)",
         "one->writes && !one->removes && !one->row.len)"),
+    "an observer is slow one notification later": (
+        "grains/silo/observer.c", "o->n_waiting >= TEFF_OBSERVER_QUEUE_MAX",
+        "o->n_waiting > TEFF_OBSERVER_QUEUE_MAX"),
+    "a grain takes one observer more": (
+        "grains/activation/observers.c",
+        "    if (!s && sets && sets->n >= TEFF_OBSERVERS_MAX)\n        return",
+        "    if (!s && sets && sets->n > TEFF_OBSERVERS_MAX)\n        return"),
+    "a subscription without a time expires earlier": (
+        "grains/activation/observers.c", "expiry_ms ? expiry_ms : TEFF_OBSERVER_EXPIRY_MS",
+        "expiry_ms ? expiry_ms : TEFF_OBSERVER_EXPIRY_MS - 1"),
+    "a slow observer is not told": (
+        "grains/activation/observers.c", "    if (why != TEFF_DROPPED_GONE &&",
+        "    if (why > TEFF_DROPPED_SLOW &&"),
+    "a bounce drops whoever has the place of its subscription now": (
+        "grains/activation/observers.c", "    if (s && s->number == head.subscription)",
+        "    if (s)"),
+    "a gap after a broken connection is not told": (
+        "grains/activation/observers.c", "    return s->breaks != breaks;", "    return false;"),
+    "a broken connection counts before anything was sent": (
+        "grains/activation/observers.c", "    if (!s->sent)\n", "    if (false)\n"),
+    "the end of an activation is not told": (
+        "grains/hosting/handler.c", "    teffi_observers_end_all(act);",
+        "    teffi_observers_discard_all(act);"),
+    "a client removes the observers of others": (
+        "grains/hosting/notices.c", "has_valid_tag(node->grains, msg->src, head)", "true"),
+    "a bounce goes to a client": (
+        "grains/hosting/notices.c", "is_client(to) || teffi_node_send(node, to, msg)",
+        "teffi_node_send(node, to, msg)"),
+    "strangers notify": (
+        "grains/hosting/notices.c",
+        "(!is_client(from) && teffi_view_current_has_member(node, from))", "!is_client(from)"),
+    "a client notifies": (
+        "runtime/link/conn/receiver.c", "msg->to.slot == TEFFI_SLOT_OBSERVER && !msg->type_id;",
+        "msg->to.slot == TEFFI_SLOT_OBSERVER;"),
+    "any bytes are a seal": (
+        "runtime/message/seal.c", "    return plain.zero == 0;", "    return true;"),
+    "the gateway of a reference may be a client": (
+        "runtime/message/notice.c", ".silo & TEFFI_CLIENT_BIT ? 0 : head.kind", ".silo ? head.kind : 0"),
+    "a client that loses its gateway is not told": (
+        "grains/silo/gateways.c",
+        "    teffi_client_observers_lose_gateway(client, peer->node);\n", ""),
+    "a reference is stored though its gateway may be gone": (
+        "grains/silo/observer.c", "    if (observers->losses != made->losses)\n",
+        "    if (false)\n"),
 }

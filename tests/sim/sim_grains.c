@@ -405,5 +405,6 @@ void sim_grains_host(sim_silo *place)
         teff_grain_type *type = teff_grain_type_new(&place->world->info[i], methods[i], place);
         teffi_bug_if(!type || teff_silo_host(place->silo, type) != TEFF_OK);
     }
+    sim_watch_host(place);
     sim_bank_host(place);
 }

@@ -287,6 +287,7 @@ static void connect_client(teff_ctx *ctx, void *arg)
     if (err)
         sim_fail(&c->world->s, "client %s finds no gateway: %s", c->node.name, teff_error(ctx));
     c->joined = true;
+    sim_watch_start(c);
 }
 
 static void client_start(sim *s, void *arg, bool run)
@@ -528,6 +529,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept
     sim_grains_init(w);
     sim_keyed_init(w);
     sim_limits_init(w);
+    sim_watch_init(w);
     sim_danger_init(w);
     sim_split_init(w);
     sim_restart_init(w);

@@ -54,6 +54,15 @@ typedef struct sim_begun { /* calls under way of the turns of one silo */
     uint64_t n, by[SIM_KINDS][SIM_KEYS];
 } sim_begun;
 
+typedef struct sim_beacon { /* of an activation on a silo */
+    uint64_t birth, n;
+} sim_beacon;
+
+typedef struct sim_seen_flash { /* the last one of a beacon that a client has received */
+    uint64_t birth, n;
+    bool told; /* since then the client was dropped, or has subscribed again */
+} sim_seen_flash;
+
 typedef struct sim_silo { /* one silo, which may start and stop several times */
     struct sim_world *world;
     sim_node node;
@@ -64,6 +73,7 @@ typedef struct sim_silo { /* one silo, which may start and stop several times */
     bool failed; /* to join */
     bool lost;   /* its lease */
     sim_begun begun;
+    sim_beacon beacons[SIM_KEYS];
     uint64_t view;      /* newest seen */
     unsigned starts;    /* how often it has started */
     uint64_t serves_ns; /* since when */
@@ -80,6 +90,7 @@ typedef struct sim_client {
     sim_node node;
     teff_client *client;
     bool joined;
+    sim_seen_flash flashes[SIM_KEYS];
 } sim_client;
 
 typedef enum sim_stage {
@@ -124,6 +135,9 @@ typedef struct sim_world {
     bool audited;
     bool has_keyed; /* the kind SIM_KEYED is hosted and called */
     bool has_cut;   /* a connection was cut */
+    bool has_watch; /* clients observe beacons */
+    sim_draw watch;
+    uint64_t births, shone, told; /* of beacons; notifications received; drops received */
 } sim_world;
 
 /* sim_world_init - kept: the faults that happen. sim_world_run - one whole run. out: false:
@@ -197,6 +211,13 @@ sim_call sim_call_begins_in(sim_silo *place, sim_kind kind, unsigned key, uint64
 /* sim_call_ended - with err, or (total not NULL) a count: into the ledger. */
 void sim_call_ended(sim_world *w, teff_ctx *ctx, sim_call call, teff_err err,
                     const world_total *total);
+
+/* ---- sim_watch.c ---- */
+/* sim_watch_init - draws whether clients observe beacons. sim_watch_host - the type for a silo.
+ * sim_watch_start - a client that has joined begins to observe. */
+void sim_watch_init(sim_world *w);
+void sim_watch_host(sim_silo *place);
+void sim_watch_start(sim_client *client);
 
 /* ---- sim_keyed.c ---- */
 /* sim_keyed_init - draws whether this world has calls with idempotency keys, and their type.

@@ -385,7 +385,7 @@ static void notifications_come_from_other_silos(void **state)
     open_listener(&me[0], at_1);
     open_listener(&me[1], at_both);
     for (int r = 0; r < 30; r++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "r%d", r);
         me[0].last = me[1].last = 0;
         join(&me[0], name, 0);
@@ -397,7 +397,7 @@ static void notifications_come_from_other_silos(void **state)
     close_listener(&me[0]);
     assert_int_equal(me[1].disorder, 0);
     for (int r = 0; r < 30; r++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "r%d", r);
         lab_until(say_line(r % 3, name, ++n) == 1);
     }
