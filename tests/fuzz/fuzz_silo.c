@@ -393,7 +393,8 @@ static void send_store_ask(void)
 
 /* ---- steps: messages to grains and processes ---- */
 
-/* A reference to an observer of the client through this silo or a peer, to a grain, or any bytes. */
+/* A reference to an observer of the client through this silo or a peer, to a grain, or any
+ * bytes. */
 static ProtobufCBinaryData take_ref(teffi_msg *msg)
 {
     unsigned what = input_take_byte(&in);

@@ -1,5 +1,5 @@
-/* sim_watch.c - in some of the worlds: clients that observe grains. The grains, beacons, number what
- * they send, so that each observer can check the order, and that it is told of each gap.
+/* sim_watch.c - in some of the worlds: clients that observe grains. The grains, beacons, number
+ * what they send, so that each observer can check the order, and whether it misses anything.
  * Way:     world -> [watch] -> generated stubs -> beacons -> gateways -> [watch] */
 #include <stdlib.h>
 #include "base/bug.h"

@@ -316,8 +316,11 @@ static void a_slow_observer_is_dropped_and_told(void **state)
     say_line(0, "r", 1);
     lab_until(me.held);
     int64_t n = 1;
+    chat_number *out;
     while (say_line(0, "r", n + 1))
         n++;
+    /* the response comes after all notifications: else a late one would find room */
+    lab_ok(me.ctx, chat_room_leave(me.ctx, "r", chat_joining(), &out));
     me.holds = false;
     lab_until(me.dropped[TEFF_DROPPED_SLOW] == 1);
     assert_int_equal(me.lines, TEFF_OBSERVER_QUEUE_MAX + 1);
@@ -372,6 +375,40 @@ static void references_are_checked(void **state)
               TEFF_E_INVALID);
     assert_int_equal(chat_listener_count(me.ctx), 0);
     assert_false(chat_listener_unsubscribe(me.ctx, ref_of(&me)));
+    close_listener(&me);
+}
+
+/* ---- a gateway that is lost while it makes a reference ---- */
+
+bool __real_teffi_seal_make(const uint8_t *key, teffi_node_id node, uint8_t *seal);
+bool __wrap_teffi_seal_make(const uint8_t *key, teffi_node_id node, uint8_t *seal);
+
+static _Atomic(teff_client *) loser; /* loses its gateway when this makes the next seal */
+static _Atomic int seals;
+
+bool __wrap_teffi_seal_make(const uint8_t *key, teffi_node_id node, uint8_t *seal)
+{
+    teff_client *client = atomic_exchange(&loser, NULL);
+    seals++;
+    if (client)
+        teffi_client_observers_lose_gateway(client, l->silos[0]->node.id);
+    return __real_teffi_seal_make(key, node, seal);
+}
+
+/* The reference may lead to the connection that broke, so another one is made. */
+static void a_reference_is_newer_than_the_last_loss(void **state)
+{
+    listener me;
+    open_listener(&me, at_0);
+    seals = 0;
+    loser = me.client;
+    join(&me, "r", 0);
+    assert_int_equal(seals, 2);
+    join(&me, "r", 0);
+    assert_int_equal(seals, 2);                                 /* the reference is kept */
+    assert_int_equal(me.dropped[TEFF_DROPPED_DISCONNECTED], 0); /* it had none to lose */
+    say_line(0, "r", 1);
+    lab_until(me.lines == 1);
     close_listener(&me);
 }
 
@@ -449,6 +486,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_slow_observer_is_dropped_and_told, setup_one, teardown),
         cmocka_unit_test_setup_teardown(an_observer_that_expires_is_told, setup_one, teardown),
         cmocka_unit_test_setup_teardown(references_are_checked, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(a_reference_is_newer_than_the_last_loss, setup_one,
+                                        teardown),
         cmocka_unit_test_setup_teardown(notifications_come_from_other_silos, setup_three, teardown),
         cmocka_unit_test_setup_teardown(grains_observe_grains, setup_three, teardown),
         cmocka_unit_test_setup_teardown(a_client_that_loses_its_gateway_is_told, setup_three,
