@@ -40,6 +40,14 @@ static teff_err quit(chat_room *self)
     return chat_listener_emptied_notify(self->ctx);
 }
 
+static teff_err fail_after_all(chat_room *self, const chat_joining *in, chat_number *out)
+{
+    teff_err err = chat_listener_subscribe(self->ctx, in->listener, 0);
+    if (!err)
+        err = chat_listener_said_notify(self->ctx, chat_line(.n = 1));
+    return err ? err : teff_fail(self->ctx, TEFF_E_USER(2), "on purpose");
+}
+
 typedef teff_err script(chat_room *self, const chat_script *in, chat_number *out);
 
 static teff_err run(chat_room *self, const chat_script *in, chat_number *out)
@@ -47,8 +55,12 @@ static teff_err run(chat_room *self, const chat_script *in, chat_number *out)
     return ((script *)(uintptr_t)in->fn)(self, in, out);
 }
 
-static const chat_room_methods room = {
-    .join = join_room, .leave = leave_room, .say = say, .quit = quit, .run = run};
+static const chat_room_methods room = {.join = join_room,
+                                       .leave = leave_room,
+                                       .say = say,
+                                       .quit = quit,
+                                       .run = run,
+                                       .fail = fail_after_all};
 
 static struct { /* by the recorder's key; atomic */
     _Atomic int64_t lines[4], last[4], disorder, emptied;
@@ -378,6 +390,19 @@ static void references_are_checked(void **state)
     close_listener(&me);
 }
 
+/* Sets belong to no transaction. */
+static void a_rollback_takes_nothing_back(void **state)
+{
+    listener me;
+    chat_number *out;
+    open_listener(&me, at_0);
+    lab_fails(me.ctx, chat_room_fail(me.ctx, "r", chat_joining(.listener = ref_of(&me)), &out),
+              TEFF_E_USER(2));
+    assert_int_equal(say_line(0, "r", 2), 1);
+    lab_until(me.lines == 2);
+    close_listener(&me);
+}
+
 /* ---- a gateway that is lost while it makes a reference ---- */
 
 bool __real_teffi_seal_make(const uint8_t *key, teffi_node_id node, uint8_t *seal);
@@ -456,6 +481,40 @@ static void grains_observe_grains(void **state)
     lab_until(recorded.emptied == 4);
 }
 
+static teff_err tells_silo(chat_room *self, const chat_script *in, chat_number *out)
+{
+    out->n = self->ctx->node->id.silo;
+    return TEFF_OK;
+}
+
+/* The silo of a room leaves: the room says that its set has ended, and gets a new one elsewhere. */
+static void a_room_that_moves_tells_its_observers(void **state)
+{
+    listener me;
+    int on_2 = 0;
+    open_listener(&me, at_0);
+    for (int r = 0; r < 30; r++) {
+        char name[16];
+        chat_number *out;
+        snprintf(name, sizeof name, "r%d", r);
+        join(&me, name, 0);
+        lab_ok(me.ctx, chat_room_run(me.ctx, name, chat_script(.fn = (uintptr_t)tells_silo), &out));
+        on_2 += out->n == l->silos[2]->node.id.silo;
+    }
+    assert_true(on_2 > 0);
+    assert_int_equal(lab_remove(l, 2), TEFF_OK);
+    lab_until(me.dropped[TEFF_DROPPED_ENDED] == on_2);
+    for (int r = 0; r < 30; r++) {
+        char name[16];
+        snprintf(name, sizeof name, "r%d", r);
+        assert_int_equal(join(&me, name, 0), 1);
+        assert_int_equal(say_line(r % 2, name, me.last + 1), 1);
+        lab_until(me.lines == r + 1);
+    }
+    assert_int_equal(me.dropped[TEFF_DROPPED_DISCONNECTED], 0);
+    close_listener(&me);
+}
+
 /* The gateway leaves: the client is told, and joins again through the other one. */
 static void a_client_that_loses_its_gateway_is_told(void **state)
 {
@@ -486,10 +545,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_slow_observer_is_dropped_and_told, setup_one, teardown),
         cmocka_unit_test_setup_teardown(an_observer_that_expires_is_told, setup_one, teardown),
         cmocka_unit_test_setup_teardown(references_are_checked, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(a_rollback_takes_nothing_back, setup_one, teardown),
         cmocka_unit_test_setup_teardown(a_reference_is_newer_than_the_last_loss, setup_one,
                                         teardown),
         cmocka_unit_test_setup_teardown(notifications_come_from_other_silos, setup_three, teardown),
         cmocka_unit_test_setup_teardown(grains_observe_grains, setup_three, teardown),
+        cmocka_unit_test_setup_teardown(a_room_that_moves_tells_its_observers, setup_three,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_client_that_loses_its_gateway_is_told, setup_three,
                                         teardown),
     };
