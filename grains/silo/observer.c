@@ -371,7 +371,8 @@ void teffi_client_observers_lose_gateway(teff_client *client, teffi_node_id gate
     teff_observer *o, *next;
     pthread_mutex_lock(&client->node.lock);
     client->observers.losses++;
-    o = take_refs_to_gateway(client, gateway);
+    /* a client that closes must start no task: it may have waited for the last one already */
+    o = client->closing ? NULL : take_refs_to_gateway(client, gateway);
     pthread_mutex_unlock(&client->node.lock);
     for (; o; o = next) {
         next = o->next_lost; /* o may be freed when its callbacks have run */
