@@ -7,6 +7,7 @@
 #include <teff/grain.h>
 #include <teff/limits.h>
 #include <teff/log.h>
+#include <teff/observer.h>
 #include <teff/pid.h>
 #include <teff/process.h>
 #include <teff/sched.h>
