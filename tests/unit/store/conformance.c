@@ -463,7 +463,9 @@ int conf_run(const conf_engine *engine)
     };
 #undef CASE
     print_message("engine %s\n", engine->name);
-    int failed = cmocka_run_group_tests_name(engine->name, tests, NULL, NULL);
+    /* first, because a server with many databases of other tests takes long to start again */
+    int failed = engine->reopens ? 0 : conf_run_faults(engine);
+    failed += cmocka_run_group_tests_name(engine->name, tests, NULL, NULL);
     failed += conf_run_model(engine) + conf_run_threads(engine);
     return engine->shared ? failed + conf_run_processes(engine) : failed;
 }

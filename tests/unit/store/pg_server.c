@@ -87,6 +87,11 @@ static void get_address(char *address, const char *database)
     snprintf(address, 512, "postgres:host=%s user=teff dbname=%s", folder, database);
 }
 
+void pg_server_socket(char *path, size_t max)
+{
+    snprintf(path, max, "%s/.s.PGSQL.5432", folder);
+}
+
 void pg_server_start(void)
 {
     char data[PATH_BYTES], address[512];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /* pg_server_open - create the server's files and start it. Reads of SQL and files that fail end the
@@ -14,6 +15,9 @@ void pg_server_close(void);
 void pg_server_start(void);
 /* pg_server_kill - SIGKILL to all of its processes, as when its machine dies. */
 void pg_server_kill(void);
+
+/* pg_server_socket - out: the path of the server's Unix socket. */
+void pg_server_socket(char *path, size_t max);
 
 /* pg_server_fresh - create an empty database. out: its address, at most 512 bytes. */
 void pg_server_fresh(char *address);

@@ -6,11 +6,13 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include "os/thread.h"
 
@@ -31,17 +33,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over everything belo
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static proxied links[LINKS];
-static unsigned n_links, mode, upstream;
+static unsigned n_links, accepted, mode;
+static struct sockaddr_storage upstream;
+static socklen_t upstream_len;
 static int listener, bell;
 static bool stopped;
 
 static int connect_upstream(void)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                             .sin_port = htons((uint16_t)upstream)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0)
+    int fd = socket(upstream.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(fd, (struct sockaddr *)&upstream, upstream_len) == 0)
         return fd;
     close(fd);
     return -1;
@@ -54,12 +55,27 @@ static void close_end(int *fd)
     *fd = -1;
 }
 
+/* out: an unused link or, if there is none, one that has been cut. */
+static proxied *find_free_link(void)
+{
+    proxied *l = links;
+    if (n_links < LINKS)
+        return &links[n_links++];
+    while (l->store >= 0)
+        if (++l == links + LINKS)
+            abort();
+    close_end(&l->server);
+    l->requests.len = l->replies.len = 0;
+    return l;
+}
+
 static void accept_store(void)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (fd < 0 || n_links == LINKS)
+    if (fd < 0)
         abort();
-    proxied *l = &links[n_links++];
+    proxied *l = find_free_link();
+    accepted++;
     l->store = fd;
     l->server = mode & PROXY_REFUSE ? -1 : connect_upstream();
     if (l->server < 0)
@@ -146,13 +162,12 @@ static void ring_bell(void)
         abort();
 }
 
-unsigned proxy_open(unsigned server_port)
+static unsigned open_proxy(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     int small = SMALL_BUFFER; /* so that a store that is stalled cannot send much */
-    upstream = server_port;
-    n_links = mode = 0;
+    n_links = accepted = mode = 0;
     stopped = false;
     memset(links, 0, sizeof links);
     bell = eventfd(0, EFD_CLOEXEC);
@@ -163,6 +178,25 @@ unsigned proxy_open(unsigned server_port)
         pthread_create(&thread, NULL, run_proxy, NULL) != 0)
         abort();
     return ntohs(at.sin_port);
+}
+
+unsigned proxy_open(unsigned server_port)
+{
+    const struct sockaddr_in at = {.sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                   .sin_port = htons((uint16_t)server_port)};
+    upstream_len = sizeof at;
+    memcpy(&upstream, &at, sizeof at);
+    return open_proxy();
+}
+
+unsigned proxy_open_path(const char *server_path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", server_path);
+    upstream_len = sizeof at;
+    memcpy(&upstream, &at, sizeof at);
+    return open_proxy();
 }
 
 void proxy_close(void)
@@ -231,7 +265,7 @@ void proxy_await_stalled(void)
 unsigned proxy_links(void)
 {
     pthread_mutex_lock(&lock);
-    unsigned n = n_links;
+    unsigned n = accepted;
     pthread_mutex_unlock(&lock);
     return n;
 }
@@ -239,7 +273,7 @@ unsigned proxy_links(void)
 void proxy_await_links(unsigned n)
 {
     pthread_mutex_lock(&lock);
-    while (n_links < n)
+    while (accepted < n)
         pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
 }

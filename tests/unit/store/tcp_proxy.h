@@ -1,5 +1,5 @@
 /* tcp_proxy.h - stands between a store and its server: holds their bytes, cuts their connection.
- * Way:     store/redis, store/etcd -> [tcp_proxy] -> the server
+ * Way:     store/postgres, store/redis, store/etcd -> [tcp_proxy] -> the server
  * Threads: one of its own; the functions are for the test's main one, proxy_set also for others. */
 #pragma once
 
@@ -13,8 +13,9 @@ enum {
     PROXY_REFUSE = 8         /* new connections are closed at once */
 };
 
-/* proxy_open - out: its port. in: that of the server. */
+/* proxy_open - out: its port. in: that of the server, or the path of the server's Unix socket. */
 unsigned proxy_open(unsigned server_port);
+unsigned proxy_open_path(const char *server_path);
 void proxy_close(void);
 
 /* proxy_set - in: PROXY_ bits. What was kept is passed on when its bit is cleared. */

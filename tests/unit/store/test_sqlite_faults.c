@@ -2,7 +2,6 @@
  * turn, through a shim of SQLite's own file layer (VFS). What was acknowledged must be there when
  * the file is opened again; what was told to have failed must not, unless it was told UNKNOWN. */
 #include <sqlite3.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,184 +9,22 @@
 #include "ask.h"
 #include "scratch.h"
 #include "setup.h"
+#include "sqlite_shim.h"
 
 enum { WRITES = 6, INDEX_MAX = 2000 };
 
-typedef enum fault { NO_FAULT, FAIL_WRITE, FAIL_SYNC, FAIL_FULL, FAIL_READ } fault;
-
-/* A file of the shim: the real one lies behind it. */
-typedef struct shim_file {
-    sqlite3_file base;
-    sqlite3_file *real;
-} shim_file;
-
-static sqlite3_vfs shim, *real_vfs;
-static sqlite3_io_methods methods;
-static atomic_int kind, countdown, hits; /* which calls fail, from which one on, how many did */
-static atomic_bool lasting;              /* all from there on, or just the one */
-
-static sqlite3_file *real_of(sqlite3_file *file)
-{
-    return ((shim_file *)file)->real;
-}
-
-static bool strikes(fault f)
-{
-    if (atomic_load(&kind) != (int)f)
-        return false;
-    int left = atomic_fetch_sub(&countdown, 1);
-    bool strike = left == 0 || (left < 0 && atomic_load(&lasting));
-    if (strike)
-        atomic_fetch_add(&hits, 1);
-    return strike;
-}
-
-static int shim_write(sqlite3_file *file, const void *data, int n, sqlite3_int64 at)
-{
-    if (strikes(FAIL_WRITE)) {
-        (void)real_of(file)->pMethods->xWrite(real_of(file), data, n / 2, at); /* a torn write */
-        return SQLITE_IOERR_WRITE;
-    }
-    if (strikes(FAIL_FULL))
-        return SQLITE_FULL;
-    return real_of(file)->pMethods->xWrite(real_of(file), data, n, at);
-}
-
-static int shim_sync(sqlite3_file *file, int flags)
-{
-    return strikes(FAIL_SYNC) ? SQLITE_IOERR_FSYNC
-                              : real_of(file)->pMethods->xSync(real_of(file), flags);
-}
-
-static int shim_read(sqlite3_file *file, void *data, int n, sqlite3_int64 at)
-{
-    return strikes(FAIL_READ) ? SQLITE_IOERR_READ
-                              : real_of(file)->pMethods->xRead(real_of(file), data, n, at);
-}
-
-static int shim_close(sqlite3_file *file)
-{
-    int rc = real_of(file)->pMethods->xClose(real_of(file));
-    sqlite3_free(((shim_file *)file)->real);
-    return rc;
-}
-
-static int shim_truncate(sqlite3_file *file, sqlite3_int64 n)
-{
-    return real_of(file)->pMethods->xTruncate(real_of(file), n);
-}
-
-static int shim_size(sqlite3_file *file, sqlite3_int64 *n)
-{
-    return real_of(file)->pMethods->xFileSize(real_of(file), n);
-}
-
-static int shim_lock(sqlite3_file *file, int level)
-{
-    return real_of(file)->pMethods->xLock(real_of(file), level);
-}
-
-static int shim_unlock(sqlite3_file *file, int level)
-{
-    return real_of(file)->pMethods->xUnlock(real_of(file), level);
-}
-
-static int shim_reserved(sqlite3_file *file, int *out)
-{
-    return real_of(file)->pMethods->xCheckReservedLock(real_of(file), out);
-}
-
-static int shim_control(sqlite3_file *file, int op, void *arg)
-{
-    return real_of(file)->pMethods->xFileControl(real_of(file), op, arg);
-}
-
-static int shim_sector(sqlite3_file *file)
-{
-    return real_of(file)->pMethods->xSectorSize(real_of(file));
-}
-
-static int shim_traits(sqlite3_file *file)
-{
-    return real_of(file)->pMethods->xDeviceCharacteristics(real_of(file));
-}
-
-static int shim_shm_map(sqlite3_file *file, int page, int size, int extend, void volatile **out)
-{
-    return real_of(file)->pMethods->xShmMap(real_of(file), page, size, extend, out);
-}
-
-static int shim_shm_lock(sqlite3_file *file, int offset, int n, int flags)
-{
-    return real_of(file)->pMethods->xShmLock(real_of(file), offset, n, flags);
-}
-
-static void shim_shm_barrier(sqlite3_file *file)
-{
-    real_of(file)->pMethods->xShmBarrier(real_of(file));
-}
-
-static int shim_shm_unmap(sqlite3_file *file, int remove)
-{
-    return real_of(file)->pMethods->xShmUnmap(real_of(file), remove);
-}
-
-static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out)
-{
-    shim_file *f = (shim_file *)file;
-    f->base.pMethods = NULL;
-    f->real = sqlite3_malloc(real_vfs->szOsFile);
-    if (!f->real)
-        return SQLITE_NOMEM;
-    memset(f->real, 0, (size_t)real_vfs->szOsFile);
-    int rc = real_vfs->xOpen(real_vfs, name, f->real, flags, out);
-    if (rc == SQLITE_OK)
-        f->base.pMethods = &methods;
-    else
-        sqlite3_free(f->real);
-    return rc;
-}
-
 static int install(void **state)
 {
-    real_vfs = sqlite3_vfs_find(NULL);
-    methods = (sqlite3_io_methods){.iVersion = 2,
-                                   .xClose = shim_close,
-                                   .xRead = shim_read,
-                                   .xWrite = shim_write,
-                                   .xTruncate = shim_truncate,
-                                   .xSync = shim_sync,
-                                   .xFileSize = shim_size,
-                                   .xLock = shim_lock,
-                                   .xUnlock = shim_unlock,
-                                   .xCheckReservedLock = shim_reserved,
-                                   .xFileControl = shim_control,
-                                   .xSectorSize = shim_sector,
-                                   .xDeviceCharacteristics = shim_traits,
-                                   .xShmMap = shim_shm_map,
-                                   .xShmLock = shim_shm_lock,
-                                   .xShmBarrier = shim_shm_barrier,
-                                   .xShmUnmap = shim_shm_unmap};
-    shim = *real_vfs;
-    shim.zName = "faults";
-    shim.szOsFile = (int)sizeof(shim_file);
-    shim.xOpen = shim_open;
-    return scratch_open() == 0 && sqlite3_vfs_register(&shim, 1) == SQLITE_OK ? 0 : -1;
+    (void)state;
+    return scratch_open() == 0 && sqlite_shim_install() ? 0 : -1;
 }
 
 static int remove_shim(void **state)
 {
-    sqlite3_vfs_unregister(&shim);
+    (void)state;
+    sqlite_shim_remove();
     scratch_close();
     return 0;
-}
-
-static void arm(fault f, int from, bool all)
-{
-    atomic_store(&countdown, from);
-    atomic_store(&lasting, all);
-    atomic_store(&hits, 0);
-    atomic_store(&kind, (int)f);
 }
 
 /* One row through a run: each write sets it to the write's number. */
@@ -268,13 +105,13 @@ static bool opens_and_holds(const char *address, const history *h)
 
 /* The whole life of a file with the fault at call number `from`, once ended by a close and once by
  * a crash. out: false: a promise broken. */
-static bool live_through(fault f, int from, bool all, history *h)
+static bool live_through(shim_fault f, int from, bool all, history *h)
 {
     char address[512], copy[512] = "", text[TEFF_TEXT_MAX];
     teffi_store *store;
     *h = (history){0};
     scratch_fresh(address);
-    arm(f, from, all);
+    sqlite_shim_arm(f, from, all);
     teff_err opened = teffi_store_open(address, &store, text);
     if (opened == TEFF_OK) {
         write_all(store, h);
@@ -284,12 +121,12 @@ static bool live_through(fault f, int from, bool all, history *h)
     } else if (text[0] == '\0') {
         return false;
     }
-    atomic_store(&kind, NO_FAULT);
+    sqlite_shim_arm(SHIM_NONE, 0, false);
     return opens_and_holds(address, h) && (!copy[0] || opens_and_holds(copy, h));
 }
 
 /* Each index in turn until the run has no such call any more. */
-static void sweep(fault f, bool all, history *sum)
+static void sweep(shim_fault f, bool all, history *sum)
 {
     int from = 0;
     *sum = (history){0};
@@ -299,25 +136,25 @@ static void sweep(fault f, bool all, history *sum)
             fail_msg("fault %d at call %d (%s)", (int)f, from, all ? "lasting" : "once");
         sum->unknown += h.unknown;
         sum->failed += h.failed;
-    } while (atomic_load(&hits) > 0 && ++from < INDEX_MAX);
+    } while (sqlite_shim_count_hits() > 0 && ++from < INDEX_MAX);
     assert_in_range(from, 5, INDEX_MAX - 1);
 }
 
 static void every_write(void **state)
 {
     history sum;
-    sweep(FAIL_WRITE, false, &sum);
+    sweep(SHIM_FAIL_WRITE, false, &sum);
     assert_int_not_equal(sum.unknown, 0);
-    sweep(FAIL_WRITE, true, &sum);
+    sweep(SHIM_FAIL_WRITE, true, &sum);
     assert_int_not_equal(sum.unknown + sum.failed, 0);
 }
 
 static void every_sync(void **state)
 {
     history sum;
-    sweep(FAIL_SYNC, false, &sum);
+    sweep(SHIM_FAIL_SYNC, false, &sum);
     assert_int_not_equal(sum.unknown, 0);
-    sweep(FAIL_SYNC, true, &sum);
+    sweep(SHIM_FAIL_SYNC, true, &sum);
     assert_int_not_equal(sum.unknown, 0);
 }
 
@@ -325,7 +162,7 @@ static void every_sync(void **state)
 static void every_full(void **state)
 {
     history sum;
-    sweep(FAIL_FULL, true, &sum);
+    sweep(SHIM_FAIL_FULL, true, &sum);
     assert_int_equal(sum.unknown, 0);
     assert_int_not_equal(sum.failed, 0);
 }
@@ -333,26 +170,7 @@ static void every_full(void **state)
 static void every_read(void **state)
 {
     history sum;
-    sweep(FAIL_READ, false, &sum);
-}
-
-/* A group in which one op has no room: the disk is full for a while, then the engine goes on. */
-static void recovers_by_itself(void **state)
-{
-    char address[512];
-    teffi_store *store;
-    history h = {0};
-    scratch_fresh(address);
-    assert_int_equal(teffi_store_open(address, &store, NULL), TEFF_OK);
-    arm(FAIL_FULL, 0, true);
-    write_all(store, &h);
-    assert_int_equal(h.failed, WRITES);
-    arm(NO_FAULT, 0, false);
-    assert_true(holds(store, &h));
-    write_all(store, &h);
-    assert_int_equal(h.acked, WRITES);
-    assert_true(holds(store, &h));
-    teffi_store_close(store);
+    sweep(SHIM_FAIL_READ, false, &sum);
 }
 
 /* Many in flight when one sync fails: all of that group are UNKNOWN, those after it are written. */
@@ -367,7 +185,7 @@ static void group_outcomes(void **state)
     unsigned unknown = 0;
     scratch_fresh(address);
     assert_int_equal(teffi_store_open(address, &store, NULL), TEFF_OK);
-    arm(FAIL_SYNC, 0, false);
+    sqlite_shim_arm(SHIM_FAIL_SYNC, 0, false);
     for (unsigned i = 0; i < FLIGHT; i++) {
         rows[i] = (teffi_row){.table = "words", .key = {&rows[i], 8 + i}};
         ops[i].op = (teffi_store_op){.kind = TEFFI_STORE_WRITE, .rows = &rows[i], .n_rows = 1};
@@ -409,10 +227,10 @@ static bool scan_with_fault(const char *address, int from, unsigned n)
     op.arena = &arena;
     teffi_arena_init(&arena, NULL, 0, 0);
     assert_int_equal(teffi_store_open(address, &store, NULL), TEFF_OK);
-    arm(FAIL_READ, from, false);
+    sqlite_shim_arm(SHIM_FAIL_READ, from, false);
     teff_err err = ask(store, &op);
-    bool failed = atomic_load(&hits) > 0;
-    arm(NO_FAULT, 0, false);
+    bool failed = sqlite_shim_count_hits() > 0;
+    sqlite_shim_arm(SHIM_NONE, 0, false);
     assert_int_equal(err, failed ? TEFF_E_IO : TEFF_OK);
     assert_int_equal(op.n_found, failed ? 0 : n);
     assert_int_equal(op.rows == &row, failed);
@@ -469,7 +287,6 @@ int main(void)
         cmocka_unit_test(every_sync),
         cmocka_unit_test(every_full),
         cmocka_unit_test(every_read),
-        cmocka_unit_test(recovers_by_itself),
         cmocka_unit_test(group_outcomes),
         cmocka_unit_test(a_scan_that_fails_is_as_it_was_submitted),
         cmocka_unit_test(a_batch_without_memory_writes_nothing),
