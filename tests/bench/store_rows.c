@@ -1,5 +1,5 @@
-/* store_rows.c - rows store-save: saves per second of grains that save at once, on SQLite, durably;
- * and what a plain C loop does with the same rows, pragmas and transactions (sqlite-loop).
+/* store_rows.c - rows saves-sqlite-N: saves per second of N grains that save at once, durably; and
+ * what a plain C loop does with the same rows, pragmas and transactions (saves-sqlite-loop).
  * Way:     bench.c -> [store_rows] -> store_savers -> store -> SQLite's thread; or -> SQLite
  * The loop and the grains take turns, so that both meet the same disk. */
 #include <sqlite3.h>
@@ -142,9 +142,10 @@ static void rows(const bench *b, const savers *s, loop *l, uint64_t together)
     double grains[RUNS_MAX] = {0}, groups[RUNS_MAX] = {0};
     double ratios[RUNS_MAX] = {0}, ones[RUNS_MAX] = {0};
     char name[40], loop_name[40];
-    snprintf(name, sizeof name, "store-save-%d", (int)together);
-    snprintf(loop_name, sizeof loop_name, "sqlite-loop-%d", (int)together);
-    if (!bench_wanted(b, name) && !bench_wanted(b, loop_name) && !bench_wanted(b, "sqlite-loop"))
+    snprintf(name, sizeof name, "saves-sqlite-%d", (int)together);
+    snprintf(loop_name, sizeof loop_name, "saves-sqlite-loop-%d", (int)together);
+    if (!bench_wanted(b, name) && !bench_wanted(b, loop_name) &&
+        !bench_wanted(b, "saves-sqlite-loop"))
         return;
     uint64_t n = savers_fitting(b, s, together);
     uint64_t one_by_one = together == 1 ? n : n / 8 + 1;
@@ -156,7 +157,7 @@ static void rows(const bench *b, const savers *s, loop *l, uint64_t together)
     }
     savers_print(b, name, together, n, grains, "to_sqlite_loop", ratios);
     if (together == 1)
-        savers_print(b, "sqlite-loop", 1, one_by_one, ones, NULL, NULL);
+        savers_print(b, "saves-sqlite-loop", 1, one_by_one, ones, NULL, NULL);
     else
         savers_print(b, loop_name, together, n, groups, NULL, NULL);
 }
@@ -165,8 +166,15 @@ void bench_store(const bench *b)
 {
     static const uint64_t at_once[] = {1, 64, 1024};
     loop l;
-    if (!bench_wanted(b, "store-save-1024") && !bench_wanted(b, "store-save-64") &&
-        !bench_wanted(b, "sqlite-loop-1024"))
+    bool wanted = bench_wanted(b, "saves-sqlite-loop");
+    for (size_t i = 0; i < sizeof at_once / sizeof at_once[0]; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "saves-sqlite-%d", (int)at_once[i]);
+        wanted |= bench_wanted(b, name);
+        snprintf(name, sizeof name, "saves-sqlite-loop-%d", (int)at_once[i]);
+        wanted |= bench_wanted(b, name);
+    }
+    if (!wanted)
         return;
     folder f = new_folder();
     char address[300];

@@ -1,6 +1,6 @@
-/* store_servers.c - rows store-save-ENGINE-N: saves per second of N grains that save at once, on a
+/* store_servers.c - rows saves-ENGINE-N: saves per second of N grains that save at once, on a
  * server of the bench's own; and what a plain client reaches that writes one such row at a time on
- * each of N connections (at most 90): pgbench, redis-benchmark, or libcurl for etcd.
+ * each of N connections: pgbench (at most 90), redis-benchmark, or libcurl for etcd.
  * Way:     bench.c -> [store_servers] -> store_savers -> store -> server; or -> the plain client
  * They take turns, so that both meet the same disk. */
 #include <stdio.h>
@@ -17,10 +17,9 @@
 #include "etcd_server.h"
 #endif
 
-enum { CLIENTS_MAX = 90 };
-
 typedef struct server {
     const char *engine, *plain, *to; /* names of rows, and of the ratio */
+    unsigned clients_max;            /* connections of the plain client */
     bool (*open)(void);              /* out: false: not installed */
     void (*fresh)(char *address);
     double (*run_plain)(const char *address, unsigned clients, double seconds);
@@ -78,15 +77,16 @@ static void close_etcd(void)
 
 static const server servers[] = {
 #ifdef BENCH_POSTGRES
-    {"postgres", "pgbench", "to_pgbench", pg_server_open, pg_server_fresh, run_pgbench,
+    {"postgres", "pgbench", "to_pgbench", 90, pg_server_open, pg_server_fresh, run_pgbench,
      pg_server_close},
 #endif
 #ifdef BENCH_REDIS
-    {"redis", "redis-benchmark", "to_redis_benchmark", open_redis, redis_server_fresh,
+    {"redis", "redis-benchmark", "to_redis_benchmark", SAVERS_MAX, open_redis, redis_server_fresh,
      run_redis_benchmark, close_redis},
 #endif
 #ifdef BENCH_ETCD
-    {"etcd", "etcd-curl", "to_etcd_curl", open_etcd, etcd_server_fresh, run_curl, close_etcd},
+    {"etcd", "etcd-curl", "to_etcd_curl", SAVERS_MAX, open_etcd, etcd_server_fresh, run_curl,
+     close_etcd},
 #endif
     {0}};
 
@@ -96,13 +96,13 @@ static bool run_row(const bench *b, const server *s, const char *address, const 
 {
     double saves[RUNS_MAX] = {0}, plain[RUNS_MAX] = {0}, ratios[RUNS_MAX] = {0};
     char name[60], plain_name[60];
-    snprintf(name, sizeof name, "store-save-%s-%u", s->engine, at_once);
-    snprintf(plain_name, sizeof plain_name, "%s-%u", s->plain, at_once);
+    snprintf(name, sizeof name, "saves-%s-%u", s->engine, at_once);
+    snprintf(plain_name, sizeof plain_name, "saves-%s-%u", s->plain, at_once);
     bool wanted = bench_wanted(b, name) || bench_wanted(b, plain_name);
     if (!wanted || !address)
         return wanted;
     uint64_t n = savers_fitting(b, grains, at_once);
-    unsigned clients = at_once < CLIENTS_MAX ? at_once : CLIENTS_MAX;
+    unsigned clients = at_once < s->clients_max ? at_once : s->clients_max;
     for (int r = 0; r < b->runs; r++) {
         saves[r] = (double)n / savers_run(grains, n, at_once);
         plain[r] = s->run_plain(address, clients, b->seconds);
