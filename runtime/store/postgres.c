@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "store/postgres_reply.h"
 #include "store/postgres_schema.h"
-#include "store/postgres_sql.h"
 
 enum {
     SILENCE_MS = 15 * 1000, /* no byte arrived, and none could be sent, for so long: broken */

@@ -20,11 +20,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "os/platform.h"
 #include "os/thread.h"
 #include "store/login.h"
+#include "store/redis_reply.h"
 
 enum {
     REDIS_FORMAT = 1, /* version of the names and rows in Redis; raise it if you change them */
@@ -119,9 +119,6 @@ static const char script[] =
     "end\n"
     "return string.format('%.0f', last)\n";
 
-/* Indexes of a row's fields in a reply. */
-enum { FIELD_ETAG, FIELD_SUM, FIELD_VALUE, FIELDS };
-
 typedef struct session {
     teffi_op_queue queue;
     struct engine *engine;
@@ -159,11 +156,6 @@ typedef struct engine {
     _Atomic uint32_t refusals;
     session sessions[2]; /* [true]: the cluster's own tables */
 } engine;
-
-static bool is_put(const teffi_row *row)
-{
-    return !row->remove && !row->check;
-}
 
 /* ---- the connection ---- */
 
@@ -395,17 +387,9 @@ static void add_number_arg(session *s, uint64_t number)
     add_text_arg(s, text);
 }
 
-/* out: a hash of the row's table, key and value. The field `sum` of a stored row is this hash. */
-static uint64_t hash_redis_row(const char *table, const teffi_row *row)
-{
-    uint64_t sum = teffi_hash64(table, strlen(table), 0);
-    sum = teffi_hash64(row->key.data, row->key.len, sum);
-    return teffi_hash64(row->value.data, row->value.len, sum);
-}
-
 static void add_row_args(session *s, const teffi_row *row)
 {
-    bool put = is_put(row);
+    bool put = teffi_redis_is_put(row);
     add_text_arg(s, row->table);
     add_arg(s, row->key.data, row->key.len);
     add_text_arg(s, row->check ? "check" : row->remove ? "remove" : "put");
@@ -413,7 +397,7 @@ static void add_row_args(session *s, const teffi_row *row)
         add_text_arg(s, "any");
     else
         add_number_arg(s, row->etag);
-    add_number_arg(s, put ? hash_redis_row(row->table, row) : 0);
+    add_number_arg(s, put ? teffi_redis_hash_row(row->table, row) : 0);
     add_arg(s, row->value.data, put ? row->value.len : 0);
 }
 
@@ -460,94 +444,6 @@ static size_t send_pipeline(session *s, teffi_store_op **ops, size_t n)
 
 /* ---- replies ---- */
 
-/* Parses a number as the script and this file write it: without a sign or leading zeros. */
-static bool parse_digits(const redisReply *reply, uint64_t *number)
-{
-    char *stop;
-    if (reply->type != REDIS_REPLY_STRING || !isdigit((unsigned char)reply->str[0]) ||
-        (reply->str[0] == '0' && reply->len > 1))
-        return false;
-    errno = 0;
-    *number = strtoull(reply->str, &stop, 10);
-    return errno == 0 && stop == reply->str + reply->len;
-}
-
-/* Decodes the fields of a row in a reply. in: found: the key is set, all else is 0. out: true:
- * *found is the row; found->etag is 0 if there is no such row. false: the row is damaged, and
- * *found is unchanged. */
-static bool decode_row_reply(redisReply *const *field, const char *table, teffi_row *found)
-{
-    const redisReply *etag = field[FIELD_ETAG], *value = field[FIELD_VALUE];
-    teffi_row row = *found;
-    uint64_t sum;
-    if (etag->type == REDIS_REPLY_NIL && value->type == REDIS_REPLY_NIL)
-        return true;
-    if (!parse_digits(etag, &row.etag) || row.etag == 0 || value->type != REDIS_REPLY_STRING)
-        return false;
-    row.value = (teffi_bytes){value->str, value->len};
-    if (!parse_digits(field[FIELD_SUM], &sum) || hash_redis_row(table, &row) != sum)
-        return false;
-    *found = row;
-    return true;
-}
-
-static void fail_as_malformed(teffi_store_op *op, const char *what)
-{
-    teffi_store_op_set_error(op, TEFF_E_MALFORMED, "redis: %s in %s", what, op->rows[0].table);
-}
-
-static void set_result_of_read(teffi_store_op *op, const redisReply *reply)
-{
-    teffi_row found = {.key = op->rows[0].key};
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != FIELDS)
-        fail_as_malformed(op, "unexpected reply");
-    else if (decode_row_reply(reply->element, op->rows[0].table, &found))
-        teffi_store_set_read_result(op, &found);
-    else
-        fail_as_malformed(op, "damaged row");
-}
-
-static void set_result_of_scan(teffi_store_op *op, const redisReply *reply)
-{
-    teffi_row *from = op->rows;
-    bool good = reply->type == REDIS_REPLY_ARRAY && reply->elements % (1 + FIELDS) == 0;
-    for (size_t i = 0; good && i < reply->elements; i += 1 + FIELDS)
-        good = reply->element[i]->type == REDIS_REPLY_STRING;
-    if (!good) {
-        fail_as_malformed(op, "unexpected reply");
-        return;
-    }
-    for (size_t i = 0; i < reply->elements; i += 1 + FIELDS) {
-        const redisReply *key = reply->element[i];
-        /* the key is set before decoding, so a damaged row is returned with its key and etag 0 */
-        teffi_row found = {.key = {key->str, key->len}};
-        (void)decode_row_reply(reply->element + i + 1, from->table, &found);
-        if (!teffi_store_add_found_row(op, from, &found))
-            return;
-    }
-}
-
-/* Sets the result of a write. The reply to a successful write is the last etag assigned. The n puts
- * of the write have the etags last - n + 1 to last, in the order of op->rows. */
-static void set_result_of_write(teffi_store_op *op, const redisReply *reply)
-{
-    uint64_t last, puts = 0;
-    for (size_t i = 0; i < op->n_rows; i++)
-        puts += is_put(&op->rows[i]);
-    if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "conflict") == 0) {
-        op->err = TEFF_E_CONFLICT;
-    } else if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "damaged") == 0) {
-        fail_as_malformed(op,
-                          "damaged row, or a damaged counter of etags, and nothing was written");
-    } else if (!parse_digits(reply, &last) || last < puts) {
-        teffi_store_op_set_error(op, TEFF_E_UNKNOWN, "redis: unexpected reply to a write");
-    } else {
-        for (size_t i = 0; i < op->n_rows; i++)
-            if (!op->rows[i].check)
-                op->rows[i].etag = op->rows[i].remove ? 0 : last - --puts;
-    }
-}
-
 /* Does this error show that the server is a replica, or loads its data? A server can become a
  * replica at any time, and keeps its connections then. */
 static bool shows_unready_server(const char *error)
@@ -555,34 +451,16 @@ static bool shows_unready_server(const char *error)
     return strstr(error, "READONLY") || strstr(error, "MASTERDOWN") || strstr(error, "LOADING");
 }
 
-/* Fails op with an error of the server or of the script. An operation with such an error has
- * written nothing. Sets s->script_lost if the server has forgotten the script, and counts an error
- * that shows_unready_server(). */
-static void fail_op_with_error_reply(session *s, teffi_store_op *op, const char *error)
+/* Sets op's result. An error may show that the server has forgotten the script, which sets
+ * s->script_lost, or that it is not ready, which is counted. */
+static void set_result_and_note_error(session *s, teffi_store_op *op, const redisReply *reply)
 {
-    static const struct {
-        const char *word;
-        teff_err err;
-    } kinds[] = {{"WRONGTYPE", TEFF_E_MALFORMED}, {"TOOBIG", TEFF_E_NOMEM}, {"", TEFF_E_IO}};
-    size_t i = 0;
-    while (!strstr(error, kinds[i].word))
-        i++;
-    s->script_lost = s->script_lost || strstr(error, "NOSCRIPT");
-    if (shows_unready_server(error))
+    teffi_redis_set_result(op, reply);
+    if (reply->type != REDIS_REPLY_ERROR)
+        return;
+    s->script_lost = s->script_lost || strstr(reply->str, "NOSCRIPT");
+    if (shows_unready_server(reply->str))
         atomic_fetch_add_explicit(&s->engine->refusals, 1, memory_order_relaxed);
-    teffi_store_op_set_error(op, kinds[i].err, "redis: %s", error);
-}
-
-static void set_result_from_reply(session *s, teffi_store_op *op, const redisReply *reply)
-{
-    if (reply->type == REDIS_REPLY_ERROR)
-        fail_op_with_error_reply(s, op, reply->str);
-    else if (op->kind == TEFFI_STORE_READ)
-        set_result_of_read(op, reply);
-    else if (op->kind == TEFFI_STORE_SCAN)
-        set_result_of_scan(op, reply);
-    else
-        set_result_of_write(op, reply);
 }
 
 /* Reads the replies to the first n ops, and finishes these ops. out: the number of finished ops.
@@ -592,7 +470,7 @@ static size_t read_replies_and_finish_ops(session *s, teffi_store_op **ops, size
     void *reply;
     size_t i = 0;
     for (; i < n && redisGetReply(s->redis, &reply) == REDIS_OK; i++) {
-        set_result_from_reply(s, ops[i], reply);
+        set_result_and_note_error(s, ops[i], reply);
         freeReplyObject(reply);
         teffi_op_queue_finish_op(&s->queue, ops[i]);
     }
