@@ -48,6 +48,10 @@ static const silo_option options[] = {
      "how much longer the silo may serve while a majority of the silos\n"
      "                         cannot reach the store (0); all silos must have the same N",
      NUMBER, AT(silo.outage_ms), 0, TEFFI_LEASE_MAX_MS},
+    {"stuck-ms", "N",
+     "how long no worker may take work, because turns do not end, until\n"
+     "                         the silo gives up and its process ends (3600000)",
+     NUMBER, AT(silo.stuck_ms), TEFFI_LEASE_MIN_MS, 2000000000},
     {"workers", "N", "worker threads (one per core that affinity and CPU quota allow)", NUMBER,
      AT(silo.workers), 0, 1024},
     {"stacks", "N", "most turns that run or wait; above it calls are refused (32768)", NUMBER,

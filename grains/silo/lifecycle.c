@@ -240,6 +240,8 @@ static teff_err make_membership(teff_ctx *ctx, teff_silo *silo)
     if (!teffi_membership_new(&silo->node, ids, any ? ids + n : NULL, n))
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
     silo->node.membership->had_lost_lease = silo->lost_lease;
+    silo->node.membership->stuck.limit_ns =
+        teffi_or_default(silo->opt.stuck_ms, TEFFI_STUCK_MS) * UINT64_C(1000000);
     return TEFF_OK;
 }
 

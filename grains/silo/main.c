@@ -47,6 +47,17 @@ static bool call_program_start(teff_silo *silo, const teff_silo_program *program
     return !err;
 }
 
+/* Ends the process if the workers are stuck: teff_silo_stop() would wait for their turns, and the
+ * program's `stop` might. */
+static void end_process_if_stuck(teff_silo *silo)
+{
+    if (!teffi_stuck_was_found(silo->node.membership))
+        return;
+    teff_silo_dump(silo, teff_line_print, stderr);
+    fprintf(stderr, "silo %s ends: its workers are stuck\n", teff_silo_address(silo));
+    _Exit(1);
+}
+
 /* Prints "ready" and serves until SIGTERM or SIGINT comes or the lease is lost. In both cases calls
  * the program's `stop` before it returns. out: true: a signal came; false: the lease is lost. */
 static bool serve_until_signal_or_lost_lease(teff_silo *silo, const teff_silo_program *program,
@@ -57,6 +68,8 @@ static bool serve_until_signal_or_lost_lease(teff_silo *silo, const teff_silo_pr
     if (fflush(stdout) != 0)
         fprintf(stderr, "silo %s is ready; standard output is closed\n", teff_silo_address(silo));
     bool asked = wait_for_stop_signal_or_lost_lease(silo, signals);
+    if (!asked)
+        end_process_if_stuck(silo);
     if (program->stop)
         program->stop(program->arg, silo);
     return asked;

@@ -103,6 +103,8 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
         return teffi_option_refuse(text, "workers", "over 1024", "0 to 1024");
     if (opt->lease_ms && (opt->lease_ms < TEFFI_LEASE_MIN_MS || opt->lease_ms > TEFFI_LEASE_MAX_MS))
         return teffi_option_refuse(text, "lease_ms", "out of range", "500 to 600000");
+    if (opt->stuck_ms && opt->stuck_ms < teffi_or_default(opt->lease_ms, TEFFI_LEASE_MS))
+        return teffi_option_refuse(text, "stuck_ms", "below lease_ms", "at least lease_ms");
     if (opt->outage_ms > TEFFI_LEASE_MAX_MS)
         return teffi_option_refuse(text, "outage_ms", "over 600000", "0 to 600000");
     if (opt->outage_ms && opt->seeds[0])

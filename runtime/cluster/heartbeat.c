@@ -301,13 +301,15 @@ static void record_beat_result_and_set_timer(teffi_membership *m, bool failed)
 }
 
 /* The task of one heartbeat: writes the heartbeat to the store, and sets the timer of the next
- * heartbeat. If the write succeeds, the lease is renewed. If the write fails with TEFF_E_CONFLICT,
- * the lease is lost. */
+ * heartbeat; does neither if the workers are stuck. If the write succeeds, the lease is renewed. If
+ * it fails with TEFF_E_CONFLICT, the lease is lost. */
 static void run_heartbeat(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     teffi_own_beat beat;
     teffi_node_id *unreached;
+    if (teffi_stuck_end_lease_if_stuck(m))
+        return;
     size_t n_unreached = teffi_reach_list_unreached(ctx, &unreached);
     teffi_promise_prepare_next_beat(m, &beat);
     teff_err err = teffi_heartbeat_write_and_renew_lease(ctx, &beat, unreached, n_unreached);

@@ -24,6 +24,7 @@ teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types,
     pthread_mutex_init(&m->outsiders.lock, NULL);
     pthread_mutex_init(&m->promises.lock, NULL);
     pthread_mutex_init(&m->reach.lock, NULL);
+    teffi_stuck_init(m);
     node->membership = m;
     node->check_silo = teffi_membership_check_peer;
     node->check_key = teffi_membership_check_key;

@@ -21,6 +21,7 @@ enum {
  * each engine (etcd: 127): three for each of them, the version, and 20 tombstones. It also is the
  * number of bits in teff.cluster.Consented. */
 enum { TEFFI_SILENT_MAX = 32, TEFFI_VIEWS_KEPT = 32 };
+enum { TEFFI_STUCK_MS = 3600000 }; /* the default; a turn may block its thread for long */
 enum { TEFFI_DEPARTED_MAX = 64, TEFFI_OUTSIDERS_MAX = 64 };
 
 typedef struct teffi_changes { /* changes.c's */
@@ -116,6 +117,16 @@ typedef struct teffi_reach { /* reach.c's */
     size_t n_to;
 } teffi_reach;
 
+typedef struct teffi_stuck { /* lease.c's */
+    teffi_group group;       /* of the probe; an ordinary group */
+    teffi_item probe;
+    _Atomic bool queued, found; /* the probe waits for a worker; the workers are stuck */
+    uint64_t limit_ns;          /* immutable after start; 0: never stuck */
+    /* owner: the running heartbeat */
+    uint64_t runs, checked_ns; /* at the last check */
+    uint64_t still_ns;         /* the probe waits, and no run has begun */
+} teffi_stuck;
+
 typedef struct teffi_silent { /* a silo whose heartbeat stood still */
     teffi_node_id node;
     const char *address;       /* borrowed from the view */
@@ -135,6 +146,7 @@ typedef struct teffi_membership {
     teffi_beat beat;
     teffi_promises promises;
     teffi_reach reach;
+    teffi_stuck stuck;
     size_t n_types, n_versions;
     uint32_t types[]; /* ids of the types that the silo hosts; then their versions */
 } teffi_membership;
@@ -259,6 +271,15 @@ void teffi_membership_start_lease_timer(teffi_membership *membership);
 /* teffi_membership_lose_lease - end this silo's lease for good, log why, report a change, and call
  * node->lost; once. Does nothing after teffi_membership_leave() has begun. runs: without a lock. */
 void teffi_membership_lose_lease(teffi_membership *membership, const char *why);
+
+/* teffi_stuck_init - before the first check.
+ * teffi_stuck_end_lease_if_stuck - one check: end the lease if no worker has taken work for
+ *       stuck.limit_ns. in: called at each heartbeat. out: true: it has, write no heartbeat.
+ * teffi_stuck_was_found - was that why the lease has ended? Then threads of the silo may never end.
+ */
+void teffi_stuck_init(teffi_membership *membership);
+bool teffi_stuck_end_lease_if_stuck(teffi_membership *membership);
+bool teffi_stuck_was_found(const teffi_membership *membership);
 
 /* teffi_membership_disconnect_departed - drop the connections to silos that left at least 10 s
  * ago. */

@@ -74,6 +74,9 @@ typedef struct teffi_exec_ops {
      * out: how many workers were written. NULL: there are no counters. */
     size_t (*metrics)(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
                       size_t max);
+    /* How many runs of groups all processors have begun. It stands still while each of them is in
+     * one long run, or idle. Any thread. NULL: it is not counted. */
+    uint64_t (*runs)(teffi_exec *exec);
     /* The group that this thread runs for this executor, the innermost; NULL: none. May be NULL. */
     teffi_group *(*current)(teffi_exec *exec);
     /* Turns in place (direct.h). NULL: never. */

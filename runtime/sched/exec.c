@@ -117,6 +117,7 @@ static const teffi_exec_ops scheduler_ops = {
     .worker = processor_number,
     .scale = teffi_scale_active_processors,
     .metrics = teffi_sched_read_metrics,
+    .runs = teffi_sched_count_runs,
     .current = current_group,
     .direct = &teffi_direct_by_worker,
     .system = teffi_system_thread_start,

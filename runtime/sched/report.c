@@ -108,6 +108,15 @@ size_t teffi_sched_read_metrics(teffi_exec *exec, teff_sched_metrics *all,
     return n;
 }
 
+uint64_t teffi_sched_count_runs(teffi_exec *exec)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < sched->n_processors; i++)
+        sum += counter_get(&sched->processors[i].runs);
+    return sum;
+}
+
 /* ---- dump: a group is described from its atomics ---- */
 
 typedef struct worker_copy {

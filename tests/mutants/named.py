@@ -158,6 +158,14 @@ NAMED = {
     "a promise of a silo that reaches the store": (
         "runtime/cluster/promise.c", "        p->confirmed.number && now - p->confirmed.sent_ns >",
         "        p->confirmed.number && now + (1ull << 60) - p->confirmed.sent_ns >"),
+    "workers that never end a turn are not stuck": (
+        "runtime/cluster/lease.c", "bool still = queued && runs == s->runs;",
+        "bool still = queued && runs > s->runs;"),
+    "workers that take other work are stuck": (
+        "runtime/cluster/lease.c", "bool still = queued && runs == s->runs;",
+        "bool still = queued;"),
+    "a pause counts as if workers were stuck": (
+        "runtime/cluster/lease.c", "(between < most ? between : most)", "((void)most, between)"),
     "a lease is extended with one promise fewer": (
         "runtime/cluster/promise.c", "    if (given < needed ||", "    if (given + 1 < needed ||"),
     "promises extend a lease without limit": (

@@ -96,7 +96,8 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * with seeds. */
     uint32_t outage_ms;
     /* Called once, on a thread of the silo, when the silo has lost its lease: it could not reach
-     * the store or other silos for too long, or the cluster has declared it dead. The silo then
+     * the store or other silos for too long, the cluster has declared it dead, or its workers were
+     * stuck for stuck_ms. The silo then
      * sends no responses, saves nothing, and closes its connections. lost must not block or call
      * functions of the silo. Afterwards the program calls teff_silo_stop (which in this case does
      * not leave the cluster), frees its contexts, and may call teff_silo_start, so that the silo
@@ -148,6 +149,14 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * refused. If a cgroup above is nearer to its limit, that one counts. If none has a limit,
      * nothing is done. 0: off. */
     uint32_t memory_percent;
+    /* If each worker is in a turn that does not end, no other grain of the silo is served. When no
+     * worker has taken any work for so long, although work waits, the silo gives its lease up (see
+     * lost), so that its grains are activated on other silos. Turns in blocking regions
+     * (teff_blocking_begin) do not count: other threads take their workers' places. Must be longer
+     * than any other turn that blocks its thread or computes without calling teff; at least
+     * lease_ms; 0 = 3,600,000 (an hour). teff_silo_stop still waits for such turns; teff_silo_main
+     * and teff_silo_run end the process at once, with status 1, without calling stop. */
+    uint32_t stuck_ms;
 } teff_silo_options;
 
 /* teff_silo_new - make a silo; teff_silo_start starts it.
@@ -266,7 +275,8 @@ TEFF_API void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg);
 /* teff_silo_main - run a whole silo program: parse the options, start the silo, wait for SIGTERM or
  * SIGINT, leave the cluster.
  * in:   argv as given to main (--help lists the options); one or more grain types, then NULL.
- * out:  an exit status: 0 stopped cleanly, 1 failed at run time, 2 wrong usage.
+ * out:  an exit status: 0 stopped cleanly, 1 failed at run time, 2 wrong usage. Does not return if
+ *       the silo's workers are stuck (stuck_ms): the process ends with status 1.
  * runs: main's thread, until the silo has left. */
 TEFF_API int teff_silo_main(int argc, char **argv, teff_grain_type *type, ...)
     __attribute__((sentinel));

@@ -27,6 +27,8 @@ static void wrong_usage_ends_with_2(void **state)
     child_refuses(ARGS("--workers", ""), "'';");
     child_refuses(ARGS("--workers", "00000000000000000000000001"), "'00000");
     child_refuses(ARGS("--workers", "5000"), "workers");
+    child_refuses(ARGS("--stuck-ms", "499"), "a number of 500 to 2000000000");
+    child_refuses(ARGS("--stuck-ms", "9999"), "stuck_ms: 'below lease_ms'");
     child_refuses(ARGS("--stacks", "some"), "some");
     child_refuses(ARGS("--stacks", "63"), "--stacks: '63'; expected a number of 64 to 1000000");
     child_refuses(ARGS("--stacks", "1000001"), "1000001");
@@ -227,6 +229,32 @@ static void a_silo_that_was_declared_dead_comes_back(void **state)
     lab_close(l);
 }
 
+/* Its threads do not end, so it cannot come back by itself. */
+static void a_silo_whose_workers_are_stuck_ends_with_1(void **state)
+{
+    enum { CALLS = 8 };
+    char address[100], key[8];
+    child c = child_run(ARGS("--quiet", "--workers", "1", "--lease-ms", "500", "--stuck-ms", "500"),
+                        false);
+    child_read(&c, c.out, "ready 127.0.0.1:");
+    assert_int_equal(sscanf(strstr(c.text, "ready "), "ready %99s", address), 1);
+    teff_client_options opt = {.size = sizeof opt, .gateways = {address}};
+    teff_client *client;
+    teff_call calls[CALLS];
+    assert_int_equal(teff_client_connect(&opt, &client, NULL), TEFF_OK);
+    teff_ctx *ctx = teff_client_new_ctx(client);
+    for (int i = 0; i < CALLS; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        lab_ok(ctx, lab_rare_where_async(ctx, key, NULL, &calls[i]));
+    }
+    child_read(&c, c.err, "ends: its workers are stuck");
+    assert_non_null(strstr(c.text, "lost its lease, its workers are stuck"));
+    assert_int_equal(child_status(&c), 1);
+    assert_true(teff_call_may_have_run(teff_await_all(ctx, calls, CALLS)));
+    teff_ctx_free(ctx);
+    teff_client_free(client);
+}
+
 /* ---- silos that use the store of a seed ---- */
 
 static child run_and_read_address(const char *const *args, char *address)
@@ -309,6 +337,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_closed_output_is_no_end),
         cmocka_unit_test(what_fails_at_run_time_ends_with_1),
         cmocka_unit_test(a_silo_that_was_declared_dead_comes_back),
+        cmocka_unit_test(a_silo_whose_workers_are_stuck_ends_with_1),
         cmocka_unit_test(a_silo_joins_again_after_its_seed_was_killed),
         cmocka_unit_test(silos_and_their_seed_end_by_one_signal),
         cmocka_unit_test(a_signal_while_starting_ends_it),
