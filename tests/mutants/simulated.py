@@ -26,6 +26,9 @@ SIMULATED = {
     "a silo is dead before its lease is over": (
         "runtime/cluster/heartbeat.c", "SILENT_PERCENT = 150, BROKEN_PERCENT = 105",
         "SILENT_PERCENT = 75, BROKEN_PERCENT = 55"),
+    "a silo whose workers are stuck stays": (
+        "runtime/cluster/lease.c", "if (s->still_ns < s->limit_ns)",
+        "if (s->still_ns <= UINT64_MAX)"),
     "a joiner ousts a healthy cluster": (
         "runtime/cluster/watch.c",
         "    uint64_t between = w->looked_ns ? now - w->looked_ns : 0;\n"

@@ -72,6 +72,7 @@ typedef struct sim_faults {
     unsigned outages;       /* not per mille: silos that do not reach the store for a while */
     unsigned blackouts;     /* the same: of all silos at about the same time */
     unsigned pauses;        /* not per mille: silos whose process stands still for a while */
+    unsigned stuck;         /* not per mille: silos whose workers do nothing any more */
     unsigned mutes;         /* not per mille: pairs of which one does not reach the other */
     unsigned restarts;      /* not per mille: the silo with the others' store is killed */
     bool splits;            /* silos are split into two parts that do not reach each other */
@@ -131,6 +132,7 @@ typedef struct sim_node {
     uint64_t lapsed_ns;              /* when its groups last ran while its lease did not hold */
     uint64_t held_until_ns; /* till then operations of the store do not begin, or not end */
     bool held_at_end;       /* they begin, and do not end */
+    bool stuck;             /* only its system groups run; until its process ends */
     bool polled;            /* its transport works as the reactor, else as nng */
 } sim_node;
 
@@ -223,6 +225,9 @@ bool sim_exec_run(sim *s);
 
 /* sim_exec_end_wait - the worker in the poller leaves it soon. out: false: there is none. */
 bool sim_exec_end_wait(teffi_exec *exec);
+
+/* sim_exec_stick - from now on only system groups run, until node->stuck is cleared. */
+void sim_exec_stick(teffi_exec *exec);
 
 /* sim_exec_on_worker - does a worker of exec poll, or run deferred work? */
 bool sim_exec_on_worker(const teffi_exec *exec);

@@ -53,11 +53,13 @@ static void group_ready(teffi_exec *base, teffi_group *group)
     wake_in_poller(exec);
 }
 
-/* A pass ends when no group of exec is READY; else a draw decides. */
+/* A pass ends when no group of exec is READY; else a draw decides. If the workers are stuck, the
+ * monitor does the work soon. */
 static void end_pass(sim_exec *exec)
 {
     sim *s = exec->node->sim;
-    if (!exec->deferred || (exec->n_ready && !sim_draw_chance(&s->pick, AGED_OF_1000)))
+    if (!exec->deferred ||
+        (exec->n_ready && !exec->node->stuck && !sim_draw_chance(&s->pick, AGED_OF_1000)))
         return;
     sim_trace_add(&s->trace, s->now_ns, exec->node->name, "deferred", exec->n_ready, 0);
     teffi_group *outer = running;
@@ -108,12 +110,19 @@ static void run_at(sim *s, size_t at)
     park_in_poller(picked.exec);
 }
 
+/* Neither paused nor stuck? */
+static bool may_run(const sim_ready *ready)
+{
+    const sim_node *node = ready->exec->node;
+    return !sim_is_paused(node) && (!node->stuck || ready->group->system);
+}
+
 static void run_own_groups(sim_exec *exec)
 {
     sim *s = exec->node->sim;
     uint64_t n = sim_draw_between(&s->pick, 1, BATCH_MAX);
     for (size_t i = 0; n && i < s->n_ready;) {
-        bool own = s->ready[i].exec == exec;
+        bool own = s->ready[i].exec == exec && may_run(&s->ready[i]);
         if (own)
             run_at(s, i);
         i = own ? 0 : i + 1;
@@ -212,7 +221,7 @@ static void stop_polling(sim_exec *exec)
 bool sim_exec_run(sim *s)
 {
     size_t at = sim_draw_below(&s->pick, s->n_ready);
-    for (size_t tried = 0; sim_is_paused(s->ready[at].exec->node); tried++) {
+    for (size_t tried = 0; !may_run(&s->ready[at]); tried++) {
         if (tried == s->n_ready)
             return false;
         at = (at + 1) % s->n_ready;
@@ -221,6 +230,14 @@ bool sim_exec_run(sim *s)
     run_at(s, at);
     look_at_poller(exec);
     return true;
+}
+
+void sim_exec_stick(teffi_exec *base)
+{
+    sim_exec *exec = (sim_exec *)base;
+    exec->node->stuck = true;
+    while (exec->deferred)
+        end_pass(exec);
 }
 
 /* ---- received batches and deferred work ---- */

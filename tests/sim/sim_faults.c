@@ -341,6 +341,7 @@ void sim_faults_plan(sim_world *w, uint64_t length_ms)
         plan_mutes(w, length_ms);
         plan_holds(w, length_ms);
         plan_blackouts(w, length_ms);
+        sim_stuck_plan(w, length_ms);
     }
     sim_danger_plan(w);
     sim_split_plan(w, length_ms);

@@ -244,7 +244,8 @@ static bool may_fail_with(const asking *q, teff_err err)
     bool ignored = q->world->processes->fates[q->id] == IGNORED;
     switch ((int)err) {
     case TEFF_E_TIMEOUT:
-        return ignored || q->world->s.faults.timeouts || q->world->s.faults.pauses;
+        return ignored || q->world->s.faults.timeouts || q->world->s.faults.pauses ||
+               q->world->s.faults.stuck;
     case TEFF_E_CLOSED:
         return q->to->ended || !silos_are_well(q);
     case TEFF_E_UNAVAILABLE:

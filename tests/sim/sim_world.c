@@ -24,15 +24,15 @@ bool sim_calm(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
     return !w->store_faults && !f->splits && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
-           !f->outages && !f->blackouts && !f->pauses && !f->mutes && !f->holds &&
+           !f->outages && !f->blackouts && !f->pauses && !f->stuck && !f->mutes && !f->holds &&
            !f->late_batches && !f->restarts && !w->activations_max;
 }
 
 bool sim_store_fails(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
-    return w->store_faults || f->restarts || f->outages || f->blackouts || f->pauses || f->holds ||
-           (w->remote_store && f->cuts);
+    return w->store_faults || f->restarts || f->outages || f->blackouts || f->pauses || f->stuck ||
+           f->holds || (w->remote_store && f->cuts);
 }
 
 static uint64_t ms_below(sim_world *w, uint64_t ms)
@@ -96,6 +96,7 @@ static void silo_crash(sim *s, void *arg, bool run)
     if (!run)
         return;
     sim_net_kill(place->silo->node.home.net);
+    place->node.stuck = false; /* what its turns do from now on does not count */
     if (place->silo->processes)
         sim_processes_stop(place);
     if (!s->broken)
@@ -134,6 +135,7 @@ void sim_silo_start(sim_silo *place)
     opt.outage_ms = w->outage_ms;
     opt.activations_max = w->activations_max;
     opt.memory_percent = w->memory_percent;
+    opt.stuck_ms = w->stuck_ms;
     if (w->remote_store && place->no > 0)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
@@ -244,14 +246,14 @@ unsigned sim_silos_count(const sim_world *w, sim_state state)
     return n;
 }
 
-/* A paused silo is not there to be told anything. */
+/* A paused or stuck silo is not there to be told anything. */
 sim_silo *sim_silo_pick(sim_world *w, sim_state state)
 {
     uint64_t seen = 0;
     sim_silo *chosen = NULL;
     for (unsigned i = w->remote_store ? 1 : 0; i < w->n_silos; i++)
         if (w->silos[i].state == state && !sim_is_paused(&w->silos[i].node) &&
-            sim_draw_below(&w->draw, ++seen) == 0)
+            !w->silos[i].node.stuck && sim_draw_below(&w->draw, ++seen) == 0)
             chosen = &w->silos[i];
     return chosen;
 }
@@ -362,7 +364,7 @@ static bool all_reach_the_store(const sim_world *w)
 {
     for (unsigned i = 0; i < w->n_silos; i++)
         if (w->silos[i].node.cut_until_ns > w->s.now_ns || sim_is_paused(&w->silos[i].node) ||
-            w->silos[i].node.held_until_ns > w->s.now_ns)
+            w->silos[i].node.held_until_ns > w->s.now_ns || w->silos[i].node.stuck)
             return false;
     return !w->remote_store || w->silos[0].state == SIM_SERVING;
 }

@@ -110,7 +110,7 @@ typedef struct sim_world {
     bool split_alone;   /* the silos are split, and there is no other fault */
     bool store_faults;  /* were drawn, though they may have ended */
     uint32_t lease_ms;  /* of all silos; 0: the default */
-    uint32_t outage_ms;
+    uint32_t outage_ms, stuck_ms;
     bool has_limits;          /* one of the next two, and delays */
     uint32_t activations_max; /* of all silos; 0: no limit */
     uint32_t memory_percent;
@@ -156,8 +156,8 @@ bool sim_calm(const sim_world *w);
 /* sim_store_fails - may an operation of the store fail, or its outcome not be known? */
 bool sim_store_fails(const sim_world *w);
 
-/* sim_silo_pick - a silo in this state, drawn; it is not paused. NULL: none. sim_silos_count -
- * those in this state. */
+/* sim_silo_pick - a silo in this state, drawn; it is neither paused nor stuck. NULL: none.
+ * sim_silos_count - those in this state. */
 sim_silo *sim_silo_pick(sim_world *w, sim_state state);
 unsigned sim_silos_count(const sim_world *w, sim_state state);
 
@@ -245,6 +245,10 @@ void sim_audit_start(sim_world *w, teffi_node *node);
 void sim_audit_store(sim_world *w);
 /* sim_audit_views - views rise, and one version is one view. After each step. */
 void sim_audit_views(void *world);
+
+/* ---- sim_stuck.c ---- */
+/* sim_stuck_plan - draws whether, and when, workers are stuck; after the other leases. */
+void sim_stuck_plan(sim_world *w, uint64_t length_ms);
 
 /* ---- sim_danger.c ---- */
 /* sim_danger_init - draws whether faults meet the transactions of this world while they end; such a
