@@ -1,5 +1,6 @@
 /* scene_stop.c - an executor that stops while transports go on: each batch of received messages
- * that is submitted to it is run once and released once, before the executor is freed.
+ * that is submitted to it is run once and released once, before the executor is freed. The number
+ * of runs never falls meanwhile.
  * Way:     explore_main -> [scene] -> explored exec.c, borrow.c, group/inbound.c
  * Threads: as explore.h; up to two transports, and the one that stops. */
 #include <string.h>
@@ -46,8 +47,15 @@ static void on_release(teffi_inbound *batch)
 static void receive(void *arg)
 {
     received *mine = arg;
-    for (unsigned i = 0; i < BATCHES; i++)
+    uint64_t runs = 0;
+    for (unsigned i = 0; i < BATCHES; i++) {
+        uint64_t before = runs;
         submit(&mine[i]);
+        runs = exec->ops->runs(exec);
+        if (runs < before)
+            explore_fail("%llu runs, before %llu", (unsigned long long)runs,
+                         (unsigned long long)before);
+    }
 }
 
 static void live(void *arg)
