@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include "activation/type.h"
+#include "base/bug.h"
 #include "directory/shard.h"
 #include "os/memory_use.h"
 #include "os/pages.h"
@@ -190,11 +191,12 @@ static void log_short_memory(const teffi_collector *c, uint64_t used, const teff
                use->stalled_percent);
 }
 
-/* out: which part of the activations shall end now. in: used: percent of the limit. If they were
- * all that uses memory, one walk would be enough. */
+/* out: which part of the activations shall end now. in: used: percent of the limit; memory is
+ * short. If the activations were all that uses memory, one walk would be enough. */
 static uint32_t choose_memory_share(const teffi_collector *c, uint64_t used)
 {
     uint64_t low = c->grains->memory_percent - MEMORY_POINTS;
+    teffi_bug_if(used <= low);
     uint32_t share = (uint32_t)((used - low) * MEMORY_SHARES / used);
     return share < MEMORY_SHARE_MIN ? MEMORY_SHARE_MIN : share;
 }
@@ -211,7 +213,7 @@ static void look_at_memory(teffi_collector *c)
     c->memory_ns = c->due_ns + (uint64_t)MEMORY_MS * MS_NS;
     if (c->is_short)
         teffi_pages_trim_heap();
-    if (!platform->memory_use(platform->arg, &use))
+    if (!platform->memory_use(platform->arg, &use) || !use.limit_bytes)
         use = (teffi_memory_use){.limit_bytes = 1}; /* no limit: nothing is used of it */
     uint64_t used = use.used_bytes * 100 / use.limit_bytes;
     bool is_short = memory_is_short(c, used, &use);

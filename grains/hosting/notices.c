@@ -148,15 +148,17 @@ static bool may_notify(teffi_node *node, teffi_node_id from)
 void teffi_notices_handle(teffi_node *node, teffi_msg *msg, bool unsent)
 {
     teffi_notice_head head;
-    if (msg->item.kind == TEFFI_MSG_REQUEST)
+    bool is_bounce = !msg->type_id;
+    if (msg->item.kind == TEFFI_MSG_REQUEST) {
         respond_with_seal(node, msg);
-    else if (!teffi_notice_read_head(msg, &head) || (unsent && !msg->type_id))
-        teffi_node_drop_message(node, msg);
-    else if (!msg->type_id)
+        return;
+    }
+    bool valid = teffi_notice_read_head(msg, &head);
+    if (valid && is_bounce && !unsent)
         handle_bounce(node, msg, &head);
-    else if (unsent)
+    else if (valid && !is_bounce && unsent)
         bounce_notification(node, msg, &head, TEFF_DROPPED_GONE);
-    else if (may_notify(node, msg->src))
+    else if (valid && !is_bounce && may_notify(node, msg->src))
         pass_on_or_bounce(node, msg, &head);
     else
         teffi_node_drop_message(node, msg);

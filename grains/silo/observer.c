@@ -473,10 +473,10 @@ void teffi_client_observers_init(teff_client *client)
 
 void teffi_client_observers_fini(teff_client *client)
 {
-    teff_observer *o;
-    while ((o = LIST_FIRST(&client->observers.all))) {
-        unlink_observer(client, o);
+    teff_observer *next;
+    teffi_table_fini(&client->observers.by_number);
+    for (teff_observer *o = LIST_FIRST(&client->observers.all); o; o = next) {
+        next = LIST_NEXT(o, link);
         free_observer(o);
     }
-    teffi_table_fini(&client->observers.by_number);
 }
