@@ -150,7 +150,11 @@ PLANTS = {
     "ticker-silent": ("link/conn/polling.c",
                       "memory_order_relaxed);\n        hand_over_polling(conns);",
                       "memory_order_relaxed);"),
-    "ticker-looked": ("link/conn/polling.c", "    if (polled)\n", "    if (false)\n"),
+    "ticker-looked": ("link/conn/polling.c", "    if (polled && conns->role == TEFFI_ROLE_CLIENT)",
+                      "    if (!p->poller)"),
+    # It counts the look as another thread's, and never polls while it sleeps.
+    "ticker-restless": ("link/conn/polling.c", "    p->claims_before++;\n    (void)teffi_parker",
+                        "    (void)teffi_parker"),
     # After such a look it wakes a thread that waits, and does not poll if there is none.
     "ticker-left": ("link/conn/polling.c", "        hand_over_polling(conns); /* a thread",
                     "        (void)wake_waiter(p); /* a thread"),

@@ -9,7 +9,8 @@
 #include "link/steps.h"
 
 enum { CLIENTS = 3, WAITS_MAX = 3, SPARE_MAX = 2 };
-enum { RUNS_MAX = 3 }; /* of the delayed work, before what has arrived is read */
+/* Runs of the delayed work: before what has arrived is read; after the last event of any kind. */
+enum { RUNS_MAX = 3, IDLE_RUNS_MAX = 6 };
 
 typedef struct client {
     teffi_poll_parker parker;
@@ -28,7 +29,7 @@ static struct { /* the poller, and the network behind it */
 
 static teffi_link link;
 static client clients[CLIENTS];
-static unsigned n_clients, n_over, spare;
+static unsigned n_clients, n_over, spare, idle_runs;
 static teffi_parker all_over;
 static explore_thread *ticker;
 
@@ -84,6 +85,8 @@ void teffi_sender_write_coalesced(teffi_conns *conns)
 {
     (void)conns;
     net.runs++;
+    if (++idle_runs > IDLE_RUNS_MAX)
+        explore_fail("the ticker wakes again and again for nothing");
 }
 
 /* ---- the poller ---- */
@@ -144,6 +147,7 @@ static bool net_run(teffi_poller *poller)
 static void arrive(unsigned bit)
 {
     explore_point("scene", "arrive");
+    idle_runs = 0;
     if (!net.arrived)
         net.runs = 0;
     net.arrived |= bit;
@@ -189,6 +193,7 @@ static void be_client(void *arg)
     client *c = arg;
     while (c->waits) {
         c->waits--;
+        idle_runs = 0;
         c->asked = c->inside = true;
         if (explore_draw(4) == 0)
             (void)explore_wait(&c->waits, ex.now_ns + explore_draw(3 * LINK_SOON_NS));
@@ -196,6 +201,7 @@ static void be_client(void *arg)
             explore_fail("a wait ends without its token");
         if (c->inside)
             explore_fail("a wait ends without its response");
+        idle_runs = 0;
         if (explore_draw(2))
             (void)explore_wait(&c->waits, ex.now_ns + explore_draw(3 * LINK_SOON_NS));
     }
@@ -235,7 +241,7 @@ static void live(void *arg)
     while (other->state != EXPLORE_ENDED)
         (void)explore_wait(other, UINT64_MAX);
     if (explore_draw(2)) /* what is left is read, too */
-        (void)explore_wait(&link, ex.now_ns + 8 * LINK_SOON_NS);
+        (void)explore_wait(&link, ex.now_ns + 16 * LINK_SOON_NS);
     link.freeing = true;
     teffi_link_heartbeat_stop(&link);
 }
@@ -247,7 +253,7 @@ static void play(void)
     memset(&net, 0, sizeof net);
     memset(&all_over, 0, sizeof all_over);
     net.poller = (teffi_poller){.wait = net_wait, .run = net_run, .wake = net_wake};
-    n_over = 0;
+    n_over = idle_runs = 0;
     n_clients = 1 + explore_draw(CLIENTS);
     spare = explore_draw(SPARE_MAX + 1);
     for (unsigned i = 0; i < n_clients; i++)

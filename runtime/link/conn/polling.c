@@ -164,6 +164,7 @@ static bool poll_once_and_release(teffi_conns *conns, uint64_t timeout_ns)
 {
     link_polling *p = &conns->polling;
     uint32_t waits = atomic_load_explicit(&p->waits, memory_order_relaxed);
+    p->claims_before++;
     (void)teffi_parker_wait_in_poller(&conns->ticker.parker, p->poller, timeout_ns);
     bool came = p->poller->run(p->poller);
     teffi_poller_release(p->poller);
@@ -188,8 +189,10 @@ bool teffi_polling_sleep_or_poll(teffi_conns *conns, uint64_t timeout_ns)
     if (!atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) && !unclaimed)
         return false;
     bool polled = teffi_poller_poll_once(p->poller);
-    if (polled)
+    if (polled && conns->role == TEFFI_ROLE_CLIENT) {
+        p->claims_before++;
         hand_over_polling(conns); /* a thread may have failed to claim the poller meanwhile */
+    }
     return polled;
 }
 

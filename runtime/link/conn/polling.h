@@ -26,7 +26,7 @@ typedef struct link_polling {
     _Atomic bool by_ticker; /* the ticker polls while it sleeps */
     _Atomic bool neglected; /* no thread has polled for a while: the ticker polls once */
     _Atomic uint32_t waits; /* how often a client's thread has begun to wait */
-    uint32_t claims_before; /* owner: the ticker; poller->claims at its last check */
+    uint32_t claims_before; /* owner: the ticker; poller->claims at its last check, and its own */
     pthread_mutex_t lock;   /* guards waiters and their `listed`; a leaf */
     TAILQ_HEAD(, link_waiter) waiters;
 } link_polling;

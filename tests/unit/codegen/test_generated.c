@@ -467,7 +467,7 @@ static void thunks_of_observers(void **state)
 {
     static const acme_shop_x_v1_watch_methods methods = {.happened = on_happened,
                                                          .on_dropped = on_dropped},
-                                              none = {NULL};
+                                              none = {.happened = NULL};
     const teff_grain self = {.ctx = &ctx, .user = &arena};
     const teff_dropped how = {.why = TEFF_DROPPED_SLOW};
     const teff_observer_info *info = &acme_shop_x_v1_watch_info;
@@ -485,7 +485,7 @@ static void thunks_of_observers(void **state)
 
 static void stubs_of_observers(void **state)
 {
-    static const acme_shop_x_v1_watch_methods methods = {NULL};
+    static const acme_shop_x_v1_watch_methods methods = {.happened = NULL};
     const acme_shop_x_v1_http_reply *in = acme_shop_x_v1_http_reply();
     uint8_t bytes[4] = {1, 2, 3, 4};
     ProtobufCBinaryData ref = {sizeof bytes, bytes}, made;
