@@ -281,9 +281,9 @@ static void check_observer_method(teffi_model *model, const teffi_service *s, co
                           "(teff.Void)",
                           m->full);
     if (o->read_only || o->always_interleave || o->one_way || o->idempotent || o->timeout ||
-        o->transactional)
+        o->transactional || o->has_id)
         teffi_add_problem(model, s->file, make_option_path(model->pool, &m->path, NULL),
-                          "%s is a method of an observer, expected no option but id", m->full);
+                          "%s is a method of an observer, expected no option", m->full);
 }
 
 /* Checks an observer. Sets the types, the ids and the options of its methods: they are one-way. */

@@ -181,6 +181,14 @@ static bool gateway_was_disconnected(const teffi_activation *act, teffi_subscrip
     return s->breaks != breaks;
 }
 
+void teffi_observers_mark_disconnected(const teffi_activation *act, teffi_subscription *s)
+{
+    s->sent = false;
+    (void)gateway_was_disconnected(act, s); /* reads the counter */
+    s->breaks--;
+    s->sent = true;
+}
+
 /* out: why the subscription must end now; 0: it goes on. */
 static teff_drop_reason find_end_reason(const teffi_activation *act, teffi_subscription *s)
 {
@@ -316,6 +324,17 @@ void teffi_observers_discard_all(teffi_activation *act)
 
 /* ---- the functions of grains ---- */
 
+/* Drops those of all sets that have expired, or may have missed notifications. */
+static void drop_expired(teffi_activation *act)
+{
+    const teffi_observers *sets;
+    for (uint32_t i = 0; (sets = observers_of(act)) && i < sets->n_at; i++) {
+        uint32_t at = i;
+        if (sets->at[i])
+            (void)teffi_observers_next(act, sets->at[i]->interface, &at);
+    }
+}
+
 /* Does what teff_observers_subscribe() does, but adds no prefix to error texts. */
 static teff_err subscribe_observer(teff_ctx *ctx, const teff_observer_info *info,
                                    ProtobufCBinaryData ref, uint32_t expiry_ms)
@@ -339,7 +358,7 @@ static teff_err subscribe_observer(teff_ctx *ctx, const teff_observer_info *info
     }
     const teffi_observers *sets = observers_of(act);
     if (!s && sets && sets->n >= TEFF_OBSERVERS_MAX)
-        (void)teff_observers_count(ctx, info); /* drops those that have expired */
+        drop_expired(act);
     sets = observers_of(act);
     if (!s && sets && sets->n >= TEFF_OBSERVERS_MAX)
         return teff_fail(ctx, TEFF_E_OVERLOADED, "a grain has at most %d observers",

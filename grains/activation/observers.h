@@ -58,6 +58,10 @@ TEFF_MUST_USE teff_err teffi_observers_send(const teffi_activation *act, teffi_s
                                             const teffi_client_ref *ref, uint32_t method_id,
                                             const uint8_t *raw, size_t len);
 
+/* teffi_observers_mark_disconnected - its gateway could not be reached: the next use of the set
+ * drops the observer, and tells it so. */
+void teffi_observers_mark_disconnected(const teffi_activation *act, teffi_subscription *s);
+
 /* teffi_observers_drop - remove an observer from its set, and tell a client why, unless it is GONE.
  * Frees s. */
 void teffi_observers_drop(teffi_activation *act, teffi_subscription *s, teff_drop_reason why);

@@ -63,47 +63,51 @@ static void push_bounce(teffi_node *node, teffi_msg *msg, const teffi_notice_hea
 {
     teffi_activation *act = teffi_activation_at(&node->grains->shards->memory, head->slot);
     msg->item.kind = TEFFI_ITEM_BOUNCE;
-    if (!act || !teffi_group_push(&act->group, &msg->item))
+    teffi_msg_charge(msg, node->budget);
+    bool fits = msg->system || !teffi_budget_is_exceeded(node->budget);
+    if (!act || !fits || !teffi_group_push(&act->group, &msg->item))
         teffi_msg_free(msg);
 }
 
-/* Passes a bounce on to the silo that has sent the notification. Owns msg. */
-static void send_bounce(teffi_node *node, teffi_msg *msg, const teffi_notice_head *head)
+/* Sends a bounce for a notification with this head to the silo that has sent it. in: system: send
+ * it although many messages wait. */
+static void send_bounce(teffi_node *node, const teffi_notice_head *head, teff_drop_reason why,
+                        bool system)
 {
     teffi_node_id to = teffi_node_from_word(head->notifier);
-    msg->src = node->id;
-    msg->to.node = to;
+    teffi_msg *bounce =
+        head->slot && !is_client(to) ? teffi_notice_new(node->id, to, head, 0, why, NULL, 0) : NULL;
+    if (!bounce)
+        return;
+    bounce->system = system;
     if (teffi_node_equals(to, node->id))
-        push_bounce(node, msg, head);
-    else if (is_client(to) || teffi_node_send(node, to, msg))
-        teffi_node_drop_message(node, msg);
+        push_bounce(node, bounce, head);
+    else if (teffi_node_send(node, to, bounce))
+        teffi_node_drop_message(node, bounce);
 }
 
-/* Sends a bounce for msg, a notification that was not delivered, unless nobody wants it; a drop has
- * none. Owns msg. */
+/* Sends a bounce for msg, a notification that was not delivered; a drop has none. Owns msg. */
 static void bounce_notification(teffi_node *node, teffi_msg *msg, const teffi_notice_head *head,
                                 teff_drop_reason why)
 {
-    teffi_msg *bounce = NULL;
-    if (msg->method_id && head->slot)
-        bounce =
-            teffi_notice_new(node->id, teffi_node_from_word(head->notifier), head, 0, why, NULL, 0);
-    if (bounce)
-        send_bounce(node, bounce, head);
+    if (msg->method_id)
+        send_bounce(node, head, why, true);
     teffi_node_drop_message(node, msg);
 }
 
-/* Handles a bounce of a client, which goes on to the silo that has notified it, or a bounce of a
- * gateway. Owns msg. */
+/* Handles a bounce of a client or of a gateway. That of a client goes on to the silo that has
+ * notified it, as a new message: whatever else the client has put into it does not. Owns msg. */
 static void handle_bounce(teffi_node *node, teffi_msg *msg, const teffi_notice_head *head)
 {
     bool from_client = is_client(msg->src);
-    if (from_client && has_valid_tag(node->grains, msg->src, head))
-        send_bounce(node, msg, head);
-    else if (!from_client && teffi_node_equals(teffi_node_from_word(head->notifier), node->id))
+    bool has_reason = msg->method_id == TEFF_DROPPED_GONE || msg->method_id == TEFF_DROPPED_SLOW;
+    if (!from_client && teffi_node_equals(teffi_node_from_word(head->notifier), node->id)) {
         push_bounce(node, msg, head);
-    else
-        teffi_node_drop_message(node, msg);
+        return;
+    }
+    if (from_client && has_reason && has_valid_tag(node->grains, msg->src, head))
+        send_bounce(node, head, (teff_drop_reason)msg->method_id, false);
+    teffi_node_drop_message(node, msg);
 }
 
 /* ---- to the client ---- */
@@ -138,11 +142,17 @@ static void pass_on_or_bounce(teffi_node *node, teffi_msg *msg, const teffi_noti
                                                                               : TEFF_DROPPED_SLOW);
 }
 
-/* May this node send notifications? A silo must be in the view. */
+/* May this node send notifications? A silo must be in the view, or have left: what it has sent may
+ * come after the news that it has. */
 static bool may_notify(teffi_node *node, teffi_node_id from)
 {
-    return teffi_node_equals(from, node->id) ||
-           (!is_client(from) && teffi_view_current_has_member(node, from));
+    if (teffi_node_equals(from, node->id))
+        return true;
+    const teffi_view *view = teffi_view_ref_current(node);
+    teffi_standing standing = teffi_view_standing(view, from);
+    teffi_view_unref(view);
+    return !is_client(from) &&
+           (standing == TEFFI_STANDING_MEMBER || standing == TEFFI_STANDING_LEFT);
 }
 
 void teffi_notices_handle(teffi_node *node, teffi_msg *msg, bool unsent)

@@ -37,11 +37,22 @@ static teff_err prepare_notification(teff_ctx *ctx, notification *n, teffi_activ
     return TEFF_OK;
 }
 
+/* Has the type this method of an observer? A client may make a reference to any type, and the ids
+ * of its other methods may be chosen to equal ids of notifications. */
+static bool type_observes(const teff_type_info *type, const teff_method *method)
+{
+    const teff_method *own = teffi_method_find(type, method->id);
+    return own && strcmp(own->name, method->name) == 0;
+}
+
 /* Sends the notification to a grain. If this silo hosts the grain's type, the type's own options
- * are used, such as its placement. */
+ * are used, such as its placement. errs: as teff_send; TEFF_E_INVALID: the type is no observer. */
 static teff_err notify_grain(teff_ctx *ctx, const notification *n, const teffi_observer_ref *ref)
 {
     const teff_grain_type *hosted = teffi_type_find(ctx->node->grains, ref->type);
+    if (hosted && !type_observes(hosted->info, n->method))
+        return teff_fail(ctx, TEFF_E_INVALID, "%s is no observer with the method %s",
+                         hosted->info->name, n->method->name);
     const teff_type_info unknown = {
         .name = n->info->type.name, .id = ref->type, .key_kind = ref->key.kind};
     return teff_send(ctx, hosted ? hosted->info : &unknown, &ref->key, n->method, n->in);
@@ -62,10 +73,10 @@ static void notify_subscription(teff_ctx *ctx, teffi_activation *act, const noti
         return;
     }
     teff_err err = teffi_observers_send(act, s, &ref.client, n->method->id, n->raw, n->len);
-    if (err)
-        teffi_observers_drop(act, s,
-                             err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE ? TEFF_DROPPED_GONE
-                                                                               : TEFF_DROPPED_SLOW);
+    if (err == TEFF_E_UNREACHABLE) /* for the moment, perhaps */
+        teffi_observers_mark_disconnected(act, s);
+    else if (err)
+        teffi_observers_drop(act, s, err == TEFF_E_CLOSED ? TEFF_DROPPED_GONE : TEFF_DROPPED_SLOW);
 }
 
 teff_err teff_notify(teff_ctx *ctx, const teff_observer_info *info, const teff_method *method,

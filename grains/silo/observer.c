@@ -97,7 +97,7 @@ static void run_notification(teff_ctx *ctx, teff_observer *o, const teff_grain *
     const ProtobufCMessage *in = NULL;
     teff_err err = method ? TEFF_OK : TEFF_E_NOT_FOUND;
     if (method && method->in && !(in = unpack_body(ctx, msg, method->in->desc)))
-        err = TEFF_E_MALFORMED;
+        err = TEFF_E_MALFORMED; /* or memory is out */
     if (!err)
         err = method->invoke(self, o->methods, in, NULL);
     if (err && err != TEFF_E_UNIMPLEMENTED)
@@ -110,6 +110,7 @@ static void run_callback(teff_ctx *ctx, teff_observer *o, teffi_msg *msg)
     const teff_dropped lost = {TEFF_DROPPED_DISCONNECTED, NULL, NULL};
     const teff_grain self = {.ctx = ctx, .user = o->user};
     teff_mark mark = teff_ctx_mark(ctx);
+    ctx->text = NULL; /* of an earlier callback */
     if (!msg)
         o->info->dropped(&self, o->methods, &lost);
     else if (!msg->method_id)
@@ -324,6 +325,8 @@ static teff_err get_or_make_ref(teff_ctx *ctx, teff_observer *o, ProtobufCBinary
         teff_err err = make_ref_once(ctx, o, deadline);
         if (err && err != TEFF_E_UNREACHABLE && err != TEFF_E_CLOSED)
             return err;
+        if (o->client->closing)
+            return teff_fail(ctx, TEFF_E_CLOSED, "the client is closed");
         if (err && teffi_now(ctx->node->platform) + RETRY_MS * 1000000ull >= deadline)
             return teff_fail(ctx, TEFF_E_UNAVAILABLE, "no gateway can be reached");
         if (err)

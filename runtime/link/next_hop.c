@@ -79,6 +79,8 @@ static bool try_send_on_cached_route(teffi_link *link, teffi_node_id to, teffi_m
 {
     size_t room, body_len;
     uint64_t node = teffi_node_to_word(to);
+    if (!node)
+        return false; /* conn->carries is 0 if there is no route */
     /* acquire: pairs with cache_route_if_up() */
     teffi_conn *conn =
         atomic_load_explicit(get_route_cache_entry(link, node), memory_order_acquire);

@@ -42,7 +42,8 @@ int teffi_ref_read(const uint8_t *bytes, size_t len, teffi_client_ref *client,
         return 0;
     if (head.kind == TEFFI_REF_CLIENT && !head.key_kind && len == sizeof *client) {
         memcpy(client, bytes, sizeof *client);
-        return teffi_node_from_word(client->gateway).silo & TEFFI_CLIENT_BIT ? 0 : head.kind;
+        bool client_bit = teffi_node_from_word(client->gateway).silo & TEFFI_CLIENT_BIT;
+        return !client->gateway || client_bit ? 0 : head.kind;
     }
     if (head.kind != TEFFI_REF_GRAIN || len <= sizeof *grain)
         return 0;

@@ -26,8 +26,8 @@ static bool hold_stranger_message(teffi_node *node, const teffi_hello *from, tef
 }
 
 /* Refuses a client's call that the silo's program does not allow. Other messages of a client pass:
- * they can only be cancels of its own calls, since the link refuses all else. in: node->authorize
- * is set. out: true: the call was refused, and msg is freed. */
+ * they are cancels of its own calls, or about its own observers, since the link refuses all else.
+ * in: node->authorize is set. out: true: the call was refused, and msg is freed. */
 static bool refuse_unauthorized_call(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
 {
     if (from->role != TEFFI_ROLE_CLIENT || !teffi_msg_is_for_grain(msg) ||

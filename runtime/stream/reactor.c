@@ -72,7 +72,7 @@ static void set_bit_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit
     if (!set_side_bit(side, bit))
         return;
     push_due_side(r, side);
-    /* seq_cst: orders this load after the push; pairs with wait_for_events() */
+    /* seq_cst: orders this load after the push; pairs with sleep_for_events() */
     if (atomic_load_explicit(&r->asleep, memory_order_seq_cst))
         wake_poller(&r->poller);
 }

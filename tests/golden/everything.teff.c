@@ -1023,7 +1023,7 @@ static teff_err teffi_acme_shop_x_v1_watch_delete__invoke(const teff_grain *grai
 }
 
 static const teff_method teffi_acme_shop_x_v1_watch_table[] = {
-    {"acme.shopX.v1.Watch.Happened", 0x00000009U, TEFF_METHOD_ONE_WAY, 0,
+    {"acme.shopX.v1.Watch.Happened", 0x18ad3774U, TEFF_METHOD_ONE_WAY, 0,
         &acme_shop_x_v1_http_reply_ops, NULL,
      teffi_acme_shop_x_v1_watch_happened_invoke},
     {"acme.shopX.v1.Watch.Delete", 0x2eaa3616U, TEFF_METHOD_ONE_WAY, 0, NULL, NULL,
@@ -1168,7 +1168,7 @@ static teff_err teffi_acme_shop_x_v1_watched_far_seen_invoke(const teff_grain *g
 }
 
 static const teff_method teffi_acme_shop_x_v1_watched_table[] = {
-    {"acme.shopX.v1.Watch.Happened", 0x00000009U, TEFF_METHOD_ONE_WAY, 0,
+    {"acme.shopX.v1.Watch.Happened", 0x18ad3774U, TEFF_METHOD_ONE_WAY, 0,
         &acme_shop_x_v1_http_reply_ops, NULL,
      teffi_acme_shop_x_v1_watched_watch_happened_invoke},
     {"acme.shopX.v1.Watch.Delete", 0x2eaa3616U, TEFF_METHOD_ONE_WAY, 0, NULL, NULL,
@@ -1298,7 +1298,7 @@ static teff_err teffi_acme_shop_x_v1_mirror_watch_delete__invoke(const teff_grai
 }
 
 static const teff_method teffi_acme_shop_x_v1_mirror_table[] = {
-    {"acme.shopX.v1.Watch.Happened", 0x00000009U, TEFF_METHOD_ONE_WAY, 0,
+    {"acme.shopX.v1.Watch.Happened", 0x18ad3774U, TEFF_METHOD_ONE_WAY, 0,
         &acme_shop_x_v1_http_reply_ops, NULL,
      teffi_acme_shop_x_v1_mirror_watch_happened_invoke},
     {"acme.shopX.v1.Watch.Delete", 0x2eaa3616U, TEFF_METHOD_ONE_WAY, 0, NULL, NULL,

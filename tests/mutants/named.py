@@ -463,19 +463,21 @@ NAMED = {
         "grains/hosting/notices.c", "has_valid_tag(node->grains, msg->src, head)",
         "(true || has_valid_tag(node->grains, msg->src, head))"),
     "a bounce goes to a client": (
-        "grains/hosting/notices.c", "is_client(to) || teffi_node_send(node, to, msg)",
-        "teffi_node_send(node, to, msg)"),
+        "grains/hosting/notices.c", "head->slot && !is_client(to)", "head->slot"),
     "strangers notify": (
         "grains/hosting/notices.c",
-        "(!is_client(from) && teffi_view_current_has_member(node, from))", "!is_client(from)"),
+        "(standing == TEFFI_STANDING_MEMBER || standing == TEFFI_STANDING_LEFT)", "standing < 9"),
+    "a notification reaches any method with its id": (
+        "grains/request/notify.c", "own && strcmp(own->name, method->name) == 0", "own"),
     "a client notifies": (
         "runtime/link/conn/receiver.c", "msg->to.slot == TEFFI_SLOT_OBSERVER && !msg->type_id;",
         "msg->to.slot == TEFFI_SLOT_OBSERVER;"),
     "any bytes are a seal": (
         "runtime/message/seal.c", "    return plain.zero == 0;", "    return true;"),
     "the gateway of a reference may be a client": (
-        "runtime/message/notice.c", ".silo & TEFFI_CLIENT_BIT ? 0 : head.kind",
-        ".silo ? head.kind : 0"),
+        "runtime/message/notice.c", "!client->gateway || client_bit ? 0", "!client->gateway ? 0"),
+    "the gateway of a reference may be nobody": (
+        "runtime/message/notice.c", "!client->gateway || client_bit ? 0", "client_bit ? 0"),
     "a client that loses its gateway is not told": (
         "grains/silo/gateways.c",
         "    teffi_client_observers_lose_gateway(client, peer->node);\n", ""),

@@ -152,10 +152,11 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     /* If each worker is in a turn that does not end, no other grain of the silo is served. When no
      * worker has taken any work for so long, although work waits, the silo gives its lease up (see
      * lost), so that its grains are activated on other silos. Turns in blocking regions
-     * (teff_blocking_begin) do not count: other threads take their workers' places. Must be longer
-     * than any other turn that blocks its thread or computes without calling teff; at least
-     * lease_ms; 0 = 3,600,000 (an hour). teff_silo_stop still waits for such turns; teff_silo_main
-     * and teff_silo_run end the process at once, with status 1, without calling stop. */
+     * (teff_blocking_begin) do not count, as long as threads_max allows other threads to take their
+     * workers' places. Must be longer than 128 turns of one grain, one after the other, that block
+     * their thread or compute without calling teff; at least lease_ms; 0 = 3,600,000 (an hour).
+     * teff_silo_stop still waits for such turns; teff_silo_main and teff_silo_run end the process
+     * at once, with status 1, without calling stop, unless they had begun to stop before. */
     uint32_t stuck_ms;
 } teff_silo_options;
 
@@ -360,7 +361,8 @@ TEFF_API teff_ctx *teff_client_new_ctx(teff_client *client);
 
 /* teff_client_free - disconnect and free a client.
  * in:   client, may be NULL. Its contexts must have been freed.
- * runs: a thread outside; waits until its connections are closed. */
+ * runs: a thread outside; waits until its connections are closed, and until the callbacks of its
+ *       observers have returned: their calls may take until their time-outs. */
 TEFF_API void teff_client_free(teff_client *client);
 
 TEFF_END_C

@@ -32,8 +32,8 @@ typedef struct link_polling {
 } link_polling;
 
 /* teffi_polling_init - in: poller, may be NULL; conns->exec is set.
- * teffi_polling_start - if there is a poller, and conns->exec has the op `poll`, let its workers
- * poll until it stops. */
+ * teffi_polling_start - on a silo, if there is a poller, and conns->exec has the op `poll`, let its
+ * workers poll until it stops. */
 void teffi_polling_init(struct teffi_conns *conns, teffi_poller *poller);
 void teffi_polling_start(struct teffi_conns *conns);
 void teffi_polling_fini(struct teffi_conns *conns);
