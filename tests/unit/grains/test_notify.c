@@ -65,16 +65,31 @@ static void a_client_of_this_silo_is_notified(void **state)
 
 enum { FAR_TYPE = 4242 };
 
-/* A grain of a type that this silo does not host. */
-static ProtobufCBinaryData far_grain(void)
+static ProtobufCBinaryData grain_of_type(uint32_t id)
 {
     static uint8_t bytes[sizeof(teffi_grain_ref) + 3];
     const teffi_grain_ref ref = {
-        .head = {TEFFI_REF_GRAIN, TEFF_KEY_STRING, {0, 0}, chat_listener_info.type.id},
-        .type = FAR_TYPE};
+        .head = {TEFFI_REF_GRAIN, TEFF_KEY_STRING, {0, 0}, chat_listener_info.type.id}, .type = id};
     memcpy(bytes, &ref, sizeof ref);
     memcpy(bytes + sizeof ref, "key", 3);
     return (ProtobufCBinaryData){sizeof bytes, bytes};
+}
+
+/* A grain of a type that this silo does not host. */
+static ProtobufCBinaryData far_grain(void)
+{
+    return grain_of_type(FAR_TYPE);
+}
+
+/* A client may make a reference to any grain. The type chat.Room does not observe, but one of its
+ * methods has the id of the notification. */
+static void a_type_that_does_not_observe_is_not_notified(void **state)
+{
+    const teff_method *alike =
+        teffi_method_find(&chat_room_info, chat_listener_info.type.methods[1].id);
+    assert_non_null(alike);
+    assert_string_equal(alike->name, "chat.Room.Alike");
+    assert_int_equal(run_with(notifies_one, 1, grain_of_type(chat_room_info.id)), TEFF_E_INVALID);
 }
 
 /* No silo hosts the type, so the message is dropped; the observer stays until it expires. */
@@ -123,6 +138,7 @@ int main(void)
         CASE(one_observer_is_notified),
         CASE(a_client_of_this_silo_is_notified),
         CASE(a_grain_stays_in_the_set),
+        CASE(a_type_that_does_not_observe_is_not_notified),
         CASE(the_memory_of_notifications_is_freed_at_once),
         CASE(a_grain_that_does_not_observe_has_no_reference),
     };

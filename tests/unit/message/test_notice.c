@@ -114,6 +114,8 @@ static void other_bytes_are_refused(void **state)
     memcpy(bytes, client_bytes, sizeof client_bytes);
     bytes[15] |= 0x80;
     assert_int_equal(teffi_ref_read(bytes, sizeof client_bytes, &client, &grain), 0);
+    memset(bytes + 8, 0, 8); /* the gateway is nobody */
+    assert_int_equal(teffi_ref_read(bytes, sizeof client_bytes, &client, &grain), 0);
 }
 
 int main(void)
