@@ -44,9 +44,9 @@ TEFF_BEGIN_C
  *     grain's silo and the gateway breaks, the set drops the observer for the same reason when it
  *     is next used.
  *   - So the observer of a client misses no notification of a set without being told, except if the
- *     silo of the grain dies, or a connection breaks again before the message that tells it has
- *     arrived: renew subscriptions, so that the grain's set has them again. The callback on_dropped
- *     may come after later notifications.
+ *     silo of the grain dies, or if the message that tells it is lost, because a connection breaks
+ *     again, or because there is no memory or no room on a connection: renew subscriptions, so that
+ *     the grain's set has them again. The callback on_dropped may come after later notifications.
  *   - A notification to a grain is an ordinary one-way message to it: it activates the grain if
  *     needed, is admitted like other requests, follows the grain to another silo, and is dropped if
  *     the grain's queue is full. Such an observer stays in the set until it expires or
