@@ -233,7 +233,7 @@ static void a_silo_that_was_declared_dead_comes_back(void **state)
 static void a_silo_whose_workers_are_stuck_ends_with_1(void **state)
 {
     enum { CALLS = 8 };
-    char address[100], key[8];
+    char address[100], key[12];
     child c = child_run(ARGS("--quiet", "--workers", "1", "--lease-ms", "500", "--stuck-ms", "500"),
                         false);
     child_read(&c, c.out, "ready 127.0.0.1:");
