@@ -38,7 +38,7 @@ static uint64_t read_ticks(void *arg)
 {
     if (++ticks.looks == ticks.at)
         ticks.then();
-    return ticks.now_ns += ticks.step_ns;
+    return atomic_fetch_add(&ticks.now_ns, ticks.step_ns) + ticks.step_ns;
 }
 
 static const teffi_platform platform = {.mono_ns = read_ticks};
