@@ -1,6 +1,7 @@
 /* heartbeat.c - writes this silo's heartbeat, which renews its lease; reads the others', declares
  * silent silos dead. */
 #include "cluster/join.h"
+#include "cluster/promise.h"
 
 #include "call/task.h"
 #include "cluster/reach.h"

@@ -21,7 +21,7 @@
  * lease is not extended; nor if the heartbeat that was confirmed before c had another view.
  *     All this relies on the store: it writes no heartbeat after a later one, and loses none that
  * it has confirmed. (One that is lost does no harm, as the one before it has the same view.) */
-#include "cluster/membership.h"
+#include "cluster/promise.h"
 
 #include "call/task.h"
 #include "cluster.pb-c.h"

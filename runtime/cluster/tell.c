@@ -1,5 +1,6 @@
 /* tell.c - pushes this silo's view to the other silos, and adopts theirs on request. */
 #include "cluster/join.h"
+#include "cluster/promise.h"
 
 #include "call/task.h"
 #include "cluster.pb-c.h"

@@ -5,6 +5,7 @@
 #include "call/task.h"
 #include "cluster.pb-c.h"
 #include "cluster/join.h"
+#include "cluster/promise.h"
 #include "lab.h"
 #include "node/ask.h"
 #include "store/engine.h"

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "call/relay.h"
-#include "cluster/membership.h"
+#include "cluster/promise.h"
 
 enum { PAUSE_NS = 500000 };
 
