@@ -16,7 +16,7 @@
  * no hint that a spin would pay. */
 enum { TEFFI_SPIN_NS = 50000, TEFFI_WAIT_SHORT_NS = 200000 };
 
-enum { TEFFI_SPIN_BYTES_MAX = 4096 }; /* received since the last wait; after more, no spin */
+enum { TEFFI_SPIN_BYTES_MAX = 16384 }; /* received since the last wait; after more, no spin */
 
 /* Zeroed: no wait has been recorded. */
 typedef struct teffi_spin {
