@@ -6,8 +6,10 @@
 
 #include <inttypes.h>
 
-static const char *const placements[] = {
-    [PLACE_RANDOM] = "RANDOM", [PLACE_PREFER_LOCAL] = "PREFER_LOCAL", [PLACE_HASH] = "HASH"};
+static const char *const placements[] = {[PLACE_RANDOM] = "RANDOM",
+                                         [PLACE_PREFER_LOCAL] = "PREFER_LOCAL",
+                                         [PLACE_HASH] = "HASH",
+                                         [PLACE_STATELESS] = "STATELESS"};
 
 static const char grain_functions[] =
     "\n"
@@ -61,7 +63,8 @@ static const char type_info[] =
     "    $b,\n"
     "    teffi_$S_activate, teffi_$S_deactivate,\n"
     "    offsetof($S_methods, on_activate), offsetof($S_methods, on_deactivate),\n"
-    "    $i /* version */\n"
+    "    $i, /* version */\n"
+    "    $w /* pool_max */\n"
     "};\n"
     "\n"
     "teff_grain_type *$S_type(const $S_methods *methods, void *user)\n"
@@ -106,7 +109,7 @@ static const char observer_info[] =
     "    {\"$N\", $h, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,\n"
     "     0, 0, 0, 0, NULL,\n"
     "     teffi_$S_table, $l,\n"
-    "     NULL, NULL, 0, 0, 0},\n"
+    "     NULL, NULL, 0, 0, 0, 0},\n"
     "    teffi_$S_dropped\n"
     "};\n"
     "\n"
@@ -208,7 +211,8 @@ static void define_grain_type(teffi_text *out, const teffi_service *s, teffi_val
 {
     v->values['h'] = format_id(out->pool, s->id);
     v->values['g'] = s->grain->reentrant ? "TEFF_TYPE_REENTRANT" : "0";
-    v->values['p'] = placements[s->grain->placement];
+    v->values['p'] =
+        placements[s->grain->has_stateless_worker ? PLACE_STATELESS : s->grain->placement];
     v->values['l'] = teffi_pool_printf(out->pool,
                                        "    %" PRIu32 ", /* idle_ms */\n"
                                        "    %" PRIu32 ", /* queue_max */\n"
@@ -217,6 +221,8 @@ static void define_grain_type(teffi_text *out, const teffi_service *s, teffi_val
                                        s->idle_ms, s->grain->queue_max, s->grain->max_message_bytes,
                                        s->grain->answers_max);
     v->values['i'] = teffi_pool_printf(out->pool, "%" PRIu32, s->grain->version);
+    v->values['w'] = teffi_pool_printf(
+        out->pool, "%" PRId32, s->grain->stateless_worker < 0 ? 0 : s->grain->stateless_worker);
     v->values['q'] = format_ops(out->pool, s->state);
     v->values['b'] = s->n_methods > 0
                          ? teffi_pool_printf(out->pool, "teffi_%s_table, %zu", s->c, s->n_methods)

@@ -70,7 +70,7 @@ typedef struct teffi_method {
 
 /* The numbers of teff/grain.proto. */
 enum { KEY_STRING = 1, KEY_INT64, KEY_UUID, KEY_INT64_STRING, KEY_UUID_STRING };
-enum { PLACE_RANDOM, PLACE_PREFER_LOCAL, PLACE_HASH };
+enum { PLACE_RANDOM, PLACE_PREFER_LOCAL, PLACE_HASH, PLACE_STATELESS };
 
 typedef struct teffi_service {
     const Protoc__Service *desc;

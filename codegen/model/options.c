@@ -11,6 +11,7 @@
 #define ANSWERS_MAX 1024u          /* each save writes all of them beside the state */
 #define QUEUE_MAX 1000000u         /* a longer queue would use up memory before it is full */
 #define VERSION_MAX 63u            /* TEFFI_VERSION_MAX: requests have six bits for it */
+#define POOL_MAX 64                /* each call may look at all of them */
 
 /* Field numbers of google/protobuf/descriptor.proto and teff/grain.proto, for paths. */
 enum { SERVICE_OPTIONS = 3, METHOD_OPTIONS = 4, OPTION_TEFF = 51870 };
@@ -139,6 +140,32 @@ static void check_option_range(teffi_model *model, const teffi_service *s, const
     }
 }
 
+/* Notes a problem if the option stateless_worker has a wrong value, or if it is beside an option that
+ * makes no sense for several activations of one grain. check_option_conflicts() checks methods. */
+static void check_stateless_worker(teffi_model *model, const teffi_service *s)
+{
+    const Protoc__GrainOptions *o = s->grain;
+    const teffi_path *path = make_option_path(model->pool, &s->path, "stateless_worker");
+    const struct {
+        bool wrong;
+        const char *why;
+    } conflicts[] = {
+        {o->state, "would overwrite each other's state, expected no state"},
+        {o->has_placement, "are on the caller's silo if it hosts the type, expected no placement"},
+        {o->n_observes > 0, "would each get some of the notifications, expected no observes"},
+    };
+    if (o->stateless_worker != -1 && (o->stateless_worker < 1 || o->stateless_worker > POOL_MAX))
+        teffi_add_problem(model, s->file, path,
+                          "stateless_worker: %d, expected 1 to %d, or -1 for one activation for "
+                          "each worker of a silo",
+                          o->stateless_worker, POOL_MAX);
+    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
+        if (conflicts[i].wrong)
+            teffi_add_problem(model, s->file, path,
+                              "stateless_worker: the activations of a grain of %s %s", s->full,
+                              conflicts[i].why);
+}
+
 /* Checks the options of a grain; sets its state and idle time. */
 static void read_grain_options(teffi_model *model, teffi_service *s)
 {
@@ -164,6 +191,8 @@ static void read_grain_options(teffi_model *model, teffi_service *s)
         read_state_option(model, s, o->state);
     if (o->idle)
         read_time_option(model, s->file, &s->path, "idle", o->idle, &s->idle_ms);
+    if (o->has_stateless_worker)
+        check_stateless_worker(model, s);
     if (o->placement < PLACE_RANDOM || o->placement > PLACE_HASH) {
         teffi_add_problem(model, s->file, make_option_path(model->pool, &s->path, "placement"),
                           "placement: %d is not one, expected RANDOM, PREFER_LOCAL or HASH",
@@ -202,6 +231,8 @@ static void check_option_conflicts(teffi_model *model, const teffi_service *s,
         {o->transactional && (o->read_only || requests_may_interleave(s)), "transactional", "",
          " locks its grain, expected no read_only, and no always_interleave or reentrant in its "
          "type"},
+        {o->transactional && s->grain->has_stateless_worker, "transactional", "",
+         " locks its grain, but a stateless worker has several activations of a grain"},
         {o->transactional && o->one_way, "transactional", "",
          " has an outcome, expected no one_way beside transactional"},
         {o->transactional && o->idempotent, "transactional", "",

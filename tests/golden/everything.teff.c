@@ -559,7 +559,8 @@ const teff_type_info acme_shop_x_v1_everything_info = {
     teffi_acme_shop_x_v1_everything_activate, teffi_acme_shop_x_v1_everything_deactivate,
     offsetof(acme_shop_x_v1_everything_methods, on_activate),
         offsetof(acme_shop_x_v1_everything_methods, on_deactivate),
-    3 /* version */
+    3, /* version */
+    0 /* pool_max */
 };
 
 teff_grain_type *acme_shop_x_v1_everything_type(const acme_shop_x_v1_everything_methods *methods,
@@ -750,12 +751,59 @@ const teff_type_info acme_shop_x_v1_bare_info = {
     teffi_acme_shop_x_v1_bare_activate, teffi_acme_shop_x_v1_bare_deactivate,
     offsetof(acme_shop_x_v1_bare_methods, on_activate), offsetof(acme_shop_x_v1_bare_methods,
         on_deactivate),
-    0 /* version */
+    0, /* version */
+    0 /* pool_max */
 };
 
 teff_grain_type *acme_shop_x_v1_bare_type(const acme_shop_x_v1_bare_methods *methods, void *user)
 {
     return teff_grain_type_new(&acme_shop_x_v1_bare_info, methods, user);
+}
+
+/* ---- acme.shopX.v1.Crew ---- */
+
+static acme_shop_x_v1_crew teffi_acme_shop_x_v1_crew_self(const teff_grain *grain)
+{
+    acme_shop_x_v1_crew self = {grain->ctx, grain->key.number, grain->user};
+
+    return self;
+}
+
+static teff_err teffi_acme_shop_x_v1_crew_activate(const teff_grain *grain, const void *methods)
+{
+    const acme_shop_x_v1_crew_methods *slots = (const acme_shop_x_v1_crew_methods *)methods;
+    acme_shop_x_v1_crew self = teffi_acme_shop_x_v1_crew_self(grain);
+
+    return slots->on_activate != NULL ? (slots->on_activate)(&self) : TEFF_OK;
+}
+
+static teff_err teffi_acme_shop_x_v1_crew_deactivate(const teff_grain *grain, const void *methods,
+        teff_reason why)
+{
+    const acme_shop_x_v1_crew_methods *slots = (const acme_shop_x_v1_crew_methods *)methods;
+    acme_shop_x_v1_crew self = teffi_acme_shop_x_v1_crew_self(grain);
+
+    return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
+}
+
+const teff_type_info acme_shop_x_v1_crew_info = {
+    "acme.shopX.v1.Crew", 0x524df0a3U, 0, TEFF_KEY_INT64, TEFF_PLACE_STATELESS,
+    0, /* idle_ms */
+    0, /* queue_max */
+    0, /* max_message_bytes */
+    0, /* answers_max */
+    NULL,
+    NULL, 0,
+    teffi_acme_shop_x_v1_crew_activate, teffi_acme_shop_x_v1_crew_deactivate,
+    offsetof(acme_shop_x_v1_crew_methods, on_activate), offsetof(acme_shop_x_v1_crew_methods,
+        on_deactivate),
+    0, /* version */
+    4 /* pool_max */
+};
+
+teff_grain_type *acme_shop_x_v1_crew_type(const acme_shop_x_v1_crew_methods *methods, void *user)
+{
+    return teff_grain_type_new(&acme_shop_x_v1_crew_info, methods, user);
 }
 
 /* ---- acme.shopX.v1.Tagged ---- */
@@ -814,7 +862,8 @@ const teff_type_info acme_shop_x_v1_tagged_info = {
     teffi_acme_shop_x_v1_tagged_activate, teffi_acme_shop_x_v1_tagged_deactivate,
     offsetof(acme_shop_x_v1_tagged_methods, on_activate), offsetof(acme_shop_x_v1_tagged_methods,
         on_deactivate),
-    0 /* version */
+    0, /* version */
+    0 /* pool_max */
 };
 
 teff_grain_type *acme_shop_x_v1_tagged_type(const acme_shop_x_v1_tagged_methods *methods,
@@ -923,7 +972,8 @@ const teff_type_info acme_shop_x_v1_joint_info = {
     teffi_acme_shop_x_v1_joint_activate, teffi_acme_shop_x_v1_joint_deactivate,
     offsetof(acme_shop_x_v1_joint_methods, on_activate), offsetof(acme_shop_x_v1_joint_methods,
         on_deactivate),
-    0 /* version */
+    0, /* version */
+    0 /* pool_max */
 };
 
 teff_grain_type *acme_shop_x_v1_joint_type(const acme_shop_x_v1_joint_methods *methods, void *user)
@@ -1034,7 +1084,7 @@ const teff_observer_info acme_shop_x_v1_watch_info = {
     {"acme.shopX.v1.Watch", 0x221a9915U, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,
      0, 0, 0, 0, NULL,
      teffi_acme_shop_x_v1_watch_table, 2,
-     NULL, NULL, 0, 0, 0},
+     NULL, NULL, 0, 0, 0, 0},
     teffi_acme_shop_x_v1_watch_dropped
 };
 
@@ -1191,7 +1241,8 @@ const teff_type_info acme_shop_x_v1_watched_info = {
     teffi_acme_shop_x_v1_watched_activate, teffi_acme_shop_x_v1_watched_deactivate,
     offsetof(acme_shop_x_v1_watched_methods, on_activate), offsetof(acme_shop_x_v1_watched_methods,
         on_deactivate),
-    0 /* version */
+    0, /* version */
+    0 /* pool_max */
 };
 
 teff_grain_type *acme_shop_x_v1_watched_type(const acme_shop_x_v1_watched_methods *methods,
@@ -1316,7 +1367,8 @@ const teff_type_info acme_shop_x_v1_mirror_info = {
     teffi_acme_shop_x_v1_mirror_activate, teffi_acme_shop_x_v1_mirror_deactivate,
     offsetof(acme_shop_x_v1_mirror_methods, on_activate), offsetof(acme_shop_x_v1_mirror_methods,
         on_deactivate),
-    0 /* version */
+    0, /* version */
+    0 /* pool_max */
 };
 
 teff_grain_type *acme_shop_x_v1_mirror_type(const acme_shop_x_v1_mirror_methods *methods,

@@ -550,6 +550,27 @@ extern const teff_type_info acme_shop_x_v1_bare_info;
  * if memory is out, every silo refuses the type with TEFF_E_NOMEM. */
 teff_grain_type *acme_shop_x_v1_bare_type(const acme_shop_x_v1_bare_methods *methods, void *user);
 
+/* ---- acme.shopX.v1.Crew ---- */
+
+typedef struct acme_shop_x_v1_crew {
+    teff_ctx *ctx;
+    int64_t key;
+    void *user; /* as given to acme_shop_x_v1_crew_type */
+} acme_shop_x_v1_crew;
+
+/* The methods of acme.shopX.v1.Crew. A call to a method whose slot is NULL fails with
+ * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+typedef struct acme_shop_x_v1_crew_methods {
+    teff_err (*on_activate)(acme_shop_x_v1_crew *self);
+    teff_err (*on_deactivate)(acme_shop_x_v1_crew *self, teff_reason why);
+} acme_shop_x_v1_crew_methods;
+
+extern const teff_type_info acme_shop_x_v1_crew_info;
+
+/* Make the grain type, to give to a silo. in: methods and user, borrowed. out: never NULL:
+ * if memory is out, every silo refuses the type with TEFF_E_NOMEM. */
+teff_grain_type *acme_shop_x_v1_crew_type(const acme_shop_x_v1_crew_methods *methods, void *user);
+
 /* ---- acme.shopX.v1.Tagged ---- */
 
 typedef struct acme_shop_x_v1_tagged {

@@ -89,7 +89,7 @@ const teff_observer_info shop_shared_far_info = {
     {"shop.shared.Far", 0xea0f2f2bU, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,
      0, 0, 0, 0, NULL,
      teffi_shop_shared_far_table, 1,
-     NULL, NULL, 0, 0, 0},
+     NULL, NULL, 0, 0, 0, 0},
     teffi_shop_shared_far_dropped
 };
 
@@ -187,7 +187,8 @@ const teff_type_info shop_shared_lists_info = {
     teffi_shop_shared_lists_activate, teffi_shop_shared_lists_deactivate,
     offsetof(shop_shared_lists_methods, on_activate), offsetof(shop_shared_lists_methods,
         on_deactivate),
-    0 /* version */
+    0, /* version */
+    0 /* pool_max */
 };
 
 teff_grain_type *shop_shared_lists_type(const shop_shared_lists_methods *methods, void *user)

@@ -196,7 +196,8 @@ const teff_type_info words_word_info = {
     teffi_words_word_table, 4,
     teffi_words_word_activate, teffi_words_word_deactivate,
     offsetof(words_word_methods, on_activate), offsetof(words_word_methods, on_deactivate),
-    0 /* version */
+    0, /* version */
+    0 /* pool_max */
 };
 
 teff_grain_type *words_word_type(const words_word_methods *methods, void *user)

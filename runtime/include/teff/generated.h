@@ -80,7 +80,8 @@ typedef struct teff_method {
 typedef enum teff_placement {
     TEFF_PLACE_RANDOM = 0,       /* any silo that hosts the type */
     TEFF_PLACE_PREFER_LOCAL = 1, /* the caller's silo if it hosts the type, else random */
-    TEFF_PLACE_HASH = 2          /* by the key's hash over the silos that host the type */
+    TEFF_PLACE_HASH = 2,         /* by the key's hash over the silos that host the type */
+    TEFF_PLACE_STATELESS = 3     /* a stateless worker: each silo has activations of its own */
 } teff_placement;
 
 enum { TEFF_TYPE_REENTRANT = 1 /* every method may interleave with every other */ };
@@ -103,7 +104,8 @@ typedef struct teff_type_info {
     teff_err (*deactivate)(const teff_grain *grain, const void *methods, teff_reason why);
     /* Offsets of those slots in methods. The runtime starts no turn for a NULL slot; 0: unknown. */
     size_t on_activate_at, on_deactivate_at;
-    uint32_t version; /* of the interface, at most 63; 0: none */
+    uint32_t version;  /* of the interface, at most 63; 0: none */
+    uint32_t pool_max; /* activations of a stateless worker's grain on one silo; 0: as workers */
 } teff_type_info;
 
 /* teff_grain_type_new - bind an implementation to a type.
@@ -227,9 +229,9 @@ TEFF_API TEFF_MUST_USE teff_err teff_observer_of_grain(teff_ctx *ctx,
  * in:   ctx, of a turn of the grain; on_deactivate may not subscribe. ref, copied. expiry_ms, from
  *       now; 0: TEFF_OBSERVER_EXPIRY_MS.
  * runs: in that turn. Does not wait.
- * errs: TEFF_E_INVALID: not in a turn; ref is no reference to an observer of this kind;
- *       TEFF_E_CLOSED: in on_deactivate; TEFF_E_OVERLOADED: the activation has TEFF_OBSERVERS_MAX
- *       observers; TEFF_E_NOMEM. teff_error(ctx) has the text.
+ * errs: TEFF_E_INVALID: not in a turn, or in one of a stateless worker; ref is no reference to an
+ *       observer of this kind; TEFF_E_CLOSED: in on_deactivate; TEFF_E_OVERLOADED: the activation
+ *       has TEFF_OBSERVERS_MAX observers; TEFF_E_NOMEM. teff_error(ctx) has the text.
  * from: Orleans ObserverManager.Subscribe, which never forgets an observer that is slow. */
 TEFF_API TEFF_MUST_USE teff_err teff_observers_subscribe(teff_ctx *ctx,
                                                          const teff_observer_info *info,

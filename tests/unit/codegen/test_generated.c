@@ -577,6 +577,9 @@ static void tables(void **state)
     assert_ptr_equal(all->state, &acme_shop_x_v1_http_reply_inner_thing_ops);
     assert_int_equal(method(all, "acme.shopX.v1.Everything.Tell")->flags, TEFF_METHOD_ONE_WAY);
     assert_int_equal(tagged->placement, TEFF_PLACE_PREFER_LOCAL);
+    assert_int_equal(tagged->pool_max, 0);
+    assert_int_equal(acme_shop_x_v1_crew_info.placement, TEFF_PLACE_STATELESS);
+    assert_int_equal(acme_shop_x_v1_crew_info.pool_max, 4);
     assert_null(tagged->state);
     assert_int_equal(tagged->methods[0].flags,
                      TEFF_METHOD_ALWAYS_INTERLEAVE | TEFF_METHOD_IDEMPOTENT);

@@ -172,8 +172,37 @@ static void row_11_state_message_missing(void **state)
 
 static void row_12_stateless_worker_and_reminders(void **state)
 {
-    grain_refused("key: STRING, stateless_worker: 4, reminders: true", "stateless_worker");
+    grain_refused("key: STRING, stateless_worker: 4, reminders: true", "reminders");
     grain_refused("key: STRING, reminders: true", "reminders");
+}
+
+static void bad_stateless_workers(void **state)
+{
+    grain_refused("key: STRING, stateless_worker: 0", "stateless_worker: 0, expected 1 to 64, or "
+                                                      "-1 for one");
+    grain_refused("key: STRING, stateless_worker: -2", "stateless_worker: -2, expected 1 to 64");
+    grain_refused("key: STRING, stateless_worker: 65", "stateless_worker: 65, expected 1 to 64");
+    grain_refused("key: STRING, stateless_worker: 4, state: \"words.Seen\"",
+                  "words.Word would overwrite each other's state, expected no state");
+    grain_refused("key: STRING, stateless_worker: 4, placement: RANDOM", "expected no placement");
+    grain_refused("key: STRING, stateless_worker: 4, answers_max: 1",
+                  "answers_max: words.Word has no state");
+    run_refused(HEAD "service Ear {\n  option (teff.observer) = true;\n"
+                     "  rpc Said (Seen) returns (teff.Void);\n}\nservice Word {\n"
+                     "  option (teff.grain) = { key: STRING, stateless_worker: 1,"
+                     " observes: \"words.Ear\" };\n}\n",
+                "x.proto:10:", "some of the notifications, expected no observes");
+    run_refused(HEAD "service Word {\n"
+                     "  option (teff.grain) = { key: STRING, stateless_worker: 1 };\n"
+                     "  rpc A (Seen) returns (Seen) { option (teff.method).transactional = true; }"
+                     "\n}\n",
+                "x.proto:7:", "transactional: words.Word.A locks its grain, but a stateless");
+    run_accepted(HEAD "service Word {\n"
+                      "  option (teff.grain) = { key: STRING, stateless_worker: -1, idle: \"9s\","
+                      " reentrant: true };\n  rpc A (Seen) returns (Seen);\n}\n");
+    assert_int_equal(run("grep -q TEFF_PLACE_STATELESS out/x.teff.c && grep -q '0 /. pool_max' "
+                         "out/x.teff.c"),
+                     0);
 }
 
 static void row_13_max_message_above_global(void **state)
@@ -364,6 +393,7 @@ int main(void)
         ROW(row_14_duplicate_version),
         ROW(row_15_method_gone_or_renumbered),
         ROW(a_version_that_falls),
+        ROW(bad_stateless_workers),
         ROW(bad_observers),
         ROW(bad_observes),
         ROW(method_option_without_a_grain),
