@@ -344,6 +344,8 @@ static teff_err subscribe_observer(teff_ctx *ctx, const teff_observer_info *info
     if (!act)
         return teff_fail(ctx, TEFF_E_INVALID, "only a turn of a grain has observers");
     teffi_ctx_check_fiber(ctx);
+    if (teffi_type_is_stateless(act->type))
+        return teff_fail(ctx, TEFF_E_INVALID, "a stateless worker has no observers");
     if (act->phase == TEFFI_DEACTIVATING)
         return teff_fail(ctx, TEFF_E_CLOSED, "on_deactivate takes no observers");
     const uint8_t *ended = teff_arena_copy(&ctx->arena, ref.data, ref.len); /* adds a zero byte */

@@ -40,6 +40,12 @@ bool teffi_type_has_hook(const teff_grain_type *type, size_t at);
  * VALID as soon as they are registered. */
 bool teffi_type_activates_at_once(const teff_grain_type *type);
 
+/* teffi_type_is_stateless - is the type a stateless worker (directory/stateless.h)? */
+static inline bool teffi_type_is_stateless(const teff_grain_type *type)
+{
+    return type->info->placement == TEFF_PLACE_STATELESS;
+}
+
 /* teffi_queue_max - how many requests may wait at one activation. */
 static inline uint32_t teffi_queue_max(const teff_type_info *info)
 {

@@ -16,15 +16,18 @@ static bool can_host(const teffi_member *member, wanted want)
            teffi_member_type_version(member, want.type) >= (int64_t)want.version;
 }
 
-/* Chooses one of the silos that can host the type, all with the same chance. One pass suffices
- * (reservoir sampling). out: zero: no silo can host the type. */
-static teffi_node_id choose_random_silo(teffi_grains *grains, const teffi_view *view, wanted want)
+/* Chooses one of the silos that can host the type, all with the same chance; never `except`. One
+ * pass suffices (reservoir sampling). out: zero: no silo can host the type. */
+static teffi_node_id choose_random_silo(teffi_grains *grains, const teffi_view *view, wanted want,
+                                        teffi_node_id except)
 {
     const teffi_platform *platform = grains->node->platform;
     uint64_t n = 0;
     teffi_node_id chosen = {0};
     for (size_t i = 0; i < view->n_members; i++)
-        if (can_host(&view->members[i], want) && platform->random(platform->arg) % ++n == 0)
+        if (can_host(&view->members[i], want) &&
+            !teffi_node_equals(view->members[i].node, except) &&
+            platform->random(platform->arg) % ++n == 0)
             chosen = view->members[i].node;
     return chosen;
 }
@@ -64,7 +67,9 @@ teffi_node_id teffi_placement_choose_silo(teffi_grains *grains, const teffi_iden
     else if (how == TEFF_PLACE_HASH)
         chosen = choose_silo_by_hash(view, ident, want);
     else
-        chosen = choose_random_silo(grains, view, want);
+        chosen =
+            choose_random_silo(grains, view, want,
+                               how == TEFF_PLACE_STATELESS ? grains->node->id : (teffi_node_id){0});
     teffi_view_unref(view);
     return chosen;
 }

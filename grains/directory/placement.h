@@ -11,7 +11,9 @@
 /* A request carries the caller's strategy and version of the type in its flags (bits 8 and 9, bits
  * 10 to 15), because the silo that places the grain may not host the type.
  * teffi_placement_flags - the flags for the caller's type.
- * teffi_flags_placement_strategy - the strategy in flags; random if flags have no known strategy.
+ * teffi_flags_placement_strategy - the strategy in flags; for a stateless worker:
+ *       TEFF_PLACE_STATELESS.
+ * teffi_flags_place_at_random - the flags with the strategy TEFF_PLACE_RANDOM.
  * teffi_flags_type_version - the version in flags; 0: none.
  * teffi_flags_raise_type_version - the flags with at least this version. in: version, at most
  *       TEFFI_VERSION_MAX. */
@@ -34,8 +36,14 @@ static inline uint16_t teffi_flags_raise_type_version(uint16_t flags, uint32_t v
                : (uint16_t)((flags & 0x3ffu) | version << 10);
 }
 
+static inline uint16_t teffi_flags_place_at_random(uint16_t flags)
+{
+    return (uint16_t)(flags & ~(3u << 8));
+}
+
 /* teffi_placement_choose_silo - choose an ACTIVE silo that hosts the type, in the version of flags
- * or a newer one, by the strategy of flags. in: flags, of a request. out: zero: there is none. */
+ * or a newer one, by the strategy of flags. For a stateless worker, choose any such silo but this
+ * one. in: flags, of a request. out: zero: there is none. */
 teffi_node_id teffi_placement_choose_silo(teffi_grains *grains, const teffi_ident *ident,
                                           uint16_t flags);
 
@@ -50,6 +58,5 @@ void teffi_placement_respond_error(teffi_grains *grains, teffi_msg *msg, int64_t
 
 static inline teff_placement teffi_flags_placement_strategy(uint16_t flags)
 {
-    unsigned how = flags >> 8 & 3u;
-    return how <= TEFF_PLACE_HASH ? (teff_placement)how : TEFF_PLACE_RANDOM;
+    return (teff_placement)(flags >> 8 & 3u);
 }

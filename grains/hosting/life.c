@@ -1,5 +1,6 @@
 /* life.c - begin and end activations, in steps on the group or on a fiber.
- * Rule:    no user code runs before the directory has confirmed the activation. */
+ * Rule:    no user code runs before the directory has confirmed the activation. Exception: those of
+ *          stateless workers are not in the directory. */
 #include "hosting/life.h"
 
 #include <stdio.h>
@@ -150,7 +151,7 @@ void teffi_life_begin(teffi_activation *act)
         record_activation_failure(act, TEFF_E_UNAVAILABLE, teffi_lease_over_text, false);
         return;
     }
-    teff_err err = teffi_activation_is_registered(act)
+    teff_err err = teffi_type_is_stateless(act->type) || teffi_activation_is_registered(act)
                        ? TEFF_OK
                        : register_or_unregister_here(act, TEFFI_METHOD_REGISTER, &holder);
     if (err == TEFF_E_UNAVAILABLE)
@@ -198,7 +199,8 @@ void teffi_life_end(teffi_activation *act)
 {
     teffi_pid holder;
     if (!must_run_on_deactivate(act) &&
-        (register_or_unregister_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE ||
+        (teffi_type_is_stateless(act->type) ||
+         register_or_unregister_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE ||
          leaves_entry_behind(act)))
         return;
     if (teffi_turn_start_life_turn(act, deactivate_and_unregister))

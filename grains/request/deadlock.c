@@ -9,6 +9,7 @@
 #include "cluster/view.h"
 #include "directory/client.h"
 #include "directory/placement.h"
+#include "directory/stateless.h"
 #include "node/deliver.h"
 #include "request/ask.h"
 
@@ -530,7 +531,11 @@ void teffi_deadlock_handle_probe(teffi_activation *act, teffi_msg *msg)
 {
     reached at;
     const probe *p = unpack_probe(msg);
-    if (p && is_grain_of_probe(act, p) && find_probed_request(act, p, msg->src, &at)) {
+    bool is_grain = p && is_grain_of_probe(act, p);
+    bool found = is_grain && find_probed_request(act, p, msg->src, &at);
+    if (is_grain && !found && teffi_stateless_push_to_next(act, &msg->item))
+        return;
+    if (found) {
         if (at.aside && probe_is_back(act, p))
             handle_returned_probe(act, p, &at);
         else if (!p->confirms)

@@ -9,6 +9,7 @@
 #include "cluster/membership.h"
 #include "directory/location_cache.h"
 #include "directory/partition.h"
+#include "directory/stateless.h"
 #include "request/activation_cache.h"
 #include "request/route.h"
 #include "group/direct.h"
@@ -173,14 +174,19 @@ __attribute__((noinline)) static teffi_activation *claim_or_create_in_shard(teff
                                                                             teffi_ask *ask)
 {
     teffi_ident *ident = &ask->ident;
-    bool certain;
+    bool certain = false;
+    teffi_activation *act;
     ident->hash = teffi_key_hash(&grains->secret, ident->type, ident->key, ident->key_len);
-    if (teffi_lookup_may_exist(grains, ident->hash) && teffi_lookup_exists(grains, ident))
-        return NULL;
-    teffi_activation *act = teffi_shard_find_activation_without_lock(grains, ident, &certain);
-    act = act       ? claim_if_same_grain(act, ident)
-          : certain ? teffi_partition_create_claimed_activation(grains, ident)
-                    : NULL;
+    if (ask->type->placement == TEFF_PLACE_STATELESS) {
+        act = teffi_stateless_claim_activation(grains, ident);
+    } else {
+        if (teffi_lookup_may_exist(grains, ident->hash) && teffi_lookup_exists(grains, ident))
+            return NULL;
+        act = teffi_shard_find_activation_without_lock(grains, ident, &certain);
+        act = act       ? claim_if_same_grain(act, ident)
+              : certain ? teffi_partition_create_claimed_activation(grains, ident)
+                        : NULL;
+    }
     if (act)
         teffi_activation_cache_put(grains->activation_cache, teffi_activation_cache_hash(ident),
                                    act);

@@ -13,6 +13,7 @@
 #include "directory/location_cache.h"
 #include "directory/partition.h"
 #include "directory/placement.h"
+#include "directory/stateless.h"
 #include "node/deliver.h"
 
 static void locate_grain_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg);
@@ -158,6 +159,62 @@ static void place_grain_and_send(teffi_grains *grains, const teffi_ident *ident,
     route_to_silo(grains, ident, msg, *placed, true);
 }
 
+/* ---- stateless workers ---- */
+
+/* Is the type of msg a stateless worker that this silo hosts, in the caller's version or a newer
+ * one? in: type, NULL: it is not hosted. */
+static bool hosts_stateless_worker(const teff_grain_type *type, const teffi_msg *msg)
+{
+    return type && teffi_type_is_stateless(type) &&
+           type->info->version >= teffi_flags_type_version(msg->flags);
+}
+
+/* Sends msg to another silo that hosts its stateless worker. If this silo is the only one in the
+ * view, it is leaving: then msg waits for a change of the view. */
+static void send_to_other_host(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
+{
+    teffi_node_id to = teffi_placement_choose_silo(grains, ident, msg->flags);
+    if (!teffi_node_is_none(to)) {
+        send_to_silo(grains, ident, msg, to);
+        return;
+    }
+    int64_t newest = teffi_find_newest_type_version(grains, ident->type);
+    if (newest < (int64_t)teffi_flags_type_version(msg->flags))
+        teffi_placement_respond_error(grains, msg, newest);
+    else
+        locate_grain_again(grains, ident, msg);
+}
+
+/* Routes msg if it is for a stateless worker: to an activation here, or to a silo that hosts the
+ * type. Exception: if the type is no stateless worker on this silo, msg is routed as one for a
+ * grain with placement RANDOM. Not inlined, so that its caller is short for other grains.
+ * out:  false: nothing was done. in: msg: borrows no memory. */
+__attribute__((noinline)) static bool
+route_to_stateless_worker(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
+{
+    const teff_grain_type *type = teffi_type_find(grains, ident->type);
+    if (type && !teffi_type_is_stateless(type)) {
+        msg->flags = teffi_flags_place_at_random(msg->flags);
+        return false;
+    }
+    teff_err err = hosts_stateless_worker(type, msg)
+                       ? teffi_stateless_push_request(grains, ident, msg)
+                       : TEFF_E_NOT_FOUND;
+    if (err == TEFF_E_NOT_FOUND)
+        send_to_other_host(grains, ident, msg);
+    else if (err)
+        end_request_with_error(grains, msg, err, explain_refused_push(grains, ident));
+    return true;
+}
+
+/* As route_to_stateless_worker(), for any msg. */
+static inline bool route_if_stateless(teffi_grains *grains, const teffi_ident *ident,
+                                      teffi_msg *msg)
+{
+    return teffi_flags_placement_strategy(msg->flags) == TEFF_PLACE_STATELESS &&
+           route_to_stateless_worker(grains, ident, msg);
+}
+
 /* ---- look-ups ---- */
 
 typedef struct lookup { /* the look-up of one grain */
@@ -291,12 +348,14 @@ static void forward_by_lookup_outcome(teff_ctx *ctx, lookup *entry, teffi_msg *m
                                     "expired before its grain was found; the call did not run");
     else if (o->err == TEFF_E_TIMEOUT) /* msg joined just after the look-up's last deadline check */
         locate_grain_again(grains, &entry->ident, msg);
+    else if (o->err && o->err != TEFF_E_NOT_FOUND)
+        teffi_node_respond_with_err(ctx->node, msg, o->err, teff_error(ctx));
+    else if (route_if_stateless(grains, &entry->ident, msg))
+        return;
     else if (o->err == TEFF_OK)
         route_to_silo(grains, &entry->ident, msg, o->silo, false);
-    else if (o->err == TEFF_E_NOT_FOUND)
-        place_grain_and_send(grains, &entry->ident, msg, &o->silo);
     else
-        teffi_node_respond_with_err(ctx->node, msg, o->err, teff_error(ctx));
+        place_grain_and_send(grains, &entry->ident, msg, &o->silo);
 }
 
 /* The task of a look-up: asks the directory, and forwards the waiting requests, including those
@@ -497,6 +556,8 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         push_transaction_end_or_free_msg(grains, &ident, msg);
         return;
     }
+    if (route_if_stateless(grains, &ident, msg))
+        return;
     /* Keep the order: msg goes behind earlier requests that wait for a look-up. */
     if (!placed && teffi_lookup_may_exist(grains, ident.hash) &&
         join_lookup(grains, &ident, msg, false))
