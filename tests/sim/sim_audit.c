@@ -141,6 +141,7 @@ void sim_audit_store(sim_world *w)
         compare_count(w, "stored", SIM_TALLY, key, stored_count(w, SIM_TALLY, key));
         if (w->has_keyed)
             compare_count(w, "stored", SIM_KEYED, key, stored_count(w, SIM_KEYED, key));
+        compare_count(w, "turns", SIM_CREW, key, w->crew_ran[key]);
         for (int kind = 0; kind < SIM_KINDS; kind++)
             if (is_alive(w, &w->ledger[kind][key]))
                 sim_fail(&w->s, "kind %d key %u has not ended, though its silo has", kind, key);

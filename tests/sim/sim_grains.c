@@ -28,7 +28,7 @@ unsigned sim_key_of(const char *name)
 
 /* A turn begins and resumes only under a lease. All until its next wait happens at one time; clocks
  * that do not run as the world's are read CLOCK_STEP_NS too late. */
-static void check_lease(sim_silo *place, sim_kind kind, unsigned key)
+void sim_check_lease(sim_silo *place, sim_kind kind, unsigned key)
 {
     enum { CLOCK_STEP_NS = 4000 };
     if (!teffi_lease_holds(&place->silo->node.home.lease,
@@ -61,7 +61,7 @@ teff_err sim_life_begin(sim_silo *place, sim_kind kind, unsigned key)
     sim *s = &place->world->s;
     if (place->node.dead)
         return TEFF_OK;
-    check_lease(place, kind, key);
+    sim_check_lease(place, kind, key);
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "born", kind, key);
     if (l->alive_on)
         take_over(place->world, kind, key);
@@ -97,7 +97,7 @@ void sim_turn_begin(sim_silo *place, const teff_ctx *ctx, sim_kind kind, unsigne
     const teffi_turn *turn = ctx->owner;
     if (place->node.dead)
         return;
-    check_lease(place, kind, key);
+    sim_check_lease(place, kind, key);
     sim_cancel_check(&place->world->s, ctx->node->id, turn->request);
     sim_ledger *l = ledger_of(place, kind, key);
     if (sim_had_no_lease_since(place, l->born_ns))
@@ -112,7 +112,7 @@ void sim_turn_read(sim_silo *place, teff_ctx *ctx, sim_kind kind, unsigned key)
 {
     if (place->node.dead)
         return;
-    check_lease(place, kind, key);
+    sim_check_lease(place, kind, key);
     sim_ledger *l = ledger_of(place, kind, key);
     if (l->running || l->alive_on != place->no + 1)
         sim_fail(&place->world->s, "kind %d key %u: read beside a turn that excludes it", kind,
@@ -127,7 +127,7 @@ void sim_turn_end(sim_silo *place, sim_kind kind, unsigned key)
 {
     if (place->node.dead)
         return;
-    check_lease(place, kind, key);
+    sim_check_lease(place, kind, key);
     ledger_of(place, kind, key)->running--;
 }
 
@@ -406,5 +406,6 @@ void sim_grains_host(sim_silo *place)
         teffi_bug_if(!type || teff_silo_host(place->silo, type) != TEFF_OK);
     }
     sim_watch_host(place);
+    sim_crew_host(place);
     sim_bank_host(place);
 }

@@ -502,6 +502,7 @@ static void plan_run(sim_world *w)
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_keyed_plan(w);
+    sim_crew_plan(w);
     sim_bank_plan(w);
     sim_at(&w->s, POLL_MS * SIM_MS, poll_stage, w);
 }
@@ -532,6 +533,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept
     sim_keyed_init(w);
     sim_limits_init(w);
     sim_watch_init(w);
+    sim_crew_init(w);
     sim_danger_init(w);
     sim_split_init(w);
     sim_restart_init(w);

@@ -13,7 +13,7 @@ enum {
     SIM_SILOS_MAX = 6,
     SIM_CLIENTS_MAX = 3,
     SIM_KEYS = 6,
-    SIM_KINDS = 6,
+    SIM_KINDS = 7,
     SIM_VIEWS = 512,
     SIM_BALLAST = 1200 * 1024,
 };
@@ -24,7 +24,8 @@ typedef enum sim_kind {
     SIM_RELAY,
     SIM_KEYED,
     SIM_ACCOUNT,
-    SIM_TELLER
+    SIM_TELLER,
+    SIM_CREW
 } sim_kind;
 
 typedef struct sim_ledger {  /* of one grain */
@@ -138,6 +139,10 @@ typedef struct sim_world {
     bool has_watch; /* clients observe beacons */
     sim_draw watch;
     uint64_t births, shone, told; /* of beacons; notifications received; drops received */
+    bool has_crew;                /* the kind SIM_CREW is hosted and called */
+    unsigned crew_missing;        /* the silo that does not host it */
+    sim_draw crew;
+    uint64_t crew_ran[SIM_KEYS]; /* turns */
 } sim_world;
 
 /* sim_world_init - kept: the faults that happen. sim_world_run - one whole run. out: false:
@@ -183,6 +188,8 @@ void sim_grains_init(sim_world *w);
 void sim_grains_host(sim_silo *place);
 void sim_key_name(unsigned key, char name[16]);
 unsigned sim_key_of(const char *name);
+/* sim_check_lease - a turn begins or resumes: its silo has a lease. */
+void sim_check_lease(sim_silo *place, sim_kind kind, unsigned key);
 /* sim_life_begin, _end - an activation, in its hooks. sim_turn_begin, _end - a turn that excludes
  * others. sim_turn_read - the whole of a read-only one. They check that it may be there. */
 teff_err sim_life_begin(sim_silo *place, sim_kind kind, unsigned key);
@@ -218,6 +225,15 @@ void sim_call_ended(sim_world *w, teff_ctx *ctx, sim_call call, teff_err err,
 void sim_watch_init(sim_world *w);
 void sim_watch_host(sim_silo *place);
 void sim_watch_start(sim_client *client);
+
+/* ---- sim_crew.c ---- */
+/* sim_crew_init - draws whether this world has stateless workers, and their type. sim_crew_plan -
+ * the first of their callers. sim_crew_host - the type for a silo. sim_crew_is_missing - this silo
+ * does not host it. */
+void sim_crew_init(sim_world *w);
+void sim_crew_plan(sim_world *w);
+void sim_crew_host(sim_silo *place);
+bool sim_crew_is_missing(const sim_silo *place);
 
 /* ---- sim_keyed.c ---- */
 /* sim_keyed_init - draws whether this world has calls with idempotency keys, and their type.
