@@ -1,4 +1,4 @@
-/* stateless.c - find an idle activation of a pool, make another one, or choose the shortest queue. */
+/* stateless.c - find an idle activation of a pool, make a new one, or choose the shortest queue. */
 #include "directory/stateless.h"
 
 #include "activation/turn.h"

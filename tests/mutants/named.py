@@ -484,4 +484,14 @@ NAMED = {
     "a reference is stored though its gateway may be gone": (
         "grains/silo/observer.c", "    if (observers->losses != made->losses)\n",
         "    if (false)\n"),
+    "a pool may have any number of activations": (
+        "grains/directory/stateless.h", "TEFFI_POOL_MAX = 64", "TEFFI_POOL_MAX = 6400"),
+    "a pool with one activation for each worker has one": (
+        "grains/directory/stateless.c", ": grains->node->home.exec->workers;", ": 1;"),
+    "equal queues give all requests to one activation": (
+        "grains/directory/stateless.c", "platform->random(platform->arg) % ties == 0", "false"),
+    "an option gives a pool any number of activations": (
+        "codegen/model/options.c", "#define POOL_MAX 64 ", "#define POOL_MAX 640 "),
+    "a caller makes any type a stateless worker": (
+        "grains/request/route.c", "if (type && !teffi_type_is_stateless(type))", "if (false)"),
 }
