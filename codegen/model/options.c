@@ -140,8 +140,8 @@ static void check_option_range(teffi_model *model, const teffi_service *s, const
     }
 }
 
-/* Notes a problem if the option stateless_worker has a wrong value, or is beside an option that makes
- * no sense for several activations of one grain. check_option_conflicts() checks methods. */
+/* Notes a problem if the option stateless_worker has a wrong value, or is beside an option that
+ * makes no sense for several activations of one grain. check_option_conflicts() checks methods. */
 static void check_stateless_worker(teffi_model *model, const teffi_service *s)
 {
     const Protoc__GrainOptions *o = s->grain;
