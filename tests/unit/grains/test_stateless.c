@@ -12,6 +12,8 @@
  * | hooks, one for each worker, turns that overlap | clerks, the_size_of_a_pool |
  * | deadlocks | a_cycle_through_the_pool |
  * | observers | observers_are_refused |
+ * | versions | a_caller_with_a_newer_version |
+ * | timers | a_timer_stays_with_its_activation |
  * | types that differ | the_caller_knows_it_as_an_ordinary_grain, ..._as_a_stateless_worker |
  * | moves, crashes, leases, other faults | the simulator |
  */
@@ -25,7 +27,8 @@
 enum { SILOS = 3, KEY = 7, A = 1, MAX = 3, QUEUE = 4, CALLS_MAX = 64 };
 
 static lab *three;
-static int hosting; /* silos so far */
+static int hosting;                /* silos so far */
+static const teff_type_info *at_1; /* the type of silo 1 */
 
 /* ---- the grains ---- */
 
@@ -93,17 +96,33 @@ static void host(teff_silo *silo)
     assert_int_equal(teff_silo_host(silo, direct_actor_type(&acts_actor, NULL)), TEFF_OK);
     if (hosting++ == 2)
         return;
-    assert_int_equal(teff_silo_host(silo, direct_hand_type(&hand, NULL)), TEFF_OK);
+    const teff_type_info *info = hosting == 2 ? at_1 : &direct_hand_info;
+    assert_int_equal(teff_silo_host(silo, teff_grain_type_new(info, &hand, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_host(silo, direct_clerk_type(&clerk, NULL)), TEFF_OK);
+}
+
+static int open_silos(const teff_type_info *of_silo_1)
+{
+    memset(&world, 0, sizeof world);
+    hosting = 0;
+    at_1 = of_silo_1;
+    l = three = lab_open_more(SILOS, host);
+    ctx = three->ctx[0];
+    return 0;
 }
 
 static int setup(void **state)
 {
-    memset(&world, 0, sizeof world);
-    hosting = 0;
-    l = three = lab_open_more(SILOS, host);
-    ctx = three->ctx[0];
-    return 0;
+    return open_silos(&direct_hand_info);
+}
+
+static teff_type_info newer; /* a version above that of silo 0 */
+
+static int setup_versions(void **state)
+{
+    newer = direct_hand_info;
+    newer.version = 1;
+    return open_silos(&newer);
 }
 
 static int teardown(void **state)
@@ -505,6 +524,36 @@ static void observers_are_refused(void **state)
                         "direct.Hand.Obey at 7: a stateless worker has no observers");
 }
 
+/* ---- timers ---- */
+
+static _Atomic int64_t ticked_at;
+
+static teff_err notes_where(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    (void)!says_where(turn, key, in, out);
+    ticked_at = out->n;
+    return TEFF_OK;
+}
+
+static teff_err starts_timer(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    static const teff_timer_options options = {.size = sizeof options, .due_ms = 1};
+    lab_ok(turn, direct_hand_tell_timer(turn, RUN(notes_where), &options, NULL));
+    return says_where(turn, key, in, out);
+}
+
+static void a_timer_stays_with_its_activation(void **state)
+{
+    direct_number *got;
+    begin_calls(ctx, MAX - 1);
+    lab_until(world.held == MAX - 1);
+    ticked_at = 0;
+    lab_ok(ctx, direct_hand_obey(ctx, KEY, RUN(starts_timer), &got));
+    lab_until(ticked_at);
+    assert_int_equal(ticked_at, got->n);
+    end_calls();
+}
+
 /* ---- types that differ ---- */
 
 static int64_t ask_as(teff_ctx *from, const teff_type_info *type, int64_t to)
@@ -523,6 +572,22 @@ static teff_type_info change_placement(const teff_type_info *info, const char *m
     while (strcmp(other.methods->name, method) != 0)
         other.methods++;
     return other;
+}
+
+/* Silo 0 has the older version, so such a call goes to silo 1; after that silo has left, no silo has
+ * the version. */
+static void a_caller_with_a_newer_version(void **state)
+{
+    teff_type_info info = change_placement(&newer, "direct.Hand.Obey", TEFF_PLACE_STATELESS);
+    const teff_key key = {.kind = TEFF_KEY_INT64, .number = KEY};
+    assert_int_equal(ask_silo(three->ctx[0]), id_of(0));
+    for (int silo = 0; silo < SILOS; silo++)
+        assert_int_equal((uint64_t)ask_as(three->ctx[silo], &info, KEY) >> 32, id_of(1));
+    lab_ok(three->ctx[0], lab_remove(three, 1));
+    for (int silo = 0; silo < SILOS; silo += 2)
+        lab_fails(three->ctx[silo],
+                  teff_ask(three->ctx[silo], &info, &key, info.methods, &RUN(responds)->base, NULL),
+                  TEFF_E_VERSION);
 }
 
 /* All such callers share one activation, which is found by the directory. */
@@ -570,6 +635,8 @@ int main(void)
         TEST(a_key_is_refused),
         TEST(a_cycle_through_the_pool),
         TEST(observers_are_refused),
+        TEST(a_timer_stays_with_its_activation),
+        cmocka_unit_test_setup_teardown(a_caller_with_a_newer_version, setup_versions, teardown),
         TEST(the_caller_knows_it_as_an_ordinary_grain),
         TEST(the_caller_knows_it_as_a_stateless_worker),
     };
