@@ -574,8 +574,8 @@ static teff_type_info change_placement(const teff_type_info *info, const char *m
     return other;
 }
 
-/* Silo 0 has the older version, so such a call goes to silo 1; after that silo has left, no silo has
- * the version. */
+/* Silo 0 has the older version, so such a call goes to silo 1; after that silo has left, no silo
+ * has the version. */
 static void a_caller_with_a_newer_version(void **state)
 {
     teff_type_info info = change_placement(&newer, "direct.Hand.Obey", TEFF_PLACE_STATELESS);
@@ -615,6 +615,7 @@ static void the_caller_knows_it_as_a_stateless_worker(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define WITH_VERSIONS(name) cmocka_unit_test_setup_teardown(name, setup_versions, teardown)
     const struct CMUnitTest tests[] = {
         TEST(one_is_enough),
         TEST(the_pool_grows),
@@ -636,7 +637,7 @@ int main(void)
         TEST(a_cycle_through_the_pool),
         TEST(observers_are_refused),
         TEST(a_timer_stays_with_its_activation),
-        cmocka_unit_test_setup_teardown(a_caller_with_a_newer_version, setup_versions, teardown),
+        WITH_VERSIONS(a_caller_with_a_newer_version),
         TEST(the_caller_knows_it_as_an_ordinary_grain),
         TEST(the_caller_knows_it_as_a_stateless_worker),
     };
