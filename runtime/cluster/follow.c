@@ -140,6 +140,9 @@ static bool adopt_view(teffi_membership *m, teffi_view *view)
     }
     teffi_logf(&node->platform->log, TEFF_LOG_INFO, "membership: view %llu, %zu silos, %zu active",
                (unsigned long long)view->version, view->n_members, view->n_active);
+    /* first: what is sent because of the view carries it */
+    if (node->home.net->ops->carry_view)
+        node->home.net->ops->carry_view(node->home.net, view->version);
     pthread_mutex_lock(&node->lock);
     node->view = view;
     pthread_mutex_unlock(&node->lock);
@@ -271,4 +274,10 @@ void teffi_membership_refresh_soon(teffi_membership *m)
     if (!atomic_exchange(&m->follow.looking, true) &&
         teffi_task_start(&m->node->home, refresh_as_task, m, "membership: look at the table", true))
         m->follow.looking = false;
+}
+
+void teffi_membership_hear_view(teffi_node *node, uint64_t version)
+{
+    if (version > teffi_membership_version(node))
+        teffi_membership_refresh_soon(node->membership);
 }

@@ -28,6 +28,7 @@ teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types,
     node->membership = m;
     node->check_silo = teffi_membership_check_peer;
     node->check_key = teffi_membership_check_key;
+    node->hear_view = teffi_membership_hear_view;
     node->hold = teffi_membership_hold_msg_if_needed;
     teffi_node_set_target(node, TEFFI_SLOT_MEMBERSHIP, teffi_membership_handle_request);
     return m;

@@ -168,6 +168,9 @@ TEFF_MUST_USE teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
  * before it begins. Does not wait. Without memory for the task, does nothing. */
 void teffi_membership_refresh_soon(teffi_membership *membership);
 
+/* teffi_membership_hear_view - see node->hear_view: refreshes the view soon if version is newer. */
+void teffi_membership_hear_view(teffi_node *node, uint64_t version);
+
 /* Changes are: a view is adopted, a read of the table has ended, a silo is connected, a part of the
  * directory is served, the lease is lost, this silo closes.
  * teffi_membership_signal_change - count a change and wake all waiters. in: may be NULL.

@@ -61,12 +61,29 @@ static bool check_and_handle_bye(teffi_conn *conn)
     return true;
 }
 
+/* Reports the view that the peer's later frames carry. out: false: the frame is malformed, or one
+ * of the two nodes is a client: conn is broken. */
+static bool check_and_report_view(teffi_conn *conn, const uint8_t *payload, size_t len)
+{
+    const teffi_link *link = teffi_link_of(conn);
+    const teffi_hello *remote = &conn->handshake.remote;
+    uint64_t version = teffi_frame_decode_view(payload, len);
+    if (!version || remote->role != TEFFI_ROLE_SILO || link->conns.role != TEFFI_ROLE_SILO)
+        return teffi_receiver_report_violation(conn, "bad view");
+    if (link->events.view)
+        link->events.view(link->arg, remote, version);
+    return true;
+}
+
 /* Handles a control frame of a connection that is UP. out: false: the connection is broken. */
 static bool handle_control_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     const uint8_t *payload;
     size_t len;
-    if (!teffi_frame_get_control_payload(frame, &payload, &len) || len)
+    bool well_formed = teffi_frame_get_control_payload(frame, &payload, &len);
+    if (well_formed && frame->kind == TEFFI_FRAME_VIEW)
+        return check_and_report_view(conn, payload, len);
+    if (!well_formed || len)
         return teffi_receiver_report_violation(conn, "bad control frame");
     switch (frame->kind) {
     case TEFFI_FRAME_HEARTBEAT:
@@ -286,6 +303,16 @@ bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *toke
 
 /* ---- events to the owner ---- */
 
+/* Reports a message, unless its sender was removed meanwhile: then drops it. relaxed: a thread that
+ * was told of the removal sees `barred`. */
+static void report_or_drop_message(const teffi_link *link, const teffi_conn *conn, teffi_msg *msg)
+{
+    if (atomic_load_explicit(&conn->barred, memory_order_relaxed))
+        teffi_msg_free(msg);
+    else
+        link->events.message(link->arg, &conn->handshake.remote, msg);
+}
+
 /* Reports the messages of a batch, and handles a BYE_ACK after them; then reads more, or ends the
  * connection. in: the reader's reference, taken over. */
 static void report_batch_and_read_on(teffi_conn *conn)
@@ -295,8 +322,7 @@ static void report_batch_and_read_on(teffi_conn *conn)
     teffi_queue batch = r->batch;
     r->batch = (teffi_queue){0};
     for (teffi_qnode *at; (at = teffi_queue_pop(&batch));)
-        link->events.message(link->arg, &conn->handshake.remote,
-                             teffi_container(at, teffi_msg, link));
+        report_or_drop_message(link, conn, teffi_container(at, teffi_msg, link));
     if (r->batch_acks)
         teffi_goodbye_handle_bye_ack(conn);
     r->batch_acks = false;

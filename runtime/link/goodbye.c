@@ -71,6 +71,17 @@ static void begin_goodbye(link_peer *peer)
     teffi_goodbye_say(peer);
 }
 
+/* conns.lock held. Kills all connections of the peer. What they have received, and was not reported
+ * yet, is dropped. A connection that another one has replaced may have such messages, too. */
+static void bar_and_kill_connections(teffi_link *link, const link_peer *peer)
+{
+    for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link))
+        if (c->peer == peer) {
+            atomic_store_explicit(&c->barred, true, memory_order_relaxed);
+            teffi_conn_kill(c);
+        }
+}
+
 void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
 {
     teffi_link *link = (teffi_link *)net;
@@ -86,7 +97,7 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
         } else {
             if (peer->goodbye == GOODBYE_SAID)
                 peer->goodbye = GOODBYE_NOT_SAID; /* no further BYE; a late BYE_ACK is ignored */
-            kill_connection_pair(peer);
+            bar_and_kill_connections(link, peer);
         }
         gone = teffi_peer_remove_if_unused(peer);
     }

@@ -61,6 +61,12 @@ static void expect_key(teffi_net *net, teffi_node_id id, const uint8_t *key)
     pthread_mutex_unlock(&link->conns.lock);
 }
 
+/* relaxed: see append_view_if_new() in sender.c */
+static void carry_view(teffi_net *net, uint64_t version)
+{
+    atomic_store_explicit(&((teffi_link *)net)->conns.view, version, memory_order_relaxed);
+}
+
 static void free_link_memory(teffi_link *link)
 {
     if (link->conns.transport)
@@ -130,6 +136,7 @@ static const teffi_net_ops link_ops = {
     .key = get_own_key,
     .peer_add = add_peer,
     .expect_key = expect_key,
+    .carry_view = carry_view,
     .peer_remove = teffi_goodbye_remove_peer,
     .peer_left = teffi_goodbye_mark_peer_left,
     .dial = teffi_dial_address,

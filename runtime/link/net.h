@@ -27,6 +27,10 @@ typedef struct teffi_net_events {
     /* May this silo, which we dialled, have the certificate that it has shown (peer->key)? It has
      * proved that it owns the key. NULL: it may. Returns as hello. */
     teff_err (*dialled)(void *arg, const teffi_hello *peer, char *text);
+    /* This silo, whose hello was accepted, knew this version of the view when it sent the frames
+     * that follow on the connection. Called when a frame says so, maybe before the up event, and
+     * concurrently with other events of the peer. NULL: ignored. */
+    void (*view)(void *arg, const teffi_hello *peer, uint64_t version);
     /* This node accepted a connection's hello, but the connection ended before it came up. */
     void (*gone)(void *arg, const teffi_hello *peer);
     /* A connection in either direction came up after its hello; once for each connection. */
@@ -111,8 +115,12 @@ typedef struct teffi_net_ops {
      * close its connections with a key that does not fit (teffi_key_fits()), and refuse later ones.
      * The op may be NULL: no TLS. */
     void (*expect_key)(teffi_net *net, teffi_node_id node, const uint8_t *key);
-    /* Remove a peer: close its connections, after a goodbye if clean. Later sends to a silo:
-     * CLOSED, until it is added or dialled again. */
+    /* The messages and heartbeats that this silo sends to silos from now on carry this version of
+     * the view (TEFFI_FRAME_VIEW). Versions must rise. The op may be NULL. */
+    void (*carry_view)(teffi_net *net, uint64_t version);
+    /* Remove a peer: close its connections, after a goodbye if clean. If not clean, messages that
+     * these connections have received, and that are not reported yet, are dropped. Later sends to a
+     * silo: CLOSED, until it is added or dialled again. */
     void (*peer_remove)(teffi_net *net, teffi_node_id node, bool clean);
     /* The peer leaves the cluster: from now on send refuses requests and one-ways for grains with
      * TEFF_E_CLOSED. Other messages are sent as before, until peer_remove. Messages keep their

@@ -218,6 +218,21 @@ void teffi_frame_encode_control(uint8_t kind, const uint8_t *payload, size_t len
     put_u32(out, (uint32_t)(TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX + len));
 }
 
+void teffi_frame_encode_view(uint64_t version, uint8_t *out)
+{
+    uint8_t payload[TEFFI_VIEW_BYTES];
+    memcpy(payload, &version, sizeof payload);
+    teffi_frame_encode_control(TEFFI_FRAME_VIEW, payload, sizeof payload, out);
+}
+
+uint64_t teffi_frame_decode_view(const uint8_t *payload, size_t len)
+{
+    uint64_t version = 0;
+    if (len == sizeof version)
+        memcpy(&version, payload, sizeof version);
+    return version;
+}
+
 static uint32_t load_u32(const uint8_t *p)
 {
     uint32_t v;

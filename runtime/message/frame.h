@@ -31,7 +31,10 @@ enum {
     TEFFI_FRAME_HEARTBEAT = 19,
     TEFFI_FRAME_BYE = 20,
     TEFFI_FRAME_BYE_ACK = 21,
+    TEFFI_FRAME_VIEW = 22, /* between silos; the payload is the version of a view, u64, not 0 */
 };
+
+enum { TEFFI_VIEW_BYTES = 8 }; /* payload of TEFFI_FRAME_VIEW */
 
 enum {
     TEFFI_FRAME_PREFIX = 4, /* the length itself */
@@ -100,6 +103,12 @@ TEFF_MUST_USE teff_err teffi_frame_peek(const uint8_t *data, size_t len, size_t 
  * frame has fields, flags or hops. */
 TEFF_MUST_USE bool teffi_frame_get_control_payload(const teffi_frame *frame,
                                                    const uint8_t **payload, size_t *len);
+
+/* teffi_frame_encode_view - write a TEFFI_FRAME_VIEW frame. in: out, of TEFFI_FRAME_HEAD +
+ * TEFFI_VIEW_BYTES bytes.
+ * teffi_frame_decode_view - read its payload. out: the version; 0: malformed. */
+void teffi_frame_encode_view(uint64_t version, uint8_t *out);
+uint64_t teffi_frame_decode_view(const uint8_t *payload, size_t len);
 
 /* teffi_frame_decode - decode a frame to a new message.
  * in:   memory: NULL: all bytes are copied into the message's arena. Otherwise key, once,

@@ -19,8 +19,9 @@
 
 enum { TEFFI_ADDRESS_MAX = 256, TEFFI_CLUSTER_MAX = 64 };
 enum { TEFFI_ROLE_SILO = 1, TEFFI_ROLE_CLIENT = 2 };
-/* Version 2 has cookies in the head of frames, and no gateway. */
-enum { TEFFI_PROTOCOL_MIN = 2, TEFFI_PROTOCOL_MAX = 2 };
+/* Version 2 has cookies in the head of frames, and no gateway. A node that speaks version 3 accepts
+ * TEFFI_FRAME_VIEW. */
+enum { TEFFI_PROTOCOL_MIN = 2, TEFFI_PROTOCOL_VIEW = 3, TEFFI_PROTOCOL_MAX = 3 };
 
 enum { TEFFI_KEY_BYTES = 32 };
 

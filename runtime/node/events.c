@@ -93,6 +93,16 @@ static teff_err on_silo_dialled(void *arg, const teffi_hello *peer, char *text)
     return node->check_key ? node->check_key(node, peer, text) : TEFF_OK;
 }
 
+/* Before the node is open, it has no view: it reads the table later, and finds this one or a newer
+ * one. */
+static void on_view(void *arg, const teffi_hello *peer, uint64_t version)
+{
+    teffi_node *node = arg;
+    (void)peer;
+    if (node_is_open(node) && node->hear_view)
+        node->hear_view(node, version);
+}
+
 /* The net's event `gone`: this node accepted a connection's hello, but the connection ended before
  * it came up. */
 static void on_gone(void *arg, const teffi_hello *peer)
@@ -158,6 +168,7 @@ static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
 const teffi_net_events teffi_node_net_events = {.message = on_message,
                                                 .hello = on_hello,
                                                 .dialled = on_silo_dialled,
+                                                .view = on_view,
                                                 .gone = on_gone,
                                                 .up = on_up,
                                                 .down = on_peer_down,

@@ -68,6 +68,9 @@ struct teffi_node {
     teff_err (*check_silo)(teffi_node *node, const teffi_hello *peer, char *text);
     /* May a silo that we dialled have its certificate's key? As check_silo. */
     teff_err (*check_key)(teffi_node *node, const teffi_hello *peer, char *text);
+    /* Another silo knows this version of the view. Must not block. Installed by
+     * membership. */
+    void (*hear_view)(teffi_node *node, uint64_t version);
     /* Keeps or refuses a message of a silo that the view does not know, or of which messages are
      * kept. Owns msg if it returns true; false: deliver msg. Called while `strangers` is not 0.
      * Must not block. Installed by membership. */

@@ -304,6 +304,7 @@ typedef union payload {
     teffi_greeting hello;
     teffi_ack ack;
     char text[TEFF_TEXT_MAX];
+    uint64_t view;
 } payload;
 
 static void make_payload(uint8_t kind, payload *p)
@@ -329,7 +330,15 @@ static void make_payload(uint8_t kind, payload *p)
         memset(p->ack.signature.bytes, 0x28, p->ack.signature.len = 7);
     } else if (kind == TEFFI_FRAME_REFUSE) {
         snprintf(p->text, sizeof p->text, "another cluster");
+    } else if (kind == TEFFI_FRAME_VIEW) {
+        p->view = 0x3132333435363738;
     }
+}
+
+static teff_err read_view(const uint8_t *data, size_t n, payload *p)
+{
+    p->view = teffi_frame_decode_view(data, n);
+    return p->view ? TEFF_OK : TEFF_E_MALFORMED;
 }
 
 static teff_err read_payload(uint8_t kind, const uint8_t *data, size_t n, payload *p)
@@ -337,8 +346,15 @@ static teff_err read_payload(uint8_t kind, const uint8_t *data, size_t n, payloa
     return kind == TEFFI_FRAME_HELLO    ? teffi_hello_unpack(data, n, &p->hello)
            : kind == TEFFI_FRAME_ACK    ? teffi_ack_unpack(data, n, &p->ack)
            : kind == TEFFI_FRAME_REFUSE ? teffi_refusal_unpack(data, n, p->text)
+           : kind == TEFFI_FRAME_VIEW   ? read_view(data, n, p)
            : n                          ? TEFF_E_MALFORMED
                                         : TEFF_OK;
+}
+
+static size_t pack_view(const payload *p, uint8_t *out)
+{
+    memcpy(out, &p->view, sizeof p->view);
+    return sizeof p->view;
 }
 
 static size_t pack_payload(uint8_t kind, const payload *p, uint8_t *out)
@@ -346,6 +362,7 @@ static size_t pack_payload(uint8_t kind, const payload *p, uint8_t *out)
     return kind == TEFFI_FRAME_HELLO    ? teffi_hello_pack(&p->hello, out)
            : kind == TEFFI_FRAME_ACK    ? teffi_ack_pack(&p->ack, out)
            : kind == TEFFI_FRAME_REFUSE ? teffi_refusal_pack(p->text, out)
+           : kind == TEFFI_FRAME_VIEW   ? pack_view(p, out)
                                         : 0;
 }
 
@@ -382,6 +399,8 @@ static void show_payload(uint8_t kind, const payload *p)
         show_bytes_if_any("signature", p->ack.signature.bytes, p->ack.signature.len);
     } else if (kind == TEFFI_FRAME_REFUSE) {
         printf("text: %s\n", p->text);
+    } else if (kind == TEFFI_FRAME_VIEW) {
+        printf("view: %#llx\n", (unsigned long long)p->view);
     }
 }
 
@@ -413,7 +432,7 @@ static const struct {
     {"frame.RESPONSE", TEFFI_MSG_RESPONSE},     {"frame.HELLO", TEFFI_FRAME_HELLO},
     {"frame.REFUSE", TEFFI_FRAME_REFUSE},       {"frame.ACK", TEFFI_FRAME_ACK},
     {"frame.HEARTBEAT", TEFFI_FRAME_HEARTBEAT}, {"frame.BYE", TEFFI_FRAME_BYE},
-    {"frame.BYE_ACK", TEFFI_FRAME_BYE_ACK},
+    {"frame.BYE_ACK", TEFFI_FRAME_BYE_ACK},     {"frame.VIEW", TEFFI_FRAME_VIEW},
 };
 
 static void run_frame(uint8_t kind, const char *mode)

@@ -70,7 +70,8 @@ static uint64_t now_ns = 1000000000; /* rises through all inputs, as that of one
 static uint64_t random_state;
 static peer_seen seen[SEEN_MAX];
 static unsigned n_seen, dials, dones, refused_node;
-static bool freed, leaving;
+static uint64_t view; /* that the link carries */
+static bool freed, leaving, is_client;
 static teffi_thread *ticker;
 static jmp_buf tick_over;
 static unsigned sleeps;
@@ -257,6 +258,13 @@ static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
     return TEFF_OK;
 }
 
+static void on_view(void *arg, const teffi_hello *peer, uint64_t version)
+{
+    (void)arg;
+    (void)seen_of(peer);
+    teffi_bug_if(version == 0 || is_client || peer->role != TEFFI_ROLE_SILO);
+}
+
 static void on_gone(void *arg, const teffi_hello *peer)
 {
     peer_seen *p = seen_of(peer);
@@ -308,6 +316,7 @@ static void on_done(void *arg, teff_err err, const teffi_hello *peer, const char
 
 static const teffi_net_events events = {.message = on_message,
                                         .hello = on_hello,
+                                        .view = on_view,
                                         .gone = on_gone,
                                         .up = on_up,
                                         .down = on_down,
@@ -335,16 +344,29 @@ static void look_at_order(script_stream *s, uint8_t kind)
 {
     bool greets = kind == TEFFI_FRAME_HELLO || kind == TEFFI_FRAME_REFUSE;
     teffi_bug_if(kind > TEFFI_MSG_RESPONSE && kind < TEFFI_FRAME_HELLO);
-    teffi_bug_if(kind > TEFFI_FRAME_BYE_ACK || (!s->knows_nonce && !greets));
+    teffi_bug_if(kind > TEFFI_FRAME_VIEW || (!s->knows_nonce && !greets));
     teffi_bug_if(s->refused || (s->said_bye && kind <= TEFFI_MSG_RESPONSE));
     s->refused = kind == TEFFI_FRAME_REFUSE;
     s->said_bye |= kind == TEFFI_FRAME_BYE || kind == TEFFI_FRAME_BYE_ACK;
+}
+
+/* Views of a connection rise; the link knows them. */
+static void look_at_view(script_stream *s, const teffi_frame *frame)
+{
+    const uint8_t *payload;
+    size_t len;
+    teffi_bug_if(!teffi_frame_get_control_payload(frame, &payload, &len));
+    uint64_t version = teffi_frame_decode_view(payload, len);
+    teffi_bug_if(version <= s->view || version > view);
+    s->view = version;
 }
 
 static void look_at_frame(script_stream *s, const teffi_frame *frame)
 {
     teffi_msg *msg;
     look_at_order(s, frame->kind);
+    if (frame->kind == TEFFI_FRAME_VIEW)
+        look_at_view(s, frame);
     if (frame->kind == TEFFI_FRAME_HELLO) {
         look_at_hello(s, frame);
     } else if (frame->kind <= TEFFI_MSG_RESPONSE) {
@@ -449,7 +471,7 @@ static void send_ack(script_stream *s)
 static void send_any_control(script_stream *s)
 {
     uint8_t payload[8];
-    unsigned kind = take_byte(), n = kind >> 5;
+    unsigned kind = take_byte(), n = kind >> 5 == 7 ? TEFFI_VIEW_BYTES : kind >> 5;
     for (unsigned i = 0; i < n; i++)
         payload[i] = (uint8_t)take_byte();
     send_control(s, TEFFI_FRAME_HELLO - 1 + kind % 8, payload, n);
@@ -552,7 +574,10 @@ static void call_owner(void)
         net->ops->peer_remove(net, node_of(number), what & 8);
         break;
     case 2:
-        net->ops->peer_left(net, node_of(number));
+        if (what & 8 && !is_client)
+            net->ops->carry_view(net, ++view);
+        else
+            net->ops->peer_left(net, node_of(number));
         break;
     case 3:
         call_dial();
@@ -644,8 +669,9 @@ static void start_link(unsigned options)
                              .clients_max = CLIENTS_MAX,
                              .until_ns = &until_ns};
     char bound[TEFFI_ADDRESS_MAX + 1];
-    bool client = options & IS_CLIENT;
-    if (client)
+    is_client = options & IS_CLIENT;
+    view = 0;
+    if (is_client)
         opt.self = (teffi_hello){.node = {99 | TEFFI_CLIENT_BIT, 1}, .role = TEFFI_ROLE_CLIENT};
     strcpy(opt.self.cluster, "test");
     opt.budget = options & HAS_BUDGET ? &budget : NULL;
@@ -663,7 +689,7 @@ static void start_link(unsigned options)
     random_state = options;
     script_next = &transport;
     teffi_bug_if(teffi_net_link_new(&platform, &opt, &net, NULL));
-    if (client)
+    if (is_client)
         return;
     if (options & HAS_GATEWAY)
         teffi_bug_if(net->ops->listen(net, TEFFI_DOOR_GATEWAY, "script:0", bound, NULL));

@@ -124,6 +124,7 @@ static script_stream *make_stream(script_transport *t, bool dialled)
         s->used = true;
         s->dialled = dialled;
         s->closed = s->called = s->knows_nonce = s->refused = s->said_bye = false;
+        s->view = 0;
         s->to = NULL;
         s->n_pieces = 0;
         s->sent.len = s->written.len = 0;

@@ -30,6 +30,7 @@ typedef struct script_stream {
     script_queue sent, written; /* by the peer, to be received; by the link, not looked at yet */
     /* what the link has written so far */
     bool knows_nonce, refused, said_bye;
+    uint64_t view;                         /* of the last VIEW frame */
     uint8_t nonce[TEFFI_NONCE_BYTES];      /* of its hello */
     uint8_t own_digest[TEFFI_PROOF_BYTES]; /* of the link's hello */
     /* of the last hello that the peer has sent */

@@ -494,4 +494,20 @@ NAMED = {
         "codegen/model/options.c", "#define POOL_MAX 64 ", "#define POOL_MAX 640 "),
     "a caller makes any type a stateless worker": (
         "grains/request/route.c", "if (type && !teffi_type_is_stateless(type))", "if (false)"),
+    "a message does not carry its sender's view": (
+        "runtime/link/conn/sender.c", "    if (!append_view_if_new(conn, copied_max) || ",
+        "    if ("),
+    "a heartbeat does not carry its sender's view": (
+        "runtime/link/conn/sender.c",
+        "    if (conn->sender.open && conn->sender.closing != SENDER_CLOSED)",
+        "    if (false)"),
+    "a peer that does not know VIEW frames gets them": (
+        "runtime/link/conn/sender.c", " && remote->version_max >= TEFFI_PROTOCOL_VIEW", ""),
+    "a newer view of a peer is no reason to read the table": (
+        "runtime/cluster/follow.c",
+        "    if (version > teffi_membership_version(node))\n        teffi_membership_refresh_soon",
+        "    if (version > UINT64_MAX - 1)\n        teffi_membership_refresh_soon"),
+    "what a removed peer has sent is reported": (
+        "runtime/link/driver.c", "    if (atomic_load_explicit(&conn->barred,",
+        "    if (false && atomic_load_explicit(&conn->barred,"),
 }

@@ -53,6 +53,14 @@ SIMULATED = {
     "a change of the table does not compare its version": (
         "runtime/cluster/rows.c", "                          .etag = read->version_etag,\n",
         "                          .any = true,\n"),
+    "a message of a silo that the view calls dead is taken": (
+        "runtime/cluster/follow.c",
+        "            net->ops->peer_remove(net, member->node, false);\n        else",
+        "            (void)0;\n        else"),
+    "frames carry an older view than their sender's": (
+        "runtime/cluster/follow.c",
+        "        node->home.net->ops->carry_view(node->home.net, view->version);",
+        "        (void)0;"),
     # ---- the directory ----
     "a recovery leaves out a silo that it cannot reach": (
         "grains/directory/recover.c", "            err = recover_from_silo(ctx, r, member);",

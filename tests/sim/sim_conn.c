@@ -31,8 +31,20 @@ typedef struct tell {
     teffi_msg *msg;
 } tell;
 
+void sim_conn_bar(const sim_peer *peer)
+{
+    for (sim_conn *c = peer->net->node->sim->conns; c; c = c->next)
+        for (int i = 0; i < 2; i++)
+            c->side[i].barred |= c->side[i].peer == peer;
+}
+
 static void give_message(sim_side *side, teffi_msg *msg)
 {
+    if (side->barred) {
+        teffi_msg_free(msg);
+        return;
+    }
+    sim_views_check_given(side->net, &side->other);
     sim_cancel_arrives(side->net, side->other.node, msg);
     side->net->events.message(side->net->arg, &side->other, msg);
 }
@@ -503,6 +515,15 @@ static void bye_acked(sim_conn *conn, int side_no)
         sim_conn_end(out, sim_conn_side(out, peer->net));
 }
 
+static void hear_view(sim_side *side, const sim_frame *f)
+{
+    uint64_t version = sim_wire_decode_view(f);
+    if (version <= side->view_heard)
+        sim_fail(side->net->node->sim, "a view of a connection does not rise");
+    side->view_heard = version;
+    side->net->events.view(side->net->arg, &side->other, version);
+}
+
 static void handle_received_frame(sim_conn *conn, int side_no, const sim_frame *f)
 {
     sim_side *side = &conn->side[side_no];
@@ -512,6 +533,8 @@ static void handle_received_frame(sim_conn *conn, int side_no, const sim_frame *
         sim_conn_end(conn, side_no);
     } else if (f->kind == TEFFI_FRAME_ACK) {
         conn_admit(conn);
+    } else if (f->kind == TEFFI_FRAME_VIEW) {
+        hear_view(side, f);
     } else if (f->kind == TEFFI_FRAME_BYE) {
         bye_heard(conn, side_no);
     } else if (f->kind == TEFFI_FRAME_BYE_ACK) {

@@ -106,12 +106,20 @@ static void net_peer_remove(teffi_net *base, teffi_node_id id, bool clean)
         sim_peer_bye(p);
     } else {
         sim_conn *in = p->in, *out = p->out;
+        sim_conn_bar(p);
         if (in)
             sim_conn_end(in, sim_conn_side(in, p->net));
         if (out)
             sim_conn_end(out, sim_conn_side(out, p->net));
     }
     sim_peer_settle(p);
+}
+
+static void net_carry_view(teffi_net *base, uint64_t version)
+{
+    sim_net *net = (sim_net *)base;
+    teffi_bug_if(version <= net->view);
+    net->view = version;
 }
 
 static void net_peer_left(teffi_net *base, teffi_node_id id)
@@ -255,6 +263,7 @@ teff_err sim_net_new(const teffi_platform *platform, const teffi_net_options *op
         .accept = net_accept,
         .identify = net_identify,
         .peer_add = net_peer_add,
+        .carry_view = net_carry_view,
         .peer_remove = net_peer_remove,
         .peer_left = net_peer_left,
         .dial = net_dial,

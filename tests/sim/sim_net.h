@@ -67,6 +67,7 @@ struct sim_net {
     bool ticker_looks;                /* soon */
     uint32_t claims_seen;             /* by the ticker, at its last look */
     const _Atomic uint64_t *until_ns; /* nothing is written from then on; NULL, or 0: no limit */
+    uint64_t view;                    /* that its frames carry; 0: none */
     sim_net *apart; /* it does not reach this one before apart_until_ns; NULL: it does */
     uint64_t apart_until_ns;
 };
@@ -97,6 +98,9 @@ typedef struct sim_side {
     bool up, ended, finished, bye_sent, replaced;
     bool with_other;      /* ended since the other connection of its pair broke */
     bool deaf;            /* cut: frames in flight to it are lost */
+    bool barred;          /* its peer was removed: messages are not given to its owner */
+    uint64_t view_sent;   /* by it, in its last VIEW frame */
+    uint64_t view_heard;  /* by it, the same */
     bool clean;           /* of the end */
     uint64_t last_due_ns; /* towards this side */
     uint64_t sent_ns;     /* the newest frame towards it */
@@ -154,6 +158,8 @@ void sim_conn_end(sim_conn *conn, int side);
 void sim_conn_free_messages(sim_net *net);
 /* sim_conn_break - one side closes because the other connection of the pair broke. NULL allowed. */
 void sim_conn_break(sim_conn *conn, const sim_net *net);
+/* sim_conn_bar - give no more messages of the peer to its owner, from any connection. */
+void sim_conn_bar(const sim_peer *peer);
 /* sim_conn_side - the side that is net's. */
 int sim_conn_side(const sim_conn *conn, const sim_net *net);
 
@@ -178,6 +184,9 @@ void sim_wire_check_age(sim_conn *conn, const sim_frame *frame, const char *what
  * what is pending; the dialler's wait until it is up. */
 void sim_wire_send(sim_conn *conn, int to, sim_frame *frame);
 sim_frame *sim_wire_control(uint8_t kind);
+/* sim_wire_view - a VIEW frame. sim_wire_decode_view - out: its version; 0: it does not decode. */
+sim_frame *sim_wire_view(uint64_t version);
+uint64_t sim_wire_decode_view(const sim_frame *frame);
 /* sim_wire_put - a message as a frame from a side. sim_wire_wait - until the dialler is up.
  * Both take msg on TEFF_OK only. */
 teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg);
@@ -199,6 +208,13 @@ void sim_wire_drop(sim_conn *conn);
 void sim_wire_write_pending(sim_side *side);
 void sim_wire_write(teffi_deferred *work);
 uint64_t sim_wire_delay(sim *s);
+
+/* ---- sim_views.c: what frames say of views ---- */
+/* sim_views_check_sent - a violation: a message carries an older view than its sender's.
+ * sim_views_check_given - a violation: a message of a silo that the receiver's view calls dead is
+ * about to be given to the receiver. */
+void sim_views_check_sent(const sim_net *from);
+void sim_views_check_given(const sim_net *to, const teffi_hello *from);
 
 /* ---- sim_plant.c: bugs planted into frames ---- */
 /* sim_plant_frame - out: true: the frame is not delivered. */

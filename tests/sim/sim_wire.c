@@ -24,6 +24,24 @@ sim_frame *sim_wire_control(uint8_t kind)
     return f;
 }
 
+sim_frame *sim_wire_view(uint64_t version)
+{
+    sim_frame *f = new_frame(TEFFI_FRAME_VIEW, TEFFI_FRAME_HEAD + TEFFI_VIEW_BYTES);
+    teffi_frame_encode_view(version, f->bytes);
+    return f;
+}
+
+uint64_t sim_wire_decode_view(const sim_frame *f)
+{
+    teffi_frame frame;
+    size_t size, len;
+    const uint8_t *payload;
+    if (teffi_frame_peek(f->bytes, f->len, f->len, &size, &frame) || size != f->len ||
+        !teffi_frame_get_control_payload(&frame, &payload, &len))
+        return 0;
+    return teffi_frame_decode_view(payload, len);
+}
+
 static teff_err encode_frame(const sim_net *net, const teffi_msg *msg, sim_frame **frame)
 {
     size_t room, body_len, before;
@@ -223,6 +241,16 @@ static void stall_outcome(sim *s, sim_side *to, const teffi_msg *msg)
         to->last_due_ns = until_ns;
 }
 
+/* As the link: the connection carries the view before the message. */
+static void send_view_if_new(sim_conn *conn, int from)
+{
+    sim_side *side = &conn->side[from];
+    if (side->view_sent == side->net->view || side->other.role != TEFFI_ROLE_SILO)
+        return;
+    side->view_sent = side->net->view;
+    send_coalesced(conn, !from, sim_wire_view(side->net->view));
+}
+
 teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg)
 {
     sim_frame *frame, *again;
@@ -230,6 +258,8 @@ teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg)
     teff_err err = encode_frame(net, msg, &frame);
     if (err)
         return err;
+    sim_views_check_sent(net);
+    send_view_if_new(conn, from);
     if (msg->item.kind == TEFFI_MSG_REQUEST)
         net->events.sent(net->arg, conn->side[from].other.node, msg);
     stall_outcome(conn->sim, &conn->side[!from], msg);

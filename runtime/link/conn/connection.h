@@ -69,6 +69,7 @@ typedef struct teffi_conns {
     teffi_budget *budget; /* of received messages and of bytes to be written; may be NULL */
     const _Atomic uint64_t *until_ns; /* see net.h; may be NULL */
     uint32_t role, frame_max_bytes, queue_max_bytes;
+    _Atomic uint64_t view; /* not immutable: that frames to silos carry; 0: none; see sender.c */
     teffi_transport *transport;
     teffi_stream_done *received, *written; /* callbacks of streams; arg is the connection */
     /* net event; called with a connection's lock held */
@@ -153,6 +154,8 @@ struct teffi_conn {
     teffi_conn *next_due;        /* owner: the ticker, which collects connections in a list */
     _Atomic conn_state state;    /* written under conns->lock; loaded also without it */
     struct link_peer *peer;      /* written under conns->lock; holds a reference */
+    _Atomic bool barred;         /* its peer was removed: its messages are not reported; set under
+                                  * conns->lock */
 
     bool killed; /* guarded by lock */
 

@@ -291,9 +291,41 @@ static void append_control(conn_sender *s, uint8_t kind, const uint8_t *payload,
     teffi_write_buffer_commit_data(to, size);
 }
 
+/* Does the peer accept VIEW frames? Builds with protocol version 2 close a connection on an unknown
+ * kind of frame. */
+static bool peer_takes_views(const teffi_conn *conn)
+{
+    const teffi_hello *remote = &conn->handshake.remote;
+    return remote->role == TEFFI_ROLE_SILO && remote->version_max >= TEFFI_PROTOCOL_VIEW;
+}
+
+/* conn->lock held; the sender is open. Appends a VIEW frame if the connection does not carry this
+ * node's view yet. The frames of a connection keep their order, so each later frame carries the
+ * view as if it were a field of it, but a message costs only this comparison.
+ * relaxed: teffi_membership's follow.adopted orders the view for threads that know it.
+ * in: room, of the frame that follows. out: false: no memory for both. */
+static inline bool append_view_if_new(teffi_conn *conn, size_t room)
+{
+    conn_sender *s = &conn->sender;
+    uint64_t view = atomic_load_explicit(&conn->conns->view, memory_order_relaxed);
+    if (s->view == view)
+        return true;
+    size_t size = TEFFI_FRAME_HEAD + TEFFI_VIEW_BYTES;
+    if (peer_takes_views(conn)) {
+        if (!teffi_write_buffer_reserve(&s->pending, size + room))
+            return false;
+        teffi_frame_encode_view(view, s->pending.data + s->pending.len);
+        teffi_write_buffer_commit_data(&s->pending, size);
+    }
+    s->view = view;
+    return true;
+}
+
 void teffi_sender_send_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len)
 {
     pthread_mutex_lock(&conn->lock);
+    if (conn->sender.open && conn->sender.closing != SENDER_CLOSED)
+        (void)append_view_if_new(conn, 0); /* without memory, append_control() fails, too */
     append_control(&conn->sender, kind, payload, len);
     update_budget(conn);
     teffi_conn_ref(conn);
@@ -397,7 +429,8 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t b
     teffi_segment segment;
     bool large = room >= LINK_LARGE && teffi_msg_find_segment(msg, LINK_LARGE, &segment);
     size_t copied, before;
-    if (!teffi_write_buffer_reserve(to, large ? room - segment.len : room))
+    size_t copied_max = large ? room - segment.len : room;
+    if (!append_view_if_new(conn, copied_max) || !teffi_write_buffer_reserve(to, copied_max))
         return false;
     uint8_t *at = to->data + to->len;
     uint64_t now_ns = read_clock_for_deadline(conn, msg);

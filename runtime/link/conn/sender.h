@@ -37,6 +37,7 @@ typedef struct conn_sender {
     teffi_queue unopened;    /* messages accepted before open; no part of them was sent */
     size_t unopened_bytes;
     size_t counted_bytes; /* bytes of both buffers and `unopened`, as counted in the budget */
+    uint64_t view;        /* the last one that was appended as a VIEW frame, or needs none */
     uint64_t pending_ns;  /* time for the pending frames, see read_clock_for_deadline(); 0: none */
     bool open;            /* the handshake is over: messages go to `pending`, not to `unopened` */
     bool finished;        /* a goodbye was appended, or is in `goodbyes`, or `unopened` was moved
@@ -71,9 +72,11 @@ teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg);
 teff_err teffi_sender_send_and_unlock(teffi_conn *conn, teffi_msg *msg, size_t room,
                                       size_t body_len);
 
-/* teffi_sender_send_control - append a control frame, and write all pending frames now. If a write
- * is in flight, they are written after it, maybe by a deferred or coalesced write. If the sender is
- * closed, nothing is appended; if there is no memory, conn lingers. runs: no lock held. */
+/* teffi_sender_send_control - append a control frame, and write all pending frames now. A VIEW
+ * frame precedes it if the sender is open and the connection does not carry this node's view yet.
+ * If a write is in flight, the frames are written after it, maybe by a deferred or coalesced write.
+ * If the sender is closed, nothing is appended; if there is no memory, conn lingers. runs: no lock
+ * held. */
 void teffi_sender_send_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
 
 /* teffi_sender_open - the handshake is over: encode the unopened messages and write them. If the

@@ -156,6 +156,16 @@ static teff_err on_dialled(void *arg, const teffi_hello *peer, char *text)
     return n->refuse_dialled ? TEFF_E_REFUSED : TEFF_OK;
 }
 
+static void on_view(void *arg, const teffi_hello *peer, uint64_t version)
+{
+    test_node *n = arg;
+    lock_node(n);
+    n->views++;
+    n->view = version;
+    n->view_of = peer->node;
+    unlock_node(n);
+}
+
 static void on_gone(void *arg, const teffi_hello *peer)
 {
     test_node *n = arg;
@@ -218,6 +228,7 @@ void test_note_dialled(void *arg, teff_err err, const teffi_hello *peer, const c
 static const teffi_net_events events = {.message = on_message,
                                         .hello = on_hello,
                                         .dialled = on_dialled,
+                                        .view = on_view,
                                         .gone = on_gone,
                                         .up = on_up,
                                         .down = on_down,

@@ -28,6 +28,9 @@ typedef struct test_node {
     teff_err done_err;
     char done_text[512];
     teffi_hello done_peer, last_peer;
+    unsigned views;             /* view events */
+    uint64_t view;              /* of the newest */
+    teffi_node_id view_of;      /* the same */
     teffi_msg *last;            /* the newest message, kept */
     bool hold;                  /* message events wait while set */
     bool echo;                  /* requests are answered with their body */

@@ -188,7 +188,7 @@ static void an_acceptor_of_another_version_is_refused(void **state)
     assert_null(raw_accept(listener, &g));
     test_wait(a, a->dones == 1);
     assert_int_equal(a->done_err, TEFF_E_REFUSED);
-    assert_non_null(strstr(a->done_text, "versions 2 to 2 expected, the peer speaks 1 to 1"));
+    assert_non_null(strstr(a->done_text, "versions 2 to 3 expected, the peer speaks 1 to 1"));
     raw_close(listener);
     test_node_stop(a);
 }

@@ -234,8 +234,8 @@ static void another_version_is_refused(void **state)
     port *p = *state;
     static const uint32_t versions[][2] = {{1, 1},
                                            {TEFFI_PROTOCOL_MAX + 1, TEFFI_PROTOCOL_MAX + 3}};
-    static const char *const texts[] = {"versions 2 to 2 expected, the peer speaks 1 to 1",
-                                        "versions 2 to 2 expected, the peer speaks 3 to 5"};
+    static const char *const texts[] = {"versions 2 to 3 expected, the peer speaks 1 to 1",
+                                        "versions 2 to 3 expected, the peer speaks 4 to 6"};
     for (unsigned i = 0; i < 2; i++) {
         raw_peer *raw = raw_connect(p->silo->address);
         teffi_greeting g = raw_greeting(904, 1, 1);

@@ -501,6 +501,23 @@ static void control_frames_have_a_payload_only(void **state)
     }
 }
 
+static void a_view_has_eight_bytes(void **state)
+{
+    uint8_t bytes[TEFFI_FRAME_HEAD + TEFFI_VIEW_BYTES];
+    teffi_frame frame;
+    size_t size, len;
+    const uint8_t *payload;
+    teffi_frame_encode_view(0x0102030405060708, bytes);
+    assert_int_equal(teffi_frame_peek(bytes, sizeof bytes, 4096, &size, &frame), TEFF_OK);
+    assert_int_equal(size, sizeof bytes);
+    assert_int_equal(frame.kind, TEFFI_FRAME_VIEW);
+    assert_true(teffi_frame_get_control_payload(&frame, &payload, &len));
+    assert_int_equal(teffi_frame_decode_view(payload, len), 0x0102030405060708);
+    assert_int_equal(payload[0], 8);
+    assert_int_equal(teffi_frame_decode_view(payload, len - 1), 0);
+    assert_int_equal(teffi_frame_decode_view(payload, len + 1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +538,7 @@ int main(void)
         cmocka_unit_test(a_frame_around_its_segment_is_the_same),
         cmocka_unit_test(a_frame_in_a_chunk_is_not_copied),
         cmocka_unit_test(control_frames_have_a_payload_only),
+        cmocka_unit_test(a_view_has_eight_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

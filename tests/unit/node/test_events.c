@@ -127,6 +127,28 @@ static void a_silo_that_leaves_refuses_clients_only(void **state)
     assert_int_equal(node.greeting, 0);
 }
 
+static uint64_t heard;
+
+static void note_heard(teffi_node *at, uint64_t version)
+{
+    assert_ptr_equal(at, &node);
+    heard = version;
+}
+
+/* A node that is not open has no membership. */
+static void an_open_node_hears_of_views(void **state)
+{
+    heard = 0;
+    on->view(&node, &silo, 3);
+    node.hear_view = note_heard;
+    node.open = false;
+    on->view(&node, &silo, 4);
+    assert_int_equal(heard, 0);
+    node.open = true;
+    on->view(&node, &silo, 5);
+    assert_int_equal(heard, 5);
+}
+
 static unsigned greeting_at_up;
 
 static void note_up(teffi_node *at, const teffi_hello *peer)
@@ -284,6 +306,7 @@ int main(void)
         EVENTS(only_silos_are_checked_by_the_membership),
         EVENTS(a_silo_that_starts_takes_its_seed_only),
         EVENTS(a_silo_that_leaves_refuses_clients_only),
+        EVENTS(an_open_node_hears_of_views),
         EVENTS(clients_count_until_they_are_connected_or_gone),
         EVENTS(a_request_is_its_connections),
         EVENTS(a_silo_that_starts_takes_no_requests),
