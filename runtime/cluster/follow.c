@@ -253,10 +253,11 @@ teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
     return err;
 }
 
-/* The task of teffi_membership_refresh_soon(). Sleeps first if the last such refresh began less
- * than LOOK_APART_MS ago. `looking` becomes false before the refresh begins, so that a later call
- * starts another task. An error is ignored, since check_heartbeats() regularly refreshes the
- * view, too. */
+/* The task of refresh_soon(). Sleeps first if the last such refresh began less than LOOK_APART_MS
+ * ago. `looking` becomes false before the refresh begins, so that a later call starts another task.
+ * If a peer's version is the only reason, the rows are read at once, together with others who wait
+ * for that version. An error is ignored, since check_heartbeats() regularly refreshes the view,
+ * too. */
 static void refresh_as_task(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
@@ -266,18 +267,30 @@ static void refresh_as_task(teff_ctx *ctx, void *arg)
         teffi_ctx_sleep(ctx, (uint32_t)((next - now) / 1000000u) + 1);
     m->follow.looked_ns = teffi_now(ctx->node->platform);
     m->follow.looking = false;
-    (void)!teffi_membership_refresh(ctx, 0);
+    bool doubted = atomic_exchange(&m->follow.doubted, false);
+    (void)!teffi_membership_refresh(ctx, doubted ? 0 : m->follow.heard);
 }
 
-void teffi_membership_refresh_soon(teffi_membership *m)
+/* in: the reason is set, in `doubted` or `heard`. */
+static void refresh_soon(teffi_membership *m)
 {
     if (!atomic_exchange(&m->follow.looking, true) &&
         teffi_task_start(&m->node->home, refresh_as_task, m, "membership: look at the table", true))
         m->follow.looking = false;
 }
 
+void teffi_membership_refresh_soon(teffi_membership *m)
+{
+    m->follow.doubted = true;
+    refresh_soon(m);
+}
+
+/* A read of the table adopts its newest view, so of several versions any newer one will do. */
 void teffi_membership_hear_view(teffi_node *node, uint64_t version)
 {
-    if (version > teffi_membership_version(node))
-        teffi_membership_refresh_soon(node->membership);
+    teffi_membership *m = node->membership;
+    if (version <= teffi_membership_version(node))
+        return;
+    m->follow.heard = version;
+    refresh_soon(m);
 }

@@ -9,20 +9,6 @@
 /* Points of a silo on the ring: with 64 the largest share is about a third above the mean. */
 enum { POINTS = 64 };
 
-typedef struct point {
-    uint64_t at;
-    int16_t member;
-} point;
-
-/* For qsort: orders points by their position on the ring, then by member. */
-static int compare_points_by_position(const void *a, const void *b)
-{
-    const point *x = a, *y = b;
-    if (x->at != y->at)
-        return x->at < y->at ? -1 : 1;
-    return x->member - y->member;
-}
-
 /* For qsort: orders members by silo, then by incarnation. */
 static int compare_members_by_node(const void *a, const void *b)
 {
@@ -33,37 +19,44 @@ static int compare_members_by_node(const void *a, const void *b)
            (x->node.incarnation < y->node.incarnation);
 }
 
-/* Sets the owner of each partition to the member of the first point at or after the start of the
- * partition. After the last point the ring begins again at points[0]. Without points, no partition
- * has an owner (-1). in: points, sorted by their position on the ring. */
-static void set_owners_from_ring_points(teffi_view *view, const point *points, size_t n)
+/* Makes the member the owner of the partition that contains the point, unless a point of another
+ * member is before this one in the partition. Of equal points, the first caller's counts.
+ * in, out: first: each partition's first point so far. */
+static void put_point(teffi_view *view, uint64_t point, int16_t member, uint64_t *first)
 {
-    size_t p = 0;
-    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
-        uint64_t start = (uint64_t)i << 56;
-        while (p < n && points[p].at < start)
-            p++;
-        view->owner[i] = n ? points[p == n ? 0 : p].member : (int16_t)-1;
+    unsigned partition = (unsigned)(point >> 56);
+    if (view->owner[partition] >= 0 && first[partition] <= point)
+        return;
+    view->owner[partition] = member;
+    first[partition] = point;
+}
+
+/* Gives the partitions without points the owner of the next one that has points. After the last
+ * partition the ring begins again. Without points, no partition has an owner (-1). */
+static void set_owners_between_points(teffi_view *view)
+{
+    int16_t next = -1;
+    for (unsigned i = 2 * TEFFI_PARTITIONS; i-- > 0;) {
+        int16_t *owner = &view->owner[i % TEFFI_PARTITIONS];
+        if (*owner < 0)
+            *owner = next;
+        next = *owner;
     }
 }
 
-/* Puts POINTS points of each ACTIVE member on the ring, and sets the owner of each partition.
- * out: false: no memory. */
-static bool assign_partition_owners(teffi_view *view)
+/* Puts POINTS points of each ACTIVE member on the ring. The owner of a partition is the member of
+ * the first point at or after the start of the partition. */
+static void assign_partition_owners(teffi_view *view)
 {
-    point *points = calloc(view->n_active * POINTS + 1, sizeof *points);
-    size_t n = 0;
-    if (!points)
-        return false;
+    uint64_t first[TEFFI_PARTITIONS];
+    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++)
+        view->owner[i] = -1;
     for (size_t m = 0; m < view->n_members; m++) {
         teffi_node_id id = view->members[m].node;
         for (uint64_t i = 0; view->members[m].status == TEFFI_ACTIVE && i < POINTS; i++)
-            points[n++] = (point){teffi_hash64(&id, sizeof id, i), (int16_t)m};
+            put_point(view, teffi_hash64(&id, sizeof id, i), (int16_t)m, first);
     }
-    qsort(points, n, sizeof *points, compare_points_by_position);
-    set_owners_from_ring_points(view, points, n);
-    free(points);
-    return true;
+    set_owners_between_points(view);
 }
 
 /* Appends a copy of the member to view->members. out: false: no memory; teffi_view_unref frees what
@@ -108,10 +101,11 @@ teffi_view *teffi_view_new(uint64_t version, const teffi_member *members, size_t
         return NULL;
     atomic_init(&view->refs, 1);
     view->version = version;
-    if (!copy_members_and_record_gone(view, members, n) || !assign_partition_owners(view)) {
+    if (!copy_members_and_record_gone(view, members, n)) {
         teffi_view_unref(view);
         return NULL;
     }
+    assign_partition_owners(view);
     return view;
 }
 

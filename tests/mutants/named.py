@@ -505,8 +505,9 @@ NAMED = {
         "runtime/link/conn/sender.c", " && remote->version_max >= TEFFI_PROTOCOL_VIEW", ""),
     "a newer view of a peer is no reason to read the table": (
         "runtime/cluster/follow.c",
-        "    if (version > teffi_membership_version(node))\n        teffi_membership_refresh_soon",
-        "    if (version > UINT64_MAX - 1)\n        teffi_membership_refresh_soon"),
+        "    if (version <= teffi_membership_version(node))\n        return;", "    return;"),
+    "a refresh for a peer's view does not ask whether the table has a newer one": (
+        "runtime/cluster/follow.c", "doubted ? 0 : m->follow.heard", "m->follow.heard"),
     "what a removed peer has sent is reported": (
         "runtime/link/driver.c", "    if (atomic_load_explicit(&conn->barred,",
         "    if (false && atomic_load_explicit(&conn->barred,"),

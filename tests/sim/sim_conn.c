@@ -31,13 +31,6 @@ typedef struct tell {
     teffi_msg *msg;
 } tell;
 
-void sim_conn_bar(const sim_peer *peer)
-{
-    for (sim_conn *c = peer->net->node->sim->conns; c; c = c->next)
-        for (int i = 0; i < 2; i++)
-            c->side[i].barred |= c->side[i].peer == peer;
-}
-
 static void give_message(sim_side *side, teffi_msg *msg)
 {
     if (side->barred) {
@@ -64,6 +57,13 @@ static void tell_down(tell *t)
             sim_conn_break(t->peer->in, net);
         net->events.unsent(net->arg, &t->side->other, msg);
     }
+}
+
+void sim_conn_bar(const sim_peer *peer)
+{
+    for (tell *t = LIST_FIRST(&peer->net->tells); t; t = LIST_NEXT(t, in_net))
+        if (t->peer == peer)
+            t->side->barred = true;
 }
 
 static void free_messages(tell *t)

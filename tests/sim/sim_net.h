@@ -98,7 +98,7 @@ typedef struct sim_side {
     bool up, ended, finished, bye_sent, replaced;
     bool with_other;      /* ended since the other connection of its pair broke */
     bool deaf;            /* cut: frames in flight to it are lost */
-    bool barred;          /* its peer was removed: messages are not given to its owner */
+    bool barred;          /* its peer was removed: what has arrived is not given to its owner */
     uint64_t view_sent;   /* by it, in its last VIEW frame */
     uint64_t view_heard;  /* by it, the same */
     bool clean;           /* of the end */
@@ -158,7 +158,7 @@ void sim_conn_end(sim_conn *conn, int side);
 void sim_conn_free_messages(sim_net *net);
 /* sim_conn_break - one side closes because the other connection of the pair broke. NULL allowed. */
 void sim_conn_break(sim_conn *conn, const sim_net *net);
-/* sim_conn_bar - give no more messages of the peer to its owner, from any connection. */
+/* sim_conn_bar - the peer's connections end: give no messages to the owner that have arrived. */
 void sim_conn_bar(const sim_peer *peer);
 /* sim_conn_side - the side that is net's. */
 int sim_conn_side(const sim_conn *conn, const sim_net *net);

@@ -29,7 +29,7 @@ static void a_view_is_made_whole_or_not_at_all(void **state)
                                     .address = "h:1",
                                     .types = types,
                                     .n_types = 2};
-    assert_int_equal(fault_sweep(make_view, true), 4 + MEMBERS);
+    assert_int_equal(fault_sweep(make_view, true), 3 + MEMBERS);
 }
 
 /* ---- a membership ---- */

@@ -101,6 +101,10 @@ static void a_silo_that_hears_of_a_newer_view_reads_the_table(void **state)
     lab_ok(ctx, teffi_membership_refresh(ctx, rows.version + 1));
     lab_ok(ctx, send_probe(ctx, old->id));
     lab_until(teffi_membership_version(old) == rows.version + 1);
+    lab_ok(ctx, teffi_rows_read(ctx, &rows)); /* and later again, for another reason */
+    lab_ok(ctx, teffi_rows_write(ctx, &rows, NULL, 0));
+    teffi_membership_refresh_soon(old->membership);
+    lab_until(teffi_membership_version(old) == rows.version + 1);
 }
 
 static void an_older_view_is_no_reason_to_read(void **state)
