@@ -14,7 +14,9 @@ static const char fence_table[] = TEFFI_TABLE_FENCE;
 
 /* PAGE_ROWS rows, each with the most types that a silo may host, fit into one frame of a remote
  * store. */
-enum { KEY_MAX = TEFFI_CLUSTER_MAX + 16, PAGE_ROWS = 200, READ_TRIES = 20 };
+/* A page is one operation, so its rows are of one version. The table of hundreds of silos must be
+ * one page: while they start, it hardly ever stays the same between two operations. */
+enum { KEY_MAX = TEFFI_CLUSTER_MAX + 16, PAGE_ROWS = TEFFI_STORE_SCAN_MAX, READ_TRIES = 20 };
 
 /* Makes a key: "cluster\0v" of the version row, "cluster\0m01234567" of the row of a silo, or
  * "cluster\1", which is greater than all keys of the cluster.
@@ -160,12 +162,12 @@ static teff_err unpack_and_add_row(teff_ctx *ctx, const teffi_row *row, size_t p
     return TEFF_OK;
 }
 
-/* Makes room for one more page in rows->rows. in, out: *max: how many rows fit into rows->rows. */
-static void reserve_page(teff_ctx *ctx, teffi_rows *rows, size_t *max)
+/* Makes room for n more rows in rows->rows. in, out: *max: how many rows fit into rows->rows. */
+static void reserve_rows(teff_ctx *ctx, teffi_rows *rows, size_t n, size_t *max)
 {
-    if (rows->n + PAGE_ROWS <= *max)
+    if (rows->n + n <= *max)
         return;
-    *max = *max * 2 + PAGE_ROWS;
+    *max = *max * 2 + n;
     teffi_member_row *more = teff_alloc(ctx, *max * sizeof *more);
     if (rows->n)
         memcpy(more, rows->rows, rows->n * sizeof *more);
@@ -201,7 +203,7 @@ static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
         err = teffi_ctx_run_store_op(ctx, &op);
         if (err)
             return err;
-        reserve_page(ctx, rows, &max);
+        reserve_rows(ctx, rows, op.n_found, &max);
         for (size_t i = 0; i < op.n_found && !err; i++)
             err = unpack_and_add_row(ctx, &op.rows[i], prefix, rows);
         found = op.n_found;

@@ -145,24 +145,38 @@ bool teffi_view_current_has_member(teffi_node *node, teffi_node_id silo)
     return has;
 }
 
+/* out: the index of the first member that compare_members_by_node() does not put before node. */
+static size_t find_place(const teffi_view *view, teffi_node_id node)
+{
+    size_t from = 0, to = view->n_members;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        teffi_node_id at = view->members[middle].node;
+        bool before =
+            at.silo != node.silo ? at.silo < node.silo : at.incarnation < node.incarnation;
+        if (before)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
 const teffi_member *teffi_view_find_member(const teffi_view *view, teffi_node_id node)
 {
-    for (size_t i = 0; i < view->n_members; i++)
-        if (teffi_node_equals(view->members[i].node, node))
-            return &view->members[i];
-    return NULL;
+    size_t i = find_place(view, node);
+    bool found = i < view->n_members && teffi_node_equals(view->members[i].node, node);
+    return found ? &view->members[i] : NULL;
 }
 
 /* A silo gets a higher incarnation each time it starts. So `node` is dead not only if the view
  * lists it as dead, but also if the view lists the same silo with a higher incarnation. */
 teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node)
 {
-    for (size_t i = 0; view && i < view->n_members; i++) {
-        teffi_node_id member = view->members[i].node;
-        if (member.silo == node.silo && member.incarnation >= node.incarnation)
-            return member.incarnation == node.incarnation ? TEFFI_STANDING_MEMBER
-                                                          : TEFFI_STANDING_DEAD;
-    }
+    size_t place = view ? find_place(view, node) : 0;
+    if (view && place < view->n_members && view->members[place].node.silo == node.silo)
+        return teffi_node_equals(view->members[place].node, node) ? TEFFI_STANDING_MEMBER
+                                                                  : TEFFI_STANDING_DEAD;
     for (size_t i = 0; view && i < view->n_gone; i++) {
         teffi_node_id gone = view->gone[i].node;
         if (gone.silo == node.silo && gone.incarnation >= node.incarnation)

@@ -10,6 +10,14 @@
 
 enum { BACKOFF_MIN_MS = 20, BACKOFF_MAX_MS = 5000, HELLO_TIMEOUT_MS = 10000 };
 
+void sim_conn_give_side(sim_conn *conn, int side_no, sim_net *net)
+{
+    sim_side *side = &conn->side[side_no];
+    side->net = net;
+    side->next_of_net = net->sides;
+    net->sides = side;
+}
+
 int sim_conn_side(const sim_conn *conn, const sim_net *net)
 {
     return conn->side[SIM_DIALLER].net == net ? SIM_DIALLER : SIM_ACCEPTOR;
@@ -272,7 +280,7 @@ static bool dialler_fits(sim_net *net, const sim_conn *conn)
 {
     const teffi_hello *who = &conn->side[SIM_ACCEPTOR].other;
     sim_peer *same = sim_peer_find(net, who->node);
-    for (sim_peer *p = net->peers; p; p = p->next)
+    for (sim_peer *p = *sim_peer_bucket(net, who->node); p; p = p->next)
         if (who->role == TEFFI_ROLE_SILO && p->id.silo == who->node.silo &&
             p->id.incarnation > who->node.incarnation && p->in_sequence)
             return false;
@@ -402,7 +410,7 @@ static void hello_arrives(sim *s, void *arg, bool run)
         sim_conn_end(conn, SIM_DIALLER);
         return;
     }
-    acceptor->net = net;
+    sim_conn_give_side(conn, SIM_ACCEPTOR, net);
     dialler->other = net->self;
     sim_at_node(dialler->net->node, sim_wire_delay(s), conn_establish, conn);
 }
@@ -426,7 +434,7 @@ sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address)
     conn->next = s->conns;
     s->conns = conn;
     conn->sequence = ++net->sequence;
-    conn->side[SIM_DIALLER].net = net;
+    sim_conn_give_side(conn, SIM_DIALLER, net);
     conn->side[SIM_DIALLER].peer = peer;
     snprintf(conn->target, sizeof conn->target, "%s", address);
     if (peer) {

@@ -13,9 +13,15 @@ static const size_t frame_max_default = 1024 * 1024 + 4096;
 
 /* ---- peers ---- */
 
+/* All incarnations of a silo are in one. */
+sim_peer **sim_peer_bucket(sim_net *net, teffi_node_id id)
+{
+    return &net->peers[id.silo % SIM_PEER_BUCKETS];
+}
+
 sim_peer *sim_peer_find(sim_net *net, teffi_node_id id)
 {
-    for (sim_peer *p = net->peers; p; p = p->next)
+    for (sim_peer *p = *sim_peer_bucket(net, id); p; p = p->next)
         if (p->listed && teffi_node_equals(p->id, id))
             return p;
     return NULL;
@@ -28,8 +34,8 @@ sim_peer *sim_peer_make(sim_net *net, teffi_node_id id)
         return p;
     p = calloc(1, sizeof *p);
     teffi_bug_if(!p);
-    *p = (sim_peer){.next = net->peers, .net = net, .id = id, .listed = true};
-    net->peers = p;
+    *p = (sim_peer){.next = *sim_peer_bucket(net, id), .net = net, .id = id, .listed = true};
+    *sim_peer_bucket(net, id) = p;
     return p;
 }
 
@@ -205,23 +211,20 @@ static teff_err net_send(teffi_net *base, teffi_node_id to, teffi_msg *msg)
 
 static bool has_talk(const sim_net *net)
 {
-    for (const sim_conn *c = net->node->sim->conns; c; c = c->next)
-        for (int i = 0; i < 2; i++)
-            if (c->side[i].net == net && !c->side[i].ended && (c->side[i].peer || i == SIM_DIALLER))
-                return true;
+    for (const sim_side *side = net->sides; side; side = side->next_of_net)
+        if (!side->ended && (side->peer || side == &side->conn->side[SIM_DIALLER]))
+            return true;
     return net->telling > 0;
 }
 
 static void begin_leaving(sim_net *net)
 {
     net->leaving = true;
-    for (sim_conn *c = net->node->sim->conns; c; c = c->next) {
-        int mine = sim_conn_side(c, net);
-        sim_side *side = &c->side[mine];
-        if (side->net != net || side->ended)
+    for (sim_side *side = net->sides; side; side = side->next_of_net) {
+        if (side->ended)
             continue;
-        if (!side->peer && mine == SIM_DIALLER) {
-            sim_conn_end(c, mine); /* nobody waits for this dial any more */
+        if (!side->peer && side == &side->conn->side[SIM_DIALLER]) {
+            sim_conn_end(side->conn, SIM_DIALLER); /* nobody waits for this dial any more */
         } else if (side->peer) {
             side->peer->bye_wanted = true;
             sim_peer_bye(side->peer);
@@ -245,10 +248,8 @@ static void net_free(teffi_net *base)
 {
     sim_net *net = (sim_net *)base;
     net->leaving = true;
-    for (sim_conn *c = net->node->sim->conns; c; c = c->next)
-        for (int i = 0; i < 2; i++)
-            if (c->side[i].net == net)
-                sim_conn_end(c, i);
+    for (sim_side *side = net->sides; side; side = side->next_of_net)
+        sim_conn_end(side->conn, sim_conn_side(side->conn, net));
     net->freed = true;
     net->listening = false;
     sim_poll_end(net);
@@ -495,11 +496,12 @@ void sim_net_fini(sim *s)
     while (s->nets) {
         sim_net *net = s->nets;
         s->nets = net->next;
-        while (net->peers) {
-            sim_peer *p = net->peers;
-            net->peers = p->next;
-            free(p);
-        }
+        for (int i = 0; i < SIM_PEER_BUCKETS; i++)
+            while (net->peers[i]) {
+                sim_peer *p = net->peers[i];
+                net->peers[i] = p->next;
+                free(p);
+            }
         free(net);
     }
 }

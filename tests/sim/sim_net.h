@@ -13,9 +13,12 @@
 
 typedef struct sim_net sim_net;
 typedef struct sim_conn sim_conn;
+typedef struct sim_side sim_side;
 
-typedef struct sim_peer { /* a node as one net knows it */
-    struct sim_peer *next;
+enum { SIM_PEER_BUCKETS = 256 };
+
+typedef struct sim_peer {  /* a node as one net knows it */
+    struct sim_peer *next; /* in its bucket, by its silo */
     sim_net *net;
     teffi_node_id id;
     char address[TEFFI_ADDRESS_MAX + 1];
@@ -53,7 +56,8 @@ struct sim_net {
     void *arg;
     size_t frame_max;
     teffi_exec *exec; /* gone when the net is freed */
-    sim_peer *peers;
+    sim_peer *peers[SIM_PEER_BUCKETS];
+    sim_side *sides; /* of its connections, newest first; also ended ones */
     uint64_t sequence;
     unsigned telling;                 /* events on their way to the owner */
     LIST_HEAD(sim_tells, tell) tells; /* these events */
@@ -91,8 +95,9 @@ typedef struct sim_frames { /* in order; NULL end: empty */
     size_t bytes;
 } sim_frames;
 
-typedef struct sim_side {
+struct sim_side {
     sim_net *net;
+    sim_side *next_of_net;
     sim_peer *peer;
     teffi_hello other; /* what the other side says of itself */
     bool up, ended, finished, bye_sent, replaced;
@@ -119,7 +124,7 @@ typedef struct sim_side {
     /* sim_poll.c, if the other side's net is polled */
     sim_edge out; /* there is room for what is pending towards this side */
     bool waits_for_room;
-} sim_side;
+};
 
 struct sim_conn {
     sim_conn *next; /* of the simulation; kept to its end */
@@ -138,6 +143,7 @@ struct sim_conn {
 /* ---- sim_net.c ---- */
 /* sim_net_reaches - neither is dead, and they are not apart. */
 bool sim_net_reaches(const sim_net *from, const sim_net *to);
+sim_peer **sim_peer_bucket(sim_net *net, teffi_node_id id);
 sim_peer *sim_peer_find(sim_net *net, teffi_node_id id);
 sim_peer *sim_peer_make(sim_net *net, teffi_node_id id);
 /* sim_peer_settle - unlist a peer that is neither added nor connected. */
@@ -160,6 +166,8 @@ void sim_conn_free_messages(sim_net *net);
 void sim_conn_break(sim_conn *conn, const sim_net *net);
 /* sim_conn_bar - the peer's connections end: give no messages to the owner that have arrived. */
 void sim_conn_bar(const sim_peer *peer);
+/* sim_conn_give_side - a side is net's from now on. */
+void sim_conn_give_side(sim_conn *conn, int side, sim_net *net);
 /* sim_conn_side - the side that is net's. */
 int sim_conn_side(const sim_conn *conn, const sim_net *net);
 
