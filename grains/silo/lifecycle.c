@@ -101,7 +101,7 @@ static void on_silo_connection_up(teffi_node *node, const teffi_hello *peer)
                                   ? teffi_outsiders_add_connection(node->membership, peer->node)
                                   : TEFFI_STANDING_STRANGER;
     if (standing == TEFFI_STANDING_DEAD)
-        net->peer_remove(node->home.net, peer->node, false);
+        net->peer_dead(node->home.net, peer->node);
     else if (standing != TEFFI_STANDING_MEMBER)
         (void)!net->peer_add(node->home.net, peer->node, peer->address);
     teffi_membership_record_connection_state(node->membership, peer->node, true);

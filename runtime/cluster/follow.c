@@ -79,7 +79,7 @@ static void disconnect_dead_and_add_departed(teffi_membership *m, const teffi_vi
             continue;
         net->ops->peer_left(net, member->node);
         if (is_dead(member, now))
-            net->ops->peer_remove(net, member->node, false);
+            net->ops->peer_dead(net, member->node);
         else
             add_departed_silo(m, member->node);
     }
@@ -268,7 +268,9 @@ static void refresh_as_task(teff_ctx *ctx, void *arg)
     m->follow.looked_ns = teffi_now(ctx->node->platform);
     m->follow.looking = false;
     bool doubted = atomic_exchange(&m->follow.doubted, false);
-    (void)!teffi_membership_refresh(ctx, doubted ? 0 : m->follow.heard);
+    uint64_t heard = atomic_exchange(&m->follow.heard, 0);
+    if (doubted || heard)
+        (void)!teffi_membership_refresh(ctx, doubted ? 0 : heard);
 }
 
 /* in: the reason is set, in `doubted` or `heard`. */
@@ -285,12 +287,13 @@ void teffi_membership_refresh_soon(teffi_membership *m)
     refresh_soon(m);
 }
 
-/* A read of the table adopts its newest view, so of several versions any newer one will do. */
 void teffi_membership_hear_view(teffi_node *node, uint64_t version)
 {
     teffi_membership *m = node->membership;
     if (version <= teffi_membership_version(node))
         return;
-    m->follow.heard = version;
+    uint64_t heard = m->follow.heard;
+    while (heard < version && !atomic_compare_exchange_weak(&m->follow.heard, &heard, version))
+        ;
     refresh_soon(m);
 }

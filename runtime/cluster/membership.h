@@ -43,7 +43,7 @@ typedef struct teffi_follow {                    /* follow.c's */
     teffi_changes changes;
     _Atomic bool looking, reading; /* a refresh task is queued; the rows are being read */
     _Atomic bool doubted;   /* the refresh task shall ask the table whether there is a newer view */
-    _Atomic uint64_t heard; /* newest version that a peer knew; 0: none */
+    _Atomic uint64_t heard; /* newest version that a peer knew, not looked for yet; 0: none */
     /* when the last refresh of teffi_membership_refresh_soon() began; 0: never */
     _Atomic uint64_t looked_ns;
     _Atomic uint64_t reads;    /* number of completed reads; written by the reader */

@@ -126,7 +126,7 @@ void teffi_outsiders_apply_view_and_drop_dead(teffi_membership *m, const teffi_v
     prune_entries_and_set_strangers(m);
     pthread_mutex_unlock(&o->lock);
     for (size_t i = 0; i < n_dead; i++)
-        m->node->home.net->ops->peer_remove(m->node->home.net, dead[i], false);
+        m->node->home.net->ops->peer_dead(m->node->home.net, dead[i]);
 }
 
 size_t teffi_outsiders_list(teffi_membership *m, teffi_node_id *to)

@@ -71,8 +71,9 @@ static void begin_goodbye(link_peer *peer)
     teffi_goodbye_say(peer);
 }
 
-/* conns.lock held. Kills all connections of the peer. What they have received, and was not reported
- * yet, is dropped. A connection that another one has replaced may have such messages, too. */
+/* conns.lock held. Lets what the peer's connections have received, and was not reported yet, be
+ * dropped, and kills them. A connection that another one has replaced may have such messages, too.
+ */
 static void bar_and_kill_connections(teffi_link *link, const link_peer *peer)
 {
     for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link))
@@ -82,13 +83,15 @@ static void bar_and_kill_connections(teffi_link *link, const link_peer *peer)
         }
 }
 
-void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
+/* in: clean, as in the op peer_remove. dead: as in the op peer_dead. */
+static void remove_peer(teffi_link *link, teffi_node_id id, bool clean, bool dead)
 {
-    teffi_link *link = (teffi_link *)net;
     bool gone = false;
     pthread_mutex_lock(&link->conns.lock);
     link_peer *peer = teffi_peer_find(link, id);
     if (peer) {
+        if (dead)
+            bar_and_kill_connections(link, peer);
         peer->known = false;
         clear_routes_to(peer);
         peer->redial_ns = 0;
@@ -97,7 +100,7 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
         } else {
             if (peer->goodbye == GOODBYE_SAID)
                 peer->goodbye = GOODBYE_NOT_SAID; /* no further BYE; a late BYE_ACK is ignored */
-            bar_and_kill_connections(link, peer);
+            kill_connection_pair(peer);
         }
         gone = teffi_peer_remove_if_unused(peer);
     }
@@ -105,6 +108,16 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
     teffi_sender_write_if_thread_coalesced(&link->conns);
     if (gone)
         teffi_peer_unref(peer);
+}
+
+void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
+{
+    remove_peer((teffi_link *)net, id, clean, false);
+}
+
+void teffi_goodbye_remove_dead_peer(teffi_net *net, teffi_node_id id)
+{
+    remove_peer((teffi_link *)net, id, false, true);
 }
 
 /* Makes later sends to this peer refuse requests and one-ways for grains. sender.peer_left is set

@@ -68,6 +68,7 @@ void teffi_dial_address(teffi_net *net, const char *address,
 teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg);
 bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *tokens);
 void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean);
+void teffi_goodbye_remove_dead_peer(teffi_net *net, teffi_node_id id);
 void teffi_goodbye_mark_peer_left(teffi_net *net, teffi_node_id id);
 teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 

@@ -138,6 +138,7 @@ static const teffi_net_ops link_ops = {
     .expect_key = expect_key,
     .carry_view = carry_view,
     .peer_remove = teffi_goodbye_remove_peer,
+    .peer_dead = teffi_goodbye_remove_dead_peer,
     .peer_left = teffi_goodbye_mark_peer_left,
     .dial = teffi_dial_address,
     .send = teffi_next_hop_send,

@@ -118,10 +118,12 @@ typedef struct teffi_net_ops {
     /* The messages and heartbeats that this silo sends to silos from now on carry this version of
      * the view (TEFFI_FRAME_VIEW). Versions must rise. The op may be NULL. */
     void (*carry_view)(teffi_net *net, uint64_t version);
-    /* Remove a peer: close its connections, after a goodbye if clean. If not clean, messages that
-     * these connections have received, and that are not reported yet, are dropped. Later sends to a
-     * silo: CLOSED, until it is added or dialled again. */
+    /* Remove a peer: close its connections, after a goodbye if clean. Later sends to a silo: CLOSED,
+     * until it is added or dialled again. */
     void (*peer_remove)(teffi_net *net, teffi_node_id node, bool clean);
+    /* The silo was declared dead: remove it without a goodbye. What its connections have received,
+     * and was not reported yet, is dropped. */
+    void (*peer_dead)(teffi_net *net, teffi_node_id node);
     /* The peer leaves the cluster: from now on send refuses requests and one-ways for grains with
      * TEFF_E_CLOSED. Other messages are sent as before, until peer_remove. Messages keep their
      * order across this call. */

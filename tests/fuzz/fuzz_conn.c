@@ -571,7 +571,10 @@ static void call_owner(void)
         (void)net->ops->peer_add(net, node_of(number), "script:1");
         break;
     case 1:
-        net->ops->peer_remove(net, node_of(number), what & 8);
+        if (what & 8 && !is_client && number % 2)
+            net->ops->peer_dead(net, node_of(number));
+        else
+            net->ops->peer_remove(net, node_of(number), what & 8);
         break;
     case 2:
         if (what & 8 && !is_client)

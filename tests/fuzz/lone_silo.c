@@ -273,6 +273,12 @@ static void remove_any_peer(teffi_net *net, teffi_node_id node, bool clean)
     (void)clean;
 }
 
+static void remove_dead_peer(teffi_net *net, teffi_node_id node)
+{
+    (void)net;
+    (void)node;
+}
+
 static void ignore_peer_left(teffi_net *net, teffi_node_id node)
 {
     (void)net;
@@ -294,6 +300,7 @@ static teff_err open_network(const teffi_platform *platform, const teffi_net_opt
                                       .identify = ignore_identity,
                                       .peer_add = add_any_peer,
                                       .peer_remove = remove_any_peer,
+                                      .peer_dead = remove_dead_peer,
                                       .peer_left = ignore_peer_left,
                                       .send = take_sent_message,
                                       .shutdown = shut_down_at_once,

@@ -508,7 +508,7 @@ NAMED = {
         "    if (version <= teffi_membership_version(node))\n        return;", "    return;"),
     "a refresh for a peer's view does not ask whether the table has a newer one": (
         "runtime/cluster/follow.c", "doubted ? 0 : m->follow.heard", "m->follow.heard"),
-    "what a removed peer has sent is reported": (
+    "what a dead peer has sent is reported": (
         "runtime/link/driver.c", "    if (atomic_load_explicit(&conn->barred,",
         "    if (false && atomic_load_explicit(&conn->barred,"),
 }

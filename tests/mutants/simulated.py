@@ -55,7 +55,7 @@ SIMULATED = {
         "                          .any = true,\n"),
     "a message of a silo that the view calls dead is taken": (
         "runtime/cluster/follow.c",
-        "            net->ops->peer_remove(net, member->node, false);\n        else",
+        "            net->ops->peer_dead(net, member->node);\n        else",
         "            (void)0;\n        else"),
     "frames carry an older view than their sender's": (
         "runtime/cluster/follow.c",

@@ -112,13 +112,20 @@ static void net_peer_remove(teffi_net *base, teffi_node_id id, bool clean)
         sim_peer_bye(p);
     } else {
         sim_conn *in = p->in, *out = p->out;
-        sim_conn_bar(p);
         if (in)
             sim_conn_end(in, sim_conn_side(in, p->net));
         if (out)
             sim_conn_end(out, sim_conn_side(out, p->net));
     }
     sim_peer_settle(p);
+}
+
+static void net_peer_dead(teffi_net *base, teffi_node_id id)
+{
+    sim_peer *p = sim_peer_find((sim_net *)base, id);
+    if (p)
+        sim_conn_bar(p);
+    net_peer_remove(base, id, false);
 }
 
 static void net_carry_view(teffi_net *base, uint64_t version)
@@ -266,6 +273,7 @@ teff_err sim_net_new(const teffi_platform *platform, const teffi_net_options *op
         .peer_add = net_peer_add,
         .carry_view = net_carry_view,
         .peer_remove = net_peer_remove,
+        .peer_dead = net_peer_dead,
         .peer_left = net_peer_left,
         .dial = net_dial,
         .send = net_send,

@@ -154,7 +154,7 @@ struct teffi_conn {
     teffi_conn *next_due;        /* owner: the ticker, which collects connections in a list */
     _Atomic conn_state state;    /* written under conns->lock; loaded also without it */
     struct link_peer *peer;      /* written under conns->lock; holds a reference */
-    _Atomic bool barred;         /* its peer was removed: its messages are not reported; set under
+    _Atomic bool barred;         /* its peer is dead: its messages are not reported; set under
                                   * conns->lock */
 
     bool killed; /* guarded by lock */

@@ -12,9 +12,8 @@ static teffi_membership membership;
 static teffi_node_id removed[TEFFI_OUTSIDERS_MAX];
 static size_t n_removed;
 
-static void peer_remove(teffi_net *net, teffi_node_id id, bool clean)
+static void peer_dead(teffi_net *net, teffi_node_id id)
 {
-    assert_false(clean);
     removed[n_removed++] = id;
 }
 
@@ -50,7 +49,7 @@ static void adopt_usual(void)
 static int setup(void **state)
 {
     static const teffi_platform platform = {.mono_ns = mono_ns};
-    static const teffi_net_ops net_ops = {.peer_remove = peer_remove};
+    static const teffi_net_ops net_ops = {.peer_dead = peer_dead};
     static teffi_net net = {.ops = &net_ops};
     memset(&node, 0, sizeof node);
     memset(&membership, 0, sizeof membership);

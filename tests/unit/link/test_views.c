@@ -1,5 +1,5 @@
-/* test_views.c - frames carry their sender's view of the membership; what a removed peer has sent
- * is not reported. */
+/* test_views.c - frames carry their sender's view of the membership; what a dead peer has sent is
+ * not reported. */
 #include <string.h>
 #include "message/frame.h"
 #include "net_test.h"
@@ -149,30 +149,77 @@ static void a_malformed_view_ends_its_connection(void **state)
     test_node_stop(a);
 }
 
-/* What its connection had received before, but the owner has not seen. */
-static void messages_of_a_removed_peer_are_dropped(void **state)
+/* Joins with the silo's n-th connection. */
+static raw_peer *join_as_silo(const test_node *to, uint32_t silo, uint64_t n)
 {
-    enum { N = 20 };
-    test_node *a = test_node_start((test_options){0}), *b = test_node_start((test_options){0});
-    test_know(a, b);
-    test_send(a, b, 1, 10);
-    test_wait(b, b->messages == 1);
-    b->hold = true;
-    for (uint32_t i = 2; i < N; i++)
-        test_send(a, b, i, 10);
-    test_wait(b, test_counters(b->net).frames_in > 1);
-    b->net->ops->peer_remove(b->net, a->id, false);
-    pthread_mutex_lock(&b->lock);
-    b->hold = false;
-    pthread_cond_broadcast(&b->changed);
-    pthread_mutex_unlock(&b->lock);
-    test_wait(b, b->downs == 1);
-    assert_true(b->messages <= 2); /* one was being reported */
-    test_wait(a, a->downs >= 1);
-    test_send(a, b, N, 10); /* on a new connection */
-    test_wait(b, b->last_slot == N);
+    raw_peer *raw = raw_connect(to->address);
+    teffi_greeting g = raw_greeting(silo, 1, n);
+    assert_true(raw_join(raw, &g));
+    return raw;
+}
+
+/* Sends messages to the slots first .. first + n - 1, all in one write. */
+static void send_at_once(raw_peer *raw, const test_node *to, uint32_t first, uint32_t n)
+{
+    uint8_t bytes[1024];
+    size_t len = 0;
+    for (uint32_t i = first; i < first + n; i++) {
+        size_t room, body;
+        teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, i, 5);
+        msg->to.node = to->id;
+        assert_int_equal(teffi_frame_compute_size_bound(msg, sizeof bytes - len, &room, &body), 0);
+        len += teffi_frame_encode(msg, body, 0, bytes + len);
+        teffi_msg_free(msg);
+    }
+    assert_true(raw_send(raw, bytes, len));
+}
+
+/* What its connection had received before, but the owner has not seen. */
+static void messages_of_a_dead_peer_are_dropped(void **state)
+{
+    enum { SILO = 960 };
+    test_node *a = test_node_start((test_options){0});
+    raw_peer *raw = join_as_silo(a, SILO, 1);
+    pthread_mutex_lock(&a->lock);
+    a->hold = true;
+    pthread_mutex_unlock(&a->lock);
+    send_at_once(raw, a, 1, 5); /* they are one batch */
+    test_wait(a, test_counters(a->net).frames_in == 5);
+    a->net->ops->peer_dead(a->net, (teffi_node_id){SILO, 1});
+    pthread_mutex_lock(&a->lock);
+    a->hold = false;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    test_wait(a, a->downs == 1);
+    assert_int_equal(a->messages, 1); /* it was being reported */
+    raw_close(raw);
+    raw = join_as_silo(a, SILO, 2);
+    send_at_once(raw, a, 6, 1);
+    test_wait(a, a->messages == 2);
+    raw_close(raw);
     test_node_stop(a);
-    test_node_stop(b);
+}
+
+/* As a silo that left the cluster: what it has passed on counts. */
+static void messages_of_a_removed_peer_are_reported(void **state)
+{
+    enum { SILO = 961 };
+    test_node *a = test_node_start((test_options){0});
+    raw_peer *raw = join_as_silo(a, SILO, 1);
+    pthread_mutex_lock(&a->lock);
+    a->hold = true;
+    pthread_mutex_unlock(&a->lock);
+    send_at_once(raw, a, 1, 5);
+    test_wait(a, test_counters(a->net).frames_in == 5);
+    a->net->ops->peer_remove(a->net, (teffi_node_id){SILO, 1}, false);
+    pthread_mutex_lock(&a->lock);
+    a->hold = false;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    test_wait(a, a->downs == 1);
+    assert_int_equal(a->messages, 5);
+    raw_close(raw);
+    test_node_stop(a);
 }
 
 int main(void)
@@ -184,7 +231,8 @@ int main(void)
         cmocka_unit_test(clients_get_none),
         cmocka_unit_test(a_peer_of_an_earlier_version_gets_none),
         cmocka_unit_test(a_malformed_view_ends_its_connection),
-        cmocka_unit_test(messages_of_a_removed_peer_are_dropped),
+        cmocka_unit_test(messages_of_a_dead_peer_are_dropped),
+        cmocka_unit_test(messages_of_a_removed_peer_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
