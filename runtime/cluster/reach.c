@@ -229,22 +229,27 @@ static bool is_younger(teffi_node_id a, teffi_node_id b)
     return a.incarnation != b.incarnation ? a.incarnation > b.incarnation : a.silo > b.silo;
 }
 
-/* out: how many cuts silo i has from silos that do not go. */
-static size_t count_cuts(size_t n, const bool *cuts, const bool *loses, size_t i)
+/* Are two silos cut from each other? out: false for a silo and itself. */
+static bool are_cut(size_t n, const bool *cuts, size_t i, size_t j)
+{
+    return i != j && (cuts[i * n + j] || cuts[j * n + i]);
+}
+
+static size_t count_cuts(size_t n, const bool *cuts, size_t i)
 {
     size_t count = 0;
     for (size_t j = 0; j < n; j++)
-        count += j != i && !loses[j] && (cuts[i * n + j] || cuts[j * n + i]);
+        count += are_cut(n, cuts, i, j);
     return count;
 }
 
-/* out: the index of the silo that must go next; n: no cut is left. */
-static size_t find_next_loser(const teffi_node_id *silos, size_t n, const bool *cuts,
-                              const bool *loses)
+/* in: counts: of each silo, its cuts from silos that do not go; 0 if it goes itself.
+ * out: the index of the silo that must go next; n: no cut is left. */
+static size_t find_next_loser(const teffi_node_id *silos, size_t n, const size_t *counts)
 {
     size_t next = n, most = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t count = loses[i] ? 0 : count_cuts(n, cuts, loses, i);
+        size_t count = counts[i];
         if (count > most || (count && count == most && is_younger(silos[i], silos[next]))) {
             next = i;
             most = count;
@@ -253,12 +258,19 @@ static size_t find_next_loser(const teffi_node_id *silos, size_t n, const bool *
     return next;
 }
 
-void teffi_reach_find_losers(const teffi_node_id *silos, size_t n, const bool *cuts, bool *loses)
+void teffi_reach_find_losers(const teffi_node_id *silos, size_t n, const bool *cuts, size_t *counts,
+                             bool *loses)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        counts[i] = count_cuts(n, cuts, i);
         loses[i] = false;
-    for (size_t next; (next = find_next_loser(silos, n, cuts, loses)) < n;)
+    }
+    for (size_t next; (next = find_next_loser(silos, n, counts)) < n;) {
         loses[next] = true;
+        counts[next] = 0;
+        for (size_t j = 0; j < n; j++)
+            counts[j] -= !loses[j] && are_cut(n, cuts, next, j);
+    }
 }
 
 /* Sets the cuts that a silo's heartbeat lists. A silo that is probably dead has none: it goes for
@@ -325,6 +337,7 @@ static teff_err judge_and_act(teff_ctx *ctx, const teffi_view *view, const teffi
     size_t n = view->n_members;
     teffi_node_id *silos = teff_alloc(ctx, n * sizeof *silos);
     bool *cuts = teff_alloc(ctx, n * n), *loses = teff_alloc(ctx, n);
+    size_t *counts = teff_alloc(ctx, n * sizeof *counts);
     const teffi_member *self = teffi_view_find_member(view, ctx->node->id), *first = NULL;
     for (size_t i = 0; i < n; i++)
         silos[i] = view->members[i].node;
@@ -333,7 +346,7 @@ static teff_err judge_and_act(teff_ctx *ctx, const teffi_view *view, const teffi
     teff_err err = self && first ? read_cuts(ctx, view, cuts) : TEFF_E_NOT_FOUND;
     if (err)
         return err;
-    teffi_reach_find_losers(silos, n, cuts, loses);
+    teffi_reach_find_losers(silos, n, cuts, counts, loses);
     if (!loses[self - view->members])
         return remove_fences_of_losers(ctx, view, unreached, n_unreached, loses);
     end_own_lease(ctx->node->membership, first);

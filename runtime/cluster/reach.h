@@ -48,8 +48,9 @@ void teffi_reach_judge(teff_ctx *ctx, const teffi_view *view);
 
 /* teffi_reach_find_losers - which silos must go?
  * in:   n silos, cuts: n * n flags; cuts[i * n + j] is set if silo i lists silo j.
- * out:  loses[i]: silo i must go. */
-void teffi_reach_find_losers(const teffi_node_id *silos, size_t n, const bool *cuts, bool *loses);
+ * out:  loses[i]: silo i must go. counts: used meanwhile, room for n. */
+void teffi_reach_find_losers(const teffi_node_id *silos, size_t n, const bool *cuts, size_t *counts,
+                             bool *loses);
 
 /* teffi_reach_check_before_join - probe the silos of the table until each has responded, or is
  * probably dead; for the time after which silos are judged, at most. How long their heartbeats have

@@ -302,7 +302,7 @@ static bool peer_takes_views(const teffi_conn *conn)
 /* conn->lock held; the sender is open. Appends a VIEW frame if the connection does not carry this
  * node's view yet. The frames of a connection keep their order, so each later frame carries the
  * view as if it were a field of it, but a message costs only this comparison.
- * relaxed: teffi_membership's follow.adopted orders the view for threads that know it.
+ * relaxed: a thread that learned of the view after carry_view() sees it.
  * in: room, of the frame that follows. out: false: no memory for both. */
 static inline bool append_view_if_new(teffi_conn *conn, size_t room)
 {

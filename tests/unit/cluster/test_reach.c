@@ -16,13 +16,14 @@ enum { GRAPH_MAX = 6 };
 static void check_losers(size_t n, const char *cuts, const char *expected)
 {
     teffi_node_id silos[GRAPH_MAX];
+    size_t counts[GRAPH_MAX];
     bool matrix[GRAPH_MAX * GRAPH_MAX] = {false}, loses[GRAPH_MAX];
     char got[GRAPH_MAX + 1] = "";
     for (size_t i = 0; i < n; i++)
         silos[i] = (teffi_node_id){100 - (uint32_t)i, (uint32_t)i + 1};
     for (size_t i = 0; cuts[i]; i += 2)
         matrix[(size_t)(cuts[i] - '0') * n + (size_t)(cuts[i + 1] - '0')] = true;
-    teffi_reach_find_losers(silos, n, matrix, loses);
+    teffi_reach_find_losers(silos, n, matrix, counts, loses);
     for (size_t i = 0, k = 0; i < n; i++)
         if (loses[i])
             got[k++] = (char)('0' + i);
@@ -49,8 +50,9 @@ static void of_equally_young_silos_the_one_with_the_higher_id_goes(void **state)
 {
     const teffi_node_id silos[] = {{7, 1}, {9, 1}, {8, 1}};
     const bool cuts[9] = {false, true, true, false, false, true, false, false, false};
+    size_t counts[3];
     bool loses[3];
-    teffi_reach_find_losers(silos, 3, cuts, loses);
+    teffi_reach_find_losers(silos, 3, cuts, counts, loses);
     assert_false(loses[0]);
     assert_true(loses[1] && loses[2]);
 }
