@@ -105,8 +105,11 @@ teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
     if (!try_send_on_cached_route(link, to, msg, &err))
         err = send_uncached(link, to, msg);
     /* If a response cannot be sent, kill the connection on which the request came, so that the
-     * caller's call fails now, not at its timeout. */
-    if ((err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED) && msg->item.kind == TEFFI_MSG_RESPONSE)
+     * caller's call fails now, not at its timeout. If the queue to a silo is full, the link stays:
+     * others depend on it. */
+    bool full = err == TEFF_E_OVERLOADED && to.silo & TEFFI_CLIENT_BIT;
+    if ((err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED || full) &&
+        msg->item.kind == TEFFI_MSG_RESPONSE)
         teffi_ending_kill_incoming_conn(link, to);
     return err;
 }

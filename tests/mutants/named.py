@@ -494,6 +494,9 @@ NAMED = {
         "codegen/model/options.c", "#define POOL_MAX 64 ", "#define POOL_MAX 640 "),
     "a caller makes any type a stateless worker": (
         "grains/request/route.c", "if (type && !teffi_type_is_stateless(type))", "if (false)"),
+    "a response for which a client has no room is dropped": (
+        "runtime/link/next_hop.c", "to.silo & TEFFI_CLIENT_BIT;\n    if (",
+        "to.silo & 0;\n    if ("),
     "a message does not carry its sender's view": (
         "runtime/link/conn/sender.c", "    if (!append_view_if_new(conn, copied_max) || ",
         "    if ("),

@@ -693,24 +693,42 @@ static void a_large_frame_that_stalls_is_closed(void **state)
     raw_close(raw);
 }
 
-static teff_err send_response(port *p, uint32_t client)
+static teff_err send_to_client(port *p, uint32_t kind, uint32_t client)
 {
     teffi_node_id id = {client | TEFFI_CLIENT_BIT, 1};
-    teffi_msg *msg = test_message(TEFFI_MSG_RESPONSE, 1, 65536);
+    teffi_msg *msg = test_message(kind, 1, 65536);
     teff_err err = p->silo->net->ops->send(p->silo->net, id, msg);
     if (err)
         teffi_msg_free(msg);
     return err;
 }
 
-/* A client whose responses pile up, because it never reads. */
+/* A response is not dropped while its client waits for it. */
+static void a_client_without_room_for_a_response_is_disconnected(void **state)
+{
+    port *p = *state;
+    raw_peer *raw = joined_client(p, 80);
+    while (send_to_client(p, TEFFI_MSG_ONEWAY, 80) != TEFF_E_OVERLOADED)
+        ;
+    teff_err err;
+    do /* responses have more room than other messages */
+        err = send_to_client(p, TEFFI_MSG_RESPONSE, 80);
+    while (!err);
+    assert_int_equal(err, TEFF_E_OVERLOADED);
+    test_wait(p->silo, p->silo->downs == 1);
+    assert_int_equal(test_counters(p->silo->net).silent, 0);
+    raw_close(raw);
+}
+
+/* A client whose messages pile up, because it never reads. */
 static void a_peer_that_never_reads_is_closed(void **state)
 {
     port *p = *state;
     raw_peer *raw = joined_client(p, 79);
     uint8_t beat[TEFFI_FRAME_HEAD];
     unsigned sent = 0;
-    while (send_response(p, 79) != TEFF_E_OVERLOADED) { /* the kernel's buffers fill, then ours */
+    /* the kernel's buffers fill, then ours; a response would end the connection */
+    while (send_to_client(p, TEFFI_MSG_ONEWAY, 79) != TEFF_E_OVERLOADED) {
         if (++sent % 64 == 0)
             good_peer_goes_on(p);
     }
@@ -718,7 +736,7 @@ static void a_peer_that_never_reads_is_closed(void **state)
     teffi_frame_encode_control(TEFFI_FRAME_HEARTBEAT, NULL, 0, beat);
     while (p->silo->downs == 0)
         a_beat_passes(p, raw, beat, sizeof beat); /* it is not silent */
-    teff_err err = send_response(p, 79);
+    teff_err err = send_to_client(p, TEFFI_MSG_RESPONSE, 79);
     assert_true(err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE);
     assert_int_equal(test_counters(p->silo->net).silent, 1);
     raw_close(raw);
@@ -779,6 +797,7 @@ int main(void)
         ROW(a_peer_that_drips_is_closed),
         ROW(a_large_frame_may_come_slowly),
         ROW(a_large_frame_that_stalls_is_closed),
+        ROW(a_client_without_room_for_a_response_is_disconnected),
         ROW(a_peer_that_never_reads_is_closed),
         ROW(the_oldest_of_too_many_waiting_connections_goes),
     };
