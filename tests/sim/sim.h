@@ -155,7 +155,7 @@ struct sim {
     struct teffi_store *rows; /* the one memory engine behind all stores */
     uint64_t store_running;
     uint64_t run_cost_max_ns; /* of a group's run; all nodes share one core */
-    uint64_t late_ns;         /* bytes that wait for so long to be written are a violation */
+    uint64_t late_ns;         /* bytes that wait longer to be written or read are a violation */
     sim_nth nth;
     uint64_t split_until_ns;    /* till then nodes of different parts do not reach each other */
     uint64_t paused_until_ns;   /* the latest of all nodes */
@@ -214,6 +214,7 @@ typedef struct sim_exec {
     bool pushed;          /* a push has ended the wait */
     bool on_worker;       /* a worker polls, or ends its pass */
     teffi_timer leaves;   /* the poller, once the wait has ended */
+    teffi_timer monitor;  /* runs deferred work of stuck workers */
 } sim_exec;
 
 teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,

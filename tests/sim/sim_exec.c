@@ -18,7 +18,8 @@ enum {
     WOKEN_OF_1000 = 300,  /* a push wakes the worker in the poller: no other one is parked */
     LOOK_OF_1000 = 60,    /* of a busy worker, after a run */
     OUTSIDE_OF_1000 = 50, /* the thread that waited uses no processor */
-    WAKE_MAX_NS = 30000
+    WAKE_MAX_NS = 30000,
+    MONITOR_MAX_NS = 5000000 /* two ticks of the monitor */
 };
 
 static teffi_group *running; /* on the one thread */
@@ -53,21 +54,41 @@ static void group_ready(teffi_exec *base, teffi_group *group)
     wake_in_poller(exec);
 }
 
-/* A pass ends when no group of exec is READY; else a draw decides. If the workers are stuck, the
- * monitor does the work soon. */
-static void end_pass(sim_exec *exec)
+static void run_deferred(sim_exec *exec, bool on_worker)
 {
     sim *s = exec->node->sim;
-    if (!exec->deferred ||
-        (exec->n_ready && !exec->node->stuck && !sim_draw_chance(&s->pick, AGED_OF_1000)))
-        return;
     sim_trace_add(&s->trace, s->now_ns, exec->node->name, "deferred", exec->n_ready, 0);
     teffi_group *outer = running;
     running = NULL;
-    exec->on_worker = exec->poller; /* else what the work sends is written at once */
+    exec->on_worker = on_worker;
     teffi_deferred_run_all(&exec->deferred);
     exec->on_worker = false;
     running = outer;
+}
+
+/* A pass ends when no group of exec is READY; else a draw decides. A worker that is stuck in a
+ * group does not end its pass. */
+static void end_pass(sim_exec *exec)
+{
+    sim *s = exec->node->sim;
+    if (exec->deferred &&
+        (!exec->n_ready || (!exec->node->stuck && sim_draw_chance(&s->pick, AGED_OF_1000))))
+        run_deferred(exec, exec->poller); /* no poller: what the work sends is written at once */
+}
+
+/* The monitor: what a worker has deferred that is stuck by now. */
+static void run_monitor(teffi_timer *timer)
+{
+    sim_exec *exec = teffi_container(timer, sim_exec, monitor);
+    run_deferred(exec, false);
+}
+
+static void call_monitor_if_stuck(sim_exec *exec)
+{
+    sim *s = exec->node->sim;
+    if (exec->node->stuck && exec->deferred && !exec->monitor.where)
+        sim_timer_set(s, exec, &exec->monitor,
+                      sim_node_now(exec->node) + sim_draw_below(&s->poll, MONITOR_MAX_NS));
 }
 
 static void park_in_poller(sim_exec *exec);
@@ -236,8 +257,7 @@ void sim_exec_stick(teffi_exec *base)
 {
     sim_exec *exec = (sim_exec *)base;
     exec->node->stuck = true;
-    while (exec->deferred)
-        end_pass(exec);
+    call_monitor_if_stuck(exec);
 }
 
 /* ---- received batches and deferred work ---- */
@@ -245,10 +265,12 @@ void sim_exec_stick(teffi_exec *base)
 static bool defer_work(teffi_exec *base, teffi_deferred *work)
 {
     sim_exec *exec = (sim_exec *)base;
-    bool on_worker = exec->on_worker || (running && running->exec == base);
+    /* In a stuck node, groups run only on the system thread, for which no work is deferred. */
+    bool on_worker = exec->on_worker || (running && running->exec == base && !exec->node->stuck);
     if (!on_worker || exec->stopped)
         return false;
     (void)teffi_deferred_push(&exec->deferred, work);
+    call_monitor_if_stuck(exec);
     return true;
 }
 
@@ -401,6 +423,7 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
     teffi_warn_init(&exec->exec.warn, opt ? opt : &(teff_sched_options){0});
     teffi_null_group_init(&exec->exec);
     exec->leaves.fire = leave_poller;
+    exec->monitor.fire = run_monitor;
     teffi_inbound_queue_init(&exec->inbound, &exec->exec, run_batch);
     *out = &exec->exec;
     return TEFF_OK;

@@ -5,7 +5,7 @@
  * silo's grains. */
 #include "sim_world.h"
 
-/* STREAM_STUCK is chosen so that none of the seeds in seeds.txt draws it. */
+/* STREAM_STUCK is chosen so that no seed of seeds.txt that is older draws stuck workers. */
 enum { STREAM_STUCK = 6014, STUCK_OF_1000 = 60, TIMES_MAX = 2 };
 
 static void stick_workers(sim *s, void *arg, bool run)

@@ -7,8 +7,6 @@
 
 enum { FLUSH_BYTES = 16 * 1024 /* as the link's */, OUTCOME_LATE_MS = 60 };
 
-/* Bytes are written, and read, within this time, however busy a node is. */
-
 static sim_frame *new_frame(uint8_t kind, size_t len)
 {
     sim_frame *f = malloc(sizeof *f + len);
