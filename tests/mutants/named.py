@@ -253,6 +253,10 @@ NAMED = {
         "runtime/sched/policy/contention.c", "ITEMS_MIN = 256", "ITEMS_MIN = 250"),
     "windows of any length": (
         "runtime/sched/policy/contention.c", "#define LATE_NS (100", "#define LATE_NS (1000"),
+    "what a stuck worker has deferred waits": (
+        "runtime/sched/monitor.c",
+        "        if (p->seen_ticks > 1)\n            (void)teffi_deferral_run",
+        "        if (false)\n            (void)teffi_deferral_run"),
     "long runs count against the limit": (
         "runtime/sched/monitor.c", "c->limit + count_unavailable_processors(sched)", "c->limit"),
     "placement ignores the version": (

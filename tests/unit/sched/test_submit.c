@@ -42,6 +42,7 @@ static void test_other_threads_run_nothing_nested(void **state)
 static _Atomic unsigned ran; /* times that work was run */
 static _Atomic unsigned ran_before;
 static bool taken, taken_again;
+static unsigned ticks; /* of the monitor, until the work was run */
 static teffi_deferred work, more;
 static teffi_exec *deferring; /* whose work it is */
 
@@ -84,6 +85,13 @@ static void defer_and_end_the_pass(job *j)
     teffi_run_deferred_and_refuse_new(w);
     teffi_processor_use_end(w, was);
     atomic_store(&ran_before, atomic_load(&ran));
+}
+
+static void defer_and_stay_in_the_turn(job *j)
+{
+    defer_it(j);
+    for (ticks = 0; !atomic_load(&ran) && ticks < 9; ticks++)
+        monitor_tick();
 }
 
 /* out: was it deferred? */
@@ -139,6 +147,16 @@ static void test_an_ending_pass_runs_the_work_and_takes_no_more(void **state)
     assert_true(taken_again);
 }
 
+/* At the first tick, the monitor sees that the turn has begun; at the second, that it goes on. */
+static void test_the_monitor_runs_what_a_stuck_worker_has_deferred(void **state)
+{
+    teffi_exec *exec = deferring_exec(count_run);
+    assert_true(defers(exec, defer_and_stay_in_the_turn));
+    assert_int_equal(ticks, 2);
+    assert_int_equal(atomic_load(&ran), 1);
+    end(exec);
+}
+
 /* ---- groups ---- */
 
 static void push_peer(job *j)
@@ -168,6 +186,7 @@ int main(void)
         cmocka_unit_test(test_only_its_worker_defers_and_only_with_a_processor),
         cmocka_unit_test(test_deferred_work_runs_before_a_blocking_call),
         cmocka_unit_test(test_an_ending_pass_runs_the_work_and_takes_no_more),
+        cmocka_unit_test(test_the_monitor_runs_what_a_stuck_worker_has_deferred),
         cmocka_unit_test(test_a_group_of_level_0_goes_to_the_lifo_slot),
     };
     teffi_platform_init_real(&platform, TEFF_LOG_WARN);
