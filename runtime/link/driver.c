@@ -303,8 +303,8 @@ bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *toke
 
 /* ---- events to the owner ---- */
 
-/* Reports a message, unless its sender was declared dead meanwhile: then drops it. relaxed: a thread
- * that was told of the death sees `barred`. */
+/* Reports a message, unless its sender was declared dead meanwhile: then drops it. relaxed: a
+ * thread that was told of the death sees `barred`. */
 static void report_or_drop_message(const teffi_link *link, const teffi_conn *conn, teffi_msg *msg)
 {
     if (atomic_load_explicit(&conn->barred, memory_order_relaxed))

@@ -118,8 +118,8 @@ typedef struct teffi_net_ops {
     /* The messages and heartbeats that this silo sends to silos from now on carry this version of
      * the view (TEFFI_FRAME_VIEW). Versions must rise. The op may be NULL. */
     void (*carry_view)(teffi_net *net, uint64_t version);
-    /* Remove a peer: close its connections, after a goodbye if clean. Later sends to a silo: CLOSED,
-     * until it is added or dialled again. */
+    /* Remove a peer: close its connections, after a goodbye if clean. Later sends to a silo:
+     * CLOSED, until it is added or dialled again. */
     void (*peer_remove)(teffi_net *net, teffi_node_id node, bool clean);
     /* The silo was declared dead: remove it without a goodbye. What its connections have received,
      * and was not reported yet, is dropped. */

@@ -514,7 +514,7 @@ NAMED = {
         "runtime/cluster/follow.c",
         "    if (version <= teffi_membership_version(node))\n        return;", "    return;"),
     "a refresh for a peer's view does not ask whether the table has a newer one": (
-        "runtime/cluster/follow.c", "doubted ? 0 : m->follow.heard", "m->follow.heard"),
+        "runtime/cluster/follow.c", "doubted ? 0 : heard", "heard"),
     "what a dead peer has sent is reported": (
         "runtime/link/driver.c", "    if (atomic_load_explicit(&conn->barred,",
         "    if (false && atomic_load_explicit(&conn->barred,"),
