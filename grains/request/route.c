@@ -169,8 +169,10 @@ static bool hosts_stateless_worker(const teff_grain_type *type, const teffi_msg 
            type->info->version >= teffi_flags_type_version(msg->flags);
 }
 
-/* Sends msg to another silo that hosts its stateless worker. If this silo is the only one in the
- * view, it is leaving: then msg waits for a change of the view. */
+/* Sends msg to another silo that hosts its stateless worker. If this silo is the only host in the
+ * view, it has begun to leave, and msg waits for a change of the view: then there is another host,
+ * or none, since no silo counts as a host from when its row says that it leaves. If there is no
+ * host, ends msg with an error. */
 static void send_to_other_host(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_node_id to = teffi_placement_choose_silo(grains, ident, msg->flags);
@@ -358,10 +360,38 @@ static void forward_by_lookup_outcome(teff_ctx *ctx, lookup *entry, teffi_msg *m
         place_grain_and_send(grains, &entry->ident, msg, &o->silo);
 }
 
+/* Forwards the waiting requests for stateless workers, which need no look-up. Exception: if the
+ * type is no stateless worker on this silo, or the silo is closing, forwards none. out: does
+ * another request wait? */
+static bool forward_stateless_requests(teff_ctx *ctx, lookup *entry)
+{
+    teffi_grains *grains = entry->grains;
+    const teff_grain_type *type = teffi_type_find(grains, entry->ident.type);
+    teffi_shard *shard = teffi_shard_of(grains, entry->ident.hash);
+    teffi_queue forwarded = {0}, others = {0};
+    outcome not_asked = {.err = TEFF_E_NOT_FOUND};
+    teffi_qnode *n;
+    if (grains->closed || (type && !teffi_type_is_stateless(type)))
+        return true;
+    pthread_mutex_lock(&shard->lock);
+    while ((n = teffi_queue_pop(&entry->waiting))) {
+        uint16_t flags = teffi_container(n, teffi_msg, link)->flags;
+        bool stateless = teffi_flags_placement_strategy(flags) == TEFF_PLACE_STATELESS;
+        teffi_queue_push(stateless ? &forwarded : &others, n);
+    }
+    teffi_queue_move(&entry->waiting, &others);
+    bool any = entry->waiting.count > 0;
+    pthread_mutex_unlock(&shard->lock);
+    while ((n = teffi_queue_pop(&forwarded)))
+        forward_by_lookup_outcome(ctx, entry, teffi_container(n, teffi_msg, link), &not_asked);
+    return any;
+}
+
 /* The task of a look-up: asks the directory, and forwards the waiting requests, including those
  * that join later, until no request waits. If a joining request has already failed to reach its
  * grain (tries is not 0), the task first waits until the cluster changes or the back-off has
- * passed, and then asks the directory again. */
+ * passed, and then asks the directory again. Requests for stateless workers only wait: the
+ * directory does not know their silos, and its partition may be of a silo that has crashed. */
 static void run_lookup_task(teff_ctx *ctx, void *arg)
 {
     lookup *entry = arg;
@@ -371,8 +401,7 @@ static void run_lookup_task(teff_ctx *ctx, void *arg)
     teffi_qnode *n;
     outcome o = {.err = TEFF_OK};
     unsigned tries;
-    for (bool asked = false; move_waiting_or_remove_lookup(entry, asked, &waiting, &tries);
-         asked = true) {
+    for (bool asked = false; move_waiting_or_remove_lookup(entry, asked, &waiting, &tries);) {
         while ((n = teffi_queue_pop(&waiting)))
             forward_by_lookup_outcome(ctx, entry, teffi_container(n, teffi_msg, link), &o);
         if (asked && !tries)
@@ -380,7 +409,9 @@ static void run_lookup_task(teff_ctx *ctx, void *arg)
         if (tries)
             teffi_membership_await_change(ctx, seen, tries + 1);
         seen = membership->follow.changes.count;
-        o = ask_directory(ctx, entry);
+        asked = forward_stateless_requests(ctx, entry);
+        if (asked)
+            o = ask_directory(ctx, entry);
     }
     free(entry);
 }
