@@ -89,9 +89,9 @@ void teffi_activation_delay_end(teffi_activation *act, int64_t ms)
 
 void teffi_activation_nudge(teffi_activation *act)
 {
-    /* acq_rel: pairs with the exchange in clear_nudge_and_adopt_end_reason(): what this thread
+    /* acq_rel: pairs with the fetch_and in clear_nudge_and_adopt_end_reason(): what this thread
      * stored before is visible there, even if the nudge item was already queued */
-    if (!atomic_exchange_explicit(&act->nudged, true, memory_order_acq_rel))
+    if (!(atomic_fetch_or_explicit(&act->marks, TEFFI_NUDGED, memory_order_acq_rel) & TEFFI_NUDGED))
         (void)teffi_group_push(&act->group, &act->nudge);
 }
 

@@ -86,6 +86,14 @@ typedef struct teffi_stored {
     bool broken;         /* a turn ended in its middle, or a roll-back had no memory */
 } teffi_stored;
 
+/* teffi_activation.marks */
+enum {
+    TEFFI_NUDGED = 1, /* nudge is in the group's queue */
+    /* relaxed: a search of a pool (directory/stateless.h) has found that a turn is suspended, and
+     * none was resumed since then */
+    TEFFI_SUSPENDED = 2
+};
+
 /* Three cache lines: read first by each request; changed by each turn; the rest. */
 typedef struct teffi_activation {
     teffi_group group;
@@ -114,7 +122,7 @@ typedef struct teffi_activation {
     bool registered;       /* shard's lock: the directory holds this activation */
     /* teff_reason that another thread asked for, until act has ended or does not end; 0: none */
     _Atomic uint8_t end_reason;
-    _Atomic bool nudged; /* nudge is in the group's queue */
+    _Atomic uint8_t marks; /* TEFFI_NUDGED, TEFFI_SUSPENDED */
 
     teffi_item nudge;              /* TEFFI_ITEM_NUDGE */
     teffi_more *more;              /* G; NULL: not allocated */

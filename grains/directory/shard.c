@@ -183,7 +183,7 @@ teff_err teffi_shard_create_activation(teffi_grains *grains, const teffi_ident *
         return err;
     }
     teffi_activation *act = *out;
-    act->registered = registered;
+    act->registered = registered && !teffi_type_is_stateless(type);
     if (claimed && (*claimed = teffi_group_claim(&act->group)))
         act->phase = TEFFI_VALID;
     bool added =

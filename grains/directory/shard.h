@@ -102,7 +102,8 @@ TEFF_MUST_USE teff_err teffi_shard_push_request(teffi_grains *grains, const teff
                                                 teffi_msg *msg, bool may_create);
 
 /* teffi_shard_create_activation - make the grain's activation, under the shard's lock.
- * in:   ident, of a grain without an activation here. registered, the value of act->registered.
+ * in:   ident, of a grain without an activation here, or of a stateless worker. registered, the
+ *       value of act->registered; that of a stateless worker is always false.
  *       claimed, NULL: do not claim the group.
  * out:  *act. *claimed: true: *act is VALID and its group claimed; false: a late push for the
  *       previous grain of this memory came before the claim.

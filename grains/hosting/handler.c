@@ -545,15 +545,15 @@ __attribute__((noinline)) static bool was_unused_for_long_enough(teffi_activatio
            (reason == TEFF_REASON_IDLE ? teffi_idle_ms(act->type->info) : 0);
 }
 
-/* Clears act->nudged. Then copies act->end_reason, which another thread may have stored, to
- * act->reason, unless act->reason is set already. act->end_reason stays set, so that act is not
+/* Clears the mark TEFFI_NUDGED. Then copies act->end_reason, which another thread may have stored,
+ * to act->reason, unless act->reason is set already. act->end_reason stays set, so that act is not
  * asked again. Exception: if act is in use, or was used too lately for the reason, drops the
  * reason. */
 static void clear_nudge_and_adopt_end_reason(teffi_activation *act)
 {
     /* acq_rel: pairs with teffi_activation_nudge(): sees what was stored before the nudge. From
      * here on the nudge may be pushed again. */
-    (void)atomic_exchange_explicit(&act->nudged, false, memory_order_acq_rel);
+    (void)atomic_fetch_and_explicit(&act->marks, (uint8_t)~TEFFI_NUDGED, memory_order_acq_rel);
     uint8_t why = atomic_load_explicit(&act->end_reason, memory_order_relaxed);
     if (!why || act->reason)
         return;
@@ -604,6 +604,9 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
         admit_or_redirect_request(act, teffi_container(item, teffi_msg, item));
         break;
     case TEFFI_ITEM_WAIT:
+        if (atomic_load_explicit(&act->marks, memory_order_relaxed) & TEFFI_SUSPENDED)
+            (void)atomic_fetch_and_explicit(&act->marks, (uint8_t)~TEFFI_SUSPENDED,
+                                            memory_order_relaxed);
         teffi_turn_set_doing_on_resume(act, item);
         (void)teffi_wait_mark_done_and_resume(item, &ctx);
         break;

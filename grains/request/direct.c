@@ -178,7 +178,7 @@ __attribute__((noinline)) static teffi_activation *claim_or_create_in_shard(teff
     teffi_activation *act;
     ident->hash = teffi_key_hash(&grains->secret, ident->type, ident->key, ident->key_len);
     if (ask->type->placement == TEFF_PLACE_STATELESS) {
-        act = teffi_stateless_claim_activation(grains, ident);
+        act = teffi_stateless_claim_activation(grains, ident, ask->type->version);
     } else {
         if (teffi_lookup_may_exist(grains, ident->hash) && teffi_lookup_exists(grains, ident))
             return NULL;
@@ -243,6 +243,10 @@ static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *as
     if (teffi_lease_is_over(&grains->node->home.lease))
         return NULL;
     teffi_activation *act = claim_cached_activation(grains, &ask->ident);
+    if (act && act->running && ask->type->placement == TEFF_PLACE_STATELESS) {
+        release_callee(act); /* its turn is suspended: the pool may have an idle one */
+        act = NULL;
+    }
     if (!act)
         act = claim_or_create_in_shard(grains, ask);
     if (act && !find_method_and_check_may_start(act, v)) {

@@ -493,7 +493,18 @@ NAMED = {
     "a pool with one activation for each worker has one": (
         "grains/directory/stateless.c", ": grains->node->home.exec->workers;", ": 1;"),
     "equal queues give all requests to one activation": (
-        "grains/directory/stateless.c", "platform->random(platform->arg) % ties == 0", "false"),
+        "grains/directory/stateless.c", "drawn = platform->random(platform->arg);", "drawn = 0;"),
+    "a suspended activation is never searched again": (
+        "grains/hosting/handler.c", "(uint8_t)~TEFFI_SUSPENDED,", "(uint8_t)~0,"),
+    "an activation of a stateless worker is in its owner's directory": (
+        "grains/directory/shard.c", "registered && !teffi_type_is_stateless(type)",
+        "registered"),
+    "a call in place joins a suspended turn of a stateless worker": (
+        "grains/request/direct.c", "    if (act && act->running && ask->",
+        "    if (false && ask->"),
+    "a request for a stateless worker waits for the directory": (
+        "grains/request/route.c", "    if (grains->closed || (type && ",
+        "    if (true || (type && "),
     "an option gives a pool any number of activations": (
         "codegen/model/options.c", "#define POOL_MAX 64 ", "#define POOL_MAX 640 "),
     "a caller makes any type a stateless worker": (

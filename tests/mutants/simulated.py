@@ -208,15 +208,15 @@ SIMULATED = {
     # ---- stateless workers ----
     "a pool has one activation too many": (
         "grains/directory/stateless.c",
-        "    if (p.n < teffi_pool_max(grains, type->info))\n        err =",
-        "    if (p.n <= teffi_pool_max(grains, type->info))\n        err ="),
+        "    if (!p.idle && p.n < teffi_pool_max(grains, type->info))\n        err =",
+        "    if (!p.idle && p.n <= teffi_pool_max(grains, type->info))\n        err ="),
     "activations of stateless workers are registered": (
         "grains/hosting/life.c", "teffi_type_is_stateless(act->type) || teffi_activation_is_reg",
         "teffi_activation_is_reg"),
     "a request is pushed to an idle activation that stays claimed": (
         "grains/directory/stateless.c",
         "        err = teffi_activation_push(act, type, msg, &deep);\n"
-        "        teffi_group_release_claim(&act->group);",
+        "    if (p.idle)\n        teffi_group_release_claim(&p.idle->group);",
         "        err = teffi_activation_push(act, type, msg, &deep);"),
     "a leaving silo drops requests for its stateless workers": (
         "grains/request/route.c",

@@ -105,7 +105,7 @@ static void an_activation_ends_when_it_is_told_to_or_idle(void **state)
         uint8_t after = reason_after(&situations[i]);
         if (after != situations[i].after)
             fail_msg("%s: reason %u", situations[i].what, after);
-        assert_false(act.nudged);
+        assert_false(act.marks & TEFFI_NUDGED);
         assert_int_equal(act.end_reason, after ? situations[i].asked : 0); /* not asked again */
         bool used = !after && situations[i].asked && situations[i].idle_ms == LONG;
         assert_int_equal(act.used_ms, BARE_COARSE_MS - (used ? 0 : situations[i].idle_ms));

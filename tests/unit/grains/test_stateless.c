@@ -4,18 +4,20 @@
  * | what the feature meets | test |
  * |---|---|
  * | calls one after another, at once, too many | one_is_enough, the_pool_grows, a_full_pool |
+ * | calls after turns that were suspended | all_were_suspended |
  * | other silos, clients | each_silo_has_its_own, a_silo_without_the_type, clients |
- * | calls inside the caller's turn, one-way calls | calls_in_place, one_way_calls |
+ * | calls inside the caller's turn | calls_in_place, overlapping_calls_from_a_turn |
+ * | one-way calls | one_way_calls |
  * | deadlines, cancels, keys | a_call_that_is_late_or_cancelled, a_key_is_refused |
  * | idle time, teff_deactivate, activations_max | the_pool_shrinks, ..._ends_itself, a_full_silo |
- * | a silo that leaves | silos_leave |
+ * | a silo that leaves, or has crashed | silos_leave, a_host_that_has_crashed |
  * | hooks, one for each worker, turns that overlap | clerks, the_size_of_a_pool |
  * | deadlocks | a_cycle_through_the_pool |
  * | observers | observers_are_refused |
  * | versions | a_caller_with_a_newer_version |
  * | timers | a_timer_stays_with_its_activation |
  * | types that differ | the_caller_knows_it_as_an_ordinary_grain, ..._as_a_stateless_worker |
- * | moves, crashes, leases, other faults | the simulator |
+ * | moves, leases, other faults | the simulator |
  */
 #include "activation/turn.h" /* before acts.h, whose ctx its parameters would hide */
 
@@ -139,7 +141,7 @@ static uint32_t id_of(int silo)
 
 typedef struct counted {
     uint32_t type;
-    int n, idle, queued[CALLS_MAX];
+    int n, idle, registered, queued[CALLS_MAX];
 } counted;
 
 static bool count(void *arg, teffi_activation *act)
@@ -147,6 +149,7 @@ static bool count(void *arg, teffi_activation *act)
     counted *c = arg;
     if (act->type->info->id == c->type) {
         c->queued[c->n] = (int)act->queued;
+        c->registered += act->registered;
         c->idle += teffi_group_state_of(&act->group) == TEFFI_GROUP_IDLE;
         c->n++;
     }
@@ -248,6 +251,23 @@ static void a_full_pool(void **state)
     assert_non_null(strstr(teff_error(ctx), "the grain's queue is full"));
     end_calls();
     assert_int_equal(world.begun, MAX + MAX * QUEUE);
+}
+
+/* Calls that are made one after another use few activations, also after all had suspended turns and
+ * were found so. */
+static void all_were_suspended(void **state)
+{
+    enum { N = 60, MOST = 40 };
+    int same = 0;
+    begin_calls(ctx, MAX + 1);
+    lab_until(world.held == MAX);
+    end_calls();
+    for (int64_t i = 0, before = 0, at; i < N; i++, before = at) {
+        lab_until(count_pool(0, &direct_hand_info).idle == hands(0));
+        at = ask_where(ctx);
+        same += at == before;
+    }
+    assert_in_range(same, MOST, N);
 }
 
 /* One key's pool is not another one's. */
@@ -400,29 +420,125 @@ static void place_actor(int silo)
     lab_ok(three->ctx[silo], direct_actor_obey(three->ctx[silo], A, RUN(responds), &got));
 }
 
-/* Asks hands, one call after the other. out: the groups that were taken off queues meanwhile. */
-static teff_err asks_hands(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+static _Atomic int in_place;
+
+/* Counts the turns that run inside their caller's turn. */
+static teff_err counts_in_place(teff_ctx *turn, int64_t key, const direct_act *in,
+                                direct_number *out)
 {
-    direct_number *got;
-    uint64_t before = acts_picks();
-    for (int i = 0; i < 64; i++)
-        lab_ok(turn, direct_hand_obey(turn, KEY + i % 4, RUN(responds), &got));
-    out->n = (int64_t)(acts_picks() - before);
+    in_place += ((const teffi_turn *)turn->owner)->place != NULL;
     return TEFF_OK;
 }
 
-static void calls_in_place(void **state)
+/* Asks hands, one call after the other. */
+static teff_err asks_hands(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
+    for (int i = 0; i < 64; i++)
+        lab_ok(turn, direct_hand_obey(turn, KEY + i % 4, RUN(counts_in_place), &got));
+    return TEFF_OK;
+}
+
+/* out: how many of 64 calls from a turn ran inside it. */
+static int count_calls_in_place(void)
+{
+    direct_number *got;
+    in_place = 0;
+    lab_ok(ctx, direct_actor_obey(ctx, A, RUN(asks_hands), &got));
+    return in_place;
+}
+
+/* Some calls are queued: when 256 have run in place, or if another thread uses the callee. */
+static void calls_in_place(void **state)
+{
+    enum { MOST = 60 };
     place_actor(0);
-    lab_ok(ctx, direct_actor_obey(ctx, A, RUN(asks_hands), &got));
-    assert_true(got->n < 32);
+    assert_in_range(count_calls_in_place(), MOST, 64);
     assert_int_equal(hands(0), 4);
-    begin_calls(ctx, MAX - 1);
-    lab_until(world.held == MAX - 1); /* the cache may have one of these */
-    lab_ok(ctx, direct_actor_obey(ctx, A, RUN(asks_hands), &got));
+    lab_until(count_pool(0, &direct_hand_info).idle == 4);
+    begin_calls(ctx, MAX - 1); /* the first of these waits at the activation in the cache */
+    lab_until(world.held == MAX - 1);
+    assert_in_range(count_calls_in_place(), MOST, 64);
     assert_true(hands(0) <= MAX + 3);
     end_calls();
+}
+
+/* The cache has an activation. Then 40 turns that may overlap begin. out: how many of them ran
+ * where the first of them ran. */
+static teff_err asks_clerks(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    enum { N = 40 };
+    teff_call begun[N];
+    direct_number *got;
+    int64_t first = 0;
+    for (int i = 0; i < 2; i++)
+        lab_ok(turn, direct_clerk_obey(turn, KEY, RUN(says_where), &got));
+    for (int i = 0; i < N; i++)
+        lab_ok(turn,
+               direct_clerk_obey_async(turn, KEY, RUN(waits_and_says_where), NULL, &begun[i]));
+    for (int i = 0; i < N; i++) {
+        lab_ok(turn, direct_clerk_obey_await(turn, begun[i], &got));
+        first = first ? first : got->n;
+        out->n += got->n == first;
+    }
+    return TEFF_OK;
+}
+
+static void overlapping_calls_from_a_turn(void **state)
+{
+    direct_number *got;
+    teff_call call;
+    place_actor(0);
+    lab_ok(ctx, direct_actor_obey_async(ctx, A, RUN(asks_clerks), NULL, &call));
+    lab_until(world.held == 40);
+    assert_int_equal(count_pool(0, &direct_clerk_info).n, 2);
+    world.gate = true;
+    lab_ok(ctx, direct_actor_obey_await(ctx, call, &got));
+    assert_in_range(got->n, 4, 36);
+}
+
+/* ---- crashes ---- */
+
+/* Silo 2 reaches silo `crashed` no more, as after a crash that the view does not show yet. */
+static const teffi_net_ops *real_net;
+static teffi_net_ops cut_net;
+static teffi_node_id crashed;
+
+static teff_err send_unless_crashed(teffi_net *net, teffi_node_id to, teffi_msg *msg)
+{
+    return teffi_node_equals(to, crashed) ? TEFF_E_UNREACHABLE : real_net->send(net, to, msg);
+}
+
+/* out: the silo that owns the partition of the hand with this key. */
+static teffi_node_id owner_of(int64_t key)
+{
+    teffi_node *node = &three->silos[2]->node;
+    teffi_ident ident = teffi_ident_of(&node->grains->secret, direct_hand_info.id,
+                                       (const uint8_t *)&key, sizeof key);
+    const teffi_view *view = teffi_view_ref_current(node);
+    teffi_node_id owner = teffi_view_owner(view, teffi_partition_of_hash(ident.hash));
+    teffi_view_unref(view);
+    return owner;
+}
+
+/* The crashed silo owns the key's partition: nobody could look the grain up. */
+static void a_host_that_has_crashed(void **state)
+{
+    teffi_net *net = three->silos[2]->node.home.net;
+    int64_t key = 0;
+    direct_number *got;
+    do
+        crashed = owner_of(++key);
+    while (teffi_node_equals(crashed, three->silos[2]->node.id));
+    real_net = net->ops;
+    cut_net = *real_net;
+    cut_net.send = send_unless_crashed;
+    net->ops = &cut_net;
+    teff_ctx_set_timeout(three->ctx[2], 2000);
+    for (int i = 0; i < 10; i++)
+        lab_ok(three->ctx[2], direct_hand_obey(three->ctx[2], key, RUN(responds), &got));
+    teff_ctx_set_timeout(three->ctx[2], 0);
+    net->ops = real_net;
 }
 
 static teff_err tells_hands(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
@@ -590,13 +706,24 @@ static void a_caller_with_a_newer_version(void **state)
                   TEFF_E_VERSION);
 }
 
-/* All such callers share one activation, which is found by the directory. */
+/* Such callers may reach several activations, none of which is in the directory, whichever silo
+ * owns the key's partition. */
 static void the_caller_knows_it_as_an_ordinary_grain(void **state)
 {
+    enum { KEYS = 30 };
     teff_type_info ordinary =
         change_placement(&direct_hand_info, "direct.Hand.Obey", TEFF_PLACE_RANDOM);
-    for (int silo = 0; silo < SILOS; silo++)
-        (void)ask_as(three->ctx[silo], &ordinary, KEY);
+    for (int i = 0; i < KEYS; i++)
+        for (int silo = 0; silo < SILOS; silo++) {
+            uint64_t where = (uint64_t)ask_as(three->ctx[silo], &ordinary, FIRST + i);
+            uint32_t at = (uint32_t)(where >> 32);
+            assert_true(at == id_of(0) || at == id_of(1));
+        }
+    for (int silo = 0; silo < SILOS - 1; silo++) {
+        counted c = count_pool(silo, &direct_hand_info);
+        assert_true(c.n > 0);
+        assert_int_equal(c.registered, 0);
+    }
     assert_int_equal(ask_silo(three->ctx[0]), id_of(0));
     assert_int_equal(ask_silo(three->ctx[1]), id_of(1));
 }
@@ -620,6 +747,7 @@ int main(void)
         TEST(one_is_enough),
         TEST(the_pool_grows),
         TEST(a_full_pool),
+        TEST(all_were_suspended),
         TEST(each_key_has_its_own),
         TEST(the_pool_shrinks),
         TEST(an_activation_ends_itself),
@@ -631,6 +759,8 @@ int main(void)
         TEST(clients),
         TEST(silos_leave),
         TEST(calls_in_place),
+        TEST(overlapping_calls_from_a_turn),
+        TEST(a_host_that_has_crashed),
         TEST(one_way_calls),
         TEST(a_call_that_is_late_or_cancelled),
         TEST(a_key_is_refused),
