@@ -4,28 +4,52 @@
 #include "base/error.h"
 #include "link/steps.h"
 
-enum { PENDING_MAX = 1024 }; /* with so many handshakes pending, an accept kills the oldest one */
+enum { PENDING_MAX = 1024 }; /* with so many handshakes pending, an accept kills one */
 
-/* conns.lock held. If PENDING_MAX accepted connections are in their handshake, kills the oldest
- * one not marked given_up yet; conns.all lists the newest first. out: true: one was killed. */
-static bool kill_oldest_pending_if_too_many(teffi_link *link)
+/* Sets the number of conn's host: a hash of its address without the port. The key is secret, so
+ * that no host can choose whose number it shares. */
+static void set_host(const teffi_link *link, teffi_conn *conn)
+{
+    const char *colon = strrchr(conn->target, ':');
+    size_t len = colon ? (size_t)(colon - conn->target) : strlen(conn->target);
+    conn->host = 1 + (unsigned)(teffi_siphash(&link->secret, conn->target, len) % LINK_HOSTS);
+}
+
+/* conns.lock held. out: the number of the host with the most handshakes. */
+static unsigned find_crowded_host(const teffi_conns *conns)
+{
+    unsigned most = 1;
+    for (unsigned i = 2; i <= LINK_HOSTS; i++)
+        if (conns->pending_of_host[i] > conns->pending_of_host[most])
+            most = i;
+    return most;
+}
+
+/* conns.lock held. If PENDING_MAX accepted connections are in their handshake, kills the oldest one
+ * of the host that has the most, so that a host that opens many does not displace others. conns.all
+ * lists the newest first; the walk ends at that host's oldest one. out: true: one was killed. */
+static bool kill_oldest_pending_if_too_many(teffi_conns *conns)
 {
     teffi_conn *oldest = NULL;
-    if (link->conns.pending < PENDING_MAX)
+    if (conns->pending < PENDING_MAX)
         return false;
-    for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link))
-        if (!c->dialled && c->state != CONN_UP && !c->liveness.given_up)
+    unsigned host = find_crowded_host(conns), left = conns->pending_of_host[host];
+    for (teffi_conn *c = LIST_FIRST(&conns->all); left; c = LIST_NEXT(c, link))
+        if (c->host == host) {
             oldest = c;
+            left--;
+        }
     if (oldest) {
         oldest->liveness.given_up = true;
+        teffi_conn_leave_host(oldest);
         teffi_conn_kill(oldest);
     }
     return oldest;
 }
 
 /* Creates a connection for an accepted stream, and begins to read from it. If too many other
- * connections are in their handshake, kills the oldest of them. If there is no memory, or the link
- * is being freed, creates no connection and frees the stream. in: stream, taken over. */
+ * connections are in their handshake, kills one of them. If there is no memory, or the link is
+ * being freed, creates no connection and frees the stream. in: stream, taken over. */
 static void create_conn_and_begin_read(const link_door *door, teffi_stream *stream)
 {
     teffi_link *link = door->link;
@@ -34,9 +58,10 @@ static void create_conn_and_begin_read(const link_door *door, teffi_stream *stre
     teffi_conn *conn = link->freeing ? NULL : teffi_driver_new_conn(link, false);
     if (conn) {
         conn->at_gateway = door->door == TEFFI_DOOR_GATEWAY;
-        crowded = kill_oldest_pending_if_too_many(link);
+        crowded = kill_oldest_pending_if_too_many(&link->conns);
         teffi_conn_attach_stream(conn, stream);
         stream->ops->remote(stream, conn->target, sizeof conn->target);
+        set_host(link, conn);
         teffi_conn_register(conn);
     }
     pthread_mutex_unlock(&link->conns.lock);

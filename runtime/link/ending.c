@@ -141,6 +141,7 @@ static bool end_conn_locked(teffi_conn *conn)
         conn->ending.was_up = conn->state == CONN_UP;
     if (!conn->dialled)
         (*teffi_conn_state_counter(conn))--;
+    teffi_conn_leave_host(conn);
     conn->state = CONN_ENDED;
     LIST_REMOVE(conn, link);
     pthread_cond_broadcast(&conn->conns->changed);

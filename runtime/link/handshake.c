@@ -289,6 +289,7 @@ static bool bring_conn_up_or_refuse_peer(teffi_conn *conn)
                                                     true); /* true: records it */
         replace_incoming_conn(peer, conn);
         link->conns.pending--;
+        teffi_conn_leave_host(conn);
         bring_conn_up(conn, peer);
         (*teffi_conn_state_counter(conn))++;
     }

@@ -4,6 +4,10 @@
 # name: source, text that stands there exactly once, and what takes its place.
 
 NAMED = {
+    "one host displaces the handshakes of others": (
+        "runtime/link/accept.c", "len) % LINK_HOSTS)", "len) % 1)"),
+    "a connection that is up counts as its host's handshake": (
+        "runtime/link/handshake.c", "        teffi_conn_leave_host(conn);", "        ;"),
     "a dialler shows a certificate that is not its own": (
         "runtime/link/handshake.c", "!h->dialler_key ||", "true || !h->dialler_key ||"),
     "an acceptor shows a certificate that is not its own": (

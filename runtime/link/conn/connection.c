@@ -76,8 +76,17 @@ void teffi_conn_register(teffi_conn *conn)
     teffi_conns *conns = conn->conns;
     teffi_conn_ref(conn);
     LIST_INSERT_HEAD(&conns->all, conn, link);
-    if (!conn->dialled)
+    if (!conn->dialled) {
         conns->pending++;
+        conns->pending_of_host[conn->host]++;
+    }
+}
+
+void teffi_conn_leave_host(teffi_conn *conn)
+{
+    if (conn->host)
+        conn->conns->pending_of_host[conn->host]--;
+    conn->host = 0;
 }
 
 /* Sets the routed node: the node whose messages conn carries. From now on the route cache may refer

@@ -61,6 +61,10 @@ enum { LINK_SOON_NS = 1000000 }; /* the ticker's delay before such a run */
  * processor time; now it takes 0.08 ms, more often (tests/bench/RESULTS.md). */
 enum { LINK_DEAD_BATCH = 16 };
 
+/* Handshakes are counted for each host. A host's number, 1 to LINK_HOSTS, is a hash of its address;
+ * few hosts share one. */
+enum { LINK_HOSTS = 256 };
+
 /* Shared by the connections of a link. */
 typedef struct teffi_conns {
     /* immutable after init */
@@ -93,6 +97,8 @@ typedef struct teffi_conns {
     unsigned live;                 /* connections in memory that are not dead */
     unsigned pending;              /* accepted ones in their handshake */
     unsigned silos_up, clients_up; /* accepted */
+    /* the pending ones of each host, without those that an accept has killed */
+    unsigned pending_of_host[LINK_HOSTS + 1];
 } teffi_conns;
 
 /* Written before the first read, then only by the reader. Other threads read some fields. */
@@ -158,6 +164,8 @@ struct teffi_conn {
                                   * conns->lock */
 
     bool killed; /* guarded by lock */
+    /* guarded by conns->lock: its host, while it counts in pending_of_host; 0: it does not */
+    unsigned host;
 
     conn_handshake handshake;
     conn_liveness liveness;
@@ -196,9 +204,12 @@ void teffi_conn_ref(teffi_conn *conn);
 void teffi_conn_unref(teffi_conn *conn);
 
 /* teffi_conn_register - conns->lock held; add conn to the list conns->all, with a reference that
- * belongs to the list. An accepted connection is also counted as pending. Whoever removes conn from
- * the list drops the list's reference. */
+ * belongs to the list. An accepted connection is also counted as pending, and for its host. Whoever
+ * removes conn from the list drops the list's reference.
+ * teffi_conn_leave_host - conns->lock held; count conn no more for its host: its handshake is over,
+ * or an accept kills it. Does nothing if it does not count. */
 void teffi_conn_register(teffi_conn *conn);
+void teffi_conn_leave_host(teffi_conn *conn);
 
 /* teffi_conn_set_routed_node - conns->lock held; set the node whose messages conn carries from now
  * on. Also sets keeps_memory, because conn may now be in the route cache.

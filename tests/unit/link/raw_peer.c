@@ -15,11 +15,18 @@ enum { LIMIT_MS = 60000 };
 
 raw_peer *raw_connect(const char *address)
 {
+    return raw_connect_from(address, 1);
+}
+
+raw_peer *raw_connect_from(const char *address, uint8_t host)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000000 | host)};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     raw_peer *peer = calloc(1, sizeof *peer);
     to.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
     peer->fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (peer->fd < 0 || connect(peer->fd, (struct sockaddr *)&to, sizeof to) != 0)
+    if (peer->fd < 0 || (host != 1 && bind(peer->fd, (struct sockaddr *)&from, sizeof from) != 0) ||
+        connect(peer->fd, (struct sockaddr *)&to, sizeof to) != 0)
         abort();
     return peer;
 }

@@ -16,8 +16,9 @@ typedef struct raw_peer {
     size_t sent_len;
 } raw_peer;
 
-/* raw_connect - to "127.0.0.1:port". */
+/* raw_connect - to "127.0.0.1:port". raw_connect_from - the same, from the host 127.0.0.HOST. */
 raw_peer *raw_connect(const char *address);
+raw_peer *raw_connect_from(const char *address, uint8_t host);
 /* raw_listen - on a port of its own; out: address, 32 bytes. raw_accept - who connects there next,
  * greeted as greeting says. out: NULL: it did not greet. raw_take - the same, not greeted. */
 raw_peer *raw_listen(char *address);

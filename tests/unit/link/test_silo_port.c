@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include "link/link.h"
 #include "raw_peer.h"
@@ -742,28 +741,6 @@ static void a_peer_that_never_reads_is_closed(void **state)
     raw_close(raw);
 }
 
-static void the_oldest_of_too_many_waiting_connections_goes(void **state)
-{
-    port *p = *state;
-    enum { N = 1024 + 20 };
-    struct rlimit files;
-    getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-    if (files.rlim_cur < 4096)
-        skip();
-    raw_peer **raw = calloc(N, sizeof *raw);
-    for (int i = 0; i < N; i++)
-        raw[i] = raw_connect(p->silo->address);
-    test_wait(p->silo, test_counters(p->silo->net).crowded >= 20);
-    assert_true(raw_ended(raw[0]));
-    raw_peer *late = joined(p, 960); /* there is room for one that means it */
-    raw_close(late);
-    for (int i = 0; i < N; i++)
-        raw_close(raw[i]);
-    free(raw);
-}
-
 #define ROW(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -799,7 +776,6 @@ int main(void)
         ROW(a_large_frame_that_stalls_is_closed),
         ROW(a_client_without_room_for_a_response_is_disconnected),
         ROW(a_peer_that_never_reads_is_closed),
-        ROW(the_oldest_of_too_many_waiting_connections_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
