@@ -188,17 +188,22 @@ static bool add_proof_and_signature(teffi_conn *conn, const teffi_secret *secret
             teffi_identity_sign(identity, TEFFI_PROVER_ACCEPTOR, theirs, ours, &own->signature));
 }
 
-/* Checks the certificate in a peer's hello, if it shows one and the link has TLS, and sets
- * peer->hello.key.
+/* If the link has TLS, checks the certificate in a peer's hello, and sets peer->hello.key. A client
+ * need not show one, and nor does an acceptor, as TLS has checked that it may be a server. But
+ * whoever dials and says that it is a silo must: otherwise a client could hide that its certificate
+ * is for clients only.
  * out:  *key, NULL: none was shown. The reason to refuse the peer; NULL: there is none. */
 static const char *check_certificate(teffi_conn *conn, teffi_greeting *peer, link_public_key **key)
 {
     link_identity *identity = teffi_link_of(conn)->identity;
     *key = NULL;
-    if (!identity || !peer->certificate.len)
+    bool silo = peer->hello.role == TEFFI_ROLE_SILO;
+    if (!identity || (!peer->certificate.len && (!silo || conn->dialled)))
         return NULL;
-    return teffi_identity_check_certificate(identity, &peer->certificate, conn->at_gateway, key,
-                                            peer->hello.key);
+    if (!peer->certificate.len)
+        return "the peer says that it is a silo, but shows no certificate in its hello";
+    return teffi_identity_check_certificate(identity, &peer->certificate, conn->at_gateway, silo,
+                                            key, peer->hello.key);
 }
 
 /* Acceptor: checks the dialler's hello, and responds with ours or with a refusal. out: true,

@@ -4,6 +4,7 @@
 #include "link/identity.h"
 
 #include <mbedtls/md.h>
+#include <mbedtls/oid.h>
 #include <mbedtls/pk.h>
 #include <mbedtls/x509_crt.h>
 #include <pthread.h>
@@ -123,9 +124,18 @@ static bool parse_chain(const teffi_certificate *shown, mbedtls_x509_crt *chain)
     return at > 0;
 }
 
+/* out: true also if the certificate does not say what it may be used for. */
+static bool may_be_server(const mbedtls_x509_crt *certificate)
+{
+    return mbedtls_x509_crt_check_extended_key_usage(certificate, MBEDTLS_OID_SERVER_AUTH,
+                                                     MBEDTLS_OID_SIZE(MBEDTLS_OID_SERVER_AUTH)) ==
+           0;
+}
+
 const char *teffi_identity_check_certificate(link_identity *identity,
                                              const teffi_certificate *shown, bool clients,
-                                             link_public_key **key, uint8_t hash[TEFFI_KEY_BYTES])
+                                             bool silo, link_public_key **key,
+                                             uint8_t hash[TEFFI_KEY_BYTES])
 {
     mbedtls_x509_crt *authority = clients && identity->has_client_authority
                                       ? &identity->client_authority
@@ -143,6 +153,9 @@ const char *teffi_identity_check_certificate(link_identity *identity,
     else if (mbedtls_x509_crt_verify(&made->chain, authority, NULL, NULL, &flags, NULL, NULL))
         why =
             "the certificate in the peer's hello is not signed by the authority, or not valid now";
+    else if (silo && !may_be_server(&made->chain))
+        why = "the peer says that it is a silo, but its certificate is for clients only: its "
+              "extended key usage lacks serverAuth";
     pthread_mutex_unlock(&identity->lock);
     if (why)
         teffi_identity_free_key(made);

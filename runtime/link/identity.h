@@ -39,14 +39,17 @@ const uint8_t *teffi_identity_hash(const link_identity *identity);
 /* teffi_identity_add_certificate - add this node's certificate to its greeting. */
 void teffi_identity_add_certificate(const link_identity *identity, teffi_greeting *own);
 
-/* teffi_identity_check_certificate - check that an authority has signed a peer's certificate, and
- * that it is valid now.
+/* teffi_identity_check_certificate - check that an authority has signed a peer's certificate, that
+ * it is valid now, and that it may be a silo's: if it has the extension "extended key usage", a
+ * silo's must list serverAuth, because other nodes connect to silos.
  * in:   clients: the authority of clients' certificates, if there is one, has to have signed it.
+ *       silo: the peer says that it is a silo.
  * out:  *key, which teffi_identity_free_key() frees, and hash, the SHA-256 of that key. Or the
  *       reason why not; then *key is NULL. */
 TEFF_MUST_USE const char *teffi_identity_check_certificate(link_identity *identity,
                                                            const teffi_certificate *shown,
-                                                           bool clients, link_public_key **key,
+                                                           bool clients, bool silo,
+                                                           link_public_key **key,
                                                            uint8_t hash[TEFFI_KEY_BYTES]);
 void teffi_identity_free_key(link_public_key *key);
 

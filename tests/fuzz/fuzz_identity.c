@@ -210,7 +210,7 @@ static void check_peer(const known_owner *owner, unsigned options, const teffi_g
                  hellos_say_same(hello, &peer));
     check_proof(prover, digest, in_hello ? hello->proof : ack->proof);
     const char *why =
-        teffi_identity_check_certificate(self, &hello->certificate, clients, &key, hash);
+        teffi_identity_check_certificate(self, &hello->certificate, clients, !clients, &key, hash);
     teffi_bug_if((why != NULL) == (key != NULL));
     teffi_bug_if(why && intact && owner->valid[clients]);
     if (why)

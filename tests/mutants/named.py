@@ -4,6 +4,13 @@
 # name: source, text that stands there exactly once, and what takes its place.
 
 NAMED = {
+    "a silo hides its certificate": (
+        "runtime/link/handshake.c", "(!silo || conn->dialled)", "(!silo || true)"),
+    "an acceptor must show its certificate": (
+        "runtime/link/handshake.c", "(!silo || conn->dialled)", "!silo"),
+    "a certificate for clients is a silo's": (
+        "runtime/link/identity.c", "    else if (silo && !may_be_server(",
+        "    else if (silo && false && !may_be_server("),
     "one host displaces the handshakes of others": (
         "runtime/link/accept.c", "len) % LINK_HOSTS)", "len) % 1)"),
     "a connection that is up counts as its host's handshake": (

@@ -58,7 +58,7 @@ static bool convinces(link_identity *self, link_identity *shows, link_identity *
     teffi_signature signature;
     link_public_key *key;
     teffi_identity_add_certificate(shows, &g);
-    assert_null(teffi_identity_check_certificate(self, &g.certificate, false, &key, hash));
+    assert_null(teffi_identity_check_certificate(self, &g.certificate, false, true, &key, hash));
     assert_memory_equal(hash, teffi_identity_hash(shows), sizeof hash);
     assert_true(teffi_identity_sign(signs, TEFFI_PROVER_DIALLER, hellos[0], hellos[1], &signature));
     bool good =
@@ -98,7 +98,7 @@ static const char *check_shown(link_identity *self, const teffi_certificate *sho
 {
     uint8_t hash[TEFFI_KEY_BYTES];
     link_public_key *key;
-    const char *why = teffi_identity_check_certificate(self, shown, clients, &key, hash);
+    const char *why = teffi_identity_check_certificate(self, shown, clients, !clients, &key, hash);
     assert_int_equal(why == NULL, key != NULL);
     teffi_identity_free_key(key);
     return why;

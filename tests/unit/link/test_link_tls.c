@@ -24,7 +24,11 @@ static int make_all(void **state)
         certificates_make("ca", "silo-2", NULL, 2, "") && certificates_make_ca("other-ca") &&
         certificates_make("other-ca", "other", NULL, 2, "") &&
         certificates_make("ca", "expired", NULL, -1, "") && certificates_make_ca("client-ca") &&
-        certificates_make("client-ca", "client", NULL, 2, "");
+        certificates_make("client-ca", "client", NULL, 2, "") &&
+        certificates_run("echo extendedKeyUsage=clientAuth > dials.ext") &&
+        certificates_run("echo extendedKeyUsage=serverAuth,clientAuth > both.ext") &&
+        certificates_make("ca", "dials", NULL, 2, "-extfile dials.ext") &&
+        certificates_make("ca", "both", NULL, 2, "-extfile both.ext");
     return 0;
 }
 
@@ -216,14 +220,16 @@ static void a_failed_tls_handshake_is_logged(void **state)
 
 /* ---- whose certificate ---- */
 
-static const link_identity *liar, *victim; /* the one shows the other's certificate */
+static const link_identity *liar, *victim; /* the one shows the other's certificate; NULL: none */
 
 void __wrap_teffi_identity_add_certificate(const link_identity *identity, teffi_greeting *own);
 void __real_teffi_identity_add_certificate(const link_identity *identity, teffi_greeting *own);
 
 void __wrap_teffi_identity_add_certificate(const link_identity *identity, teffi_greeting *own)
 {
-    __real_teffi_identity_add_certificate(liar && identity == liar ? victim : identity, own);
+    const link_identity *shown = liar && identity == liar ? victim : identity;
+    if (shown)
+        __real_teffi_identity_add_certificate(shown, own);
 }
 
 static const link_identity *identity_of(test_node *node)
@@ -273,6 +279,86 @@ static test_node *client_node(const char *cert, uint32_t silo)
                                           .role = TEFFI_ROLE_CLIENT,
                                           .silo = silo,
                                           .hello_timeout_ms = 3000});
+}
+
+/* One authority and one address for silos and clients: the certificate says who may be a silo. */
+static const struct role_row {
+    const char *cert;
+    uint32_t role;
+    bool hides;         /* it shows no certificate in its hello */
+    const char *reason; /* NULL: it is accepted */
+} role_rows[] = {
+    {"dials.pem", TEFFI_ROLE_CLIENT, false, NULL},
+    {"dials.pem", TEFFI_ROLE_SILO, false, "for clients only"},
+    {"dials.pem", TEFFI_ROLE_SILO, true, "shows no certificate"},
+    {"both.pem", TEFFI_ROLE_CLIENT, false, NULL},
+    {"both.pem", TEFFI_ROLE_SILO, false, NULL},
+    {"both.pem", TEFFI_ROLE_SILO, true, "shows no certificate"},
+    {"silo.pem", TEFFI_ROLE_SILO, false, NULL},
+};
+
+static void connect_in_role(const struct role_row *row)
+{
+    _Atomic int result = 0;
+    test_node *silo = tls_node("both.pem", "ca.pem");
+    test_node *peer = test_node_start((test_options){.cert = path(row->cert),
+                                                     .ca = path("ca.pem"),
+                                                     .role = row->role,
+                                                     .hello_timeout_ms = 3000});
+    liar = row->hides ? identity_of(peer) : NULL;
+    victim = NULL;
+    peer->net->ops->dial(peer->net, silo->address, note_dialled, &result);
+    test_wait(peer, result);
+    if ((result == 1) != !row->reason)
+        fail_msg("%s as %u, hidden %d", row->cert, row->role, row->hides);
+    if (row->reason)
+        test_wait(silo, test_logged(silo, row->reason, "refused"));
+    else
+        test_wait(silo, silo->ups == 1);
+    assert_int_equal(silo->asked, !row->reason);
+    test_node_stop(peer);
+    test_node_stop(silo);
+    liar = NULL;
+}
+
+static void a_certificate_for_clients_is_no_silo(void **state)
+{
+    if (!have_openssl)
+        skip();
+    for (size_t i = 0; i < sizeof role_rows / sizeof role_rows[0]; i++)
+        connect_in_role(&role_rows[i]);
+}
+
+/* Nor can it be dialled as a silo: TLS itself looks at what the certificate is for. */
+static void a_certificate_for_clients_cannot_be_dialled(void **state)
+{
+    if (!have_openssl)
+        skip();
+    _Atomic int result = 0;
+    test_node *posing = bad_node("dials.pem", "ca.pem"), *silo = bad_node("both.pem", "ca.pem");
+    silo->net->ops->dial(silo->net, posing->address, note_dialled, &result);
+    test_wait(silo, result);
+    assert_int_equal(result, -1);
+    assert_int_equal(posing->asked, 0);
+    test_node_stop(silo);
+    test_node_stop(posing);
+}
+
+/* An acceptor need not show its certificate in its hello: TLS knows that it may be a server. */
+static void an_acceptor_may_hide_its_certificate(void **state)
+{
+    if (!have_openssl)
+        skip();
+    _Atomic int result = 0;
+    test_node *hides = tls_node("both.pem", "ca.pem"), *silo = tls_node("silo.pem", "ca.pem");
+    liar = identity_of(hides);
+    victim = NULL;
+    silo->net->ops->dial(silo->net, hides->address, note_dialled, &result);
+    test_wait(silo, result);
+    assert_int_equal(result, 1);
+    test_node_stop(silo);
+    test_node_stop(hides);
+    liar = NULL;
 }
 
 /* A client's id is no secret to the silos and grains that it talks to. */
@@ -348,6 +434,9 @@ int main(void)
         cmocka_unit_test(a_failed_tls_handshake_is_logged),
         cmocka_unit_test(both_sides_learn_the_key),
         cmocka_unit_test(the_certificate_of_another_one_is_refused),
+        cmocka_unit_test(a_certificate_for_clients_is_no_silo),
+        cmocka_unit_test(a_certificate_for_clients_cannot_be_dialled),
+        cmocka_unit_test(an_acceptor_may_hide_its_certificate),
         cmocka_unit_test(another_certificate_does_not_take_a_connection_over),
         cmocka_unit_test(a_connection_with_an_unexpected_key_ends),
         cmocka_unit_test(the_owner_may_refuse_a_dialled_key),
