@@ -17,11 +17,13 @@ void sim_restart_init(sim_world *w)
 }
 
 /* The seed is away for longer than drawn if its tasks end late. It may fail to start, when it does
- * not reach a silo that is alive: then it tries again. */
+ * not reach a silo that is alive: then it tries again. If it is killed again meanwhile, the later
+ * kill alone starts it. When it has left, nothing starts it. */
 static void start_seed_until_it_serves(sim *s, void *arg, bool run)
 {
     sim_world *w = arg;
-    if (!run || w->silos[0].state == SIM_SERVING)
+    if (!run || w->stage > SIM_DRAINS || s->now_ns < w->back_ns ||
+        w->silos[0].state == SIM_SERVING)
         return;
     if (w->silos[0].state == SIM_AWAY) {
         w->away_long |= s->now_ns - w->killed_ns > SHORT_MS * SIM_MS;
@@ -41,6 +43,7 @@ static void kill_seed(sim *s, void *arg, bool run)
                            (double)away_ns / 1e9))
         return;
     w->killed_ns = s->now_ns;
+    w->back_ns = s->now_ns + away_ns;
     sim_trace_add(&s->trace, s->now_ns, "world", "restart", away_ns, 0);
     sim_silo_kill(&w->silos[0]);
     sim_at(s, away_ns, start_seed_until_it_serves, w);

@@ -107,6 +107,7 @@ typedef struct sim_world {
     sim_draw draw, outages, blackouts, pauses, clocks, mutes, holds, keyed, danger, splits;
     sim_draw restarts;
     uint64_t killed_ns; /* when the seed was killed last */
+    uint64_t back_ns;   /* when it is started again, at the earliest */
     bool away_long;     /* the seed was once away for longer than SHORT_MS (sim_restart.c) */
     bool split_alone;   /* the silos are split, and there is no other fault */
     bool store_faults;  /* were drawn, though they may have ended */
