@@ -22,8 +22,7 @@ void sim_restart_init(sim_world *w)
 static void start_seed_until_it_serves(sim *s, void *arg, bool run)
 {
     sim_world *w = arg;
-    if (!run || w->stage > SIM_DRAINS || s->now_ns < w->back_ns ||
-        w->silos[0].state == SIM_SERVING)
+    if (!run || w->stage > SIM_DRAINS || s->now_ns < w->back_ns || w->silos[0].state == SIM_SERVING)
         return;
     if (w->silos[0].state == SIM_AWAY) {
         w->away_long |= s->now_ns - w->killed_ns > SHORT_MS * SIM_MS;
