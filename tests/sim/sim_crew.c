@@ -9,14 +9,7 @@
 #include "sim_world.h"
 
 /* STREAM_CREW is chosen so that no seed of seeds.txt that is older draws crews. */
-enum {
-    STREAM_CREW = 8651,
-    CREW_OF_1000 = 150,
-    POOL_MAX = 3,
-    LEVELS_MAX = 2,
-    AT_ONCE_MAX = 6,
-    TIMEOUT_MS = 10000
-};
+enum { STREAM_CREW = 8651, CREW_OF_1000 = 150, POOL_MAX = 3, LEVELS_MAX = 2, AT_ONCE_MAX = 6 };
 
 typedef struct crew_caller {
     sim_world *world;
@@ -156,9 +149,9 @@ static void ask_crew(const crew_caller *c, teff_ctx *ctx)
 {
     sim_world *w = c->world;
     bool hurried = sim_draw_chance(&w->crew, w->s.faults.timeouts) && !w->s.left_out.timeouts;
-    const teff_call_options opt = {
-        .size = sizeof opt,
-        .timeout_ms = hurried ? (uint32_t)sim_draw_between(&w->crew, 1, 60) : TIMEOUT_MS};
+    const teff_call_options opt = {.size = sizeof opt,
+                                   .timeout_ms =
+                                       hurried ? (uint32_t)sim_draw_between(&w->crew, 1, 60) : 0};
     unsigned key = (unsigned)sim_draw_below(&w->crew, SIM_KEYS);
     unsigned n = (unsigned)sim_draw_between(&w->crew, 1, AT_ONCE_MAX);
     world_job job =
