@@ -45,7 +45,7 @@ static void give_message(sim_side *side, teffi_msg *msg)
         teffi_msg_free(msg);
         return;
     }
-    sim_views_check_given(side->net, &side->other);
+    sim_views_check_given(side);
     sim_cancel_arrives(side->net, side->other.node, msg);
     side->net->events.message(side->net->arg, &side->other, msg);
 }

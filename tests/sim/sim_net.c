@@ -257,6 +257,7 @@ static void net_free(teffi_net *base)
     net->leaving = true;
     for (sim_side *side = net->sides; side; side = side->next_of_net)
         sim_conn_end(side->conn, sim_conn_side(side->conn, net));
+    net->left = sim_views_has_left(net);
     net->freed = true;
     net->listening = false;
     sim_poll_end(net);

@@ -62,6 +62,7 @@ struct sim_net {
     unsigned telling;                 /* events on their way to the owner */
     LIST_HEAD(sim_tells, tell) tells; /* these events */
     bool listening, accepting, leaving, freed;
+    bool left; /* freed, and its silo had left the cluster */
     /* sim_poll.c */
     teffi_reactor *reactor;                  /* NULL: not polled, or freed */
     bool (*run_sides)(teffi_poller *poller); /* the reactor's own run */
@@ -220,9 +221,11 @@ uint64_t sim_wire_delay(sim *s);
 /* ---- sim_views.c: what frames say of views ---- */
 /* sim_views_check_sent - a violation: a message carries an older view than its sender's.
  * sim_views_check_given - a violation: a message of a silo that the receiver's view calls dead is
- * about to be given to the receiver. */
+ * about to be given to the receiver, the side's owner. Silos that left may still be heard.
+ * sim_views_has_left - has the net's silo left the cluster? */
 void sim_views_check_sent(const sim_net *from);
-void sim_views_check_given(const sim_net *to, const teffi_hello *from);
+void sim_views_check_given(const sim_side *to);
+bool sim_views_has_left(const sim_net *net);
 
 /* ---- sim_plant.c: bugs planted into frames ---- */
 /* sim_plant_frame - out: true: the frame is not delivered. */

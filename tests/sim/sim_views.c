@@ -19,14 +19,23 @@ void sim_views_check_sent(const sim_net *from)
                  (unsigned long)from->view);
 }
 
-void sim_views_check_given(const sim_net *to, const teffi_hello *from)
+bool sim_views_has_left(const sim_net *net)
 {
-    teffi_node *node = find_silo(to);
-    if (!node || from->role != TEFFI_ROLE_SILO)
+    const teffi_node *node = net->freed ? NULL : find_silo(net);
+    return net->left || (node && node->membership->left);
+}
+
+/* A view that has a later start of a silo does not tell whether the earlier one is dead or left. */
+void sim_views_check_given(const sim_side *to)
+{
+    const sim_net *net = to->net, *from = to->conn->side[!sim_conn_side(to->conn, net)].net;
+    teffi_node *node = find_silo(net);
+    teffi_node_id id = to->other.node;
+    if (!node || to->other.role != TEFFI_ROLE_SILO || sim_views_has_left(from))
         return;
     const teffi_view *view = teffi_view_ref_current(node);
-    if (view && teffi_view_standing(view, from->node) == TEFFI_STANDING_DEAD)
-        sim_fail(to->node->sim, "%s takes a message of the silo %08x, which is dead in view %lu",
-                 to->node->name, from->node.silo, (unsigned long)view->version);
+    if (view && teffi_view_standing(view, id) == TEFFI_STANDING_DEAD)
+        sim_fail(net->node->sim, "%s takes a message of the silo %08x, which is dead in view %lu",
+                 net->node->name, id.silo, (unsigned long)view->version);
     teffi_view_unref(view);
 }
