@@ -22,11 +22,12 @@ static const char grain[] =
     "} $S;\n"
     "\n"
     "/* The methods of $N. A call to a method whose slot is NULL fails with\n"
-    " * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */\n"
+    " * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */\n"
     "typedef struct $S_methods {\n";
 static const char grain_end[] =
     "    teff_err (*on_activate)($S *self);\n"
     "    teff_err (*on_deactivate)($S *self, teff_reason why);\n"
+    "    teff_err (*on_reminder)($S *self, const teff_tick *tick);\n"
     "} $S_methods;\n"
     "\n"
     "extern const teff_type_info $S_info;\n"

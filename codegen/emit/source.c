@@ -37,6 +37,16 @@ static const char grain_functions[] =
     "    $S self = teffi_$S_self(grain);\n"
     "\n"
     "    return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;\n"
+    "}\n"
+    "\n"
+    "static teff_err teffi_$S_remind(const teff_grain *grain, const void *methods, "
+    "const teff_tick *tick)\n"
+    "{\n"
+    "    const $S_methods *slots = (const $S_methods *)methods;\n"
+    "    $S self = teffi_$S_self(grain);\n"
+    "\n"
+    "    return slots->on_reminder != NULL ? (slots->on_reminder)(&self, tick)\n"
+    "                                      : TEFF_E_UNIMPLEMENTED;\n"
     "}\n";
 static const char invoke_slot[] =
     "\n"
@@ -64,7 +74,8 @@ static const char type_info[] =
     "    teffi_$S_activate, teffi_$S_deactivate,\n"
     "    offsetof($S_methods, on_activate), offsetof($S_methods, on_deactivate),\n"
     "    $i, /* version */\n"
-    "    $w /* pool_max */\n"
+    "    $w, /* pool_max */\n"
+    "    teffi_$S_remind, offsetof($S_methods, on_reminder)\n"
     "};\n"
     "\n"
     "teff_grain_type *$S_type(const $S_methods *methods, void *user)\n"
@@ -109,7 +120,7 @@ static const char observer_info[] =
     "    {\"$N\", $h, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,\n"
     "     0, 0, 0, 0, NULL,\n"
     "     teffi_$S_table, $l,\n"
-    "     NULL, NULL, 0, 0, 0, 0},\n"
+    "     NULL, NULL, 0, 0, 0, 0, NULL, 0},\n"
     "    teffi_$S_dropped\n"
     "};\n"
     "\n"
@@ -174,7 +185,7 @@ static const char *format_ops(teffi_pool *pool, const teffi_message *m)
 }
 
 /* Writes the thunks through which the runtime calls the slots of a grain or an observer:
- * on_activate and on_deactivate, or on_dropped, and the slot of each method. */
+ * on_activate, on_deactivate and on_reminder, or on_dropped, and the slot of each method. */
 static void define_slot_thunks(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     teffi_text_expand_template(out, s->observer ? observer_functions : grain_functions, v);

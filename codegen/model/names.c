@@ -64,7 +64,7 @@ static const char *const pbc_types[] = {
 };
 /* Names that each grain has already: ends of C names, and slots of its lifecycle. */
 static const char *const grain_names[] = {
-    "clear", "info", "methods", "on_activate", "on_deactivate", "save", "type",
+    "clear", "info", "methods", "on_activate", "on_deactivate", "on_reminder", "save", "type",
 };
 /* clang-format on */
 

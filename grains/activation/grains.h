@@ -25,6 +25,10 @@ typedef struct teffi_grains {
     struct teffi_activation_cache *activation_cache; /* request/activation_cache.h */
     struct teffi_load_limit *load_limit;             /* load_limit.h */
     struct teffi_waits *waits;                       /* waits.h */
+    struct teffi_reminders *reminders;               /* reminder/schedule.h */
+    uint64_t reminder_period_min_ms; /* of teff_silo_options; set before the start */
+    /* Phases of partitions have changed. May be called by several threads at a time. NULL: none. */
+    void (*phases_changed)(struct teffi_grains *grains);
     /* atomic */
     _Atomic uint64_t stamp;         /* highest age of a transaction that is known here (lock.h) */
     _Atomic uint32_t tasks;         /* tasks of transaction.c that have not ended */

@@ -38,6 +38,8 @@ static int compare_id_with_method(const void *id, const void *method)
 
 const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id)
 {
+    if (id == TEFFI_METHOD_TICK)
+        return info->remind ? &teffi_tick_method : NULL;
     return bsearch(&id, info->methods, info->n_methods, sizeof *info->methods,
                    compare_id_with_method);
 }

@@ -29,7 +29,14 @@ const teff_grain_type *teffi_type_find(const struct teffi_grains *grains, uint32
 /* teffi_types_sort - sort by id, for teffi_type_find. */
 void teffi_types_sort(teff_grain_type **types, size_t n);
 
-/* teffi_method_find - a method of the type by id; NULL: no such method. */
+/* The method_id of a request that carries a tick of a reminder (teff.cluster.Tick). No method of a
+ * grain type has it, and no client may send it. */
+enum { TEFFI_METHOD_TICK = 0 };
+
+/* teffi_tick_method - the method of ticks, for types with on_reminder: see reminder/remind.c. */
+extern const teff_method teffi_tick_method;
+
+/* teffi_method_find - a method of the type by id, also teffi_tick_method; NULL: no such method. */
 const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id);
 
 /* teffi_type_has_hook - did the program set the hook whose slot is at byte offset `at` of

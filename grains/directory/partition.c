@@ -294,6 +294,8 @@ bool teffi_partitions_adopt_view(teffi_grains *grains, const teffi_view *now)
      * park finds the phases of this view or of a newer one. */
     atomic_store_explicit(&shards->version, now->version, memory_order_release);
     teffi_partitions_deliver_parked_requests(grains);
+    if (grains->phases_changed)
+        grains->phases_changed(grains);
     return locked;
 }
 
@@ -360,5 +362,7 @@ void teffi_partitions_start_serving(teffi_grains *grains, const uint8_t *set, ui
         pthread_mutex_unlock(&shard->lock);
     }
     teffi_partitions_deliver_parked_requests(grains);
+    if (grains->phases_changed)
+        grains->phases_changed(grains);
     teffi_membership_signal_change(grains->node->membership);
 }

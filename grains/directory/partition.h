@@ -86,7 +86,7 @@ TEFF_MUST_USE teff_err teffi_partition_merge_activation(teffi_grains *grains,
 
 /* teffi_partitions_start_serving - make the LOCKED partitions of set SERVING, except those that a
  * view newer than version has locked. Then deliver the parked requests, and wake the callers of
- * teffi_membership_await_change(). */
+ * teffi_membership_await_change(). Calls grains->phases_changed, as teffi_partitions_adopt_view. */
 void teffi_partitions_start_serving(teffi_grains *grains, const uint8_t *set, uint64_t version);
 
 /* ---- requests of other silos that wait until a view is adopted or partitions are served ---- */

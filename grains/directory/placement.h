@@ -24,6 +24,12 @@ static inline uint16_t teffi_placement_flags(const teff_type_info *info)
     return (uint16_t)((unsigned)info->placement << 8 | (info->version & TEFFI_VERSION_MAX) << 10);
 }
 
+/* teffi_placement_flags_of_strategy - the flags of a caller without a version of the type. */
+static inline uint16_t teffi_placement_flags_of_strategy(teff_placement placement)
+{
+    return (uint16_t)((unsigned)placement << 8);
+}
+
 static inline uint32_t teffi_flags_type_version(uint16_t flags)
 {
     return flags >> 10;

@@ -302,7 +302,8 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
         return;
     }
     const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
-    if (!method) {
+    /* of the messages without a method_id, a request is a tick, and a one-way is none */
+    if (!method || (!msg->method_id && msg->item.kind == TEFFI_MSG_ONEWAY)) {
         apply_transaction_end_or_refuse(act, msg);
         return;
     }

@@ -18,6 +18,8 @@
 #include "request/activation_cache.h"
 #include "request/deadlock.h"
 #include "request/route.h"
+#include "reminder/schedule.h"
+#include "reminder/server.h"
 
 /* ---- upcalls ---- */
 
@@ -61,6 +63,7 @@ typedef struct hosted {
     teffi_activation_cache activation_cache;
     teffi_load_limit load_limit;
     teffi_waits waits;
+    teffi_reminders reminders;
     teffi_grains grains;
     teffi_collector collector;
 } hosted;
@@ -74,6 +77,7 @@ static void free_hosting_state(teffi_grains *grains)
 {
     teffi_collector_fini(&get_hosting_state(grains)->collector);
     teffi_waits_fini(grains->waits);
+    teffi_reminders_fini(grains->reminders);
     free(get_hosting_state(grains));
 }
 
@@ -97,6 +101,8 @@ static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, 
     teffi_load_limit_init(&all->load_limit);
     grains->waits = &all->waits;
     teffi_waits_init(&all->waits, node);
+    grains->reminders = &all->reminders;
+    grains->phases_changed = teffi_reminders_apply_phases;
     teffi_collector_init(&all->collector, grains);
 }
 
@@ -107,7 +113,9 @@ static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_
         return NULL;
     teffi_types_sort(types, n);
     init_grains(all, node, types, n);
-    if (!teffi_shards_init(&all->shards, &all->grains)) {
+    bool ready = teffi_reminders_init(&all->reminders, &all->grains, teffi_reminders_run_ticks,
+                                      teffi_reminders_load);
+    if (!teffi_shards_init(&all->shards, &all->grains) || !ready) {
         teffi_shards_fini(&all->shards);
         free_hosting_state(&all->grains);
         return NULL;
@@ -124,6 +132,7 @@ teff_err teffi_grains_install(teffi_node *node, teff_grain_type **types, size_t 
     node->home.exit_turn = teffi_life_exit_turn;
     teffi_node_set_target(node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle_request);
     teffi_node_set_target(node, TEFFI_SLOT_DEADLOCK, teffi_deadlock_receive_probe);
+    teffi_node_set_target(node, TEFFI_SLOT_REMINDER, teffi_reminders_handle_request);
     return TEFF_OK;
 }
 
@@ -195,4 +204,5 @@ void teffi_grains_stop(teffi_node *node)
     teffi_collector_stop(&all->collector);
     teffi_waits_stop(&all->waits);
     teffi_recover_cancel_timer(node->grains);
+    teffi_reminders_stop(&all->reminders);
 }

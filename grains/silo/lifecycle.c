@@ -221,6 +221,8 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
     if (!err) {
         silo->node.grains->activations_max = silo->opt.activations_max;
         silo->node.grains->memory_percent = silo->opt.memory_percent;
+        silo->node.grains->reminder_period_min_ms =
+            teffi_or_default(silo->opt.reminder_period_min_ms, TEFF_REMINDER_PERIOD_MIN_MS);
     }
     return err;
 }

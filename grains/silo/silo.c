@@ -113,6 +113,8 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
         return teffi_option_refuse(text, "grain_bytes_max", "too large", "at most 2047 MiB");
     if (opt->memory_percent > 100 || (opt->memory_percent && opt->memory_percent < 10))
         return teffi_option_refuse(text, "memory_percent", "out of range", "0, or 10 to 100");
+    if (opt->reminder_period_min_ms > TEFFI_REMINDER_PERIOD_MIN_MAX_MS)
+        return teffi_option_refuse(text, "reminder_period_min_ms", "over a day", "0 to 86400000");
     err = check_scheduler_options(opt, text);
     if (!err)
         err = check_listen_options(opt, text);

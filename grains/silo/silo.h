@@ -9,6 +9,7 @@
 #include "node/deliver.h"
 
 enum { TEFFI_QUEUE_BYTES_MAX = 2047 * 1024 * 1024, TEFFI_TYPES_MAX = 1024 };
+enum { TEFFI_REMINDER_PERIOD_MIN_MAX_MS = 24 * 60 * 60 * 1000 };
 
 typedef enum teffi_silo_phase {
     TEFFI_SILO_NEW = 0,

@@ -79,6 +79,7 @@ enum {
     TEFFI_SLOT_CANCEL = 4,   /* one-ways, from clients too: a call was cancelled (call/relay.h) */
     TEFFI_SLOT_DEADLOCK = 5, /* one-ways of silos: probes (grains/request/deadlock.h) */
     TEFFI_SLOT_OBSERVER = 6, /* of observers, also at clients and from clients (message/notice.h) */
+    TEFFI_SLOT_REMINDER = 7, /* requests of silos: a reminder was changed (grains/reminder) */
     TEFFI_SLOT_SYSTEM_END = 16
 };
 
@@ -170,7 +171,8 @@ static inline bool teffi_msg_is_for_grain(const teffi_msg *msg)
 }
 
 /* teffi_msg_ends_transaction - is msg the one-way that ends a transaction at a grain? Its step is
- * COMMIT, ABORT, RELOAD or RESOLVE (grains/activation/lock.h). No method has its method_id, 0. */
+ * COMMIT, ABORT, RELOAD or RESOLVE (grains/activation/lock.h). No method has its method_id, 0; a
+ * request with it is a tick (grains/reminder/remind.c). */
 static inline bool teffi_msg_ends_transaction(const teffi_msg *msg)
 {
     return !msg->method_id && msg->item.kind == TEFFI_MSG_ONEWAY && msg->transaction;

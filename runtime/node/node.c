@@ -144,7 +144,8 @@ const char *teffi_target_name(const teffi_target *target)
     static const char *const names[TEFFI_SLOT_SYSTEM_END] = {[TEFFI_SLOT_DIRECTORY] = "directory",
                                                              [TEFFI_SLOT_MEMBERSHIP] = "membership",
                                                              [TEFFI_SLOT_STORE] = "store",
-                                                             [TEFFI_SLOT_DEADLOCK] = "deadlock"};
+                                                             [TEFFI_SLOT_DEADLOCK] = "deadlock",
+                                                             [TEFFI_SLOT_REMINDER] = "reminder"};
     const char *name = names[target - target->node->targets];
     return name ? name : "of an unknown slot";
 }

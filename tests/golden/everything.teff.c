@@ -481,6 +481,16 @@ static teff_err teffi_acme_shop_x_v1_everything_deactivate(const teff_grain *gra
     return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
 }
 
+static teff_err teffi_acme_shop_x_v1_everything_remind(const teff_grain *grain, const void *methods,
+        const teff_tick *tick)
+{
+    const acme_shop_x_v1_everything_methods *slots = (const acme_shop_x_v1_everything_methods *)methods;
+    acme_shop_x_v1_everything self = teffi_acme_shop_x_v1_everything_self(grain);
+
+    return slots->on_reminder != NULL ? (slots->on_reminder)(&self, tick)
+                                      : TEFF_E_UNIMPLEMENTED;
+}
+
 static teff_err teffi_acme_shop_x_v1_everything_find_invoke(const teff_grain *grain,
         const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
 {
@@ -560,7 +570,8 @@ const teff_type_info acme_shop_x_v1_everything_info = {
     offsetof(acme_shop_x_v1_everything_methods, on_activate),
         offsetof(acme_shop_x_v1_everything_methods, on_deactivate),
     3, /* version */
-    0 /* pool_max */
+    0, /* pool_max */
+    teffi_acme_shop_x_v1_everything_remind, offsetof(acme_shop_x_v1_everything_methods, on_reminder)
 };
 
 teff_grain_type *acme_shop_x_v1_everything_type(const acme_shop_x_v1_everything_methods *methods,
@@ -740,6 +751,16 @@ static teff_err teffi_acme_shop_x_v1_bare_deactivate(const teff_grain *grain, co
     return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
 }
 
+static teff_err teffi_acme_shop_x_v1_bare_remind(const teff_grain *grain, const void *methods,
+        const teff_tick *tick)
+{
+    const acme_shop_x_v1_bare_methods *slots = (const acme_shop_x_v1_bare_methods *)methods;
+    acme_shop_x_v1_bare self = teffi_acme_shop_x_v1_bare_self(grain);
+
+    return slots->on_reminder != NULL ? (slots->on_reminder)(&self, tick)
+                                      : TEFF_E_UNIMPLEMENTED;
+}
+
 const teff_type_info acme_shop_x_v1_bare_info = {
     "acme.shopX.v1.Bare", 0x4a6b60deU, 0, TEFF_KEY_INT64_STRING, TEFF_PLACE_RANDOM,
     0, /* idle_ms */
@@ -752,7 +773,8 @@ const teff_type_info acme_shop_x_v1_bare_info = {
     offsetof(acme_shop_x_v1_bare_methods, on_activate), offsetof(acme_shop_x_v1_bare_methods,
         on_deactivate),
     0, /* version */
-    0 /* pool_max */
+    0, /* pool_max */
+    teffi_acme_shop_x_v1_bare_remind, offsetof(acme_shop_x_v1_bare_methods, on_reminder)
 };
 
 teff_grain_type *acme_shop_x_v1_bare_type(const acme_shop_x_v1_bare_methods *methods, void *user)
@@ -832,6 +854,16 @@ static teff_err teffi_acme_shop_x_v1_tagged_deactivate(const teff_grain *grain, 
     return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
 }
 
+static teff_err teffi_acme_shop_x_v1_tagged_remind(const teff_grain *grain, const void *methods,
+        const teff_tick *tick)
+{
+    const acme_shop_x_v1_tagged_methods *slots = (const acme_shop_x_v1_tagged_methods *)methods;
+    acme_shop_x_v1_tagged self = teffi_acme_shop_x_v1_tagged_self(grain);
+
+    return slots->on_reminder != NULL ? (slots->on_reminder)(&self, tick)
+                                      : TEFF_E_UNIMPLEMENTED;
+}
+
 static teff_err teffi_acme_shop_x_v1_tagged_twice_invoke(const teff_grain *grain,
         const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
 {
@@ -863,7 +895,8 @@ const teff_type_info acme_shop_x_v1_tagged_info = {
     offsetof(acme_shop_x_v1_tagged_methods, on_activate), offsetof(acme_shop_x_v1_tagged_methods,
         on_deactivate),
     0, /* version */
-    0 /* pool_max */
+    0, /* pool_max */
+    teffi_acme_shop_x_v1_tagged_remind, offsetof(acme_shop_x_v1_tagged_methods, on_reminder)
 };
 
 teff_grain_type *acme_shop_x_v1_tagged_type(const acme_shop_x_v1_tagged_methods *methods,
@@ -943,6 +976,16 @@ static teff_err teffi_acme_shop_x_v1_joint_deactivate(const teff_grain *grain, c
     return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
 }
 
+static teff_err teffi_acme_shop_x_v1_joint_remind(const teff_grain *grain, const void *methods,
+        const teff_tick *tick)
+{
+    const acme_shop_x_v1_joint_methods *slots = (const acme_shop_x_v1_joint_methods *)methods;
+    acme_shop_x_v1_joint self = teffi_acme_shop_x_v1_joint_self(grain);
+
+    return slots->on_reminder != NULL ? (slots->on_reminder)(&self, tick)
+                                      : TEFF_E_UNIMPLEMENTED;
+}
+
 static teff_err teffi_acme_shop_x_v1_joint_move_invoke(const teff_grain *grain, const void *methods,
         const ProtobufCMessage *in, ProtobufCMessage *out)
 {
@@ -973,7 +1016,8 @@ const teff_type_info acme_shop_x_v1_joint_info = {
     offsetof(acme_shop_x_v1_joint_methods, on_activate), offsetof(acme_shop_x_v1_joint_methods,
         on_deactivate),
     0, /* version */
-    0 /* pool_max */
+    0, /* pool_max */
+    teffi_acme_shop_x_v1_joint_remind, offsetof(acme_shop_x_v1_joint_methods, on_reminder)
 };
 
 teff_grain_type *acme_shop_x_v1_joint_type(const acme_shop_x_v1_joint_methods *methods, void *user)
@@ -1084,7 +1128,7 @@ const teff_observer_info acme_shop_x_v1_watch_info = {
     {"acme.shopX.v1.Watch", 0x221a9915U, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,
      0, 0, 0, 0, NULL,
      teffi_acme_shop_x_v1_watch_table, 2,
-     NULL, NULL, 0, 0, 0, 0},
+     NULL, NULL, 0, 0, 0, 0, NULL, 0},
     teffi_acme_shop_x_v1_watch_dropped
 };
 
@@ -1165,6 +1209,16 @@ static teff_err teffi_acme_shop_x_v1_watched_deactivate(const teff_grain *grain,
     return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
 }
 
+static teff_err teffi_acme_shop_x_v1_watched_remind(const teff_grain *grain, const void *methods,
+        const teff_tick *tick)
+{
+    const acme_shop_x_v1_watched_methods *slots = (const acme_shop_x_v1_watched_methods *)methods;
+    acme_shop_x_v1_watched self = teffi_acme_shop_x_v1_watched_self(grain);
+
+    return slots->on_reminder != NULL ? (slots->on_reminder)(&self, tick)
+                                      : TEFF_E_UNIMPLEMENTED;
+}
+
 static teff_err teffi_acme_shop_x_v1_watched_own_invoke(const teff_grain *grain,
         const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
 {
@@ -1242,7 +1296,8 @@ const teff_type_info acme_shop_x_v1_watched_info = {
     offsetof(acme_shop_x_v1_watched_methods, on_activate), offsetof(acme_shop_x_v1_watched_methods,
         on_deactivate),
     0, /* version */
-    0 /* pool_max */
+    0, /* pool_max */
+    teffi_acme_shop_x_v1_watched_remind, offsetof(acme_shop_x_v1_watched_methods, on_reminder)
 };
 
 teff_grain_type *acme_shop_x_v1_watched_type(const acme_shop_x_v1_watched_methods *methods,
@@ -1321,6 +1376,16 @@ static teff_err teffi_acme_shop_x_v1_mirror_deactivate(const teff_grain *grain, 
     return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
 }
 
+static teff_err teffi_acme_shop_x_v1_mirror_remind(const teff_grain *grain, const void *methods,
+        const teff_tick *tick)
+{
+    const acme_shop_x_v1_mirror_methods *slots = (const acme_shop_x_v1_mirror_methods *)methods;
+    acme_shop_x_v1_mirror self = teffi_acme_shop_x_v1_mirror_self(grain);
+
+    return slots->on_reminder != NULL ? (slots->on_reminder)(&self, tick)
+                                      : TEFF_E_UNIMPLEMENTED;
+}
+
 static teff_err teffi_acme_shop_x_v1_mirror_watch_happened_invoke(const teff_grain *grain,
         const void *methods, const ProtobufCMessage *in, ProtobufCMessage *out)
 {
@@ -1368,7 +1433,8 @@ const teff_type_info acme_shop_x_v1_mirror_info = {
     offsetof(acme_shop_x_v1_mirror_methods, on_activate), offsetof(acme_shop_x_v1_mirror_methods,
         on_deactivate),
     0, /* version */
-    0 /* pool_max */
+    0, /* pool_max */
+    teffi_acme_shop_x_v1_mirror_remind, offsetof(acme_shop_x_v1_mirror_methods, on_reminder)
 };
 
 teff_grain_type *acme_shop_x_v1_mirror_type(const acme_shop_x_v1_mirror_methods *methods,

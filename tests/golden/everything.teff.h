@@ -460,7 +460,7 @@ typedef struct acme_shop_x_v1_everything {
 } acme_shop_x_v1_everything;
 
 /* The methods of acme.shopX.v1.Everything. A call to a method whose slot is NULL fails with
- * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+ * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */
 typedef struct acme_shop_x_v1_everything_methods {
     /* Its response is imported. */
     teff_err (*find)(acme_shop_x_v1_everything *self, const acme_shop_x_v1_http_reply *in,
@@ -472,6 +472,7 @@ typedef struct acme_shop_x_v1_everything_methods {
     teff_err (*nothing)(acme_shop_x_v1_everything *self);
     teff_err (*on_activate)(acme_shop_x_v1_everything *self);
     teff_err (*on_deactivate)(acme_shop_x_v1_everything *self, teff_reason why);
+    teff_err (*on_reminder)(acme_shop_x_v1_everything *self, const teff_tick *tick);
 } acme_shop_x_v1_everything_methods;
 
 extern const teff_type_info acme_shop_x_v1_everything_info;
@@ -538,10 +539,11 @@ typedef struct acme_shop_x_v1_bare {
 } acme_shop_x_v1_bare;
 
 /* The methods of acme.shopX.v1.Bare. A call to a method whose slot is NULL fails with
- * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+ * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */
 typedef struct acme_shop_x_v1_bare_methods {
     teff_err (*on_activate)(acme_shop_x_v1_bare *self);
     teff_err (*on_deactivate)(acme_shop_x_v1_bare *self, teff_reason why);
+    teff_err (*on_reminder)(acme_shop_x_v1_bare *self, const teff_tick *tick);
 } acme_shop_x_v1_bare_methods;
 
 extern const teff_type_info acme_shop_x_v1_bare_info;
@@ -580,12 +582,13 @@ typedef struct acme_shop_x_v1_tagged {
 } acme_shop_x_v1_tagged;
 
 /* The methods of acme.shopX.v1.Tagged. A call to a method whose slot is NULL fails with
- * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+ * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */
 typedef struct acme_shop_x_v1_tagged_methods {
     teff_err (*twice)(acme_shop_x_v1_tagged *self, const acme_shop_x_v1_empty *in,
         acme_shop_x_v1_empty *out);
     teff_err (*on_activate)(acme_shop_x_v1_tagged *self);
     teff_err (*on_deactivate)(acme_shop_x_v1_tagged *self, teff_reason why);
+    teff_err (*on_reminder)(acme_shop_x_v1_tagged *self, const teff_tick *tick);
 } acme_shop_x_v1_tagged_methods;
 
 extern const teff_type_info acme_shop_x_v1_tagged_info;
@@ -619,12 +622,13 @@ typedef struct acme_shop_x_v1_joint {
 } acme_shop_x_v1_joint;
 
 /* The methods of acme.shopX.v1.Joint. A call to a method whose slot is NULL fails with
- * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+ * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */
 typedef struct acme_shop_x_v1_joint_methods {
     teff_err (*move)(acme_shop_x_v1_joint *self, const acme_shop_x_v1_empty *in,
         acme_shop_x_v1_empty *out);
     teff_err (*on_activate)(acme_shop_x_v1_joint *self);
     teff_err (*on_deactivate)(acme_shop_x_v1_joint *self, teff_reason why);
+    teff_err (*on_reminder)(acme_shop_x_v1_joint *self, const teff_tick *tick);
 } acme_shop_x_v1_joint_methods;
 
 extern const teff_type_info acme_shop_x_v1_joint_info;
@@ -696,7 +700,7 @@ typedef struct acme_shop_x_v1_watched {
 } acme_shop_x_v1_watched;
 
 /* The methods of acme.shopX.v1.Watched. A call to a method whose slot is NULL fails with
- * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+ * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */
 typedef struct acme_shop_x_v1_watched_methods {
     teff_err (*own)(acme_shop_x_v1_watched *self, const acme_shop_x_v1_empty *in,
         acme_shop_x_v1_empty *out);
@@ -705,6 +709,7 @@ typedef struct acme_shop_x_v1_watched_methods {
     teff_err (*far_seen)(acme_shop_x_v1_watched *self, const shop_shared_link *in);
     teff_err (*on_activate)(acme_shop_x_v1_watched *self);
     teff_err (*on_deactivate)(acme_shop_x_v1_watched *self, teff_reason why);
+    teff_err (*on_reminder)(acme_shop_x_v1_watched *self, const teff_tick *tick);
 } acme_shop_x_v1_watched_methods;
 
 extern const teff_type_info acme_shop_x_v1_watched_info;
@@ -738,12 +743,13 @@ typedef struct acme_shop_x_v1_mirror {
 } acme_shop_x_v1_mirror;
 
 /* The methods of acme.shopX.v1.Mirror. A call to a method whose slot is NULL fails with
- * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+ * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */
 typedef struct acme_shop_x_v1_mirror_methods {
     teff_err (*watch_happened)(acme_shop_x_v1_mirror *self, const acme_shop_x_v1_http_reply *in);
     teff_err (*watch_delete_)(acme_shop_x_v1_mirror *self);
     teff_err (*on_activate)(acme_shop_x_v1_mirror *self);
     teff_err (*on_deactivate)(acme_shop_x_v1_mirror *self, teff_reason why);
+    teff_err (*on_reminder)(acme_shop_x_v1_mirror *self, const teff_tick *tick);
 } acme_shop_x_v1_mirror_methods;
 
 extern const teff_type_info acme_shop_x_v1_mirror_info;

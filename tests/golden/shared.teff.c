@@ -89,7 +89,7 @@ const teff_observer_info shop_shared_far_info = {
     {"shop.shared.Far", 0xea0f2f2bU, 0, TEFF_KEY_STRING, TEFF_PLACE_RANDOM,
      0, 0, 0, 0, NULL,
      teffi_shop_shared_far_table, 1,
-     NULL, NULL, 0, 0, 0, 0},
+     NULL, NULL, 0, 0, 0, 0, NULL, 0},
     teffi_shop_shared_far_dropped
 };
 
@@ -158,6 +158,16 @@ static teff_err teffi_shop_shared_lists_deactivate(const teff_grain *grain, cons
     return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
 }
 
+static teff_err teffi_shop_shared_lists_remind(const teff_grain *grain, const void *methods,
+        const teff_tick *tick)
+{
+    const shop_shared_lists_methods *slots = (const shop_shared_lists_methods *)methods;
+    shop_shared_lists self = teffi_shop_shared_lists_self(grain);
+
+    return slots->on_reminder != NULL ? (slots->on_reminder)(&self, tick)
+                                      : TEFF_E_UNIMPLEMENTED;
+}
+
 static teff_err teffi_shop_shared_lists_read_invoke(const teff_grain *grain, const void *methods,
         const ProtobufCMessage *in, ProtobufCMessage *out)
 {
@@ -188,7 +198,8 @@ const teff_type_info shop_shared_lists_info = {
     offsetof(shop_shared_lists_methods, on_activate), offsetof(shop_shared_lists_methods,
         on_deactivate),
     0, /* version */
-    0 /* pool_max */
+    0, /* pool_max */
+    teffi_shop_shared_lists_remind, offsetof(shop_shared_lists_methods, on_reminder)
 };
 
 teff_grain_type *shop_shared_lists_type(const shop_shared_lists_methods *methods, void *user)

@@ -108,11 +108,12 @@ typedef struct shop_shared_lists {
 } shop_shared_lists;
 
 /* The methods of shop.shared.Lists. A call to a method whose slot is NULL fails with
- * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+ * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */
 typedef struct shop_shared_lists_methods {
     teff_err (*read)(shop_shared_lists *self, shop_shared_link *out);
     teff_err (*on_activate)(shop_shared_lists *self);
     teff_err (*on_deactivate)(shop_shared_lists *self, teff_reason why);
+    teff_err (*on_reminder)(shop_shared_lists *self, const teff_tick *tick);
 } shop_shared_lists_methods;
 
 extern const teff_type_info shop_shared_lists_info;

@@ -123,6 +123,16 @@ static teff_err teffi_words_word_deactivate(const teff_grain *grain, const void 
     return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
 }
 
+static teff_err teffi_words_word_remind(const teff_grain *grain, const void *methods,
+        const teff_tick *tick)
+{
+    const words_word_methods *slots = (const words_word_methods *)methods;
+    words_word self = teffi_words_word_self(grain);
+
+    return slots->on_reminder != NULL ? (slots->on_reminder)(&self, tick)
+                                      : TEFF_E_UNIMPLEMENTED;
+}
+
 static teff_err teffi_words_word_add_invoke(const teff_grain *grain, const void *methods,
         const ProtobufCMessage *in, ProtobufCMessage *out)
 {
@@ -197,7 +207,8 @@ const teff_type_info words_word_info = {
     teffi_words_word_activate, teffi_words_word_deactivate,
     offsetof(words_word_methods, on_activate), offsetof(words_word_methods, on_deactivate),
     0, /* version */
-    0 /* pool_max */
+    0, /* pool_max */
+    teffi_words_word_remind, offsetof(words_word_methods, on_reminder)
 };
 
 teff_grain_type *words_word_type(const words_word_methods *methods, void *user)

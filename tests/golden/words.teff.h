@@ -122,7 +122,7 @@ typedef struct words_word {
 } words_word;
 
 /* The methods of words.Word. A call to a method whose slot is NULL fails with
- * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
+ * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */
 typedef struct words_word_methods {
     /* Adds to the count.
      * Two lines. */
@@ -132,6 +132,7 @@ typedef struct words_word_methods {
     teff_err (*nop)(words_word *self);
     teff_err (*on_activate)(words_word *self);
     teff_err (*on_deactivate)(words_word *self, teff_reason why);
+    teff_err (*on_reminder)(words_word *self, const teff_tick *tick);
 } words_word_methods;
 
 extern const teff_type_info words_word_info;

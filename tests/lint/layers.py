@@ -9,14 +9,14 @@ import source
 # Lowest first. A folder may include every folder before it.
 ORDER = ["base", "os", "memory", "fiber", "group", "sched", "fork", "message", "process", "engine",
          "stream", "link", "store", "call", "node", "cluster", "activation", "grains", "directory",
-         "request", "hosting", "silo"]
+         "request", "reminder", "hosting", "silo"]
 
 # The lowest folder that may include each public header: it, or a folder above, defines what the
 # header declares.
 PUBLIC = {"arena": "memory", "copy": "memory", "engine": "engine", "errno": "fiber",
           "error": "base", "fork": "fork", "generated": "call", "grain": "call",
           "limits": "message", "log": "base", "observer": "call", "pid": "node",
-          "process": "process",
+          "process": "process", "reminder": "call",
           "sched": "group", "silo": "silo", "teff": "silo", "timer": "call",
           "version": "base"}
 

@@ -85,6 +85,14 @@ SIMULATED = {
         "grains/directory/partition.c",
         ": teffi_view_current_has_member(grains->node, e->pid.node)))",
         ": true))"),
+    # ---- reminders ----
+    "a tick does not compare the row": (
+        "grains/reminder/remind.c",
+        "return row.etag && value.id == in->id && value.next_ms == in->next_ms",
+        "return row.etag || in->id"),
+    "the reminders of a partition that was gained are not loaded": (
+        "grains/reminder/schedule.c", "else if (phase == TEFFI_SERVING && ",
+        "else if (phase > TEFFI_SERVING && "),
     # ---- activations ----
     "the loser of a race drops its queue": (
         "grains/hosting/handler.c", "        teffi_route_to_current_holder(grains, msg, winner);",

@@ -81,6 +81,7 @@ static void audit_main(teff_ctx *ctx, void *arg)
             ask_and_compare(w, ctx, SIM_KEYED, key);
     }
     sim_bank_ask(w, ctx);
+    sim_alarm_await_ticks(w, ctx);
     w->audited = true;
 }
 

@@ -407,5 +407,6 @@ void sim_grains_host(sim_silo *place)
     }
     sim_watch_host(place);
     sim_crew_host(place);
+    sim_alarm_host(place);
     sim_bank_host(place);
 }

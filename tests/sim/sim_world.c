@@ -136,6 +136,7 @@ void sim_silo_start(sim_silo *place)
     opt.activations_max = w->activations_max;
     opt.memory_percent = w->memory_percent;
     opt.stuck_ms = w->stuck_ms;
+    opt.reminder_period_min_ms = 1;
     if (w->remote_store && place->no > 0)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
@@ -504,6 +505,7 @@ static void plan_run(sim_world *w)
     sim_keyed_plan(w);
     sim_crew_plan(w);
     sim_bank_plan(w);
+    sim_alarm_plan(w);
     sim_at(&w->s, POLL_MS * SIM_MS, poll_stage, w);
 }
 
@@ -540,6 +542,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept
     sim_bank_init(w);
     unsigned polled_of_1000 = draw_polled_of_1000(w);
     sim_clocks_init(w);
+    sim_alarm_init(w);
     sim_faults_list_rates(w);
     for (unsigned i = 0; i < w->n_silos; i++) {
         sim_silo *place = &w->silos[i];

@@ -59,6 +59,12 @@ typedef struct sim_beacon { /* of an activation on a silo */
     uint64_t birth, n;
 } sim_beacon;
 
+typedef struct sim_alarm { /* a grain's reminder */
+    bool set;              /* registered */
+    bool unsure;           /* a turn that changes it is under way, or its outcome is not known */
+    uint64_t due_ms, view, ticked_ns; /* of its last tick */
+} sim_alarm;
+
 typedef struct sim_seen_flash { /* the last one of a beacon that a client has received */
     uint64_t birth, n;
     bool told; /* since then the client was dropped, or has subscribed again */
@@ -139,6 +145,10 @@ typedef struct sim_world {
     bool has_cut;   /* a connection was cut */
     bool has_watch; /* clients observe beacons */
     sim_draw watch;
+    bool has_alarms; /* grains have reminders */
+    sim_draw alarm;
+    sim_alarm alarms[SIM_KEYS];
+    uint64_t rung;                /* ticks of reminders */
     uint64_t births, shone, told; /* of beacons; notifications received; drops received */
     bool has_crew;                /* the kind SIM_CREW is hosted and called */
     unsigned crew_missing;        /* the silo that does not host it */
@@ -235,6 +245,15 @@ void sim_crew_init(sim_world *w);
 void sim_crew_plan(sim_world *w);
 void sim_crew_host(sim_silo *place);
 bool sim_crew_is_missing(const sim_silo *place);
+
+/* ---- sim_alarm.c ---- */
+/* sim_alarm_init - draws whether grains have reminders; after the clocks. sim_alarm_plan - the
+ * first of their callers. sim_alarm_host - the type for a silo. sim_alarm_await_ticks - part of the
+ * audit: each registered reminder ticks. */
+void sim_alarm_init(sim_world *w);
+void sim_alarm_plan(sim_world *w);
+void sim_alarm_host(sim_silo *place);
+void sim_alarm_await_ticks(sim_world *w, teff_ctx *ctx);
 
 /* ---- sim_keyed.c ---- */
 /* sim_keyed_init - draws whether this world has calls with idempotency keys, and their type.

@@ -10,6 +10,7 @@
 #include <teff/copy.h>
 #include <teff/grain.h>
 #include <teff/observer.h>
+#include <teff/reminder.h>
 #include <teff/timer.h>
 
 TEFF_BEGIN_C
@@ -106,6 +107,10 @@ typedef struct teff_type_info {
     size_t on_activate_at, on_deactivate_at;
     uint32_t version;  /* of the interface, at most 63; 0: none */
     uint32_t pool_max; /* activations of a stateless worker's grain on one silo; 0: as workers */
+    /* Call the user's on_reminder (teff/reminder.h); offset of its slot. NULL, 0: the type has no
+     * such slot. */
+    teff_err (*remind)(const teff_grain *grain, const void *methods, const teff_tick *tick);
+    size_t on_reminder_at;
 } teff_type_info;
 
 /* teff_grain_type_new - bind an implementation to a type.

@@ -158,6 +158,9 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * teff_silo_stop still waits for such turns; teff_silo_main and teff_silo_run end the process
      * at once, with status 1, without calling stop, unless they had begun to stop before. */
     uint32_t stuck_ms;
+    /* The shortest period of a reminder (teff/reminder.h) that grains on this silo may register, in
+     * ms: up to a day; 0 = 60,000. Each tick reads and writes a row. */
+    uint32_t reminder_period_min_ms;
 } teff_silo_options;
 
 /* teff_silo_new - make a silo; teff_silo_start starts it.

@@ -132,8 +132,9 @@ teffi_admission teffi_admit_client_message(teffi_msg *msg, teffi_node_id client)
     bool cancel = msg->to.slot == TEFFI_SLOT_CANCEL && msg->item.kind == TEFFI_MSG_ONEWAY;
     /* a bounce, or a request for a seal: a notification has a type, and clients send none */
     bool notice = msg->to.slot == TEFFI_SLOT_OBSERVER && !msg->type_id;
-    return cancel || notice || msg->to.slot == TEFFI_SLOT_GRAIN ? TEFFI_ADMITTED
-                                                                : TEFFI_ADMIT_REFUSED;
+    /* method_id 0: a tick of a reminder, or the end of a transaction */
+    bool call = msg->to.slot == TEFFI_SLOT_GRAIN && msg->method_id;
+    return cancel || notice || call ? TEFFI_ADMITTED : TEFFI_ADMIT_REFUSED;
 }
 
 /* out: a response that refuses the request; NULL: no memory. */

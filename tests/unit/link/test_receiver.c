@@ -11,27 +11,31 @@ static const struct {
     uint32_t kind, slot;
     teffi_admission admission;
     uint32_t type_id;
+    uint32_t method_id;
 } rows[] = {
-    {"a request to a grain", TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN, TEFFI_ADMITTED, 0},
-    {"a one-way to a grain", TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN, TEFFI_ADMITTED, 0},
-    {"a cancel", TEFFI_MSG_ONEWAY, TEFFI_SLOT_CANCEL, TEFFI_ADMITTED, 0},
-    {"a probe for deadlocks", TEFFI_MSG_ONEWAY, TEFFI_SLOT_DEADLOCK, TEFFI_ADMIT_REFUSED, 0},
-    {"a cancel with a response", TEFFI_MSG_REQUEST, TEFFI_SLOT_CANCEL, TEFFI_ADMIT_REFUSED, 0},
-    {"a request to the store", TEFFI_MSG_REQUEST, TEFFI_SLOT_STORE, TEFFI_ADMIT_REFUSED, 0},
-    {"a one-way to a process", TEFFI_MSG_ONEWAY, TEFFI_PROCESS_BIT, TEFFI_ADMIT_REFUSED, 0},
-    {"a response", TEFFI_MSG_RESPONSE, TEFFI_SLOT_GRAIN, TEFFI_ADMIT_BROKEN, 0},
-    {"a request for a seal", TEFFI_MSG_REQUEST, TEFFI_SLOT_OBSERVER, TEFFI_ADMITTED, 0},
-    {"a bounce", TEFFI_MSG_ONEWAY, TEFFI_SLOT_OBSERVER, TEFFI_ADMITTED, 0},
-    {"a notification", TEFFI_MSG_ONEWAY, TEFFI_SLOT_OBSERVER, TEFFI_ADMIT_REFUSED, 7},
-    {"a typed request", TEFFI_MSG_REQUEST, TEFFI_SLOT_OBSERVER, TEFFI_ADMIT_REFUSED, 7},
+    {"a request to a grain", TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN, TEFFI_ADMITTED, 0, 3},
+    {"a one-way to a grain", TEFFI_MSG_ONEWAY, TEFFI_SLOT_GRAIN, TEFFI_ADMITTED, 0, 3},
+    {"a tick of a reminder", TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN, TEFFI_ADMIT_REFUSED, 7, 0},
+    {"a cancel", TEFFI_MSG_ONEWAY, TEFFI_SLOT_CANCEL, TEFFI_ADMITTED, 0, 0},
+    {"a probe for deadlocks", TEFFI_MSG_ONEWAY, TEFFI_SLOT_DEADLOCK, TEFFI_ADMIT_REFUSED, 0, 0},
+    {"a cancel with a response", TEFFI_MSG_REQUEST, TEFFI_SLOT_CANCEL, TEFFI_ADMIT_REFUSED, 0, 0},
+    {"a request to the store", TEFFI_MSG_REQUEST, TEFFI_SLOT_STORE, TEFFI_ADMIT_REFUSED, 0, 0},
+    {"a one-way to a process", TEFFI_MSG_ONEWAY, TEFFI_PROCESS_BIT, TEFFI_ADMIT_REFUSED, 0, 0},
+    {"a response", TEFFI_MSG_RESPONSE, TEFFI_SLOT_GRAIN, TEFFI_ADMIT_BROKEN, 0, 0},
+    {"a request for a seal", TEFFI_MSG_REQUEST, TEFFI_SLOT_OBSERVER, TEFFI_ADMITTED, 0, 0},
+    {"a bounce", TEFFI_MSG_ONEWAY, TEFFI_SLOT_OBSERVER, TEFFI_ADMITTED, 0, 0},
+    {"a notification", TEFFI_MSG_ONEWAY, TEFFI_SLOT_OBSERVER, TEFFI_ADMIT_REFUSED, 7, 0},
+    {"a typed request", TEFFI_MSG_REQUEST, TEFFI_SLOT_OBSERVER, TEFFI_ADMIT_REFUSED, 7, 0},
 };
 
 static void a_client_is_what_its_connection_says(void **state)
 {
     const teffi_node_id client = {7 | TEFFI_CLIENT_BIT, 1};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        teffi_msg msg = {
-            .item.kind = rows[i].kind, .to.slot = rows[i].slot, .type_id = rows[i].type_id};
+        teffi_msg msg = {.item.kind = rows[i].kind,
+                         .to.slot = rows[i].slot,
+                         .type_id = rows[i].type_id,
+                         .method_id = rows[i].method_id};
         msg.src = (teffi_node_id){8, 2};
         msg.flags = 0xffff;
         msg.hops = 5;

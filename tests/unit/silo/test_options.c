@@ -40,6 +40,8 @@ static void each_bad_option_names_itself(void **state)
     refused((teff_silo_options){.workers = 1025}, "workers", "1024");
     refused((teff_silo_options){.memory_percent = 9}, "memory_percent", "10 to 100");
     refused((teff_silo_options){.memory_percent = 101}, "memory_percent", "10 to 100");
+    refused((teff_silo_options){.reminder_period_min_ms = 86400001}, "reminder_period_min_ms",
+            "86400000");
     refused((teff_silo_options){.lease_ms = 700, .stuck_ms = 699}, "stuck_ms", "lease_ms");
     sched_refused((teff_sched_options){.threads_max = 1}, "sched.threads_max", "10,000");
     sched_refused((teff_sched_options){.stacks_max = 63}, "sched.stacks_max", "1,000,000");
