@@ -135,7 +135,7 @@ static void draw_alarms(sim *s, void *arg, bool run)
     sim_at(s, sim_draw_below(&w->alarm, 500 * SIM_MS), draw_alarms, w);
 }
 
-/* Due times are those of the clock of the silo that registers: not in worlds where clocks differ. */
+/* Due times are by the clock of the silo that registers: not in worlds where clocks differ. */
 void sim_alarm_init(sim_world *w)
 {
     w->alarm = sim_draw_of(w->s.seed, STREAM_ALARM);
