@@ -368,7 +368,7 @@ static uint32_t choose_pause_ms(teff_err err, uint32_t tries)
     if (err == TEFF_E_CONFLICT && tries == 1)
         return 0;
     uint32_t shift = tries < TRIES_SHIFT_MAX + 1 ? tries - 1 : TRIES_SHIFT_MAX;
-    uint32_t ms = RETRY_MS << shift;
+    uint32_t ms = (uint32_t)RETRY_MS << shift;
     return ms < TEFF_REMINDER_TRIES_MAX_MS ? ms : TEFF_REMINDER_TRIES_MAX_MS;
 }
 
