@@ -26,19 +26,23 @@ static unsigned find_partition(const load *l, unsigned partition)
     return partition;
 }
 
-/* Notes one row of a page. A row that is damaged, or not ours, stays as it is. */
-static void note_found_row(teff_ctx *ctx, load *l, const teffi_row *row)
+/* Notes one row of a page. A row that is damaged, or not ours, stays as it is. errs:
+ * TEFF_E_NOMEM. */
+static teff_err note_found_row(teff_ctx *ctx, load *l, const teffi_row *row)
 {
     teffi_reminder_key key;
     teffi_reminder_value value;
     const char *type;
-    if (!teffi_reminder_parse_key(ctx->node->cluster, row->key, &key) || !row->etag ||
-        teffi_reminder_unpack(row->value, &ctx->arena, &value, &type)) {
+    bool valid = teffi_reminder_parse_key(ctx->node->cluster, row->key, &key) && row->etag;
+    teff_err err =
+        valid ? teffi_reminder_unpack(row->value, &ctx->arena, &value, &type) : TEFF_E_MALFORMED;
+    if (err == TEFF_E_NOMEM)
+        return teff_fail(ctx, err, "out of memory for a row");
+    if (err)
         l->damaged++;
-        return;
-    }
-    if (teffi_set_has_partition(l->set, key.partition))
+    else if (teffi_set_has_partition(l->set, key.partition))
         (void)teffi_reminders_note(l->all, row->key, key.partition, type, row->etag, &value);
+    return TEFF_OK;
 }
 
 /* Sets where the next page begins: after the last row of this page or, if that row's partition is
@@ -72,22 +76,24 @@ static teff_err load_page(teff_ctx *ctx, load *l, bool *more)
                          .arena = &ctx->arena};
     teff_err err = teffi_ctx_run_store_op(ctx, &op);
     for (size_t i = 0; !err && i < op.n_found; i++)
-        note_found_row(ctx, l, &op.rows[i]);
+        err = note_found_row(ctx, l, &op.rows[i]);
     *more = !err && find_next_page(ctx, l, &op);
     return err;
 }
 
-static teff_err load_set(teff_ctx *ctx, load *l)
+/* out: *loaded: the partitions of the set that are below this have been read to their ends. */
+static teff_err load_set(teff_ctx *ctx, load *l, unsigned *loaded)
 {
-    bool more;
-    teff_err err;
-    l->from_len =
-        teffi_reminder_make_partition_key(ctx->node->cluster, find_partition(l, 0), l->from);
-    do {
+    bool more = true;
+    teff_err err = TEFF_OK;
+    *loaded = find_partition(l, 0);
+    l->from_len = teffi_reminder_make_partition_key(ctx->node->cluster, *loaded, l->from);
+    while (!err && more && !teffi_reminders_is_closed(l->all)) {
         teff_mark here = teff_ctx_mark(ctx);
         err = load_page(ctx, l, &more);
         teff_ctx_rewind(ctx, here);
-    } while (more);
+        *loaded = more ? l->from[strlen(ctx->node->cluster) + 1] : TEFFI_PARTITIONS;
+    }
     return err;
 }
 
@@ -103,17 +109,17 @@ void teffi_reminders_load(teff_ctx *ctx, void *arg)
 {
     load l = {.all = arg};
     char what[TEFF_TEXT_MAX];
-    while (teffi_reminders_begin_load(l.all, l.set)) {
+    unsigned loaded;
+    bool ok = true;
+    while (ok && teffi_reminders_begin_load(l.all, l.set)) {
         l.damaged = 0;
-        teff_err err = load_set(ctx, &l);
+        teff_err err = load_set(ctx, &l, &loaded);
         if (err)
-            snprintf(what, sizeof what, "they are loaded again in a second: %s", teff_error(ctx));
+            snprintf(what, sizeof what, "they are loaded again after a pause: %s", teff_error(ctx));
         else
             snprintf(what, sizeof what, "%u rows are damaged, and left as they are", l.damaged);
         if (err || l.damaged)
             log_load_problem(&l, what);
-        teffi_reminders_end_load(l.all, !err);
-        if (err)
-            return;
+        ok = teffi_reminders_end_load(l.all, loaded);
     }
 }

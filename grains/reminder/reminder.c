@@ -121,7 +121,7 @@ static void tell_owner(teff_ctx *ctx, const target *t, const char *type)
 {
     for (unsigned tries = 0; tries < TELL_TRIES; tries++) {
         uint64_t seen = ctx->node->membership->follow.changes.count;
-        if (tell_owner_once(ctx, t, type))
+        if (tell_owner_once(ctx, t, type) || tries + 1 == TELL_TRIES)
             return;
         teffi_membership_await_change(ctx, seen, tries + 2);
     }
@@ -146,7 +146,10 @@ static teff_err read_write_outcome(teff_ctx *ctx, target *t, const char *type)
     uint64_t etag = t->etag;
     teff_err err = read_target_row(ctx, t, &found);
     if (!err && (type ? t->etag && found.id == t->value.id : !t->etag)) {
-        t->etag = type ? t->etag : etag;
+        if (type)
+            t->value = found; /* it may have ticked since */
+        else
+            t->etag = etag;
         return TEFF_OK;
     }
     return teff_fail(ctx, TEFF_E_UNKNOWN, "the reminder may have been %s",

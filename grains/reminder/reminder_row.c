@@ -183,13 +183,16 @@ teffi_reminder_step teffi_reminder_plan(const teffi_reminder_value *value, uint6
         step.missed = (end_ms - value->next_ms) / period_ms;
     step.due_ms += step.missed * period_ms;
     step.next_ms = limit_next_ms(step.due_ms + period_ms, period_ms, now_ms);
-    step.last = value->until_ms && step.next_ms > value->until_ms;
+    step.last = (value->until_ms && step.next_ms > value->until_ms) ||
+                step.next_ms >= TEFFI_REMINDER_MS_MAX;
     return step;
 }
 
-uint64_t teffi_reminder_wait_ms(const teffi_reminder_value *value, uint64_t now_ms)
+uint64_t teffi_reminder_wait_ms(const teffi_reminder_value *value, uint64_t now_ms, bool *limited)
 {
     uint64_t ms = value->next_ms > now_ms ? value->next_ms - now_ms : 0;
-    return value->ticked && value->period_ms && ms > 2 * value->period_ms ? 2 * value->period_ms
-                                                                          : ms;
+    bool limits = value->ticked && value->period_ms && ms > 2 * value->period_ms;
+    if (limited)
+        *limited = limits;
+    return limits ? 2 * value->period_ms : ms;
 }

@@ -1,5 +1,5 @@
 /* reminder_row.h - a reminder's row in table "reminder": its key, its value, its next tick.
- * Way:     reminder/reminder, reminder/owner, remind -> [reminder_row] -> store
+ * Way:     reminder/reminder, load, tick, remind -> [reminder_row] -> store
  * Threads: pure; the functions with a context: in its turn or task.
  *
  * key: the cluster's name, a zero byte, the partition (1 byte), the grain's type id (4 bytes, big
@@ -23,8 +23,8 @@ enum {
                              TEFFI_KEY_BYTES_MAX + TEFF_REMINDER_NAME_MAX + 1
 };
 
-/* Times and periods are below this, so that sums do not overflow. */
-#define TEFFI_REMINDER_MS_MAX (UINT64_C(1) << 52)
+/* Times and periods are below this, the year 2248: sums do not overflow, nor do nanoseconds. */
+#define TEFFI_REMINDER_MS_MAX (UINT64_C(1) << 43)
 
 _Static_assert((int)TEFFI_REMINDER_KEY_MAX < (int)TEFFI_STORE_KEY_MAX, "a key of a row");
 
@@ -112,5 +112,6 @@ typedef struct teffi_reminder_step {
 /* teffi_reminder_plan - plan the tick that is sent at now_ms (wall clock). */
 teffi_reminder_step teffi_reminder_plan(const teffi_reminder_value *value, uint64_t now_ms);
 
-/* teffi_reminder_wait_ms - how long to wait for the next tick. in: now_ms (wall clock). */
-uint64_t teffi_reminder_wait_ms(const teffi_reminder_value *value, uint64_t now_ms);
+/* teffi_reminder_wait_ms - how long to wait for the next tick. in: now_ms (wall clock). out:
+ * *limited (may be NULL): the tick seems so far away that the clock was set back: two periods. */
+uint64_t teffi_reminder_wait_ms(const teffi_reminder_value *value, uint64_t now_ms, bool *limited);

@@ -7,9 +7,15 @@
 
 enum {
     RELOAD_MS = 300000, /* rows that this silo was not told of are found so late */
-    RETRY_MS = 1000,    /* of a load that failed, and of a task for which there was no memory */
-    STEP_MS = 1000,     /* changes of the wall clock below this are ignored at a load */
-    TRIES_SHIFT_MAX = 6 /* the pauses between tries double so often: 1 s to 64 s */
+    /* A reload comes earlier by up to this, so that silos do not read at the same time. */
+    RELOAD_SPREAD_MS = 60000,
+    TICK_TIMEOUT_MS = 30000,
+    RETRY_MS = 1000,     /* of a load that failed, and of a task for which there was no memory */
+    STEP_MS = 1000,      /* changes of the wall clock below this are ignored at a load */
+    TRIES_SHIFT_MAX = 6, /* the pauses between tries double so often: 1 s to 64 s */
+    /* Of the ticks under way, at most so many are tries again: grains that do not respond leave
+     * room for the others. */
+    RETRYING_MAX = TEFFI_REMINDER_TICKS_MAX / 2
 };
 
 static uint64_t read_wall_ms(const teffi_reminders *all)
@@ -27,16 +33,17 @@ static uint64_t due_ns_after_ms(const teffi_reminders *all, uint64_t ms)
 
 static void set_timer(teffi_reminders *all, uint64_t ms);
 
-/* Starts one more task of ticks. in: it is counted in all->tasks. */
-static void start_tick_task(teffi_reminders *all)
+/* Starts one more task of ticks. in: it is counted in all->tasks. out: false: no memory. */
+static bool start_tick_task(teffi_reminders *all)
 {
     if (!teffi_task_start(&all->grains->node->home, all->run_ticks, all, "ticks of reminders",
                           false))
-        return;
+        return true;
     pthread_mutex_lock(&all->lock);
     all->tasks--;
     set_timer(all, RETRY_MS);
     pthread_mutex_unlock(&all->lock);
+    return false;
 }
 
 /* in: all->loads was set by the caller. */
@@ -64,13 +71,44 @@ static bool claim_load(teffi_reminders *all)
     return true;
 }
 
-/* out: true: the caller must call start_tick_task() without the lock. */
+/* out: how many of the reminders that are due may tick now. */
+static uint32_t count_startable(const teffi_reminders *all)
+{
+    uint32_t room = RETRYING_MAX - all->retrying, retries = all->n_due[true];
+    return all->n_due[false] + (retries < room ? retries : room);
+}
+
+/* Is a task missing: one that does not wait for a tick? out: true: the caller must call
+ * start_tick_task() without the lock. */
 static bool claim_tick_task(teffi_reminders *all)
 {
-    if (all->closed || all->tasks >= all->n_due || all->tasks >= TEFFI_REMINDER_TICKS_MAX)
+    if (all->closed || all->tasks - all->ticking >= count_startable(all) ||
+        all->tasks >= TEFFI_REMINDER_TICKS_MAX)
         return false;
     all->tasks++;
     return true;
+}
+
+static void set_reload_timer(teffi_reminders *all, uint64_t now_ns)
+{
+    set_timer(all, all->reload_ns > now_ns ? (all->reload_ns - now_ns) / 1000000 + 1 : 0);
+}
+
+static uint64_t choose_reload_ns(const teffi_reminders *all)
+{
+    const teffi_platform *platform = all->grains->node->platform;
+    return due_ns_after_ms(all, RELOAD_MS - platform->random(platform->arg) % RELOAD_SPREAD_MS);
+}
+
+/* Marks all partitions to be loaded again if that is due. */
+static void begin_reload_if_due(teffi_reminders *all, uint64_t now_ns)
+{
+    if (now_ns < all->reload_ns)
+        return;
+    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++)
+        if (all->load[i] == TEFFI_LOAD_LOADED)
+            all->load[i] = TEFFI_LOAD_WANTED;
+    all->reload_ns = choose_reload_ns(all);
 }
 
 /* The timer of all: loads all partitions again if that is due, and starts tasks. */
@@ -80,18 +118,17 @@ static void on_reminders_timer(teffi_timer *timer)
     uint64_t now_ns = teffi_now(all->grains->node->platform);
     pthread_mutex_lock(&all->lock);
     all->timer_ns = 0;
-    bool reloads = now_ns >= all->reload_ns;
-    for (unsigned i = 0; reloads && i < TEFFI_PARTITIONS; i++)
-        if (all->load[i] == TEFFI_LOAD_LOADED)
-            all->load[i] = TEFFI_LOAD_WANTED;
+    begin_reload_if_due(all, now_ns);
     bool loads = claim_load(all), ticks = claim_tick_task(all);
-    if (!loads && !all->loads && all->reload_ns > now_ns)
-        set_timer(all, (all->reload_ns - now_ns) / 1000000 + 1);
+    set_reload_timer(all, now_ns);
     pthread_mutex_unlock(&all->lock);
     if (loads)
         start_load_task(all);
-    if (ticks)
-        start_tick_task(all);
+    while (ticks && start_tick_task(all)) {
+        pthread_mutex_lock(&all->lock);
+        ticks = claim_tick_task(all);
+        pthread_mutex_unlock(&all->lock);
+    }
 }
 
 /* Lets the timer of all fire in ms milliseconds, or earlier if it is set to an earlier time. If it
@@ -111,14 +148,15 @@ static void set_timer(teffi_reminders *all, uint64_t ms)
 static void set_reminder_due(teffi_reminder *r)
 {
     r->state = TEFFI_REMINDER_DUE;
-    TAILQ_INSERT_TAIL(&r->all->due, r, due_link);
-    r->all->n_due++;
+    r->retries = r->tries > 0;
+    TAILQ_INSERT_TAIL(&r->all->due[r->retries], r, due_link);
+    r->all->n_due[r->retries]++;
 }
 
 static void remove_from_due(teffi_reminder *r)
 {
-    TAILQ_REMOVE(&r->all->due, r, due_link);
-    r->all->n_due--;
+    TAILQ_REMOVE(&r->all->due[r->retries], r, due_link);
+    r->all->n_due[r->retries]--;
 }
 
 /* The timer of a reminder: it is due, or was dropped when the timer had fired already. */
@@ -135,7 +173,7 @@ static void on_reminder_timer(teffi_timer *timer)
     if (gone)
         free(r);
     if (ticks)
-        start_tick_task(all);
+        (void)start_tick_task(all);
 }
 
 /* in: the reminder's timer is not set. */
@@ -148,10 +186,12 @@ static void arm_reminder_at(teffi_reminder *r, uint64_t due_ns)
     exec->ops->timer_set(exec, &r->timer, due_ns);
 }
 
-/* out: when the next tick is due, by the monotonic clock. */
-static uint64_t compute_due_ns(const teffi_reminder *r)
+/* out: when the next tick is due, by the monotonic clock. *limited: the wall clock was set back,
+ * and this is a guess. */
+static uint64_t compute_due_ns(const teffi_reminder *r, bool *limited)
 {
-    return due_ns_after_ms(r->all, teffi_reminder_wait_ms(&r->value, read_wall_ms(r->all)));
+    return due_ns_after_ms(r->all,
+                           teffi_reminder_wait_ms(&r->value, read_wall_ms(r->all), limited));
 }
 
 /* Arms the reminder anew, unless a tick is under way. If its timer has fired already, only stores
@@ -161,7 +201,7 @@ static void arm_reminder_again(teffi_reminder *r)
     teffi_exec *exec = r->all->grains->node->home.exec;
     if (r->state == TEFFI_REMINDER_TICKS)
         return;
-    r->due_ns = compute_due_ns(r);
+    r->due_ns = compute_due_ns(r, NULL);
     if (r->state == TEFFI_REMINDER_DUE)
         remove_from_due(r);
     else if (!exec->ops->timer_cancel(exec, &r->timer))
@@ -231,12 +271,14 @@ static teffi_reminder *insert_reminder(teffi_reminders *all, teffi_bytes key, un
     return NULL;
 }
 
-/* The same row was loaded again: arms the reminder anew if the wall clock was set since. */
+/* The same row was loaded again: arms the reminder anew if the wall clock was set since. A limited
+ * wait begins anew with each load: it does not put off the tick. */
 static void follow_wall_clock(teffi_reminder *r)
 {
-    uint64_t due_ns = compute_due_ns(r);
-    uint64_t differs = due_ns > r->due_ns ? due_ns - r->due_ns : r->due_ns - due_ns;
-    if (r->state == TEFFI_REMINDER_ARMED && !r->tries && differs > STEP_MS * 1000000ull)
+    bool limited;
+    uint64_t due_ns = compute_due_ns(r, &limited), step_ns = STEP_MS * 1000000ull;
+    bool earlier = due_ns + step_ns<r->due_ns, later = due_ns> r->due_ns + step_ns;
+    if (r->state == TEFFI_REMINDER_ARMED && !r->tries && (earlier || (later && !limited)))
         arm_reminder_again(r);
 }
 
@@ -247,7 +289,9 @@ static void note_row(teffi_reminders *all, teffi_bytes key, unsigned partition, 
     teffi_reminder *r = find_reminder(all, key, partition, hash);
     bool is_new = !r;
     if (is_new && !(r = insert_reminder(all, key, partition, hash, type))) {
-        all->load[partition] = TEFFI_LOAD_WANTED;
+        all->lacks_memory = true; /* a load that is under way fails */
+        if (all->load[partition] == TEFFI_LOAD_LOADED)
+            all->load[partition] = TEFFI_LOAD_WANTED;
         set_timer(all, RETRY_MS);
         return;
     }
@@ -261,7 +305,7 @@ static void note_row(teffi_reminders *all, teffi_bytes key, unsigned partition, 
     r->tries = 0;
     r->rereads = false;
     if (is_new)
-        arm_reminder_at(r, compute_due_ns(r));
+        arm_reminder_at(r, compute_due_ns(r, NULL));
     else
         arm_reminder_again(r);
 }
@@ -274,9 +318,12 @@ bool teffi_reminders_init(teffi_reminders *all, teffi_grains *grains, teffi_task
     all->grains = grains;
     all->run_ticks = run_ticks;
     all->run_load = load;
+    all->tick_timeout_ms = TICK_TIMEOUT_MS;
     all->cancel = teff_cancel_new();
     pthread_mutex_init(&all->lock, NULL);
-    TAILQ_INIT(&all->due);
+    TAILQ_INIT(&all->due[false]);
+    TAILQ_INIT(&all->due[true]);
+    all->reload_ns = choose_reload_ns(all);
     return all->cancel != NULL;
 }
 
@@ -343,13 +390,31 @@ bool teffi_reminders_forget(teffi_reminders *all, teffi_bytes key, unsigned part
     return owner;
 }
 
+bool teffi_reminders_is_closed(teffi_reminders *all)
+{
+    pthread_mutex_lock(&all->lock);
+    bool closed = all->closed;
+    pthread_mutex_unlock(&all->lock);
+    return closed;
+}
+
+/* out: the reminder that is due longest, of those that may tick now; NULL: none. */
+static teffi_reminder *find_startable(const teffi_reminders *all)
+{
+    teffi_reminder *fresh = TAILQ_FIRST(&all->due[false]);
+    teffi_reminder *retry = all->retrying < RETRYING_MAX ? TAILQ_FIRST(&all->due[true]) : NULL;
+    return !retry || (fresh && fresh->due_ns <= retry->due_ns) ? fresh : retry;
+}
+
 teffi_reminder *teffi_reminders_take_due(teffi_reminders *all, uint64_t *etag,
                                          teffi_reminder_value *value, bool *rereads)
 {
     pthread_mutex_lock(&all->lock);
-    teffi_reminder *r = all->closed ? NULL : TAILQ_FIRST(&all->due);
+    teffi_reminder *r = all->closed ? NULL : find_startable(all);
     if (r) {
         remove_from_due(r);
+        all->ticking++;
+        all->retrying += r->retries;
         r->state = TEFFI_REMINDER_TICKS;
         *etag = r->etag;
         *value = r->value;
@@ -361,41 +426,40 @@ teffi_reminder *teffi_reminders_take_due(teffi_reminders *all, uint64_t *etag,
     return r;
 }
 
-/* out: the pause before the next try, by the number of those that failed. A conflict says that
- * the row has changed: it is read again at once, but only once. */
-static uint32_t choose_pause_ms(teff_err err, uint32_t tries)
+/* out: the pause before the next try, by the number of those that failed. */
+static uint32_t choose_pause_ms(uint32_t tries)
 {
-    if (err == TEFF_E_CONFLICT && tries == 1)
-        return 0;
     uint32_t shift = tries < TRIES_SHIFT_MAX + 1 ? tries - 1 : TRIES_SHIFT_MAX;
     uint32_t ms = (uint32_t)RETRY_MS << shift;
     return ms < TEFF_REMINDER_TRIES_MAX_MS ? ms : TEFF_REMINDER_TRIES_MAX_MS;
 }
 
-/* The reminder stays: arms it for its next tick or, if err is not TEFF_OK, for its next try. */
-static void arm_after_tick(teffi_reminder *r, teff_err err)
+/* The reminder stays: arms it for its next tick or next try. */
+static void arm_after_tick(teffi_reminder *r, bool failed)
 {
-    r->rereads = err != TEFF_OK;
-    r->tries = err ? r->tries + 1 : 0;
-    arm_reminder_at(r, err ? due_ns_after_ms(r->all, choose_pause_ms(err, r->tries))
-                           : compute_due_ns(r));
+    r->rereads = failed;
+    r->tries = failed ? r->tries + 1 : 0;
+    arm_reminder_at(r, failed ? due_ns_after_ms(r->all, choose_pause_ms(r->tries))
+                              : compute_due_ns(r, NULL));
 }
 
-void teffi_reminders_end_tick(teffi_reminder *r, teff_err err, uint64_t began, uint64_t etag,
+void teffi_reminders_end_tick(teffi_reminder *r, teffi_tick_end end, uint64_t began, uint64_t etag,
                               const teffi_reminder_value *value)
 {
     teffi_reminders *all = r->all;
     pthread_mutex_lock(&all->lock);
     bool gone = r->gone, changed = r->etag != began;
+    all->ticking--;
+    all->retrying -= r->retries;
     if (!gone && changed) {
-        arm_reminder_at(r, compute_due_ns(r)); /* a newer row was noted meanwhile */
-    } else if (!gone && err == TEFF_E_NOT_FOUND) {
+        arm_reminder_at(r, compute_due_ns(r, NULL)); /* a newer row was noted meanwhile */
+    } else if (!gone && end == TEFFI_TICK_GONE) {
         drop_reminder(r);
         gone = true;
     } else if (!gone) {
         r->etag = etag;
         r->value = *value;
-        arm_after_tick(r, err);
+        arm_after_tick(r, end == TEFFI_TICK_FAILED);
     }
     pthread_mutex_unlock(&all->lock);
     if (gone)
@@ -413,22 +477,27 @@ bool teffi_reminders_begin_load(teffi_reminders *all, uint8_t *set)
             set[i / 8] |= (uint8_t)(1u << i % 8);
             any = true;
         }
+    all->lacks_memory = false;
     if (!any)
         all->loads = false;
     pthread_mutex_unlock(&all->lock);
     return any;
 }
 
-void teffi_reminders_end_load(teffi_reminders *all, bool ok)
+bool teffi_reminders_end_load(teffi_reminders *all, unsigned loaded)
 {
     pthread_mutex_lock(&all->lock);
+    bool ok = loaded == TEFFI_PARTITIONS && !all->lacks_memory;
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++)
         if (all->load[i] == TEFFI_LOAD_LOADING)
-            all->load[i] = ok ? TEFFI_LOAD_LOADED : TEFFI_LOAD_WANTED;
-    if (ok)
-        all->reload_ns = due_ns_after_ms(all, RELOAD_MS);
-    else
+            all->load[i] = i < loaded && !all->lacks_memory ? TEFFI_LOAD_LOADED : TEFFI_LOAD_WANTED;
+    all->failed_loads = ok ? 0 : all->failed_loads + 1;
+    if (ok) {
+        set_reload_timer(all, teffi_now(all->grains->node->platform));
+    } else {
         all->loads = false; /* the timer starts the next load */
-    set_timer(all, ok ? RELOAD_MS : RETRY_MS);
+        set_timer(all, choose_pause_ms(all->failed_loads));
+    }
     pthread_mutex_unlock(&all->lock);
+    return ok;
 }

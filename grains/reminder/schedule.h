@@ -40,6 +40,7 @@ typedef struct teffi_reminder { /* on the heap */
     uint8_t partition;
     bool gone; /* not in parts any more; whoever holds it frees it: the timer, or the tick's task */
     bool rereads; /* the row may be another one: read it before the next tick */
+    bool retries; /* DUE or TICKS: as a try again; says which list it is in */
     uint16_t key_len;
     uint8_t key[]; /* of the row; then the type's name, terminated */
 } teffi_reminder;
@@ -54,16 +55,21 @@ typedef enum teffi_load_state {
 typedef void teffi_task_fn(teff_ctx *ctx, void *arg);
 
 typedef struct teffi_reminders {
-    teffi_grains *grains; /* immutable, as the next two */
+    teffi_grains *grains; /* immutable, as the next three */
     teffi_task_fn *run_ticks, *run_load;
+    uint64_t tick_timeout_ms;
     teff_cancel *cancel;  /* of ticks under way; has a lock of its own */
     pthread_mutex_t lock; /* guards the rest; a shard's lock may be taken under it */
     teffi_table parts[TEFFI_PARTITIONS];
-    uint8_t load[TEFFI_PARTITIONS]; /* teffi_load_state */
-    TAILQ_HEAD(, teffi_reminder) due;
-    uint32_t n_due;
-    uint32_t tasks; /* tick.c's */
-    bool loads;     /* load.c's task is queued or runs */
+    uint8_t load[TEFFI_PARTITIONS];      /* teffi_load_state */
+    TAILQ_HEAD(, teffi_reminder) due[2]; /* by teffi_reminder.retries */
+    uint32_t n_due[2];
+    uint32_t tasks;        /* tick.c's */
+    uint32_t ticking;      /* of tasks: those with a tick */
+    uint32_t retrying;     /* of ticking: those with a try again */
+    uint32_t failed_loads; /* since the last one that did not fail */
+    bool loads;            /* load.c's task is queued or runs */
+    bool lacks_memory;     /* for a row, since the load began */
     bool closed;
     teffi_timer timer;  /* load all again, or start a task for which there was no memory */
     uint64_t timer_ns;  /* when it fires; 0: it is not set */
@@ -71,11 +77,11 @@ typedef struct teffi_reminders {
     teffi_warn_limiter failed, damaged; /* of lines */
 } teffi_reminders;
 
-/* teffi_reminders_init - in zeroed memory. in: run_ticks, load: functions of tasks, whose argument
- * is all. errs: false: out of memory. teffi_reminders_fini - when
+/* teffi_reminders_init - in zeroed memory. in: run_ticks, run_load: functions of tasks, whose
+ * argument is all. errs: false: out of memory. teffi_reminders_fini - when
  * the executor has stopped; zeroed memory is allowed. */
 bool teffi_reminders_init(teffi_reminders *all, teffi_grains *grains, teffi_task_fn *run_ticks,
-                          teffi_task_fn *load);
+                          teffi_task_fn *run_load);
 void teffi_reminders_fini(teffi_reminders *all);
 
 /* teffi_reminders_stop - the silo closes: no tick begins any more, and the calls of those under way
@@ -100,26 +106,37 @@ bool teffi_reminders_forget(teffi_reminders *all, teffi_bytes key, unsigned part
 
 /* ---- for tick.c ---- */
 
-/* teffi_reminders_take_due - take the reminder that is due longest: its state is TICKS. out: NULL:
- * none; the calling task must end, and does not count any more. *etag, *value, *rereads: its. */
+/* teffi_reminders_take_due - take the reminder that is due longest: its state is TICKS. Tries again
+ * wait while too many of them are under way. out: NULL: none; the calling task must end, and does
+ * not count any more. *etag, *value, *rereads: its. */
 teffi_reminder *teffi_reminders_take_due(teffi_reminders *all, uint64_t *etag,
                                          teffi_reminder_value *value, bool *rereads);
 
+typedef enum teffi_tick_end {
+    TEFFI_TICK_KEPT,  /* the reminder waits for its next tick */
+    TEFFI_TICK_GONE,  /* the row is gone, or cannot be read: the reminder is dropped */
+    TEFFI_TICK_FAILED /* it is tried again after a pause */
+} teffi_tick_end;
+
 /* teffi_reminders_end_tick - a tick has ended, or was not due yet.
- * in:   err, TEFF_OK: the row is now that of etag and value. TEFF_E_NOT_FOUND: the row is gone, or
- *       cannot be read: the reminder is dropped. Others: the tick is tried again after a pause.
- *       began: the etag that teffi_reminders_take_due returned. */
-void teffi_reminders_end_tick(teffi_reminder *r, teff_err err, uint64_t began, uint64_t etag,
+ * in:   etag, value: of the row, as known now. began: the etag that teffi_reminders_take_due
+ *       returned. */
+void teffi_reminders_end_tick(teffi_reminder *r, teffi_tick_end end, uint64_t began, uint64_t etag,
                               const teffi_reminder_value *value);
+
+/* teffi_reminders_is_closed - was teffi_reminders_stop called? */
+bool teffi_reminders_is_closed(teffi_reminders *all);
 
 /* ---- for load.c ---- */
 
 /* teffi_reminders_begin_load - the WANTED partitions are LOADING now. out: set: they. false: there
  * are none; the calling task must end, and does not count any more.
- * teffi_reminders_end_load - those that are LOADING still are LOADED, if ok. Else they are WANTED,
- * and the load begins again in a second. */
+ * teffi_reminders_end_load - the partitions below `loaded` that are LOADING still are LOADED. If
+ * that is not all of them, or there was no memory for a row, others are WANTED, and a load begins
+ * again after a pause: 1 s, which doubles up to a minute. out: false: so it is; the calling task
+ * must end, and does not count any more. */
 bool teffi_reminders_begin_load(teffi_reminders *all, uint8_t *set);
-void teffi_reminders_end_load(teffi_reminders *all, bool ok);
+bool teffi_reminders_end_load(teffi_reminders *all, unsigned loaded);
 
 /* The functions of tasks. */
 void teffi_reminders_run_ticks(teff_ctx *ctx, void *all); /* tick.c */

@@ -1,5 +1,5 @@
-/* tick.c - sends the ticks of reminders that are due, and writes their rows.
- * Way:     schedule -> [tick] -> route -> reminder/remind; then the row -> store, schedule
+/* tick.c - sends the ticks of reminders that are due to their grains.
+ * Way:     schedule -> [tick] -> route -> reminder/remind, which writes the row; then schedule
  * Threads: tasks, each with one tick at a time. */
 #include <stdio.h>
 #include "call/calls.h"
@@ -9,14 +9,13 @@
 #include "reminder/schedule.h"
 #include "request/route.h"
 
-enum { TICK_TIMEOUT_MS = 30000 };
-
 typedef struct tick { /* one tick, on its task's stack */
     teffi_reminders *all;
     teffi_reminder *r;
     uint64_t etag; /* of the row that value is from */
     teffi_reminder_value value;
     teffi_reminder_key key; /* parsed from the row's key */
+    teff_err err;           /* if it has failed; the text is in the context */
 } tick;
 
 static const char *get_type_name(const tick *t)
@@ -35,19 +34,20 @@ static uint64_t read_wall_clock_ms(const teff_ctx *ctx)
     return platform->wall_ns(platform->arg) / 1000000;
 }
 
-/* Reads the row, which may have changed. errs: TEFF_E_NOT_FOUND: it is gone or damaged. */
-static teff_err read_tick_row_again(teff_ctx *ctx, tick *t)
+/* Reads the row, which may have changed. out: GONE: so it is, or it is damaged. FAILED: it could
+ * not be read; t->err. */
+static teffi_tick_end read_tick_row_again(teff_ctx *ctx, tick *t)
 {
     teffi_row row = {.key = get_row_key(t)};
     teffi_reminder_value value;
-    teff_err err = teffi_reminder_read_row(ctx, &row, &value, NULL);
-    if (err == TEFF_E_MALFORMED || (!err && !row.etag))
-        return TEFF_E_NOT_FOUND;
-    if (err)
-        return err;
+    t->err = teffi_reminder_read_row(ctx, &row, &value, NULL);
+    if (t->err == TEFF_E_MALFORMED || (!t->err && !row.etag))
+        return TEFFI_TICK_GONE;
+    if (t->err)
+        return TEFFI_TICK_FAILED;
     t->etag = row.etag;
     t->value = value;
-    return TEFF_OK;
+    return TEFFI_TICK_KEPT;
 }
 
 /* Makes the request. out: NULL: no memory. */
@@ -67,6 +67,7 @@ static teffi_msg *new_tick_msg(teff_ctx *ctx, const tick *t, const teffi_reminde
     body.due_ms = step->due_ms;
     body.missed = step->missed;
     body.last = step->last;
+    body.after_ms = step->next_ms;
     msg->src = ctx->node->id;
     msg->flags = teffi_placement_flags_of_strategy((teff_placement)t->value.placement);
     msg->type_id = t->key.type;
@@ -85,10 +86,12 @@ static teff_err fail_without_memory(teff_ctx *ctx)
     return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for a tick");
 }
 
-/* Sends the tick and waits for the response. */
-static teff_err send_tick_and_await(teff_ctx *ctx, const tick *t, const teffi_reminder_step *step)
+/* Sends the tick and waits for the response. out: *ticked, valid until the context is rewound. */
+static teff_err send_tick_and_await(teff_ctx *ctx, const tick *t, const teffi_reminder_step *step,
+                                    const Teff__Cluster__Ticked **ticked)
 {
-    uint64_t deadline = teffi_now(ctx->node->platform) + TICK_TIMEOUT_MS * 1000000ull;
+    ProtobufCMessage *body = NULL;
+    uint64_t deadline = teffi_now(ctx->node->platform) + t->all->tick_timeout_ms * 1000000;
     teff_err err = teffi_cancel_reserve_room(t->all->cancel);
     if (err)
         return err == TEFF_E_NOMEM ? fail_without_memory(ctx) : err;
@@ -99,31 +102,14 @@ static teff_err send_tick_and_await(teff_ctx *ctx, const tick *t, const teffi_re
         teffi_cancel_add_call(t->all->cancel, NULL);
         return fail_without_memory(ctx);
     }
-    teffi_call_expect_body(call, NULL, TEFFI_CALL_TARGETS_NO_GRAIN);
+    teffi_call_expect_body(call, &teff__cluster__ticked__descriptor, TEFFI_CALL_TARGETS_NO_GRAIN);
     msg->call = (teffi_origin){call->slot, call->generation, 0};
     msg->deadline_ns = deadline;
     teffi_route(t->all->grains, msg);
     teffi_cancel_add_call(t->all->cancel, call);
-    return teffi_ctx_await_call(ctx, call, NULL);
-}
-
-/* Writes the row after a tick was delivered. out: TEFF_OK: t->etag and t->value are the row's.
- * errs: TEFF_E_NOT_FOUND: that was the last tick, and the row is removed; as
- *       teffi_reminder_write_row. */
-static teff_err write_row_after_tick(teff_ctx *ctx, tick *t, const teffi_reminder_step *step)
-{
-    teffi_row row = {.key = get_row_key(t), .etag = t->etag, .remove = step->last};
-    teffi_reminder_value value = t->value;
-    value.next_ms = step->next_ms;
-    value.ticked = true;
-    if (!step->last)
-        row.value = teffi_reminder_pack(ctx, &value, get_type_name(t));
-    teff_err err = teffi_reminder_write_row(ctx, &row);
-    if (err)
-        return err;
-    t->etag = row.etag;
-    t->value = value;
-    return step->last ? TEFF_E_NOT_FOUND : TEFF_OK;
+    err = teffi_ctx_await_call(ctx, call, &body);
+    *ticked = (const Teff__Cluster__Ticked *)body;
+    return err;
 }
 
 /* Is it time for the tick? It is not if the row has changed, or the reminder was armed anew when
@@ -131,26 +117,61 @@ static teff_err write_row_after_tick(teff_ctx *ctx, tick *t, const teffi_reminde
 static bool tick_is_due(const teff_ctx *ctx, const tick *t)
 {
     enum { EARLY_MS = 1000 };
-    return teffi_reminder_wait_ms(&t->value, read_wall_clock_ms(ctx)) <= EARLY_MS ||
+    return teffi_reminder_wait_ms(&t->value, read_wall_clock_ms(ctx), NULL) <= EARLY_MS ||
            teffi_now(ctx->node->platform) >= t->r->due_ns;
 }
 
-static teff_err run_tick_once(teff_ctx *ctx, tick *t, bool rereads)
+static teffi_tick_end fail_tick(teff_ctx *ctx, tick *t, teff_err err, const char *text)
 {
-    if (!teffi_lease_holds(&ctx->home->lease, teffi_now(ctx->node->platform)))
-        return TEFF_E_CLOSED;
-    uint64_t etag = t->etag;
-    teff_err err = rereads ? read_tick_row_again(ctx, t) : TEFF_OK;
-    if (err || (t->etag != etag && teffi_reminder_wait_ms(&t->value, read_wall_clock_ms(ctx))))
-        return err; /* another row: it is armed by that */
-    if (!tick_is_due(ctx, t))
-        return TEFF_OK;
-    teffi_reminder_step step = teffi_reminder_plan(&t->value, read_wall_clock_ms(ctx));
-    err = send_tick_and_await(ctx, t, &step);
-    return err ? err : write_row_after_tick(ctx, t, &step);
+    t->err = teff_fail(ctx, err, "%s", text);
+    return TEFFI_TICK_FAILED;
 }
 
-static void log_failed_tick(const teff_ctx *ctx, const tick *t, teff_err err)
+/* The grain's silo did not write the row: reads it, since it has changed. If it has not, that silo
+ * may not write any more: it was declared dead. */
+static teffi_tick_end read_row_after_refusal(teff_ctx *ctx, tick *t)
+{
+    uint64_t etag = t->etag;
+    teffi_tick_end end = read_tick_row_again(ctx, t);
+    return end == TEFFI_TICK_KEPT && t->etag == etag
+               ? fail_tick(ctx, t, TEFF_E_CONFLICT, "the grain's silo could not write the row")
+               : end;
+}
+
+static teffi_tick_end send_tick(teff_ctx *ctx, tick *t)
+{
+    const Teff__Cluster__Ticked *ticked;
+    teffi_reminder_step step = teffi_reminder_plan(&t->value, read_wall_clock_ms(ctx));
+    t->err = send_tick_and_await(ctx, t, &step, &ticked);
+    if (t->err)
+        return TEFFI_TICK_FAILED;
+    if (!ticked->delivered)
+        return read_row_after_refusal(ctx, t);
+    t->etag = ticked->etag;
+    t->value.next_ms = step.next_ms;
+    t->value.ticked = true;
+    return step.last ? TEFFI_TICK_GONE : TEFFI_TICK_KEPT;
+}
+
+/* A type that no silo hosts is found out here, since a try would read the row: after a type was
+ * renamed, there may be many such reminders. */
+static teffi_tick_end run_tick_once(teff_ctx *ctx, tick *t, bool rereads)
+{
+    uint64_t etag = t->etag;
+    if (!teffi_lease_holds(&ctx->home->lease, teffi_now(ctx->node->platform)))
+        return fail_tick(ctx, t, TEFF_E_CLOSED, teffi_lease_over_text);
+    if (teffi_find_newest_type_version(t->all->grains, t->key.type) < 0)
+        return fail_tick(ctx, t, TEFF_E_NOT_FOUND, "no silo of the cluster hosts this grain type");
+    teffi_tick_end end = rereads ? read_tick_row_again(ctx, t) : TEFFI_TICK_KEPT;
+    bool is_another = t->etag != etag;
+    if (end != TEFFI_TICK_KEPT ||
+        (is_another && teffi_reminder_wait_ms(&t->value, read_wall_clock_ms(ctx), NULL)) ||
+        !tick_is_due(ctx, t))
+        return end;
+    return send_tick(ctx, t);
+}
+
+static void log_failed_tick(const teff_ctx *ctx, const tick *t)
 {
     teffi_exec *exec = ctx->home->exec;
     const teff_grain_type *type = teffi_type_find(t->all->grains, t->key.type);
@@ -164,7 +185,7 @@ static void log_failed_tick(const teff_ctx *ctx, const tick *t, teff_err err)
     if (teffi_warn_claim_line_or_skip(exec, &t->all->failed, more))
         teffi_logf(&exec->platform->log, TEFF_LOG_WARN,
                    "reminder %.*s of %s at %s: %s: %s: it is tried again%s", (int)t->key.name_len,
-                   (const char *)t->key.name, get_type_name(t), key_text, teff_err_name(err),
+                   (const char *)t->key.name, get_type_name(t), key_text, teff_err_name(t->err),
                    teff_error(ctx), more);
 }
 
@@ -172,13 +193,12 @@ static void run_and_end_tick(teff_ctx *ctx, tick *t, bool rereads)
 {
     uint64_t began = t->etag;
     bool valid = teffi_reminder_parse_key(ctx->node->cluster, get_row_key(t), &t->key);
-    teff_err err = valid ? run_tick_once(ctx, t, rereads) : TEFF_E_NOT_FOUND;
-    /* CANCELLED, CLOSED: this silo ends. CONFLICT: the reminder was changed. */
-    bool logs = err && err != TEFF_E_NOT_FOUND && err != TEFF_E_CANCELLED &&
-                err != TEFF_E_CONFLICT && err != TEFF_E_CLOSED;
-    if (logs)
-        log_failed_tick(ctx, t, err);
-    teffi_reminders_end_tick(t->r, err, began, t->etag, &t->value);
+    teffi_tick_end end = valid ? run_tick_once(ctx, t, rereads) : TEFFI_TICK_GONE;
+    bool silo_ends = teffi_reminders_is_closed(t->all) ||
+                     !teffi_lease_holds(&ctx->home->lease, teffi_now(ctx->node->platform));
+    if (end == TEFFI_TICK_FAILED && !silo_ends)
+        log_failed_tick(ctx, t);
+    teffi_reminders_end_tick(t->r, end, began, t->etag, &t->value);
 }
 
 void teffi_reminders_run_ticks(teff_ctx *ctx, void *arg)

@@ -26,11 +26,11 @@ static void try_key(teffi_bytes bytes)
 static void try_plan(const teffi_reminder_value *value, uint64_t now_ms)
 {
     teffi_reminder_step step = teffi_reminder_plan(value, now_ms);
-    uint64_t wait_ms = teffi_reminder_wait_ms(value, now_ms);
+    uint64_t wait_ms = teffi_reminder_wait_ms(value, now_ms, NULL);
     teffi_bug_if(step.due_ms < value->next_ms || step.missed > now_ms);
     teffi_bug_if(step.due_ms > value->next_ms && step.due_ms > now_ms);
-    teffi_bug_if(!step.last && step.next_ms >= 2 * TEFFI_REMINDER_MS_MAX);
-    teffi_bug_if(wait_ms > value->next_ms);
+    teffi_bug_if(!step.last && step.next_ms >= TEFFI_REMINDER_MS_MAX);
+    teffi_bug_if(wait_ms > value->next_ms || wait_ms > UINT64_MAX / 1000000);
     /* after a tick on time, the next one comes after a period */
     if (value->period_ms && now_ms == value->next_ms)
         teffi_bug_if(step.missed || step.next_ms != now_ms + value->period_ms);

@@ -88,8 +88,8 @@ SIMULATED = {
     # ---- reminders ----
     "a tick does not compare the row": (
         "grains/reminder/remind.c",
-        "return row.etag && value.id == in->id && value.next_ms == in->next_ms",
-        "return row.etag || in->id"),
+        "return row->etag && value->id == in->id && value->next_ms == in->next_ms",
+        "return row->etag || in->id"),
     "the reminders of a partition that was gained are not loaded": (
         "grains/reminder/schedule.c", "else if (phase == TEFFI_SERVING && ",
         "else if (phase > TEFFI_SERVING && "),

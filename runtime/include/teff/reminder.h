@@ -15,19 +15,22 @@ TEFF_BEGIN_C
  * does not end with the activation, the silo or the cluster.
  *   - A tick is a call like any other: it activates the grain if needed, and waits until no other
  *     turn of the grain runs (a type that is `reentrant` lets turns overlap). At most one tick of a
- *     reminder is under way. A tick counts as a use of the activation.
+ *     reminder is under way; in a `reentrant` type, one that lasts for more than 30 s may overlap
+ *     with its next try. A tick counts as a use of the activation.
  *   - Tick n is due at: first tick + n * period, in wall-clock time. So ticks do not drift. Ticks
  *     that were missed, because the grain was busy or the cluster was down, are not made up for one
  *     by one: there is one tick for all of them, whose teff_tick.missed says how many others there
  *     were, and whose due_ms is that of the newest.
- *   - A tick counts as delivered when on_reminder has returned TEFF_OK and the row was written
- *     after that. If a silo crashes between the two, the tick comes again. After any error, of
- *     on_reminder or of the call (TEFF_E_OVERLOADED, TEFF_E_TIMEOUT after 30 s, no silo hosts the
- *     type), the tick is tried again after 1 s, then 2 s and so on up to a minute; the log says so.
- *     So each tick comes at least once, and rarely more often.
+ *   - A tick counts as delivered when on_reminder has returned TEFF_OK and, after that, the tick's
+ *     turn has written the row. If a silo crashes between the two, the tick comes again. After any
+ *     error, of on_reminder or of the call (TEFF_E_OVERLOADED, TEFF_E_TIMEOUT after 30 s, no silo
+ *     hosts the type), the tick is tried again after 1 s, then 2 s and so on up to a minute; the
+ *     log says so. If hundreds of ticks of a silo fail or wait, tries come later: half of the
+ *     ticks under way may be such. So each tick comes at least once, and rarely more often.
  *   - Before on_reminder, the tick's turn reads the row: a tick of a reminder that was unregistered
  *     or registered anew meanwhile does not run. So no tick begins after teff_reminder_unregister
- *     has returned TEFF_OK. In a `reentrant` type, a tick that has read the row may still run.
+ *     has returned TEFF_OK. Exception: a turn that may overlap with the tick's (`reentrant`,
+ *     `always_interleave`). If it unregisters after the tick has read the row, the tick runs.
  *   - The silo that owns the grain's part of the directory keeps its reminders in memory, and
  *     counts the time by the monotonic clock. It compares this with the wall clock when it reads
  *     the rows, which it does when it becomes the owner and every five minutes, and after each
@@ -36,7 +39,9 @@ TEFF_BEGIN_C
  *     ticks are counted from it. Clocks of silos should not differ by much: a reminder is due by
  *     the clock of the silo that has registered it, and ticks by that of the owner.
  *   - A reminder of a type that no silo hosts, or that has no on_reminder, stays in the store; the
- *     log warns when it is due.
+ *     log warns when it is due. While a silo of a build without reminders owns the grain's part of
+ *     the directory, there are no ticks; they come when it has left.
+ *   - The number of a grain's reminders has no limit. Each uses memory of the owner.
  *   - Reminders are not part of transactions, and are not removed with the grain's state. */
 
 enum {
@@ -86,7 +91,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_reminder_register(teff_ctx *ctx, const char
                                                        const teff_reminder_options *options);
 
 /* teff_reminder_unregister - remove a reminder of the running grain. After TEFF_OK its row is gone,
- * and no tick of it begins.
+ * and no tick of it begins (exception: above).
  * in:   as teff_reminder_register.
  * runs: as teff_reminder_register.
  * errs: as teff_reminder_register; TEFF_E_NOT_FOUND: the grain has no such reminder.

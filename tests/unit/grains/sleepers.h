@@ -22,7 +22,11 @@ static struct {
     _Atomic int held;            /* turns that wait for the gate */
     _Atomic int ticks[SLEEPERS]; /* by the number that is the key */
     _Atomic int inside[SLEEPERS], overlaps;
-    _Atomic int fails; /* so many ticks fail */
+    _Atomic int fails;    /* so many ticks fail */
+    _Atomic int fails_as; /* a teff_err; 0: TEFF_E_FAILED */
+    _Atomic bool no_type; /* the next silo does not host the type */
+    _Atomic int slow_ms;  /* how long a tick takes */
+    _Atomic bool waits;   /* ticks of grain 0 wait for the gate */
     _Atomic int kept;
     struct {
         char name[TEFF_REMINDER_NAME_MAX + 1];
@@ -45,11 +49,19 @@ static inline teff_err on_reminder(reminder_sleeper *self, const teff_tick *tick
         world.tick[at].last = tick->last;
         world.kept = at + 1;
     }
+    if (world.slow_ms)
+        teff_sleep(self->ctx, (uint32_t)world.slow_ms);
+    if (no == 0 && world.waits) {
+        world.held++;
+        while (!world.gate)
+            teff_sleep(self->ctx, 1);
+    }
     world.inside[no]--;
     world.ticks[no]++;
     if (world.fails > 0) {
         world.fails--;
-        return teff_fail(self->ctx, TEFF_E_FAILED, "as the test wants it");
+        return teff_fail(self->ctx, world.fails_as ? (teff_err)world.fails_as : TEFF_E_FAILED,
+                         "as the test wants it");
     }
     return TEFF_OK;
 }
@@ -70,6 +82,8 @@ static const reminder_deaf_methods deaf_methods = {.ask = ask_deaf};
 static inline void host(teff_silo *silo)
 {
     silo->opt.reminder_period_min_ms = 1;
+    if (world.no_type)
+        return;
     assert_int_equal(teff_silo_host(silo, reminder_sleeper_type(&methods, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_host(silo, reminder_deaf_type(&deaf_methods, NULL)), TEFF_OK);
 }

@@ -119,6 +119,76 @@ static void test_a_tick_that_fails_is_tried_again(void **state)
     assert_int_equal(world.tick[1].due_ms, world.tick[0].due_ms + world.tick[1].missed * 50);
 }
 
+/* Whatever error on_reminder returns: it is no word about the reminder's row. */
+static void test_each_error_of_on_reminder_is_tried_again(void **state)
+{
+    static const teff_err errs[] = {TEFF_E_NOT_FOUND, TEFF_E_CONFLICT,  TEFF_E_CANCELLED,
+                                    TEFF_E_CLOSED,    TEFF_E_MALFORMED, TEFF_E_UNKNOWN};
+    for (size_t i = 0; i < sizeof errs / sizeof errs[0]; i++) {
+        world.kept = 0;
+        world.fails_as = (int)errs[i];
+        world.fails = 1;
+        run_ok("0", each, 50);
+        lab_until(world.kept == 2);
+        assert_true(world.tick[1].missed >= 19);
+        run_ok("0", end_each, 0);
+    }
+}
+
+/* It stays while no silo hosts the type. */
+static void test_a_type_that_no_silo_hosts(void **state)
+{
+    char key[12];
+    for (int i = 0; i < SLEEPERS; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        run_ok(key, each, 20);
+    }
+    world.no_type = true;
+    (void)lab_add(l);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(lab_remove(l, i), TEFF_OK);
+    pass_ms(1500);
+    int before[SLEEPERS];
+    for (int i = 0; i < SLEEPERS; i++)
+        before[i] = world.ticks[i];
+    world.no_type = false;
+    (void)lab_add(l);
+    for (int i = 0; i < SLEEPERS; i++)
+        lab_until(world.ticks[i] > before[i]);
+}
+
+/* The caller's time-out ends, and the next try waits for the grain: it finds that the row says that
+ * the tick was delivered. */
+static void test_a_tick_that_outlasts_its_time_out_runs_once(void **state)
+{
+    l->silos[0]->node.grains->reminders->tick_timeout_ms = 100;
+    world.slow_ms = 1500;
+    run_ok("0", once, 0);
+    lab_until(world.ticks[0] == 1);
+    lab_until(count_of("0") == 0);
+    pass_ms(2500);
+    assert_int_equal(world.ticks[0], 1);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void test_a_tick_that_waits_does_not_hold_up_others(void **state)
+{
+    uint64_t began = now_ms();
+    world.waits = true;
+    run_ok("0", once, 0);
+    lab_until(world.held == 1);
+    run_ok("1", once, 0);
+    lab_until(world.ticks[1] == 1);
+    assert_true(now_ms() - began < 20000); /* the other tick's time-out is 30 s */
+    assert_int_equal(world.ticks[0], 0);
+}
+
 static teff_err gets(teff_ctx *ctx, int64_t n, int64_t *out)
 {
     teff_reminder r, *list;
@@ -171,6 +241,9 @@ static teff_err misuses(teff_ctx *ctx, int64_t n, int64_t *out)
         {"period", {.size = sizeof(teff_reminder_options), .period_ms = UINT64_MAX}},
         {"due", {.size = sizeof(teff_reminder_options), .due_ms = UINT64_MAX}},
         {"ttl", {.size = sizeof(teff_reminder_options), .ttl_ms = UINT64_MAX}},
+        {"overflow in ns",
+         {.size = sizeof(teff_reminder_options), .due_ms = UINT64_MAX / 1000000 + 1}},
+        {"2^45", {.size = sizeof(teff_reminder_options), .due_ms = UINT64_C(1) << 45}},
         {"short", {.size = sizeof(teff_reminder_options), .due_ms = 2, .ttl_ms = 1}},
     };
     char longer[TEFF_REMINDER_NAME_MAX + 2];
@@ -252,6 +325,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_the_newer_reminder_counts, setup_one, teardown),
         cmocka_unit_test_setup_teardown(test_a_reminder_ends_by_itself, setup_one, teardown),
         cmocka_unit_test_setup_teardown(test_a_tick_that_fails_is_tried_again, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(test_each_error_of_on_reminder_is_tried_again, setup_one,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_type_that_no_silo_hosts, setup_three, teardown),
+        cmocka_unit_test_setup_teardown(test_a_tick_that_outlasts_its_time_out_runs_once, setup_one,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_tick_that_waits_does_not_hold_up_others, setup_one,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_get_and_list, setup_one, teardown),
         cmocka_unit_test_setup_teardown(test_misuse, setup_one, teardown),
         cmocka_unit_test_setup_teardown(test_reminders_of_three_silos, setup_three, teardown),
