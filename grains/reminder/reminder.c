@@ -60,6 +60,8 @@ static teff_err prepare_value(teff_ctx *ctx, const teff_reminder_options *option
     teff_reminder_options opt;
     if (!teffi_options_check_and_copy(&opt, sizeof opt, options, "teff_reminder_options", text))
         return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
+    if (teffi_type_is_stateless(t->act->type))
+        return teff_fail(ctx, TEFF_E_INVALID, "a stateless worker has no reminders");
     if (!info->remind || !teffi_type_has_hook(t->act->type, info->on_reminder_at))
         return teff_fail(ctx, TEFF_E_INVALID, "%s has no on_reminder", info->name);
     if (opt.period_ms && opt.period_ms < min_ms)

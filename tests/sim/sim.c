@@ -25,7 +25,7 @@ enum {
 enum {
     RUN_COST_MAX_NS = 20000,
     AGE_EVERY_NS = 250000000,
-    LATE_NS = 100000000, /* of 600 runs with stuck workers, the longest wait was 26 ms */
+    LATE_NS = 100000000, /* of 600 runs with stuck workers, the longest wait was 30 ms */
     LATE_TIMER_NS = 20000000
 };
 
