@@ -90,6 +90,9 @@ SIMULATED = {
         "grains/reminder/remind.c",
         "return row->etag && value->id == in->id && value->next_ms == in->next_ms",
         "return row->etag || in->id"),
+    "a tick that was delivered stays in the row": (
+        "grains/reminder/remind.c", "value->next_ms = in->after_ms;",
+        "value->next_ms = in->next_ms;"),
     "the reminders of a partition that was gained are not loaded": (
         "grains/reminder/schedule.c", "else if (phase == TEFFI_SERVING && ",
         "else if (phase > TEFFI_SERVING && "),

@@ -62,7 +62,7 @@ typedef struct sim_beacon { /* of an activation on a silo */
 typedef struct sim_alarm { /* a grain's reminder */
     bool set;              /* registered */
     bool unsure;           /* a turn that changes it is under way, or its outcome is not known */
-    uint64_t due_ms, view, ticked_ns; /* of its last tick */
+    uint64_t due_ms, ticked_ns; /* of its last tick that succeeded */
 } sim_alarm;
 
 typedef struct sim_seen_flash { /* the last one of a beacon that a client has received */
