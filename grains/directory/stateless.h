@@ -33,6 +33,7 @@
  *  - Deadlocks: a probe goes from one activation of the pool to the next, until it finds the
  *    request that it was sent to (request/deadlock.c).
  *  - Observers: an activation has no set of observers, since other calls would not find it.
+ *  - Reminders: the grain has none.
  *  - Idempotency keys are refused, as for each type without a state.
  *  - A caller whose type is not a stateless worker (of an older version): the request goes to the
  *    first activation on its silo, or on one that is chosen as the caller's type says. The

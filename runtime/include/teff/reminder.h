@@ -83,7 +83,8 @@ typedef struct teff_tick {
  * out:  TEFF_OK: the row is written. If the owner of the grain's part of the directory cannot be
  *       reached then, the first tick may be up to five minutes late.
  * runs: suspends the turn; not in a part that it has forked (teff/fork.h: the process aborts).
- * errs: TEFF_E_INVALID: not in such a turn, the type has no on_reminder, name, options;
+ * errs: TEFF_E_INVALID: not in such a turn, the type has no on_reminder or is a stateless worker,
+ *       name, options;
  *       TEFF_E_CONFLICT: the row kept changing; TEFF_E_UNKNOWN: perhaps written; TEFF_E_CLOSED:
  *       this silo's lease is over; the store's. teff_error(ctx) has the text.
  * from: Orleans RegisterOrUpdateReminder. */

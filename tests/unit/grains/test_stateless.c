@@ -13,7 +13,7 @@
  * | a silo that leaves, or has crashed | silos_leave, a_host_that_has_crashed |
  * | hooks, one for each worker, turns that overlap | clerks, the_size_of_a_pool |
  * | deadlocks | a_cycle_through_the_pool |
- * | observers | observers_are_refused |
+ * | observers, reminders | observers_and_reminders_are_refused |
  * | versions | a_caller_with_a_newer_version |
  * | timers | a_timer_stays_with_its_activation |
  * | types that differ | the_caller_knows_it_as_an_ordinary_grain, ..._as_a_stateless_worker |
@@ -23,6 +23,7 @@
 
 #include <string.h>
 #include <teff/observer.h>
+#include <teff/reminder.h>
 #include "acts.h"
 #include "directory/stateless.h"
 
@@ -627,7 +628,7 @@ static void a_cycle_through_the_pool(void **state)
     end_calls();
 }
 
-/* ---- observers ---- */
+/* ---- observers and reminders ---- */
 
 static teff_err subscribes(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
@@ -635,12 +636,20 @@ static teff_err subscribes(teff_ctx *turn, int64_t key, const direct_act *in, di
     return teff_observers_subscribe(turn, &info, (ProtobufCBinaryData){0}, 0);
 }
 
-static void observers_are_refused(void **state)
+static teff_err registers(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    return teff_reminder_register(turn, "a reminder", NULL);
+}
+
+static void observers_and_reminders_are_refused(void **state)
 {
     direct_number *got;
     lab_fails(ctx, direct_hand_obey(ctx, KEY, RUN(subscribes), &got), TEFF_E_INVALID);
     assert_string_equal(teff_error(ctx),
                         "direct.Hand.Obey at 7: a stateless worker has no observers");
+    lab_fails(ctx, direct_hand_obey(ctx, KEY, RUN(registers), &got), TEFF_E_INVALID);
+    assert_string_equal(teff_error(ctx),
+                        "direct.Hand.Obey at 7: a stateless worker has no reminders");
 }
 
 /* ---- timers ---- */
@@ -768,7 +777,7 @@ int main(void)
         TEST(a_call_that_is_late_or_cancelled),
         TEST(a_key_is_refused),
         TEST(a_cycle_through_the_pool),
-        TEST(observers_are_refused),
+        TEST(observers_and_reminders_are_refused),
         TEST(a_timer_stays_with_its_activation),
         WITH_VERSIONS(a_caller_with_a_newer_version),
         TEST(the_caller_knows_it_as_an_ordinary_grain),
