@@ -209,12 +209,17 @@ static void arm_reminder_again(teffi_reminder *r)
     arm_reminder_at(r, r->due_ns);
 }
 
+static void remove_from_partition(teffi_reminder *r)
+{
+    teffi_table_del(&r->all->parts[r->partition], &r->node);
+    r->gone = true;
+}
+
 /* Removes the reminder from its partition, and frees it now or when its timer or tick ends. */
 static void drop_reminder(teffi_reminder *r)
 {
     teffi_exec *exec = r->all->grains->node->home.exec;
-    teffi_table_del(&r->all->parts[r->partition], &r->node);
-    r->gone = true;
+    remove_from_partition(r);
     if (r->state == TEFFI_REMINDER_DUE)
         remove_from_due(r);
     if (r->state == TEFFI_REMINDER_DUE ||
@@ -448,19 +453,19 @@ void teffi_reminders_end_tick(teffi_reminder *r, teffi_tick_end end, uint64_t be
 {
     teffi_reminders *all = r->all;
     pthread_mutex_lock(&all->lock);
-    bool gone = r->gone, changed = r->etag != began;
+    bool changed = r->etag != began;
     all->ticking--;
     all->retrying -= r->retries;
-    if (!gone && changed) {
+    if (!r->gone && changed) {
         arm_reminder_at(r, compute_due_ns(r, NULL)); /* a newer row was noted meanwhile */
-    } else if (!gone && end == TEFFI_TICK_GONE) {
-        drop_reminder(r);
-        gone = true;
-    } else if (!gone) {
+    } else if (!r->gone && end == TEFFI_TICK_GONE) {
+        remove_from_partition(r);
+    } else if (!r->gone) {
         r->etag = etag;
         r->value = *value;
         arm_after_tick(r, end == TEFFI_TICK_FAILED);
     }
+    bool gone = r->gone;
     pthread_mutex_unlock(&all->lock);
     if (gone)
         free(r);

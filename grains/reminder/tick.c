@@ -86,9 +86,9 @@ static teff_err fail_without_memory(teff_ctx *ctx)
     return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for a tick");
 }
 
-/* Sends the tick and waits for the response. out: *ticked, valid until the context is rewound. */
+/* Sends the tick and waits for the response. */
 static teff_err send_tick_and_await(teff_ctx *ctx, const tick *t, const teffi_reminder_step *step,
-                                    const Teff__Cluster__Ticked **ticked)
+                                    Teff__Cluster__Ticked *ticked)
 {
     ProtobufCMessage *body = NULL;
     uint64_t deadline = teffi_now(ctx->node->platform) + t->all->tick_timeout_ms * 1000000;
@@ -108,7 +108,8 @@ static teff_err send_tick_and_await(teff_ctx *ctx, const tick *t, const teffi_re
     teffi_route(t->all->grains, msg);
     teffi_cancel_add_call(t->all->cancel, call);
     err = teffi_ctx_await_call(ctx, call, &body);
-    *ticked = (const Teff__Cluster__Ticked *)body;
+    if (!err)
+        *ticked = *(const Teff__Cluster__Ticked *)body;
     return err;
 }
 
@@ -140,14 +141,14 @@ static teffi_tick_end read_row_after_refusal(teff_ctx *ctx, tick *t)
 
 static teffi_tick_end send_tick(teff_ctx *ctx, tick *t)
 {
-    const Teff__Cluster__Ticked *ticked;
+    Teff__Cluster__Ticked ticked = TEFF__CLUSTER__TICKED__INIT;
     teffi_reminder_step step = teffi_reminder_plan(&t->value, read_wall_clock_ms(ctx));
     t->err = send_tick_and_await(ctx, t, &step, &ticked);
     if (t->err)
         return TEFFI_TICK_FAILED;
-    if (!ticked->delivered)
+    if (!ticked.delivered)
         return read_row_after_refusal(ctx, t);
-    t->etag = ticked->etag;
+    t->etag = ticked.etag;
     t->value.next_ms = step.next_ms;
     t->value.ticked = true;
     return step.last ? TEFFI_TICK_GONE : TEFFI_TICK_KEPT;
