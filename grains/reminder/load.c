@@ -92,7 +92,8 @@ static teff_err load_set(teff_ctx *ctx, load *l, unsigned *loaded)
         teff_mark here = teff_ctx_mark(ctx);
         err = load_page(ctx, l, &more);
         teff_ctx_rewind(ctx, here);
-        *loaded = more ? l->from[strlen(ctx->node->cluster) + 1] : TEFFI_PARTITIONS;
+        if (!err)
+            *loaded = more ? l->from[strlen(ctx->node->cluster) + 1] : TEFFI_PARTITIONS;
     }
     return err;
 }

@@ -11,7 +11,7 @@ static struct {
     uint64_t mono_ns, wall_ms;
     LIST_HEAD(, teffi_timer) timers;
     int ticks, loads; /* tasks that were started */
-    bool lacks_memory;
+    bool lacks_memory, scans_fail;
     teffi_platform platform;
     teffi_exec exec;
     teffi_exec_ops ops;
@@ -88,6 +88,15 @@ teff_err __wrap_teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, voi
     t.ticks += fn == run_ticks;
     t.loads += fn == run_load;
     return TEFF_OK;
+}
+
+/* ... and those to the store here: each scan fails while t.scans_fail is set. */
+teff_err __wrap_teffi_ctx_run_store_op(teff_ctx *ctx, teffi_store_op *op);
+
+teff_err __wrap_teffi_ctx_run_store_op(teff_ctx *ctx, teffi_store_op *op)
+{
+    op->n_found = 0;
+    return t.scans_fail ? teff_fail(ctx, TEFF_E_IO, "as the test wants it") : TEFF_OK;
 }
 
 static int setup(void **state)
@@ -294,6 +303,26 @@ static void a_load_that_fails_begins_again_ever_later(void **state)
     assert_true(load(4, TEFFI_PARTITIONS));
 }
 
+/* What was not read is wanted. */
+static void a_scan_that_fails_is_made_again(void **state)
+{
+    teff_ctx ctx = {.node = &t.node};
+    t.exec.platform = &t.platform;
+    strcpy(t.node.cluster, "tested");
+    t.scans_fail = true;
+    teffi_reminders_apply_phases(&t.grains);
+    assert_int_equal(t.loads, 1);
+    teffi_reminders_load(&ctx, &t.all);
+    assert_int_equal(t.all.load[0], TEFFI_LOAD_WANTED);
+    assert_int_equal(t.all.load[TEFFI_PARTITIONS - 1], TEFFI_LOAD_WANTED);
+    pass(MINUTE_NS / 60);
+    assert_int_equal(t.loads, 2);
+    t.scans_fail = false;
+    teffi_reminders_load(&ctx, &t.all);
+    assert_int_equal(t.all.load[0], TEFFI_LOAD_LOADED);
+    assert_int_equal(t.all.load[TEFFI_PARTITIONS - 1], TEFFI_LOAD_LOADED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +338,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(partitions_that_come_and_go_do_not_put_off_the_reload,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_load_that_fails_begins_again_ever_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_scan_that_fails_is_made_again, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
