@@ -541,4 +541,14 @@ NAMED = {
     "what a dead peer has sent is reported": (
         "runtime/link/driver.c", "    if (atomic_load_explicit(&conn->barred,",
         "    if (false && atomic_load_explicit(&conn->barred,"),
+    "a task that has a tick counts for the next": (
+        "grains/reminder/schedule.c", "all->tasks - all->ticking >= count", "all->tasks >= count"),
+    "tries again of ticks take all room": (
+        "grains/reminder/schedule.c", "RETRYING_MAX = TEFFI_REMINDER_TICKS_MAX / 2",
+        "RETRYING_MAX = TEFFI_REMINDER_TICKS_MAX"),
+    "a limited wait begins anew with each load": (
+        "grains/reminder/schedule.c", "(later && !limited)", "later"),
+    "each load puts off the reload": (
+        "grains/reminder/schedule.c", "    if (ok) {\n",
+        "    if (ok) {\n        all->reload_ns = choose_reload_ns(all);\n"),
 }
