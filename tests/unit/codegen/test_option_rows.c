@@ -200,7 +200,7 @@ static void bad_stateless_workers(void **state)
     run_accepted(HEAD "service Word {\n"
                       "  option (teff.grain) = { key: STRING, stateless_worker: -1, idle: \"9s\","
                       " reentrant: true };\n  rpc A (Seen) returns (Seen);\n}\n");
-    assert_int_equal(run("grep -q TEFF_PLACE_STATELESS out/x.teff.c && grep -q '0 /. pool_max' "
+    assert_int_equal(run("grep -q TEFF_PLACE_STATELESS out/x.teff.c && grep -q '0, /. pool_max' "
                          "out/x.teff.c"),
                      0);
 }
