@@ -12,6 +12,10 @@ static struct {
     LIST_HEAD(, teffi_timer) timers;
     int ticks, loads; /* tasks that were started */
     bool lacks_memory, scans_fail;
+    unsigned scans;
+    teffi_bytes pages[8]; /* the key of the rows that a scan finds; NULL: none */
+    uint8_t scanned[8][TEFFI_REMINDER_KEY_MAX]; /* where each scan began */
+    size_t scanned_len[8];
     teffi_platform platform;
     teffi_exec exec;
     teffi_exec_ops ops;
@@ -95,8 +99,22 @@ teff_err __wrap_teffi_ctx_run_store_op(teff_ctx *ctx, teffi_store_op *op);
 
 teff_err __wrap_teffi_ctx_run_store_op(teff_ctx *ctx, teffi_store_op *op)
 {
+    static teffi_row rows[1024];
     op->n_found = 0;
-    return t.scans_fail ? teff_fail(ctx, TEFF_E_IO, "as the test wants it") : TEFF_OK;
+    if (t.scans_fail)
+        return teff_fail(ctx, TEFF_E_IO, "as the test wants it");
+    assert_in_range(t.scans, 0, 7);
+    assert_in_range(op->rows[0].key.len, 1, sizeof t.scanned[0]);
+    t.scanned_len[t.scans] = op->rows[0].key.len;
+    memcpy(t.scanned[t.scans], op->rows[0].key.data, op->rows[0].key.len);
+    if (t.pages[t.scans].data) { /* a full page; all its rows have the same key, and are damaged */
+        assert_in_range(op->limit, 1, 1024);
+        for (op->n_found = 0; op->n_found < op->limit; op->n_found++)
+            rows[op->n_found] = (teffi_row){.key = t.pages[t.scans]};
+        op->rows = rows;
+    }
+    t.scans++;
+    return TEFF_OK;
 }
 
 static int setup(void **state)
@@ -323,6 +341,35 @@ static void a_scan_that_fails_is_made_again(void **state)
     assert_int_equal(t.all.load[TEFFI_PARTITIONS - 1], TEFFI_LOAD_LOADED);
 }
 
+static void check_scan(unsigned scan, const uint8_t *key, size_t len)
+{
+    assert_int_equal(t.scanned_len[scan], len);
+    assert_memory_equal(t.scanned[scan], key, len);
+}
+
+/* A page goes on behind its last row, or at the next partition of this silo. */
+static void a_load_skips_the_partitions_of_others(void **state)
+{
+    teff_ctx ctx = {.node = &t.node};
+    uint8_t own[TEFFI_REMINDER_KEY_MAX], other[sizeof own], next[sizeof own];
+    t.exec.platform = &t.platform;
+    strcpy(t.node.cluster, "tested");
+    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++)
+        t.shards.at[i].phase = i == 3 || i == 9 ? TEFFI_SERVING : TEFFI_NOT_MINE;
+    size_t own_len = teffi_reminder_make_partition_key("tested", 3, own);
+    size_t other_len = teffi_reminder_make_partition_key("tested", 5, other);
+    t.pages[0] = (teffi_bytes){own, own_len};
+    t.pages[1] = (teffi_bytes){other, other_len};
+    teffi_reminders_apply_phases(&t.grains);
+    teffi_reminders_load(&ctx, &t.all);
+    assert_int_equal(t.scans, 3);
+    check_scan(0, own, own_len);
+    check_scan(1, next, teffi_reminder_make_key_after((teffi_bytes){own, own_len}, next));
+    check_scan(2, next, teffi_reminder_make_partition_key("tested", 9, next));
+    assert_int_equal(t.all.load[3], TEFFI_LOAD_LOADED);
+    assert_int_equal(t.all.load[5], TEFFI_LOAD_NONE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +386,7 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_load_that_fails_begins_again_ever_later, setup, teardown),
         cmocka_unit_test_setup_teardown(a_scan_that_fails_is_made_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_load_skips_the_partitions_of_others, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
