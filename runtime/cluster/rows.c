@@ -12,10 +12,9 @@ static const char members_table[] = TEFFI_TABLE_MEMBERSHIP;
 static const char alive_table[] = TEFFI_TABLE_ALIVE;
 static const char fence_table[] = TEFFI_TABLE_FENCE;
 
-/* PAGE_ROWS rows, each with the most types that a silo may host, fit into one frame of a remote
- * store. */
 /* A page is one operation, so its rows are of one version. The table of hundreds of silos must be
- * one page: while they start, it hardly ever stays the same between two operations. */
+ * one page: while they start, it hardly ever stays the same between two operations. A page fits
+ * into one frame of a remote store, also if each silo hosts the most types. */
 enum { KEY_MAX = TEFFI_CLUSTER_MAX + 16, PAGE_ROWS = TEFFI_STORE_SCAN_MAX, READ_TRIES = 20 };
 
 /* Makes a key: "cluster\0v" of the version row, "cluster\0m01234567" of the row of a silo, or

@@ -10,12 +10,6 @@
 /* The stream is chosen so that no seed of seeds.txt that is older draws a bank. */
 enum { STREAM_BANK = 59094, TRIES = 6, ANSWERS = 1000 };
 
-typedef struct patron {
-    sim_world *world;
-    const sim_silo *place; /* NULL: on a client */
-    unsigned n_calls;
-} patron;
-
 typedef enum way { WAY_TELLER, WAY_ACCOUNT, WAY_CHANGE, WAY_READ } way;
 
 /* One call, however often it is made. */
@@ -176,19 +170,14 @@ static teff_err ask_bank(sim_world *w, teff_ctx *ctx, const task *t, bool cancel
     return err;
 }
 
-static bool patron_stays(const patron *p)
-{
-    return p->world->stage == SIM_RUNS && (!p->place || p->place->state == SIM_SERVING);
-}
-
 /* A call with a key that was answered gets the same answer when it is made again. */
-static void ask_again(const patron *p, teff_ctx *ctx, const task *t, uint64_t call, uint64_t run)
+static void ask_again(const sim_guest *p, teff_ctx *ctx, const task *t, uint64_t call, uint64_t run)
 {
     sim_world *w = p->world;
     uint64_t second;
     if (drawn(w, 300)) /* the grain may move or rest */
         teffi_ctx_sleep(ctx, (uint32_t)below(w, 3000));
-    if (!patron_stays(p))
+    if (!sim_guest_stays(p))
         return;
     teff_err err = ask_bank(w, ctx, t, false, &second);
     if (!err && second != run)
@@ -203,12 +192,12 @@ static teff_err join_errors(teff_err before, teff_err err)
     return teff_call_may_have_run(before) && !error_is_own(err) ? before : err;
 }
 
-static bool may_ask_again(const patron *p, const task *t, teff_err err)
+static bool may_ask_again(const sim_guest *p, const task *t, teff_err err)
 {
-    return t->once && err && !error_is_own(err) && !sim_calm(p->world) && patron_stays(p);
+    return t->once && err && !error_is_own(err) && !sim_calm(p->world) && sim_guest_stays(p);
 }
 
-static void do_task(const patron *p, teff_ctx *ctx)
+static void do_task(const sim_guest *p, teff_ctx *ctx)
 {
     sim_world *w = p->world;
     task t;
@@ -260,10 +249,10 @@ teff_err sim_bank_look(sim_world *w, teff_ctx *ctx, unsigned account)
 
 static void call_bank(teff_ctx *ctx, void *arg)
 {
-    patron p = *(patron *)arg;
+    sim_guest p = *(sim_guest *)arg;
     free(arg);
     sim_world *w = p.world;
-    while (p.n_calls-- && patron_stays(&p)) {
+    while (p.n_calls-- && sim_guest_stays(&p)) {
         if (drawn(w, 700)) {
             do_task(&p, ctx);
         } else {
@@ -277,28 +266,13 @@ static void call_bank(teff_ctx *ctx, void *arg)
     w->callers--;
 }
 
-static void start_on(sim_world *w, teffi_node *node, const sim_silo *place)
-{
-    patron *p = malloc(sizeof *p);
-    teffi_bug_if(!p);
-    *p = (patron){w, place, 1 + (unsigned)below(w, 10)};
-    w->callers++;
-    teffi_bug_if(teffi_task_start(&node->home, call_bank, p, "patron", false) != TEFF_OK);
-}
-
-/* Draws a silo or a client, and when to draw the next one. */
+/* Starts a caller, and draws when to start the next one. */
 static void draw_patron(sim *s, void *arg, bool run)
 {
     sim_world *w = arg;
     if (!run || w->stage != SIM_RUNS)
         return;
-    uint64_t which = below(w, w->n_silos + w->n_clients);
-    sim_silo *place = which < w->n_silos ? &w->silos[which] : NULL;
-    sim_client *client = place ? NULL : &w->clients[which - w->n_silos];
-    if (place && place->state == SIM_SERVING)
-        start_on(w, &place->silo->node, place);
-    else if (client && client->joined)
-        start_on(w, &client->client->node, NULL);
+    sim_guest_start(w, &w->bank->draw, call_bank, "patron");
     sim_at(s, below(w, (w->s.faults.late_outcomes ? 120 : 400) * SIM_MS), draw_patron, w);
 }
 

@@ -206,3 +206,33 @@ void sim_caller_start(sim_world *w, teffi_node *node, sim_silo *place)
     w->callers++;
     teffi_bug_if(teffi_task_start(&node->home, call_some, c, "caller", false) != TEFF_OK);
 }
+
+/* ---- guests ---- */
+
+bool sim_guest_stays(const sim_guest *guest)
+{
+    return guest->world->stage == SIM_RUNS && (!guest->place || guest->place->state == SIM_SERVING);
+}
+
+static void start_guest_on(sim_guest guest, teffi_node *node, void (*run)(teff_ctx *ctx, void *arg),
+                           const char *label)
+{
+    sim_guest *kept = malloc(sizeof *kept);
+    teffi_bug_if(!kept);
+    *kept = guest;
+    guest.world->callers++;
+    teffi_bug_if(teffi_task_start(&node->home, run, kept, label, false) != TEFF_OK);
+}
+
+void sim_guest_start(sim_world *w, sim_draw *draw, void (*run)(teff_ctx *ctx, void *arg),
+                     const char *label)
+{
+    uint64_t which = sim_draw_below(draw, w->n_silos + w->n_clients);
+    sim_silo *place = which < w->n_silos ? &w->silos[which] : NULL;
+    sim_client *client = place ? NULL : &w->clients[which - w->n_silos];
+    bool serves = place ? place->state == SIM_SERVING : client->joined;
+    if (!serves)
+        return;
+    sim_guest guest = {w, place, (unsigned)sim_draw_between(draw, 1, 10)};
+    start_guest_on(guest, place ? &place->silo->node : &client->client->node, run, label);
+}

@@ -11,12 +11,6 @@
 /* STREAM_CREW is chosen so that no seed of seeds.txt that is older draws crews. */
 enum { STREAM_CREW = 8651, CREW_OF_1000 = 150, POOL_MAX = 3, LEVELS_MAX = 2, AT_ONCE_MAX = 6 };
 
-typedef struct crew_caller {
-    sim_world *world;
-    const sim_silo *place; /* NULL: on a client */
-    unsigned n_calls;
-} crew_caller;
-
 /* ---- the grains ---- */
 
 /* out: how many activations the grain of act has on its silo. */
@@ -123,15 +117,10 @@ void sim_crew_host(sim_silo *place)
 
 /* ---- callers ---- */
 
-static bool caller_stays(const crew_caller *c)
-{
-    return c->world->stage == SIM_RUNS && (!c->place || c->place->state == SIM_SERVING);
-}
-
 /* A call from a silo that hosts the type, and does not leave, runs there. */
-static void check_where(const crew_caller *c, unsigned key, const world_total *total)
+static void check_where(const sim_guest *c, unsigned key, const world_total *total)
 {
-    if (c->place && caller_stays(c) && !sim_crew_is_missing(c->place) &&
+    if (c->place && sim_guest_stays(c) && !sim_crew_is_missing(c->place) &&
         total->count != c->place->no + 1)
         sim_fail(&c->world->s, "a call of silo %u to crew %u has run on silo %u", c->place->no, key,
                  (unsigned)total->count - 1);
@@ -145,7 +134,7 @@ static void send_to_crew(sim_world *w, teff_ctx *ctx, unsigned key, const world_
 }
 
 /* Asks one crew, some times at once. */
-static void ask_crew(const crew_caller *c, teff_ctx *ctx)
+static void ask_crew(const sim_guest *c, teff_ctx *ctx)
 {
     sim_world *w = c->world;
     bool hurried = sim_draw_chance(&w->crew, w->s.faults.timeouts) && !w->s.left_out.timeouts;
@@ -181,37 +170,22 @@ static void ask_crew(const crew_caller *c, teff_ctx *ctx)
 
 static void call_crew(teff_ctx *ctx, void *arg)
 {
-    crew_caller c = *(crew_caller *)arg;
+    sim_guest c = *(sim_guest *)arg;
     free(arg);
-    while (c.n_calls-- && caller_stays(&c)) {
+    while (c.n_calls-- && sim_guest_stays(&c)) {
         ask_crew(&c, ctx);
         teffi_ctx_sleep(ctx, (uint32_t)sim_draw_below(&c.world->crew, 60));
     }
     c.world->callers--;
 }
 
-static void start_on(sim_world *w, teffi_node *node, const sim_silo *place)
-{
-    crew_caller *c = malloc(sizeof *c);
-    teffi_bug_if(!c);
-    *c = (crew_caller){w, place, (unsigned)sim_draw_between(&w->crew, 1, 10)};
-    w->callers++;
-    teffi_bug_if(teffi_task_start(&node->home, call_crew, c, "crew", false) != TEFF_OK);
-}
-
-/* Draws a silo or a client, and when to draw the next one. */
+/* Starts a caller, and draws when to start the next one. */
 static void draw_crew(sim *s, void *arg, bool run)
 {
     sim_world *w = arg;
     if (!run || w->stage != SIM_RUNS)
         return;
-    uint64_t which = sim_draw_below(&w->crew, w->n_silos + w->n_clients);
-    sim_silo *place = which < w->n_silos ? &w->silos[which] : NULL;
-    sim_client *client = place ? NULL : &w->clients[which - w->n_silos];
-    if (place && place->state == SIM_SERVING)
-        start_on(w, &place->silo->node, place);
-    else if (client && client->joined)
-        start_on(w, &client->client->node, NULL);
+    sim_guest_start(w, &w->crew, call_crew, "crew");
     sim_at(s, sim_draw_below(&w->crew, 300 * SIM_MS), draw_crew, w);
 }
 

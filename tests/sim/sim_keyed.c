@@ -9,12 +9,6 @@
 
 enum { STREAM_KEYED = 305, TRIES = 8, TIMEOUT_MS = 10000, ANSWERS = 1000 };
 
-typedef struct keyed {
-    sim_world *world;
-    const sim_silo *place; /* NULL: on a client */
-    unsigned n_calls;
-} keyed;
-
 /* One call, however often it is made. */
 typedef struct once {
     char name[16];
@@ -63,12 +57,7 @@ static void ask_again(sim_world *w, teff_ctx *ctx, once *o)
         sim_fail(&w->s, "keyed %s: a key counts for two requests", o->name);
 }
 
-static bool caller_stays(const keyed *k)
-{
-    return k->world->stage == SIM_RUNS && (!k->place || k->place->state == SIM_SERVING);
-}
-
-static void add_once(const keyed *k, teff_ctx *ctx)
+static void add_once(const sim_guest *k, teff_ctx *ctx)
 {
     sim_world *w = k->world;
     once o = {.count = 0};
@@ -83,7 +72,7 @@ static void add_once(const keyed *k, teff_ctx *ctx)
                          .end = sim_draw_chance(&w->keyed, 500));
     sim_call call = sim_call_begins(w, SIM_KEYED, key, o.step.by);
     teff_err err = ask_once(w, ctx, &o, &o.count);
-    for (int i = 1; i < TRIES && err && !sim_calm(w) && caller_stays(k); i++) {
+    for (int i = 1; i < TRIES && err && !sim_calm(w) && sim_guest_stays(k); i++) {
         teffi_ctx_sleep(ctx, (uint32_t)sim_draw_below(&w->keyed, 500));
         err = ask_once(w, ctx, &o, &o.count);
     }
@@ -95,37 +84,22 @@ static void add_once(const keyed *k, teff_ctx *ctx)
 
 static void call_keyed(teff_ctx *ctx, void *arg)
 {
-    keyed k = *(keyed *)arg;
+    sim_guest k = *(sim_guest *)arg;
     free(arg);
-    while (k.n_calls-- && caller_stays(&k)) {
+    while (k.n_calls-- && sim_guest_stays(&k)) {
         add_once(&k, ctx);
         teffi_ctx_sleep(ctx, (uint32_t)sim_draw_below(&k.world->keyed, 60));
     }
     k.world->callers--;
 }
 
-static void start_on(sim_world *w, teffi_node *node, const sim_silo *place)
-{
-    keyed *k = malloc(sizeof *k);
-    teffi_bug_if(!k);
-    *k = (keyed){w, place, (unsigned)sim_draw_between(&w->keyed, 1, 10)};
-    w->callers++;
-    teffi_bug_if(teffi_task_start(&node->home, call_keyed, k, "keyed", false) != TEFF_OK);
-}
-
-/* Draws a silo or a client, and when to draw the next one. */
+/* Starts a caller, and draws when to start the next one. */
 static void draw_keyed(sim *s, void *arg, bool run)
 {
     sim_world *w = arg;
     if (!run || w->stage != SIM_RUNS)
         return;
-    uint64_t which = sim_draw_below(&w->keyed, w->n_silos + w->n_clients);
-    sim_silo *place = which < w->n_silos ? &w->silos[which] : NULL;
-    sim_client *client = place ? NULL : &w->clients[which - w->n_silos];
-    if (place && place->state == SIM_SERVING)
-        start_on(w, &place->silo->node, place);
-    else if (client && client->joined)
-        start_on(w, &client->client->node, NULL);
+    sim_guest_start(w, &w->keyed, call_keyed, "keyed");
     sim_at(s, sim_draw_below(&w->keyed, 300 * SIM_MS), draw_keyed, w);
 }
 

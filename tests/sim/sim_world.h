@@ -212,6 +212,18 @@ void sim_turn_read(sim_silo *place, teff_ctx *ctx, sim_kind kind, unsigned key);
 /* ---- sim_caller.c ---- */
 /* sim_caller_start - a task on a node that makes some calls; place, when it runs in a silo. */
 void sim_caller_start(sim_world *w, teffi_node *node, sim_silo *place);
+/* A task on a silo or a client that makes n_calls calls. place: NULL: on a client. */
+typedef struct sim_guest {
+    sim_world *world;
+    const sim_silo *place;
+    unsigned n_calls;
+} sim_guest;
+/* sim_guest_start - draws a silo or a client, and starts run there if it serves or has joined. run
+ * frees its argument, a sim_guest, and counts itself off in world->callers. */
+void sim_guest_start(sim_world *w, sim_draw *draw, void (*run)(teff_ctx *ctx, void *arg),
+                     const char *label);
+/* sim_guest_stays - may it make one more call? */
+bool sim_guest_stays(const sim_guest *guest);
 /* A call of a grain, from its begin to its end. */
 typedef struct sim_call {
     sim_kind kind;
