@@ -9,6 +9,15 @@
 void teffi_store_op_set_error(teffi_store_op *op, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* teffi_store_set_damaged_row_error - fail op with MALFORMED; its text names the row.
+ * in:   engine: its name. row: a row of op. */
+void teffi_store_set_damaged_row_error(teffi_store_op *op, const char *engine,
+                                       const teffi_row *row);
+
+/* teffi_store_hash_row - out: the checksum of a row. in: seed: sqlite: the row's etag; engines
+ * whose server assigns the etag after the hash was sent: 0. */
+uint64_t teffi_store_hash_row(const char *table, teffi_bytes key, teffi_bytes value, uint64_t seed);
+
 /* teffi_store_set_read_result - set the result of a read; fail op with NOMEM if op->arena is full.
  * in:   found: etag (0: there is no such row) and value, which is copied into op->arena. */
 void teffi_store_set_read_result(teffi_store_op *op, const teffi_row *found);

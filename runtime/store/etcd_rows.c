@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/hash.h"
 
 /* A row has etcd's key PREFIX TABLE / KEY. Table names have no slash, so two tables never share a
  * key, and all keys of a table are less than PREFIX TABLE 0 (the character after the slash). etcd's
@@ -26,13 +25,6 @@ enum {
 static bool row_has_value(const teffi_row *row)
 {
     return !row->remove && !row->check;
-}
-
-static uint64_t hash_etcd_row(const char *table, teffi_bytes key, teffi_bytes value)
-{
-    uint64_t sum = teffi_hash64(table, strlen(table), 0);
-    sum = teffi_hash64(key.data, key.len, sum);
-    return teffi_hash64(value.data, value.len, sum);
 }
 
 /* ---- limits ---- */
@@ -156,7 +148,7 @@ static bool add_put_or_delete(teffi_etcd_text *text, const char *prefix, const t
     if (row->check)
         return false;
     uint8_t head[HEAD_BYTES] = {FORMAT};
-    uint64_t sum = hash_etcd_row(row->table, row->key, row->value);
+    uint64_t sum = teffi_store_hash_row(row->table, row->key, row->value, 0);
     memcpy(head + 1, &sum, sizeof sum);
     teffi_etcd_text_add_string(text, row->remove ? "{\"request_delete_range\":{\"key\":\""
                                                  : "{\"request_put\":{\"key\":\"");
@@ -351,7 +343,7 @@ static bool decode_row_value(const json_t *kv, const char *table, teffi_etcd_tex
         return false;
     teffi_bytes value = {room->data + from + HEAD_BYTES, room->len - from - HEAD_BYTES};
     memcpy(&sum, room->data + from + 1, sizeof sum);
-    if (sum != hash_etcd_row(table, found->key, value))
+    if (sum != teffi_store_hash_row(table, found->key, value, 0))
         return false;
     found->etag = etag;
     found->value = value;
@@ -359,12 +351,14 @@ static bool decode_row_value(const json_t *kv, const char *table, teffi_etcd_tex
 }
 
 /* Fails op with NOMEM if room->failed, otherwise with MALFORMED. in: what: the cause of MALFORMED,
- * for the error text. */
+ * for the error text; NULL: the row that op reads is damaged. */
 static void fail_op_for_bad_row(teffi_store_op *op, const teffi_etcd_text *room, const char *what)
 {
     if (room->failed)
         teffi_store_op_set_error(op, TEFF_E_NOMEM, "etcd: no memory for a row of %s",
                                  op->rows[0].table);
+    else if (!what)
+        teffi_store_set_damaged_row_error(op, "etcd", &op->rows[0]);
     else
         teffi_store_op_set_error(op, TEFF_E_MALFORMED, "etcd: %s in %s", what, op->rows[0].table);
 }
@@ -376,7 +370,7 @@ static void set_read_result(const json_t *kv, teffi_store_op *op, teffi_etcd_tex
     room->len = 0;
     room->failed = false;
     if (kv && !decode_row_value(kv, op->rows[0].table, room, &found))
-        fail_op_for_bad_row(op, room, "damaged row");
+        fail_op_for_bad_row(op, room, NULL);
     else
         teffi_store_set_read_result(op, &found);
 }

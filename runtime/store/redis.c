@@ -397,7 +397,7 @@ static void add_row_args(session *s, const teffi_row *row)
         add_text_arg(s, "any");
     else
         add_number_arg(s, row->etag);
-    add_number_arg(s, put ? teffi_redis_hash_row(row->table, row) : 0);
+    add_number_arg(s, put ? teffi_store_hash_row(row->table, row->key, row->value, 0) : 0);
     add_arg(s, row->value.data, put ? row->value.len : 0);
 }
 

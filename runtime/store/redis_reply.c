@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/hash.h"
 
 /* Indexes of a row's fields in a reply. */
 enum { FIELD_ETAG, FIELD_SUM, FIELD_VALUE, FIELDS };
@@ -13,13 +12,6 @@ enum { FIELD_ETAG, FIELD_SUM, FIELD_VALUE, FIELDS };
 bool teffi_redis_is_put(const teffi_row *row)
 {
     return !row->remove && !row->check;
-}
-
-uint64_t teffi_redis_hash_row(const char *table, const teffi_row *row)
-{
-    uint64_t sum = teffi_hash64(table, strlen(table), 0);
-    sum = teffi_hash64(row->key.data, row->key.len, sum);
-    return teffi_hash64(row->value.data, row->value.len, sum);
 }
 
 /* Parses a number as the script writes it: without a sign or leading zeros. */
@@ -47,7 +39,8 @@ static bool decode_row_reply(redisReply *const *field, const char *table, teffi_
     if (!parse_digits(etag, &row.etag) || row.etag == 0 || value->type != REDIS_REPLY_STRING)
         return false;
     row.value = (teffi_bytes){value->str, value->len};
-    if (!parse_digits(field[FIELD_SUM], &sum) || teffi_redis_hash_row(table, &row) != sum)
+    if (!parse_digits(field[FIELD_SUM], &sum) ||
+        teffi_store_hash_row(table, row.key, row.value, 0) != sum)
         return false;
     *found = row;
     return true;
@@ -66,7 +59,7 @@ static void set_result_of_read(teffi_store_op *op, const redisReply *reply)
     else if (decode_row_reply(reply->element, op->rows[0].table, &found))
         teffi_store_set_read_result(op, &found);
     else
-        fail_as_malformed(op, "damaged row");
+        teffi_store_set_damaged_row_error(op, "redis", &op->rows[0]);
 }
 
 static void set_result_of_scan(teffi_store_op *op, const redisReply *reply)

@@ -13,8 +13,5 @@
  *       of a write's reply is TEFF_E_UNKNOWN. After an error op->rows is as it was submitted. */
 void teffi_redis_set_result(teffi_store_op *op, const redisReply *reply);
 
-/* teffi_redis_is_put - does a row of a write get a value and an etag?
- * teffi_redis_hash_row - out: a hash of the row's table, key and value. The field `sum` of a stored
- * row is this hash. */
+/* teffi_redis_is_put - does a row of a write get a value and an etag? */
 bool teffi_redis_is_put(const teffi_row *row);
-uint64_t teffi_redis_hash_row(const char *table, const teffi_row *row);

@@ -79,9 +79,7 @@ enum { COL_KEY, COL_ETAG, COL_SUM, COL_VALUE };
 
 static int64_t hash_sqlite_row(const teffi_row *row)
 {
-    uint64_t sum = teffi_hash64(row->table, strlen(row->table), row->etag);
-    sum = teffi_hash64(row->key.data, row->key.len, sum);
-    return (int64_t)teffi_hash64(row->value.data, row->value.len, sum);
+    return (int64_t)teffi_store_hash_row(row->table, row->key, row->value, row->etag);
 }
 
 /* Binds a blob. Empty bytes are bound as a zeroblob, because their address may be NULL, which
@@ -131,13 +129,6 @@ static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bo
     return SQLITE_ROW;
 }
 
-static void set_damaged_row_error(teffi_store_op *op, const teffi_row *row)
-{
-    teffi_store_op_set_error(op, TEFF_E_MALFORMED,
-                             "sqlite: damaged row (checksum) in %s: key of %zu bytes", row->table,
-                             row->key.len);
-}
-
 /* Reads a row, including the changes of the current transaction, if there is one. out: SQLITE_ROW:
  * *found and *good are set as by decode_row(). SQLITE_DONE: there is no such row; *found has etag
  * 0, *good is true. Otherwise: SQLite's code of an error. The caller resets TEFFI_SQL_READ after
@@ -159,7 +150,7 @@ int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op)
     bool good;
     int rc = find_row(file, &op->rows[0], &found, &good);
     if (rc == SQLITE_ROW && !good)
-        set_damaged_row_error(op, &op->rows[0]);
+        teffi_store_set_damaged_row_error(op, "sqlite", &op->rows[0]);
     else if (rc == SQLITE_ROW || rc == SQLITE_DONE)
         teffi_store_set_read_result(op, &found);
     sqlite3_reset(file->sql[TEFFI_SQL_READ]);
@@ -208,7 +199,7 @@ static int check_row_etag(teffi_sqlite_file *file, teffi_store_op *op, const tef
     if (rc != SQLITE_ROW && rc != SQLITE_DONE)
         return rc;
     if (!good)
-        set_damaged_row_error(op, row);
+        teffi_store_set_damaged_row_error(op, "sqlite", row);
     else if (found.etag != row->etag)
         op->err = TEFF_E_CONFLICT;
     else if (row->check)

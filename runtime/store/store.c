@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/bug.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "store/engine.h"
 
 /* ---- helpers that all engines share: key order, errors, rows found ---- */
@@ -44,6 +45,41 @@ void teffi_store_op_set_error(teffi_store_op *op, teff_err err, const char *fmt,
     va_start(args, fmt);
     vsnprintf(op->text, sizeof op->text, fmt, args);
     va_end(args);
+}
+
+/* Writes a key for an error text: bytes that are not printable become \\xNN. The text is cut after
+ * SHOWN_KEY_MAX characters. */
+enum { SHOWN_KEY_MAX = 64 };
+
+static void format_row_key(char text[SHOWN_KEY_MAX + 8], teffi_bytes key)
+{
+    const unsigned char *bytes = key.data;
+    size_t len = 0;
+    for (size_t i = 0; i < key.len; i++) {
+        bool plain = bytes[i] >= ' ' && bytes[i] < 0x7f && bytes[i] != '"' && bytes[i] != '\\';
+        if (len + (plain ? 1 : 4) > SHOWN_KEY_MAX) {
+            memcpy(text + len, "...", 3);
+            len += 3;
+            break;
+        }
+        len += (size_t)sprintf(text + len, plain ? "%c" : "\\x%02x", bytes[i]);
+    }
+    text[len] = '\0';
+}
+
+void teffi_store_set_damaged_row_error(teffi_store_op *op, const char *engine, const teffi_row *row)
+{
+    char key[SHOWN_KEY_MAX + 8];
+    format_row_key(key, row->key);
+    teffi_store_op_set_error(op, TEFF_E_MALFORMED, "%s: damaged row in table %s: key \"%s\"",
+                             engine, row->table, key);
+}
+
+uint64_t teffi_store_hash_row(const char *table, teffi_bytes key, teffi_bytes value, uint64_t seed)
+{
+    uint64_t sum = teffi_hash64(table, strlen(table), seed);
+    sum = teffi_hash64(key.data, key.len, sum);
+    return teffi_hash64(value.data, value.len, sum);
 }
 
 /* Makes room for one more row. The array has room for 16 rows at first; its capacity doubles when

@@ -37,7 +37,7 @@ static void repair_sum(redisReply *const *fields, teffi_bytes key)
         return;
     char digits[24];
     teffi_row row = {.key = key, .value = {value->str, value->len}};
-    snprintf(digits, sizeof digits, "%" PRIu64, teffi_redis_hash_row(table, &row));
+    snprintf(digits, sizeof digits, "%" PRIu64, teffi_store_hash_row(table, row.key, row.value, 0));
     char *text = realloc(sum->str, sizeof digits);
     teffi_bug_if(!text);
     strcpy(text, digits);

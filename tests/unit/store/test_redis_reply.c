@@ -99,7 +99,7 @@ static void print_fields(char *to, size_t max, const char *key, const char *valu
 {
     char sum[24];
     teffi_row row = {.key = ask_str(key), .value = ask_str(value)};
-    snprintf(sum, sizeof sum, "%" PRIu64, teffi_redis_hash_row("t", &row));
+    snprintf(sum, sizeof sum, "%" PRIu64, teffi_store_hash_row("t", row.key, row.value, 0));
     snprintf(to, max, "$1\r\n9\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(sum), sum, strlen(value),
              value);
 }

@@ -1,8 +1,11 @@
 /* test_store.c - the limits that each operation is checked against. */
+#include <stdio.h>
 #include <string.h>
 #include "ask.h"
 #include "setup.h"
 #include "store/engine.h"
+
+#define CHECKSUM UINT64_C(0x82a3c977fbb68fd1)
 
 static char text[TEFF_TEXT_MAX];
 static char block[TEFFI_STORE_VALUE_MAX + 1];
@@ -229,6 +232,46 @@ static void formats(void **state)
     }
 }
 
+static void damaged_rows_are_named(void **state)
+{
+    static const struct {
+        teffi_bytes key;
+        const char *shown;
+    } cases[] = {
+        {{NULL, 0}, "key \"\""},
+        {{"Account/7", 9}, "key \"Account/7\""},
+        {{"a\0b\n\xc3\xa9\"\\ ~\x7f", 11}, "key \"a\\x00b\\x0a\\xc3\\xa9\\x22\\x5c ~\\x7f\""},
+        {{"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijkl", 64},
+         "key \"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijkl\""},
+        {{"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk\n", 64},
+         "key \"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk...\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char shown[160];
+        teffi_row row = {.table = "words", .key = cases[i].key};
+        teffi_store_op op = {.rows = &row, .n_rows = 1};
+        teffi_store_set_damaged_row_error(&op, "etcd", &row);
+        snprintf(shown, sizeof shown, "etcd: damaged row in table words: %s", cases[i].shown);
+        assert_int_equal(op.err, TEFF_E_MALFORMED);
+        assert_string_equal(op.text, shown);
+    }
+}
+
+/* The engines' rows have these checksums, so they must stay. */
+static void checksums_of_rows(void **state)
+{
+    teffi_bytes a = ask_str("a"), b = ask_str("b");
+    (void)state;
+    uint64_t sum = teffi_store_hash_row("words", a, b, 0);
+    assert_int_equal(sum, CHECKSUM);
+    assert_int_not_equal(sum, teffi_store_hash_row("words", a, b, 1));
+    assert_int_not_equal(sum, teffi_store_hash_row("word", a, b, 0));
+    assert_int_not_equal(sum, teffi_store_hash_row("words", b, b, 0));
+    assert_int_not_equal(sum, teffi_store_hash_row("words", a, a, 0));
+    assert_int_not_equal(sum, teffi_store_hash_row("words", ask_str("ab"), (teffi_bytes){0}, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +284,8 @@ int main(void)
         cmocka_unit_test(a_scan_without_memory),
         cmocka_unit_test(a_long_scan_takes_memory_for_its_rows),
         cmocka_unit_test(formats),
+        cmocka_unit_test(damaged_rows_are_named),
+        cmocka_unit_test(checksums_of_rows),
         cmocka_unit_test(rows_that_a_scan_did_not_ask_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
