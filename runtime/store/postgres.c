@@ -51,21 +51,26 @@ typedef struct engine {
 
 /* ---- SQL ---- */
 
+/* A damaged row's value is NULL. A row without a checksum was written with schema 1 or 2. */
+#define GOOD_VALUE                                                                                 \
+    "CASE WHEN sum IS NULL OR sum = teff.checksum(tab, key, etag, value) THEN value END"
+
 static const struct {
     const char *name, *sql;
     int n;
     Oid types[5];
 } statements[] = {
     {"read",
-     "SELECT etag, value FROM teff.rows WHERE tab = $1 AND key = $2",
+     "SELECT etag, " GOOD_VALUE " FROM teff.rows WHERE tab = $1 AND key = $2",
      2,
      {OID_TEXT, OID_BYTEA}},
     {"scan",
-     "SELECT etag, value, key FROM teff.rows WHERE tab = $1 AND key >= $2 ORDER BY key LIMIT $3",
+     "SELECT etag, " GOOD_VALUE ", key FROM teff.rows WHERE tab = $1 AND key >= $2 "
+     "ORDER BY key LIMIT $3",
      3,
      {OID_TEXT, OID_BYTEA, OID_INT8}},
     {"scan_to",
-     "SELECT etag, value, key FROM teff.rows WHERE tab = $1 AND key >= $2 AND key < $4 "
+     "SELECT etag, " GOOD_VALUE ", key FROM teff.rows WHERE tab = $1 AND key >= $2 AND key < $4 "
      "ORDER BY key LIMIT $3",
      4,
      {OID_TEXT, OID_BYTEA, OID_INT8, OID_BYTEA}},
@@ -425,15 +430,18 @@ static void drop_connection_and_fail_ops(session *s, teffi_store_op **ops, size_
             fail_op(s, ops[i], TEFF_E_IO, text);
 }
 
-/* out: SQLSTATE of the first error, valid until clear_results(); XX000: none. text: its message. */
-static const char *find_error(session *s, size_t n, char *text)
+/* out: SQLSTATE of the first error, valid until clear_results(); XX000: none. text: its message.
+ * *detail: its detail, also valid until then; NULL: none. */
+static const char *find_error(session *s, size_t n, char *text, const char **detail)
 {
+    *detail = NULL;
     for (size_t i = 0; i < n; i++) {
         const char *state = PQresultErrorField(s->results[i], PG_DIAG_SQLSTATE);
         if (!state)
             continue;
         teffi_postgres_format_error(text,
                                     PQresultErrorField(s->results[i], PG_DIAG_MESSAGE_PRIMARY));
+        *detail = PQresultErrorField(s->results[i], PG_DIAG_MESSAGE_DETAIL);
         return state;
     }
     teffi_postgres_format_error(text, "the server sent no result");
@@ -447,19 +455,40 @@ static bool is_temporary_error(const char *state)
            strcmp(state, "55P03") == 0;
 }
 
+/* The error for a SQLSTATE: damaged are a row (see teff.write), a page or an index. */
+static teff_err map_sql_state(const char *state)
+{
+    bool is_damage = strcmp(state, "XX001") == 0 || strcmp(state, "XX002") == 0;
+    return is_damage                      ? TEFF_E_MALFORMED
+           : strncmp(state, "54", 2) == 0 ? TEFF_E_TOO_LARGE
+                                          : TEFF_E_IO;
+}
+
+/* Fails op. in: detail: of a damaged row: its number in op, from 1 on; otherwise a text or NULL. */
+static void fail_refused_op(session *s, teffi_store_op *op, teff_err err, const char *text,
+                            const char *detail)
+{
+    size_t row = err == TEFF_E_MALFORMED && detail ? strtoul(detail, NULL, 10) : 0;
+    if (row == 0 || row > op->n_rows) {
+        fail_op(s, op, err, text);
+        return;
+    }
+    teffi_store_set_damaged_row_error(op, "postgres", &op->rows[row - 1]);
+    teffi_op_queue_finish_op(&s->queue, op);
+}
+
 static void run_group(session *s, teffi_store_op **ops, size_t n);
 
 /* Fails op, which the server refused, unless another try may succeed. out: true: run op again. */
 static bool fail_op_unless_retryable(session *s, teffi_store_op *op, size_t n_results, int tries)
 {
     char text[TEFF_TEXT_MAX];
-    const char *state = find_error(s, n_results, text);
+    const char *detail, *state = find_error(s, n_results, text, &detail);
     bool again = is_temporary_error(state) && tries + 1 < TRIES;
     bool read_only = strcmp(state, "25006") == 0; /* the server has become a replica */
-    teff_err err = strncmp(state, "54", 2) == 0 ? TEFF_E_TOO_LARGE : TEFF_E_IO;
-    clear_results(s, n_results);
     if (!again)
-        fail_op(s, op, err, text);
+        fail_refused_op(s, op, map_sql_state(state), text, detail);
+    clear_results(s, n_results);
     if (read_only)
         drop_connection(s);
     return again;

@@ -67,7 +67,7 @@ static void set_found_row(teffi_store_op *op, const PGresult *result)
     if (!result_has_row_columns(result, READ_COLUMNS) || PQntuples(result) > 1)
         fail_op_for_reply(op, "unexpected reply to a read");
     else if (PQntuples(result) == 1 && !decode_result_row(result, 0, &found))
-        fail_op_for_reply(op, "damaged row");
+        teffi_store_set_damaged_row_error(op, "postgres", &op->rows[0]);
     else
         teffi_store_set_read_result(op, &found);
 }

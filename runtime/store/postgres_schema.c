@@ -1,7 +1,8 @@
 /* postgres_schema.c - the SQL that creates or upgrades the schema, and single statements. If you
  * change what the SQL creates, raise SCHEMA, and add a step for the databases of earlier versions
  * to upgrade_schema().
- * 1: the first version. 2: teff.write gives a row that is created again a later etag, see there. */
+ * 1: the first version. 2: teff.write gives a row that is created again a later etag, see there.
+ * 3: rows have a checksum; those that older versions wrote have none until they are written. */
 #include "store/postgres_schema.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include "base/error.h"
 
-enum { SCHEMA = 2 };
+enum { SCHEMA = 3 };
 
 /* ---- single statements ---- */
 
@@ -57,15 +58,28 @@ static const char tables[] =
     " etag bigint NOT NULL, value bytea NOT NULL, PRIMARY KEY (tab, key));"
     "CREATE SEQUENCE teff.etags;";
 
+/* Also the first version's table gets the column; NULL: no checksum. The server computes and
+ * compares checksums, so those of older builds that use a newer schema are right, too. All that
+ * the function calls is immutable, so that the server inlines it; otherwise a save takes three
+ * times as long. Names of tables have no backslash, so tab::bytea is their characters. */
+static const char checksums[] =
+    "ALTER TABLE teff.rows ADD COLUMN sum bytea;"
+    "CREATE FUNCTION teff.checksum(tab text, key bytea, etag bigint, value bytea) RETURNS bytea"
+    " LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT substring(sha256(int8send(etag) ||"
+    " int4send(octet_length(tab)) || tab::bytea || int4send(octet_length(key)) || key || value)"
+    " FROM 1 FOR 8) $$;";
+
 /* marks: 1 any, 2 remove, 4 check. out: the rows' new etags; NULL: a conflict, and nothing is
- * written. The first loop compares etags. It locks rows in key order, so deadlocks are rare;
- * after one, the batch is tried again. A row that must not exist is inserted there, because
- * only existing rows can be locked; the second loop writes or deletes it. INSERT sets etag 0,
+ * written. If a row that is not marked `any` is damaged, raises SQLSTATE XX001 with the row's
+ * number as detail. The first loop compares etags. It locks rows in key order, so deadlocks are
+ * rare; after one, the batch is tried again. A row that must not exist is inserted there, because
+ * only existing rows can be locked; so is a missing row with `any`, unless another session creates
+ * it at the same time. The second loop writes or deletes the locked rows. INSERT sets etag 0,
  * because after a nextval() it might wait until others have given the row a later etag. */
 static const char write_function[] =
     "CREATE OR REPLACE FUNCTION teff.write(tabs text[], keys bytea[], vals bytea[],"
     " etags bigint[], marks int[]) RETURNS bigint[] LANGUAGE plpgsql AS $$ "
-    "DECLARE i int; have bigint; created int[] := '{}'; conflict bool := false;"
+    "DECLARE i int; have bigint; damaged bool; created int[] := '{}'; conflict bool := false;"
     " news bigint[] := array_fill(0::bigint, ARRAY[cardinality(tabs)]); "
     "BEGIN "
     "FOR i IN SELECT r.n FROM unnest(tabs, keys) WITH ORDINALITY AS r(t, k, n)"
@@ -74,10 +88,20 @@ static const char write_function[] =
     "  INSERT INTO teff.rows VALUES (tabs[i], keys[i], 0, '') ON CONFLICT DO NOTHING;"
     "  IF FOUND THEN created := created || i; ELSE conflict := true; END IF;"
     " ELSE"
-    "  IF marks[i] & 4 <> 0 THEN"
-    "   SELECT etag INTO have FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR SHARE;"
-    "  ELSE"
-    "   SELECT etag INTO have FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR UPDATE;"
+    "  LOOP"
+    "   IF marks[i] & 4 <> 0 THEN"
+    "    SELECT etag, sum <> teff.checksum(tab, key, etag, value) INTO have, damaged"
+    "     FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR SHARE;"
+    "   ELSE"
+    "    SELECT etag, sum <> teff.checksum(tab, key, etag, value) INTO have, damaged"
+    "     FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR UPDATE;"
+    "   END IF;"
+    "   EXIT WHEN FOUND OR marks[i] & 3 <> 1;"
+    "   INSERT INTO teff.rows VALUES (tabs[i], keys[i], 0, '') ON CONFLICT DO NOTHING;"
+    "   IF FOUND THEN created := created || i; EXIT; END IF;"
+    "  END LOOP;"
+    "  IF damaged AND marks[i] & 1 = 0 THEN"
+    "   RAISE EXCEPTION USING ERRCODE = 'XX001', MESSAGE = 'damaged row', DETAIL = i;"
     "  END IF;"
     "  conflict := marks[i] & 1 = 0 AND coalesce(have, 0) <> etags[i];"
     " END IF;"
@@ -88,14 +112,10 @@ static const char write_function[] =
     "   OR NOT conflict AND marks[i] & 2 <> 0 THEN"
     "  DELETE FROM teff.rows WHERE tab = tabs[i] AND key = keys[i];"
     " ELSIF NOT conflict AND marks[i] & 4 = 0 THEN"
-    "  IF NOT i = ANY (created) THEN"
-    "   INSERT INTO teff.rows VALUES (tabs[i], keys[i], 0, vals[i]) ON CONFLICT (tab, key)"
-    "    DO UPDATE SET etag = nextval('teff.etags'), value = vals[i] RETURNING etag INTO have;"
-    "  END IF;"
-    "  IF i = ANY (created) OR have = 0 THEN"
-    "   UPDATE teff.rows SET etag = nextval('teff.etags'), value = vals[i]"
-    "    WHERE tab = tabs[i] AND key = keys[i] RETURNING etag INTO have;"
-    "  END IF;"
+    "  have := nextval('teff.etags');"
+    "  UPDATE teff.rows SET etag = have, value = vals[i],"
+    "   sum = teff.checksum(tabs[i], keys[i], have, vals[i])"
+    "   WHERE tab = tabs[i] AND key = keys[i];"
     "  news[i] := have;"
     " END IF;"
     "END LOOP;"
@@ -109,6 +129,8 @@ static bool upgrade_schema(PGconn *conn, int version, char *text)
     char set_version[64];
     snprintf(set_version, sizeof set_version, "UPDATE teff.schema SET version = %d", SCHEMA);
     if (version == 0 && !teffi_postgres_run_command(conn, tables, text))
+        return false;
+    if (version < 3 && !teffi_postgres_run_command(conn, checksums, text))
         return false;
     return teffi_postgres_run_command(conn, write_function, text) &&
            teffi_postgres_run_command(conn, set_version, text);

@@ -86,11 +86,13 @@ typedef struct teffi_store_op {
 /* An engine may have lower limits; the text of its TOO_LARGE names them. etcd allows 127 rows and
  * 1.5 MiB in one operation, where each key counts three times. */
 
-/* MALFORMED: a row or the file is damaged, or a server's response is not valid. The engines sqlite,
- * redis and etcd store a checksum with each row. The value of a damaged row is never returned. A
- * write with `any` overwrites or removes the row. In redis and etcd, which compare only etags, a
- * write that expects the row's etag does so, too. Other rows are not affected. A scan returns a
- * damaged row with etag 0 and no value, and continues with the next row. */
+/* MALFORMED: a row or the file is damaged, or a server's response is not valid. All engines except
+ * memory store a checksum with each row; in postgres, rows that schema 1 or 2 wrote have none until
+ * they are written again. The value of a damaged row is never returned, and the text names the row.
+ * A write with `any` overwrites or removes the row. In redis and etcd, which compare only etags, a
+ * write that expects the row's etag does so, too; but etcd gives a row that was changed by hand
+ * another etag. Other rows are not affected. A scan returns a damaged row with etag 0 and no value,
+ * and continues with the next row. */
 
 typedef struct teffi_store teffi_store;
 

@@ -19,6 +19,7 @@ typedef enum conf_fault {
     CONF_RESTARTED,      /* the server is killed, and starts again */
     CONF_FULL,           /* there is no room for another row */
     CONF_REPLICA,        /* after a fail-over the server is a read-only replica */
+    CONF_DAMAGED,        /* other bytes are in the value of row `a` of table `words` */
     CONF_FAULTS
 } conf_fault;
 
@@ -28,6 +29,9 @@ typedef struct conf_faults {
     /* UNKNOWN is reported when the server can be reached again, not when the connection is lost */
     bool doubt_waits;
     bool serves_on; /* others serve while a server is dead */
+    /* a write that expects the etag of a damaged row gets this error; TEFF_OK: it replaces the row,
+     * because the engine compares only etags */
+    teff_err damaged_err;
     /* out: via: the address of the same rows, but what it does meets the faults. NULL: any does */
     void (*open)(const char *address, char *via);
     void (*begin)(conf_fault f, const char *address);

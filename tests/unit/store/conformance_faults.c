@@ -17,6 +17,7 @@ static const char *const fault_names[CONF_FAULTS] = {
     [CONF_RESTARTED] = "restarted server",
     [CONF_FULL] = "full disk",
     [CONF_REPLICA] = "read-only replica",
+    [CONF_DAMAGED] = "damaged row",
 };
 
 typedef struct fault_env {
@@ -290,6 +291,98 @@ static void a_read_only_replica_is_left(void **state)
     leave_a_replica(TEFFI_TABLE_MEMBERSHIP);
 }
 
+/* ---- a damaged row ---- */
+
+/* in: n: rows of the batch: `a`, whose expected etag is this one, and `c`, which is created. */
+static teff_err write_beside(teffi_row *row, size_t n)
+{
+    teffi_row rows[2] = {*row, {.table = "words", .key = ask_str("c"), .value = ask_str("new")}};
+    teffi_store_op op = {.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = n};
+    row->table = "words";
+    row->key = ask_str("a");
+    rows[0] = *row;
+    teff_err err = ask(env.store, &op);
+    row->etag = rows[0].etag;
+    return err;
+}
+
+/* Row `a` is damaged: its value is not returned, and the error names it. Row `b` is not. */
+static void expect_damaged_a(void)
+{
+    uint64_t etag;
+    teff_arena arena;
+    teffi_row row = {.table = "words", .key = ask_str("a")};
+    teffi_arena_init(&arena, NULL, 0, 0);
+    teffi_store_op op = {
+        .kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &arena, .limit = 10};
+    assert_int_equal(ask(env.store, &op), TEFF_E_MALFORMED);
+    assert_non_null(strstr(op.text, "damaged row in table words: key \"a\""));
+    assert_int_equal(row.value.len, 0);
+    op.kind = TEFFI_STORE_SCAN;
+    row.key.len = 0;
+    assert_int_equal(ask(env.store, &op), TEFF_OK);
+    assert_int_equal(op.n_found, 2);
+    assert_memory_equal(op.rows[0].key.data, "a", 1);
+    assert_int_equal(op.rows[0].etag, 0);
+    assert_int_equal(op.rows[0].value.len, 0);
+    teffi_arena_fini(&arena);
+    assert_int_equal(look("b", "other", &etag), TEFF_OK);
+    assert_int_not_equal(etag, 0);
+}
+
+/* Writes that do not expect the etag of row `a`, or do not write it, fail and write nothing. */
+static void damage_row_a(uint64_t *etag)
+{
+    teffi_row create = {.value = ask_str("new")};
+    begin(CONF_DAMAGED);
+    expect_damaged_a();
+    assert_int_not_equal(write_beside(&create, 2), TEFF_OK);
+    create.etag = *etag + 1000;
+    assert_int_not_equal(write_beside(&create, 2), TEFF_OK);
+    expect_damaged_a();
+}
+
+/* Writes `a` with the etag that it had, then checks or removes it. */
+static void use_etag_of_damaged_row(uint64_t *etag)
+{
+    teffi_row put = {.value = ask_str("new"), .etag = *etag};
+    teffi_row check = {.etag = *etag, .check = true}, gone = {.etag = *etag, .remove = true};
+    teff_err err = env.faults->damaged_err;
+    if (err == TEFF_OK) {
+        assert_int_equal(write_beside(&put, 1), TEFF_OK);
+        assert_int_equal(await_row("a", "new"), put.etag);
+        *etag = put.etag;
+        damage_row_a(etag);
+        return;
+    }
+    assert_int_equal(write_beside(&put, 2), err);
+    assert_int_equal(put.etag, *etag);
+    assert_int_equal(write_beside(&check, 2), err);
+    assert_int_equal(write_beside(&gone, 2), err);
+    expect_damaged_a();
+}
+
+static void a_damaged_row_is_never_good(void **state)
+{
+    (void)state;
+    uint64_t etag = 0, other = 0;
+    teffi_row repair = {.value = ask_str("good"), .any = true}, gone = {.remove = true};
+    assert_int_equal(put("a", "old", &etag), TEFF_OK);
+    assert_int_equal(put("b", "other", &other), TEFF_OK);
+    damage_row_a(&etag);
+    use_etag_of_damaged_row(&etag);
+    assert_int_equal(write_beside(&repair, 1), TEFF_OK);
+    assert_true(repair.etag > etag);
+    assert_int_equal(await_row("a", "good"), repair.etag);
+    damage_row_a(&repair.etag);
+    gone.any = true;
+    assert_int_equal(write_beside(&gone, 1), TEFF_OK);
+    assert_int_equal(await_row("a", ""), 0);
+    assert_int_equal(await_row("c", ""), 0);
+    etag = 0;
+    assert_int_equal(put("a", "new", &etag), TEFF_OK);
+}
+
 /* ---- writers that go on through faults ---- */
 
 enum { WRITERS = 4, ROUNDS = 6, ACKS = 30 };
@@ -422,6 +515,7 @@ int conf_run_faults(const conf_engine *engine)
         {CONF_LOST, CASE(lost_connections_lose_nothing)},
         {CONF_FULL, CASE(a_full_disk_refuses_writes)},
         {CONF_REPLICA, CASE(a_read_only_replica_is_left)},
+        {CONF_DAMAGED, CASE(a_damaged_row_is_never_good)},
     };
 #undef CASE
     struct CMUnitTest tests[sizeof all / sizeof all[0]];

@@ -338,3 +338,19 @@ double etcd_server_bench(unsigned n, double seconds)
     free(clients);
     return (double)writes * 1e9 / (double)(now_ns() - begin);
 }
+
+void etcd_server_encode(char *text, const char *bytes, size_t len)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *out = text + strlen(text);
+    for (size_t i = 0; i < len; i += 3) {
+        size_t n = len - i < 3 ? len - i : 3;
+        unsigned bits = 0;
+        for (size_t k = 0; k < 3; k++)
+            bits = bits << 8 | (k < n ? (unsigned char)bytes[i + k] : 0);
+        for (size_t k = 0; k < 4; k++)
+            *out++ = k <= n ? letters[bits >> (18 - 6 * k) & 63] : '=';
+    }
+    *out = '\0';
+}

@@ -39,3 +39,6 @@ double etcd_server_bench(unsigned n, double seconds);
 long etcd_server_post(unsigned member, const char *path, const char *json, char *answer,
                       size_t max);
 void etcd_server_set_token(const char *token);
+
+/* etcd_server_encode - append bytes to a text, in base64, as etcd's JSON has keys and values. */
+void etcd_server_encode(char *text, const char *bytes, size_t len);

@@ -3,6 +3,7 @@
 #include "scratch.h"
 #include "sqlite_shim.h"
 
+#include <sqlite3.h>
 #include <string.h>
 
 static void memory_fresh(char *address)
@@ -23,7 +24,19 @@ static const conf_faults memory_faults = {.lacks = {
                                               [CONF_RESTARTED] = "its rows end with the process",
                                               [CONF_FULL] = IN_MEMORY,
                                               [CONF_REPLICA] = IN_MEMORY,
+                                              [CONF_DAMAGED] = "its bytes are this process's own",
                                           }};
+
+static void change_row_a(const char *path)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db, "UPDATE rows SET value = x'626164' WHERE key = x'61'", NULL, NULL, NULL),
+        SQLITE_OK);
+    assert_int_equal(sqlite3_changes(db), 1);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
 
 /* The first call after this is the one of the suite's store. A row that was not synced may have
  * been written in part. */
@@ -33,8 +46,10 @@ static void begin_sqlite_fault(conf_fault f, const char *address)
                                                   [CONF_UNKNOWN_BEFORE] = SHIM_FAIL_WRITE,
                                                   [CONF_SLOW] = SHIM_HOLD_SYNC,
                                                   [CONF_FULL] = SHIM_FAIL_FULL};
-    (void)address;
-    sqlite_shim_arm(kinds[f], 0, f == CONF_FULL);
+    if (f == CONF_DAMAGED)
+        change_row_a(address + strlen("sqlite:"));
+    else
+        sqlite_shim_arm(kinds[f], 0, f == CONF_FULL);
 }
 
 static void await_sqlite_fault(conf_fault f)
@@ -61,6 +76,7 @@ static const conf_faults sqlite_faults = {
             [CONF_RESTARTED] = "the suite kills the process, which is the server",
             [CONF_REPLICA] = LOCAL,
         },
+    .damaged_err = TEFF_E_MALFORMED,
     .begin = begin_sqlite_fault,
     .await = await_sqlite_fault,
     .end = end_sqlite_fault,

@@ -24,13 +24,26 @@ static void set_alarm(const char *action)
         fail_msg("%s: %s", json, answer);
 }
 
+static void change_row_a(const char *address)
+{
+    static const char bytes[] = "\1--sum--bad";
+    char key[200], json[512] = "{\"key\":\"", answer[1024];
+    int len = snprintf(key, sizeof key, "%s/words/a", strrchr(address, '/') + 1);
+    etcd_server_encode(json, key, (size_t)len);
+    strcat(json, "\",\"value\":\"");
+    etcd_server_encode(json, bytes, sizeof bytes - 1);
+    strcat(json, "\"}");
+    assert_int_equal(etcd_server_post(0, "/v3/kv/put", json, answer, sizeof answer), 200);
+}
+
 static void begin_fault(conf_fault f, const char *address)
 {
-    (void)address;
     if (f == CONF_RESTARTED)
         etcd_server_kill(killed);
     else if (f == CONF_FULL)
         set_alarm("ACTIVATE");
+    else if (f == CONF_DAMAGED)
+        change_row_a(address);
     else
         proxy_fault_begin(f);
 }
@@ -62,6 +75,7 @@ static void deliver_late(void)
 
 static const conf_faults faults = {
     .lacks = {[CONF_REPLICA] = NO_REPLICA},
+    .damaged_err = TEFF_E_CONFLICT, /* every change through etcd gives the row another etag */
     .open = open_faults,
     .begin = begin_fault,
     .await = await_fault,
@@ -84,6 +98,7 @@ static const conf_faults cluster_faults = {
             [CONF_LOST] = ONE_MEMBER,
             [CONF_FULL] = ONE_MEMBER,
             [CONF_REPLICA] = NO_REPLICA,
+            [CONF_DAMAGED] = ONE_MEMBER,
         },
     .serves_on = true,
     .begin = begin_fault,

@@ -246,29 +246,12 @@ static void large_rows_are_read_in_parts(void **state)
 
 /* ---- damaged rows ---- */
 
-/* Appends base64. */
-static void encode(char *text, const char *bytes, size_t len)
-{
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *out = text + strlen(text);
-    for (size_t i = 0; i < len; i += 3) {
-        size_t n = len - i < 3 ? len - i : 3;
-        unsigned bits = 0;
-        for (size_t k = 0; k < 3; k++)
-            bits = bits << 8 | (k < n ? (unsigned char)bytes[i + k] : 0);
-        for (size_t k = 0; k < 4; k++)
-            *out++ = k <= n ? letters[bits >> (18 - 6 * k) & 63] : '=';
-    }
-    *out = '\0';
-}
-
 /* The key of row `a` of the table words. */
 static void encode_row_key(char *text, const char *address)
 {
     char key[200];
     int len = snprintf(key, sizeof key, "%s/words/a", strrchr(address, '/') + 1);
-    encode(text, key, (size_t)len);
+    etcd_server_encode(text, key, (size_t)len);
 }
 
 static void overwrite(const char *address, const char *bytes, size_t len)
@@ -276,7 +259,7 @@ static void overwrite(const char *address, const char *bytes, size_t len)
     char json[1024] = "{\"key\":\"", answer[ANSWER_MAX];
     encode_row_key(json, address);
     strcat(json, "\",\"value\":\"");
-    encode(json, bytes, len);
+    etcd_server_encode(json, bytes, len);
     strcat(json, "\"}");
     post("/v3/kv/put", json, answer);
 }
@@ -356,7 +339,7 @@ static void a_row_at_another_key_is_damaged(void **state)
     assert_int_equal(json_unpack(found, "{s:[o]}", "kvs", &kv), 0);
     char key[200], name[200] = "";
     int len = snprintf(key, sizeof key, "%s/words/c", strrchr(address, '/') + 1);
-    encode(name, key, (size_t)len);
+    etcd_server_encode(name, key, (size_t)len);
     snprintf(json, sizeof json, "{\"key\":\"%s\",\"value\":\"%s\"}", name,
              json_string_value(json_object_get(kv, "value")));
     post("/v3/kv/put", json, answer);
@@ -373,7 +356,7 @@ static void encode_mark_key(char *json, const char *address)
     char key[200];
     int len = snprintf(key, sizeof key, "%s/-format", strrchr(address, '/') + 1);
     strcpy(json, "{\"key\":\"");
-    encode(json, key, (size_t)len);
+    etcd_server_encode(json, key, (size_t)len);
     strcat(json, "\"");
 }
 
@@ -382,7 +365,7 @@ static void set_mark(const char *address, const char *version)
     char json[1024], answer[ANSWER_MAX];
     encode_mark_key(json, address);
     strcat(json, version ? ",\"value\":\"" : "");
-    encode(json, version ? version : "", version ? strlen(version) : 0);
+    etcd_server_encode(json, version ? version : "", version ? strlen(version) : 0);
     strcat(json, version ? "\"}" : "}");
     post(version ? "/v3/kv/put" : "/v3/kv/deleterange", json, answer);
 }

@@ -314,12 +314,76 @@ static void rows_of_another_form(void **state)
                          TEFF_E_MALFORMED);
         assert_int_equal(scan_past_a_damaged_row(e, &arena), TEFF_OK);
     }
-    (void)pg_server_run(e->address, "ALTER TABLE teff.rows ALTER etag TYPE text");
+    (void)pg_server_run(e->address, "ALTER TABLE teff.rows ALTER etag TYPE int");
     renew_session(e);
     assert_int_equal(scan_past_a_damaged_row(e, &arena), TEFF_E_MALFORMED);
     assert_int_equal(ask_get(e->store, &arena, "words", ask_str("b"), &value, &seen),
                      TEFF_E_MALFORMED);
     teffi_arena_fini(&arena);
+}
+
+/* The checksum covers each column. */
+static void rows_with_another_cell(void **state)
+{
+    static const char *const damages[] = {
+        "UPDATE teff.rows SET etag = etag - 1 WHERE key = 'a'",
+        "UPDATE teff.rows SET value = value || ''::bytea || '\\x00' WHERE key = 'a'",
+        "UPDATE teff.rows SET value = '' WHERE key = 'a'",
+        "UPDATE teff.rows SET sum = '' WHERE key = 'a'",
+        "UPDATE teff.rows SET key = 'a' WHERE key = 'c'",
+        "UPDATE teff.rows SET tab = 'words' WHERE tab = 'words2'",
+    };
+    env *e = *state;
+    teff_arena arena;
+    teffi_bytes value;
+    uint64_t etag = 0;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    assert_int_equal(ask_put(e->store, "words", ask_str("b"), ask_str("1"), &etag), TEFF_OK);
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        const char *table = strstr(damages[i], "words2") ? "words2" : "words";
+        const char *key = strstr(damages[i], "'c'") ? "c" : "a";
+        etag = 0;
+        assert_int_equal(ask_put(e->store, table, ask_str(key), ask_str("1"), &etag), TEFF_OK);
+        (void)pg_server_run(e->address, damages[i]);
+        assert_int_equal(scan_past_a_damaged_row(e, &arena), TEFF_OK);
+        assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("2"), &etag),
+                         TEFF_E_MALFORMED);
+        if (i % 2)
+            (void)pg_server_run(e->address, "DELETE FROM teff.rows WHERE key = 'a'");
+        else /* accepts the row as it is */
+            (void)pg_server_run(e->address, "UPDATE teff.rows SET sum = NULL WHERE key = 'a'");
+        assert_int_equal(ask_get(e->store, &arena, "words", ask_str("a"), &value, &etag), TEFF_OK);
+        assert_int_equal(etag != 0, i % 2 == 0);
+        (void)pg_server_run(e->address, "DELETE FROM teff.rows WHERE key = 'a'");
+    }
+    teffi_arena_fini(&arena);
+}
+
+/* What the server says when it finds a page or an index that is damaged. */
+static void damage_that_the_server_finds(void **state)
+{
+    static const struct {
+        const char *state, *detail;
+        teff_err err;
+        const char *text;
+    } errors[] = {
+        {"XX001", "", TEFF_E_MALFORMED, "postgres: oops"},
+        {"XX002", ", DETAIL = 'x'", TEFF_E_MALFORMED, "postgres: oops"},
+        {"XX001", ", DETAIL = '2'", TEFF_E_MALFORMED, "postgres: oops"},
+        {"XX001", ", DETAIL = '1'", TEFF_E_MALFORMED, "damaged row in table words: key \"a\""},
+        {"XX003", ", DETAIL = '1'", TEFF_E_IO, "postgres: oops"},
+    };
+    env *e = *state;
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        char body[200];
+        teffi_row row = {.table = "words", .key = ask_str("a"), .any = true};
+        teffi_store_op op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1};
+        snprintf(body, sizeof body, "RAISE EXCEPTION USING ERRCODE = '%s', MESSAGE = 'oops'%s",
+                 errors[i].state, errors[i].detail);
+        set_trigger(e, body);
+        assert_int_equal(ask(e->store, &op), errors[i].err);
+        assert_non_null(strstr(op.text, errors[i].text));
+    }
 }
 
 static atomic_bool loses_a_result;
@@ -425,7 +489,7 @@ static void a_creation_that_waits_gets_a_later_etag(void **state)
  * created, or removed where no row may be. */
 static void a_change_under_way_is_a_conflict(void **state)
 {
-    static const char change[] = "UPDATE teff.rows SET etag = nextval('teff.etags')";
+    static const char change[] = "UPDATE teff.rows SET etag = nextval('teff.etags'), sum = NULL";
     static const char create[] = "INSERT INTO teff.rows SELECT tab, 'c', 9999, '' FROM teff.rows";
     env *e = *state;
     uint64_t etag = 0;
@@ -451,6 +515,28 @@ static void a_change_under_way_is_a_conflict(void **state)
     assert_int_equal(ask(e->store, &op), TEFF_OK);
     assert_int_equal(pg_server_run(e->address, "SELECT count(*) FROM teff.rows WHERE key = 'c'"),
                      0);
+}
+
+/* A write that may overwrite waits for another client that creates the row, and gets a later etag;
+ * or it creates the row itself, after the other client has given up. */
+static void a_forced_write_beside_a_creation(void **state)
+{
+    static const char create[] = "INSERT INTO teff.rows VALUES ('words', 'a', 9999, 'x')";
+    env *e = *state;
+    for (int commits = 0; commits < 2; commits++) {
+        teffi_row row = {.table = "words", .key = ask_str("a"), .value = ask_str("2"), .any = true};
+        ask_op a = {.op = {.kind = TEFFI_STORE_BATCH, .rows = &row, .n_rows = 1}};
+        start_beside(e, create, &a);
+        long taken = pg_server_run(e->address, "SELECT nextval('teff.etags')");
+        if (commits)
+            pg_server_commit();
+        else
+            pg_server_roll_back();
+        assert_int_equal(ask_wait(&a), TEFF_OK);
+        assert_true((long)row.etag > taken);
+        assert_int_equal(pg_server_run(e->address, "SELECT etag FROM teff.rows"), row.etag);
+        (void)pg_server_run(e->address, "DELETE FROM teff.rows");
+    }
 }
 
 typedef struct creator {
@@ -507,11 +593,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_deadlock_without_end, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(odd_etags_from_a_write, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(rows_of_another_form, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(rows_with_another_cell, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(damage_that_the_server_finds, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_write_without_a_result_is_unknown, open_fresh,
                                         close_store),
         cmocka_unit_test_setup_teardown(a_creation_that_waits_gets_a_later_etag, open_fresh,
                                         close_store),
         cmocka_unit_test_setup_teardown(a_change_under_way_is_a_conflict, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_forced_write_beside_a_creation, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(two_stores_create_the_same_rows, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_server_that_does_not_sync, open_fresh, close_store),
         cmocka_unit_test(no_server),

@@ -42,6 +42,8 @@ static void begin_fault(conf_fault f, const char *address)
         set_full(address, true);
     else if (f == CONF_REPLICA)
         set_read_only(address, true);
+    else if (f == CONF_DAMAGED)
+        (void)pg_server_run(address, "UPDATE teff.rows SET value = 'bad' WHERE key = 'a'");
     else
         proxy_fault_begin(f);
 }
@@ -78,6 +80,7 @@ int main(int argc, char **argv)
 {
     static const conf_faults faults = {
         .doubt_waits = true,
+        .damaged_err = TEFF_E_MALFORMED,
         .open = open_faults,
         .begin = begin_fault,
         .await = await_fault,

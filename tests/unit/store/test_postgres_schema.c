@@ -9,8 +9,10 @@
 #include "pg_server.h"
 #include "setup.h"
 
-enum { ADDRESS_MAX = 512, VERSION = 2, OPENERS = 10 };
-enum { FUNCTION_MD5 = 0xaa7f0b2, COLUMNS_MD5 = 0x1a426a2 };
+enum { ADDRESS_MAX = 512, VERSION = 3, OPENERS = 10 };
+enum { FUNCTION_MD5 = 0xc0c04ab, COLUMNS_MD5 = 0x4c37dd8 };
+/* The first bytes of the SHA-256 of the numbers and texts that teff.checksum() joins. */
+enum { CHECKSUM_START = 0x74dee3 };
 
 /* What the first builds have created: the schema 1. A row that was created again while another
  * client wrote it could get an earlier etag. */
@@ -66,12 +68,24 @@ static const char old_rows[] =
     " ARRAY['1', '2', '3']::bytea[], '{0,0,0}', '{0,0,0}');"
     "SELECT teff.write('{words}', ARRAY['a']::bytea[], ARRAY['4']::bytea[], '{2}', '{0}')";
 
-static void make_old_database(char *address)
+/* in: version: 1, or 2, which differs from it in the function only. */
+static void make_old_database(char *address, int version)
 {
+    char sql[100];
+    snprintf(sql, sizeof sql, "UPDATE teff.schema SET version = %d", version);
     pg_server_fresh(address);
     (void)pg_server_run(address, first_schema);
     (void)pg_server_run(address, old_rows);
-    assert_int_equal(pg_server_run(address, "SELECT version FROM teff.schema"), 1);
+    (void)pg_server_run(address, sql);
+    assert_int_equal(pg_server_run(address, "SELECT version FROM teff.schema"), version);
+}
+
+static void expect_sums(const char *address, long n)
+{
+    assert_int_equal(pg_server_run(address, "SELECT count(sum) FROM teff.rows"), n);
+    assert_int_equal(pg_server_run(address, "SELECT count(*) FROM teff.rows WHERE length(sum) = 8 "
+                                            "AND sum = teff.checksum(tab, key, etag, value)"),
+                     n);
 }
 
 /* The row's value and etag, through the store. */
@@ -153,11 +167,10 @@ static void ten_create_it_at_once_in_a_serializable_database(void **state)
     (void)open_by_ten_at_once(address);
 }
 
-static void ten_upgrade_an_older_one_at_once(void **state)
+static void ten_upgrade_at_once(int version)
 {
     char address[ADDRESS_MAX];
-    (void)state;
-    make_old_database(address);
+    make_old_database(address, version);
     uint64_t created = open_by_ten_at_once(address);
     assert_int_equal(pg_server_run(address,
                                    "SELECT count(*) FROM pg_proc WHERE proname = 'write' AND "
@@ -168,6 +181,7 @@ static void ten_upgrade_an_older_one_at_once(void **state)
     expect_row(store, "words", "b", "2", 3);
     expect_row(store, "states", "a", "3", 1);
     expect_row(store, "words", "new", "x", created);
+    expect_sums(address, 1);
     uint64_t etag = 5;
     assert_true(created > 5);
     assert_int_equal(ask_put(store, "words", ask_str("a"), ask_str("5"), &etag), TEFF_OK);
@@ -175,6 +189,31 @@ static void ten_upgrade_an_older_one_at_once(void **state)
     assert_int_equal(ask_remove(store, "words", ask_str("b"), &(uint64_t){3}), TEFF_OK);
     teffi_store_close(store);
     assert_int_equal(pg_server_run(address, "SELECT count(*) FROM teff.rows"), 3);
+    expect_sums(address, 2);
+}
+
+static void ten_upgrade_an_older_one_at_once(void **state)
+{
+    (void)state;
+    ten_upgrade_at_once(1);
+    ten_upgrade_at_once(2);
+}
+
+/* A silo of an older build that had connected before the upgrade calls the same function. */
+static void older_builds_write_checksums_too(void **state)
+{
+    char address[ADDRESS_MAX];
+    (void)state;
+    make_old_database(address, 2);
+    teffi_store_close(ask_open(address));
+    assert_int_equal(pg_server_run(address, "SELECT cardinality(teff.write('{words}', "
+                                            "ARRAY['a']::bytea[], ARRAY['5']::bytea[], '{5}', "
+                                            "'{0}'))"),
+                     1);
+    expect_sums(address, 1);
+    teffi_store *store = ask_open(address);
+    expect_row(store, "words", "a", "5", 6);
+    teffi_store_close(store);
 }
 
 /* While the row's creation waits for another client, that one writes the row and removes it. The
@@ -183,7 +222,7 @@ static void an_upgraded_function_gives_later_etags(void **state)
 {
     char address[ADDRESS_MAX];
     (void)state;
-    make_old_database(address);
+    make_old_database(address, 1);
     teffi_store *store = ask_open(address);
     teffi_row row = {.table = "words", .key = ask_str("c"), .value = ask_str("1")};
     ask_op a = {.op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1}};
@@ -210,7 +249,7 @@ static void a_failed_upgrade_changes_nothing(void **state)
                                        "prosrc LIKE '%IF conflict THEN RETURN NULL; END IF;%'";
     char address[ADDRESS_MAX];
     (void)state;
-    make_old_database(address);
+    make_old_database(address, 1);
     (void)pg_server_run(address, refuse);
     ask_expect_refused(address, TEFF_E_IO, "postgres: ERROR:  no upgrade");
     assert_int_equal(pg_server_run(address, "SELECT version FROM teff.schema"), 1);
@@ -229,13 +268,13 @@ static void a_newer_one_is_refused(void **state)
     teffi_store_close(ask_open(address));
     (void)pg_server_run(address, "UPDATE teff.schema SET version = 9");
     ask_expect_refused(address, TEFF_E_REFUSED,
-                       "version 9, from a newer teff; this build knows versions up to 2");
+                       "version 9, from a newer teff; this build knows versions up to 3");
     assert_int_equal(pg_server_run(address, "SELECT version FROM teff.schema"), 9);
 }
 
 /* Databases of this version exist, so this is what they have. If you change the schema, raise
  * SCHEMA in postgres_schema.c, and then the three numbers here. */
-static void what_version_2_creates(void **state)
+static void what_version_3_creates(void **state)
 {
     char address[ADDRESS_MAX];
     (void)state;
@@ -245,6 +284,10 @@ static void what_version_2_creates(void **state)
     assert_int_equal(pg_server_run(address, "SELECT ('x' || left(md5(prosrc), 7))::bit(28)::int "
                                             "FROM pg_proc WHERE proname = 'write'"),
                      FUNCTION_MD5);
+    assert_int_equal(
+        pg_server_run(address, "SELECT ('x' || encode(substring(teff.checksum('words', 'key', 7, "
+                               "'value') FROM 1 FOR 3), 'hex'))::bit(24)::int"),
+        CHECKSUM_START);
     assert_int_equal(
         pg_server_run(address, "SELECT ('x' || left(md5(string_agg(concat_ws(' ', table_name, "
                                "column_name, data_type, is_nullable), ', ' ORDER BY table_name, "
@@ -259,10 +302,11 @@ int main(void)
         cmocka_unit_test(ten_create_it_at_once),
         cmocka_unit_test(ten_create_it_at_once_in_a_serializable_database),
         cmocka_unit_test(ten_upgrade_an_older_one_at_once),
+        cmocka_unit_test(older_builds_write_checksums_too),
         cmocka_unit_test(an_upgraded_function_gives_later_etags),
         cmocka_unit_test(a_failed_upgrade_changes_nothing),
         cmocka_unit_test(a_newer_one_is_refused),
-        cmocka_unit_test(what_version_2_creates),
+        cmocka_unit_test(what_version_3_creates),
     };
     if (!pg_server_open())
         return 77;

@@ -15,10 +15,11 @@ static void open_faults(const char *address, char *via)
              strrchr(address, '/'));
 }
 
-static void run_command(const char *command)
+/* in: command: may have one %s, for more. */
+static void run_command(const char *command, const char *more)
 {
     redisContext *c = redisConnect("127.0.0.1", (int)redis_server_port());
-    redisReply *reply = redisCommand(c, command);
+    redisReply *reply = redisCommand(c, command, more);
     assert_non_null(reply);
     if (reply->type == REDIS_REPLY_ERROR)
         fail_msg("%s: %s", command, reply->str);
@@ -28,13 +29,14 @@ static void run_command(const char *command)
 
 static void begin_fault(conf_fault f, const char *address)
 {
-    (void)address;
     if (f == CONF_RESTARTED)
         redis_server_kill();
     else if (f == CONF_FULL)
-        run_command("CONFIG SET maxmemory 1");
+        run_command("CONFIG SET maxmemory 1", NULL);
     else if (f == CONF_REPLICA)
-        run_command("REPLICAOF 127.0.0.1 1");
+        run_command("REPLICAOF 127.0.0.1 1", NULL);
+    else if (f == CONF_DAMAGED)
+        run_command("HSET %s:row:words:a value bad", strrchr(address, '/') + 1);
     else
         proxy_fault_begin(f);
 }
@@ -50,9 +52,9 @@ static void end_fault(conf_fault f, const char *address)
     if (f == CONF_RESTARTED)
         (void)redis_server_start("yes");
     else if (f == CONF_FULL)
-        run_command("CONFIG SET maxmemory 0");
+        run_command("CONFIG SET maxmemory 0", NULL);
     else if (f == CONF_REPLICA)
-        run_command("REPLICAOF NO ONE");
+        run_command("REPLICAOF NO ONE", NULL);
     else
         proxy_fault_end(f);
 }
