@@ -52,6 +52,10 @@ static const silo_option options[] = {
      "how long no worker may take work, because turns do not end, until\n"
      "                         the silo gives up and its process ends (3600000)",
      NUMBER, AT(silo.stuck_ms), TEFFI_LEASE_MIN_MS, 2000000000},
+    {"stop-ms", "N",
+     "how long a stop waits, after its other steps, for turns that do\n"
+     "                         not end, until the process ends with status 1 (30000)",
+     NUMBER, AT(silo.stop_ms), 1, 2000000000},
     {"reminder-period-min-ms", "N", "shortest period that a grain may give to a reminder (60000)",
      NUMBER, AT(silo.reminder_period_min_ms), 1, TEFFI_REMINDER_PERIOD_MIN_MAX_MS},
     {"workers", "N", "worker threads (one per core that affinity and CPU quota allow)", NUMBER,

@@ -511,6 +511,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
     if (silo->store) /* its last results go to groups, which are freed below */
         silo->store->ops->close(silo->store);
     teffi_node_stop(node);
+    teffi_stop_watch_end(silo); /* no turn runs any more, and the executor is freed below */
     teffi_grains_free(node);
     teffi_membership_free(node->membership);
     node->membership = NULL;

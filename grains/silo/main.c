@@ -58,6 +58,13 @@ static void end_process_if_stuck(teff_silo *silo)
     _Exit(1);
 }
 
+/* The silo's stop_hangs: ends the process. Nothing else ends the turns that the log has named. */
+static void end_process_if_stop_hangs(teff_silo *silo, const char *why)
+{
+    fprintf(stderr, "silo %s ends: %s\n", teff_silo_address(silo), why);
+    _Exit(1);
+}
+
 /* Prints "ready" and serves until SIGTERM or SIGINT comes or the lease is lost. In both cases calls
  * the program's `stop` before it returns. out: true: a signal came; false: the lease is lost. */
 static bool serve_until_signal_or_lost_lease(teff_silo *silo, const teff_silo_program *program,
@@ -159,6 +166,7 @@ static int run_silo(int argc, char **argv, const teff_silo_program *given, teff_
     bool hosted = host_types(silo, type, more);
     if (!silo)
         return status;
+    silo->stop_hangs = end_process_if_stop_hangs;
     block_signals_and_ignore_sigpipe(&signals);
     status = hosted ? start_and_serve_until_signal(silo, &program, text, &signals) : 1;
     teff_silo_free(silo);

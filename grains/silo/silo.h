@@ -58,6 +58,9 @@ struct teff_silo {
     teffi_node_id *clients;              /* connected clients, guarded by lock as the next two */
     size_t n_clients, clients_max;       /* the link limits the number of clients */
     _Atomic bool lost_lease;             /* since it last joined, also in an earlier start */
+    struct teffi_stop_watch *watch;      /* stop_watch.c's; NULL: no stop is watched */
+    /* called by the watch, instead of opt.lost; set before the start; NULL: none */
+    void (*stop_hangs)(teff_silo *silo, const char *why);
     _Atomic uint32_t links; /* connections to silos that are up; exact until the first goodbye */
 };
 
@@ -115,6 +118,12 @@ void teffi_silo_free_engines_and_processes(teff_silo *silo);
 /* teffi_silo_close - send goodbye, stop every part, free the executor. Not on a worker. in:
  * timeout_ms, for the goodbye; 0: none is sent. errs: of the goodbye. */
 teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);
+
+/* teffi_stop_watch_begin - from now on, measure the time of a stop: after limit_ms, log which turns
+ * run, and call stop_hangs or opt.lost once, on a thread of the watch.
+ * teffi_stop_watch_end - end this, and wait for the functions called. No-op without a watch. */
+void teffi_stop_watch_begin(teff_silo *silo, uint64_t limit_ms);
+void teffi_stop_watch_end(teff_silo *silo);
 
 /* teffi_silo_set_authorize - make the node ask the program's function, if there is one, before it
  * delivers a client's call (authorize.c). in: the silo's node was initialized. */

@@ -87,6 +87,9 @@ typedef struct teffi_exec_ops {
     teff_err (*system)(teffi_exec *exec);
     /* Report workers, processors and queues as lines, to fn(arg). Any thread. May be NULL. */
     void (*dump)(teffi_exec *exec, teff_line_fn *fn, void *arg);
+    /* Report the turns that run now, a line for each, to fn(arg): also while stop waits for them.
+     * out: their number. Any thread. May be NULL. */
+    unsigned (*turns)(teffi_exec *exec, teff_line_fn *fn, void *arg);
     /* Stop and join all workers, then run the deferred work and the queued batches that are left:
      * afterwards no group runs and no timer fires. Queues and stacks keep their memory until free.
      * Not from a worker. NULL: nothing runs by itself. */

@@ -122,6 +122,7 @@ static const teffi_exec_ops scheduler_ops = {
     .direct = &teffi_direct_by_worker,
     .system = teffi_system_thread_start,
     .dump = teffi_sched_dump,
+    .turns = teffi_sched_list_turns,
     .stop = stop_scheduler,
     .free = stop_and_free,
 };

@@ -163,6 +163,20 @@ static void take_snapshot(teffi_sched *sched, snapshot *shot)
     pthread_mutex_unlock(&sched->idle_lock);
 }
 
+/* out: a snapshot of all workers, whose array the caller frees. At most so many workers without a
+ * processor are copied. */
+static snapshot new_snapshot(teffi_sched *sched)
+{
+    enum { BLOCKED_MAX = 256 };
+    snapshot shot = {.now_ns = teffi_now(sched->exec.platform),
+                     .room = sched->n_processors + BLOCKED_MAX};
+    shot.workers = calloc(shot.room, sizeof *shot.workers);
+    if (!shot.workers)
+        shot.room = 0;
+    take_snapshot(sched, &shot);
+    return shot;
+}
+
 static const char *state_name(teffi_worker_state state)
 {
     static const char *const names[] = {
@@ -212,6 +226,21 @@ static void dump_processor(const teffi_lines *to, teffi_processor *p, unsigned n
         (unsigned long long)atomic_load_explicit(&p->runs, memory_order_relaxed) - 1);
 }
 
+unsigned teffi_sched_list_turns(teffi_exec *exec, teff_line_fn *fn, void *arg)
+{
+    const teffi_lines to = {fn, arg};
+    snapshot shot = new_snapshot(teffi_sched_of(exec));
+    unsigned n = 0;
+    for (unsigned i = 0; i < shot.n; i++) {
+        if (!shot.workers[i].seen.running)
+            continue;
+        dump_worker(&to, &shot, i);
+        n++;
+    }
+    free(shot.workers);
+    return n;
+}
+
 static const char *policy_name(const teffi_sched *sched)
 {
     return sched->levels ? "multilevel" : sched->priorities ? "priority" : "single";
@@ -219,15 +248,9 @@ static const char *policy_name(const teffi_sched *sched)
 
 void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 {
-    enum { BLOCKED_MAX = 256 }; /* at most so many workers without a processor are listed */
     teffi_sched *sched = teffi_sched_of(exec);
     const teffi_lines to = {fn, arg};
-    snapshot shot = {.now_ns = teffi_now(exec->platform),
-                     .room = sched->n_processors + BLOCKED_MAX};
-    shot.workers = calloc(shot.room, sizeof *shot.workers);
-    if (!shot.workers)
-        shot.room = 0;
-    take_snapshot(sched, &shot);
+    snapshot shot = new_snapshot(sched);
     /* relaxed: for the report only. Inactive processors are not listed, because their work is moved
      * away. */
     unsigned active = atomic_load_explicit(&sched->n_active, memory_order_relaxed);

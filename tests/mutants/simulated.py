@@ -29,6 +29,12 @@ SIMULATED = {
     "a silo whose workers are stuck stays": (
         "runtime/cluster/lease.c", "if (s->still_ns < s->limit_ns)",
         "if (s->still_ns <= UINT64_MAX)"),
+    "a stop waits for stuck turns without a limit": (
+        "grains/hosting/install.c",
+        "        if (teffi_now(grains->node->platform) >= deadline_ns)\n"
+        "            return teff_fail(ctx, TEFF_E_TIMEOUT, \"%llu activations",
+        "        if (deadline_ns == 0)\n"
+        "            return teff_fail(ctx, TEFF_E_TIMEOUT, \"%llu activations"),
     "a joiner ousts a healthy cluster": (
         "runtime/cluster/watch.c",
         "    uint64_t between = w->looked_ns ? now - w->looked_ns : 0;\n"

@@ -54,7 +54,7 @@ static void count_begun_as_unknown(sim_silo *place)
 /* A silo that is in the table and cannot finish joining may have got grains. It leaves; when that
  * fails, too, its activations are lost as if it had been killed. A counter's acknowledged calls are
  * stored, a tally's are not. */
-static void lose_activations(sim_silo *place)
+void sim_silo_lose(sim_silo *place)
 {
     count_begun_as_unknown(place);
     for (int kind = 0; kind < SIM_KINDS; kind++)
@@ -107,7 +107,7 @@ void sim_silo_kill(sim_silo *place)
 {
     place->state = SIM_CLOSING;
     place->node.dead = true;
-    lose_activations(place);
+    sim_silo_lose(place);
     sim_at(&place->world->s, 0, silo_crash, place);
 }
 
@@ -118,7 +118,7 @@ static void silo_lost(void *arg, const char *why)
     (void)why;
     sim_restart_check_lost(place);
     place->lost = place->node.dead = true;
-    lose_activations(place);
+    sim_silo_lose(place);
     if (place->state != SIM_SERVING)
         return; /* joining or leaving ends, then it closes */
     place->state = SIM_CLOSING;
@@ -190,7 +190,7 @@ static void silo_close(sim *s, void *arg, bool run)
     place->silo = NULL;
     place->node.lease = NULL;
     if (place->failed || place->node.dead) {
-        lose_activations(place);
+        sim_silo_lose(place);
         lose_calls(place);
     }
     place->state = SIM_AWAY;

@@ -80,6 +80,7 @@ typedef struct sim_silo { /* one silo, which may start and stop several times */
     bool failed; /* to join */
     bool lost;   /* its lease */
     sim_begun begun;
+    uint64_t stops_ns; /* the stop of a silo with stuck workers ends before this */
     sim_beacon beacons[SIM_KEYS];
     uint64_t view;      /* newest seen */
     unsigned starts;    /* how often it has started */
@@ -119,6 +120,7 @@ typedef struct sim_world {
     bool store_faults;  /* were drawn, though they may have ended */
     uint32_t lease_ms;  /* of all silos; 0: the default */
     uint32_t outage_ms, stuck_ms;
+    bool stops_stuck;         /* a silo whose workers are stuck is told to stop */
     bool has_limits;          /* one of the next two, and delays */
     uint32_t activations_max; /* of all silos; 0: no limit */
     uint32_t memory_percent;
@@ -162,9 +164,11 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept
 bool sim_world_run(sim_world *w);
 void sim_world_fini(sim_world *w);
 
-/* sim_silo_start - a silo that is away joins. sim_silo_kill - a silo that serves crashes. */
+/* sim_silo_start - a silo that is away joins. sim_silo_kill - a silo that serves crashes.
+ * sim_silo_lose - its activations do not count any more, as others may exist from now on. */
 void sim_silo_start(sim_silo *place);
 void sim_silo_kill(sim_silo *place);
+void sim_silo_lose(sim_silo *place);
 
 /* sim_calm - no fault was drawn that may make a call fail. */
 bool sim_calm(const sim_world *w);

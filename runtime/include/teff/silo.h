@@ -97,12 +97,12 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     uint32_t outage_ms;
     /* Called once, on a thread of the silo, when the silo has lost its lease: it could not reach
      * the store or other silos for too long, the cluster has declared it dead, or its workers were
-     * stuck for stuck_ms. The silo then
-     * sends no responses, saves nothing, and closes its connections. lost must not block or call
-     * functions of the silo. Afterwards the program calls teff_silo_stop (which in this case does
-     * not leave the cluster), frees its contexts, and may call teff_silo_start, so that the silo
-     * joins again as a new incarnation. NULL: no function is called. teff_silo_main and
-     * teff_silo_run do all this by themselves. */
+     * stuck for stuck_ms. The silo then sends no responses, saves nothing, and closes its
+     * connections. lost must not block or call functions of the silo. It is also called, once
+     * more, if a stop has waited for stop_ms; see there. Afterwards the program calls
+     * teff_silo_stop (which in this case does not leave the cluster), frees its contexts, and may
+     * call teff_silo_start, so that the silo joins again as a new incarnation. NULL: no function
+     * is called. teff_silo_main and teff_silo_run do all this by themselves. */
     void (*lost)(void *lost_arg, const char *why);
     void *lost_arg;
     /* Limits in bytes. A call for which there is no room fails with TEFF_E_OVERLOADED at once.
@@ -155,12 +155,20 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * (teff_blocking_begin) do not count, as long as threads_max allows other threads to take their
      * workers' places. Must be longer than 128 turns of one grain, one after the other, that block
      * their thread or compute without calling teff; at least lease_ms; 0 = 3,600,000 (an hour).
-     * teff_silo_stop still waits for such turns; teff_silo_main and teff_silo_run end the process
-     * at once, with status 1, without calling stop, unless they had begun to stop before. */
+     * teff_silo_stop still waits for such turns, see stop_ms; teff_silo_main and teff_silo_run end
+     * the process at once, with status 1, without calling stop, unless they had begun to stop
+     * before. */
     uint32_t stuck_ms;
     /* The shortest period of a reminder (teff/reminder.h) that grains on this silo may register, in
      * ms: up to a day; 0 = 60,000. Each tick reads and writes a row. */
     uint32_t reminder_period_min_ms;
+    /* A stop first takes steps that have time limits (teff_silo_stop's timeout_ms). Then it waits
+     * until no thread is in a turn any more, because the threads use the silo's memory. If that
+     * takes longer than stop_ms (0 = 30,000), the log names the turns. After that, teff_silo_main
+     * and teff_silo_run end the process with status 1. In other programs, `lost` is called, with a
+     * text that names one of the turns, and teff_silo_stop waits on: only the end of the process
+     * ends such turns. The same holds for the stop of a silo whose start has failed. */
+    uint32_t stop_ms;
 } teff_silo_options;
 
 /* teff_silo_new - make a silo; teff_silo_start starts it.

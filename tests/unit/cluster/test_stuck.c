@@ -29,6 +29,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 static int tokens; /* guarded by lock; so many turns may end */
 static bool declares;
+static teff_err stop_err;
 static _Atomic int begun;
 
 /* ---- silos ---- */
@@ -257,6 +258,42 @@ static void turns_in_blocking_regions_keep_the_lease(void **state)
     assert_int_equal(lost, 0);
 }
 
+static void *stop_silo(void *arg)
+{
+    (void)arg;
+    stop_err = teff_silo_stop(l->silos[STUCK], 1);
+    return NULL;
+}
+
+/* An embedded silo's program is told once, and the stop ends when the turns do. */
+static void a_stop_that_waits_for_turns_is_told(void **state)
+{
+    (void)state;
+    pthread_t stopper;
+    l->silos[STUCK]->opt.stop_ms = 1;
+    start_turns(INSIDE);
+    lab_until(begun >= WORKERS);
+    assert_int_equal(pthread_create(&stopper, NULL, stop_silo, NULL), 0);
+    lab_until(lost);
+    assert_non_null(strstr(why_lost, "its stop has waited for "));
+    assert_non_null(strstr(why_lost, "turns do not end, such as grain lab.Rare stay-"));
+    assert_non_null(strstr(why_lost, ", in lab.Rare.Where"));
+    let_turns_end(INSIDE);
+    assert_int_equal(pthread_join(stopper, NULL), 0);
+    assert_int_equal(stop_err, TEFF_E_TIMEOUT);
+    assert_int_equal(lost, 1);
+    assert_null(l->silos[STUCK]->watch);
+}
+
+static void a_stop_without_turns_is_not_told(void **state)
+{
+    (void)state;
+    l->silos[STUCK]->opt.stop_ms = 3600 * 1000;
+    assert_int_equal(teff_silo_stop(l->silos[STUCK], 60000), TEFF_OK);
+    assert_int_equal(lost, 0);
+    assert_null(l->silos[STUCK]->watch);
+}
+
 /* The monitor gives its processor to another worker. */
 static void one_turn_that_does_not_end_keeps_the_lease(void **state)
 {
@@ -315,6 +352,8 @@ int main(void)
         CASE(an_idle_silo_keeps_the_lease),
         CASE(workers_that_go_on_keep_the_lease),
         CASE(a_pause_counts_for_half_a_lease),
+        CASE(a_stop_that_waits_for_turns_is_told),
+        CASE(a_stop_without_turns_is_not_told),
     };
 #undef CASE
     return cmocka_run_group_tests_name("cluster/stuck", tests, NULL, NULL);

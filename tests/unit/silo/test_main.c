@@ -29,6 +29,7 @@ static void wrong_usage_ends_with_2(void **state)
     child_refuses(ARGS("--workers", "5000"), "workers");
     child_refuses(ARGS("--stuck-ms", "499"), "a number of 500 to 2000000000");
     child_refuses(ARGS("--stuck-ms", "9999"), "stuck_ms: 'below lease_ms'");
+    child_refuses(ARGS("--stop-ms", "0"), "--stop-ms: '0'; expected a number of 1 to 2000000000");
     child_refuses(ARGS("--stacks", "some"), "some");
     child_refuses(ARGS("--stacks", "63"), "--stacks: '63'; expected a number of 64 to 1000000");
     child_refuses(ARGS("--stacks", "1000001"), "1000001");
@@ -255,6 +256,37 @@ static void a_silo_whose_workers_are_stuck_ends_with_1(void **state)
     teff_client_free(client);
 }
 
+/* SIGTERM comes before the workers count as stuck. The steps of the stop end when the lease ends;
+ * then the stop waits for the turn. */
+static void a_stop_does_not_wait_for_ever(void **state)
+{
+    char address[100];
+    child c = child_run(ARGS("--quiet", "--workers", "1", "--lease-ms", "3000", "--stuck-ms",
+                             "3000", "--stop-ms", "300"),
+                        false);
+    child_read(&c, c.out, "ready 127.0.0.1:");
+    assert_int_equal(sscanf(strstr(c.text, "ready "), "ready %99s", address), 1);
+    teff_client_options opt = {.size = sizeof opt, .gateways = {address}};
+    teff_client *client;
+    teff_call call;
+    assert_int_equal(teff_client_connect(&opt, &client, NULL), TEFF_OK);
+    teff_ctx *ctx = teff_client_new_ctx(client);
+    lab_ok(ctx, lab_rare_where_async(ctx, "endless", NULL, &call));
+    do {
+        assert_int_equal(kill(c.pid, SIGUSR1), 0);
+        child_read(&c, c.err, "states: ");
+    } while (!strstr(c.text, "a turn of lab.Rare.Where"));
+    assert_int_equal(kill(c.pid, SIGTERM), 0);
+    child_read(&c, c.err, " ends: its stop has waited");
+    assert_non_null(strstr(c.text, "stop waits: worker "));
+    assert_non_null(strstr(c.text, "a turn of lab.Rare.Where"));
+    assert_non_null(strstr(c.text, "stop waits: grain lab.Rare endless"));
+    assert_int_equal(child_status(&c), 1);
+    (void)!teff_await_all(ctx, &call, 1);
+    teff_ctx_free(ctx);
+    teff_client_free(client);
+}
+
 /* ---- silos that use the store of a seed ---- */
 
 static child run_and_read_address(const char *const *args, char *address)
@@ -338,6 +370,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_fails_at_run_time_ends_with_1),
         cmocka_unit_test(a_silo_that_was_declared_dead_comes_back),
         cmocka_unit_test(a_silo_whose_workers_are_stuck_ends_with_1),
+        cmocka_unit_test(a_stop_does_not_wait_for_ever),
         cmocka_unit_test(a_silo_joins_again_after_its_seed_was_killed),
         cmocka_unit_test(silos_and_their_seed_end_by_one_signal),
         cmocka_unit_test(a_signal_while_starting_ends_it),
