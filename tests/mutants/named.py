@@ -169,6 +169,18 @@ NAMED = {
     "a promise of a silo that reaches the store": (
         "runtime/cluster/promise.c", "        p->confirmed.number && now - p->confirmed.sent_ns >",
         "        p->confirmed.number && now + (1ull << 60) - p->confirmed.sent_ns >"),
+    "a stop that waits for turns is not told": (
+        "grains/silo/stop_watch.c", "    report_stop_that_hangs(w);\n",
+        "    if (w->lines)\n        report_stop_that_hangs(w);\n"),
+    "a stop that ends is told": (
+        "grains/silo/stop_watch.c", "now_ns < until_ns;", "now_ns > until_ns;"),
+    "a stop that waits has no turns": (
+        "runtime/sched/report.c", "if (!shot.workers[i].seen.running)\n            continue;",
+        "if (shot.workers[i].seen.running)\n            continue;"),
+    "a damaged row in postgres is good": (
+        "runtime/store/postgres.c", "CASE WHEN sum IS NULL OR sum =", "CASE WHEN true OR sum ="),
+    "a damaged row in postgres is overwritten": (
+        "runtime/store/postgres_schema.c", "IF damaged AND marks[i] & 1 = 0", "IF false"),
     "workers that never end a turn are not stuck": (
         "runtime/cluster/lease.c", "bool still = queued && runs == s->runs;",
         "bool still = queued && runs > s->runs;"),
