@@ -15,7 +15,10 @@ static const char fence_table[] = TEFFI_TABLE_FENCE;
 /* A page is one operation, so its rows are of one version. The table of hundreds of silos must be
  * one page: while they start, it hardly ever stays the same between two operations. A page fits
  * into one frame of a remote store, also if each silo hosts the most types. */
-enum { KEY_MAX = TEFFI_CLUSTER_MAX + 16, PAGE_ROWS = TEFFI_STORE_SCAN_MAX, READ_TRIES = 20 };
+enum { KEY_MAX = TEFFI_CLUSTER_MAX + 16, READ_TRIES = 20 };
+
+/* SEED_PAGE_ROWS: seeds of earlier builds return no more rows at once. */
+enum { PAGE_ROWS = TEFFI_STORE_SCAN_MAX, SEED_PAGE_ROWS = 1000 };
 
 /* Makes a key: "cluster\0v" of the version row, "cluster\0m01234567" of the row of a silo, or
  * "cluster\1", which is greater than all keys of the cluster.
@@ -186,18 +189,20 @@ static teffi_bytes make_next_key(teff_ctx *ctx, const teffi_row *row)
  * needed, so that the rows may be of different versions. */
 static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
 {
-    size_t max = 0, found = PAGE_ROWS;
+    /* relaxed: set before the store of the seed is used */
+    bool borrows = atomic_load_explicit(&ctx->node->seed, memory_order_relaxed) != 0;
+    size_t max = 0, page_rows = borrows ? SEED_PAGE_ROWS : PAGE_ROWS, found = page_rows;
     teffi_row first = {.table = members_table, .key = make_row_key(ctx, 0, "")};
     size_t prefix = first.key.len;
     teff_err err = TEFF_OK;
     memset(rows, 0, sizeof *rows);
-    for (unsigned pages = 0; found == PAGE_ROWS && !err; pages++) {
+    for (unsigned pages = 0; found == page_rows && !err; pages++) {
         teffi_row at = first;
         teffi_store_op op = {.kind = TEFFI_STORE_SCAN,
                              .rows = &at,
                              .n_rows = 1,
                              .to = make_row_key(ctx, 1, ""),
-                             .limit = PAGE_ROWS,
+                             .limit = page_rows,
                              .arena = &ctx->arena};
         err = teffi_ctx_run_store_op(ctx, &op);
         if (err)
@@ -206,7 +211,7 @@ static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
         for (size_t i = 0; i < op.n_found && !err; i++)
             err = unpack_and_add_row(ctx, &op.rows[i], prefix, rows);
         found = op.n_found;
-        if (found == PAGE_ROWS)
+        if (found == page_rows)
             first.key = make_next_key(ctx, &op.rows[found - 1]);
         *paged = pages > 0;
     }

@@ -19,7 +19,7 @@ enum {
     TEFFI_STORE_VALUE_MAX = 16 * 1024 * 1024 + 64, /* a state, and the mark of its transaction */
     TEFFI_STORE_BATCH_MAX = 256,
     TEFFI_STORE_BATCH_BYTES_MAX = 64 * 1024 * 1024, /* all values of one batch */
-    TEFFI_STORE_SCAN_MAX = 1000
+    TEFFI_STORE_SCAN_MAX = 4096
 };
 
 typedef struct teffi_bytes {

@@ -335,7 +335,7 @@ static size_t get_batch_max(const conf_env *env)
 /* More rows than one response may hold, paged through in order. */
 static void scan_pages(void **state)
 {
-    enum { N = 1200, STEP = 7 };
+    enum { N = TEFFI_STORE_SCAN_MAX + 200, STEP = 7 };
     unsigned batch = (unsigned)get_batch_max(*state);
     char keys[TEFFI_STORE_BATCH_MAX][8];
     teffi_row rows[TEFFI_STORE_BATCH_MAX];
