@@ -9,7 +9,7 @@ import source
 # Lowest first. A folder may include every folder before it.
 ORDER = ["base", "os", "memory", "fiber", "group", "sched", "fork", "message", "process", "engine",
          "stream", "link", "store", "call", "node", "cluster", "activation", "grains", "directory",
-         "request", "reminder", "hosting", "silo"]
+         "request", "reminder", "hosting", "silo", "testing"]
 
 # The lowest folder that may include each public header: it, or a folder above, defines what the
 # header declares.
@@ -17,7 +17,7 @@ PUBLIC = {"arena": "memory", "copy": "memory", "engine": "engine", "errno": "fib
           "error": "base", "fork": "fork", "generated": "call", "grain": "call",
           "limits": "message", "log": "base", "observer": "call", "pid": "node",
           "process": "process", "reminder": "call",
-          "sched": "group", "silo": "silo", "teff": "silo", "timer": "call",
+          "sched": "group", "silo": "silo", "teff": "silo", "testing": "testing", "timer": "call",
           "version": "base"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -1,11 +1,11 @@
 /* sim_plant.c - bugs planted into what travels, to see that the checkers find them.
- * Way:     sim_conn (arriving), sim_net (sent) -> [sim_plant] */
+ * Way:     sim_conn (arriving), sim_wire (sent) -> sim.plant_* -> [sim_plant] */
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
 #include "cluster.pb-c.h"
 #include "directory/partition.h"
-#include "sim_net.h"
+#include "sim_plant.h"
 
 static bool for_directory(const teffi_msg *msg, uint32_t method)
 {

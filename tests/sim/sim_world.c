@@ -9,6 +9,7 @@
 #include "base/bug.h"
 #include "call/task.h"
 #include "call/wait.h"
+#include "sim_plant.h"
 
 /* STREAM_BULK is chosen so that few of the seeds in seeds.txt draw large states. */
 enum {
@@ -520,6 +521,8 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept
     char name[24];
     memset(w, 0, sizeof *w);
     sim_init(&w->s, seed, plant);
+    w->s.plant_frame = sim_plant_frame;
+    w->s.plant_twice = sim_plant_twice;
     w->s.list.kept = *kept;
     w->s.after = check_step;
     w->s.wrote = sim_rows_check_write;

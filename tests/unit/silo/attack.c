@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-#include "../../sim/sim_draw.h"
+#include "../../../testing/sim_draw.h"
 #include "../link/raw_peer.h"
 
 enum {

@@ -22,6 +22,8 @@
 #define SIM_STALL_MAX_NS (4 * SIM_SECOND)
 #define SIM_SILENT_NS (5 * SIM_SECOND) /* five heartbeats of a link */
 
+struct sim_conn;
+struct teffi_msg;
 typedef struct sim sim;
 
 /* An event's function. run false: the simulation ends; only free arg. */
@@ -64,6 +66,7 @@ typedef enum sim_plant {
 typedef struct sim_faults {
     unsigned store_unknown; /* TEFF_E_UNKNOWN, before or after the write took place */
     unsigned store_slow;    /* an operation takes up to half a second */
+    unsigned store_failed;  /* TEFF_E_IO: the operation is not done */
     unsigned cuts;          /* not per mille: connections cut in the run */
     unsigned timeouts;      /* calls with a short time limit */
     unsigned stalls;        /* not per mille: connections that stand still for a while */
@@ -80,8 +83,10 @@ typedef struct sim_faults {
     unsigned late_batches;  /* of transactions: they begin up to batch_late_ms later */
     unsigned late_outcomes; /* messages that tell a participant how its transaction has ended */
     uint32_t batch_late_ms;
-    bool late_timers; /* after a pause, they fire after all else that is due */
-    bool skews;       /* nodes have clocks of their own */
+    unsigned wire_breaks;              /* frames with which their connection breaks */
+    uint64_t wire_min_ns, wire_max_ns; /* a frame is under way; 0: as sim_wire.c draws it */
+    bool late_timers;                  /* after a pause, they fire after all else that is due */
+    bool skews;                        /* nodes have clocks of their own */
 } sim_faults;
 
 /* Rates that were drawn, but do not take effect. */
@@ -163,6 +168,11 @@ struct sim {
     /* looks at the world after each write of the store; NULL: none */
     void (*wrote)(void *world, const teffi_store_op *op);
     void (*batch_is_late)(void *world); /* NULL: nothing happens then */
+    /* bugs planted into frames, as tests/sim/sim_plant.h says; NULL: none */
+    bool (*plant_frame)(struct sim_conn *conn, int to, struct teffi_msg *msg);
+    bool (*plant_twice)(sim *s, const struct teffi_msg *msg);
+    /* do they reach each other? NULL: this decides nothing */
+    bool (*reaches)(void *world, const struct sim_node *a, const struct sim_node *b);
     void *world;
     sim_cancelled cancelled[SIM_CANCELLED]; /* sim_cancel.c; the newest */
     unsigned n_cancelled;
@@ -251,6 +261,9 @@ bool sim_net_cut(sim *s, sim_fault *fault);
 void sim_net_stall(sim *s, sim_fault *fault);
 /* sim_net_split - break the connections of silos in different parts (sim.split_until_ns). */
 void sim_net_split(sim *s);
+
+/* sim_net_cut_unreachable - break the connections of nodes that do not reach each other. */
+void sim_net_cut_unreachable(sim *s);
 
 /* sim_net_part - two nodes do not reach each other for a while: their connections break, new ones
  * are refused. */

@@ -152,6 +152,9 @@ void sim_peer_settle(sim_peer *peer);
 /* sim_peer_bye - BYE on the best connection, if it carries none yet. */
 void sim_peer_bye(sim_peer *peer);
 
+/* sim_net_cut_by_rate - does the connection break with this frame? (sim_faults.wire_breaks) */
+void sim_net_cut_by_rate(sim_conn *conn);
+
 /* ---- sim_conn.c ---- */
 /* sim_conn_dial - to a peer, or (peer NULL) to an address. */
 sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address);
@@ -226,12 +229,6 @@ uint64_t sim_wire_delay(sim *s);
 void sim_views_check_sent(const sim_net *from);
 void sim_views_check_given(const sim_side *to);
 bool sim_views_has_left(const sim_net *net);
-
-/* ---- sim_plant.c: bugs planted into frames ---- */
-/* sim_plant_frame - out: true: the frame is not delivered. */
-bool sim_plant_frame(sim_conn *conn, int to, teffi_msg *msg);
-/* sim_plant_twice - shall this request be delivered a second time? */
-bool sim_plant_twice(sim *s, const teffi_msg *msg);
 
 /* ---- sim_cancel.c ---- */
 /* sim_cancel_arrives - a message is about to be given to its node: note it if it is a cancel.

@@ -371,6 +371,13 @@ static void cut_conn(sim *s, sim_conn *c)
     cut_or_draw(s, c, true);
 }
 
+void sim_net_cut_by_rate(sim_conn *conn)
+{
+    sim *s = conn->sim;
+    if (sim_draw_chance(&s->fault, s->faults.wire_breaks) && may_cut(conn))
+        cut_conn(s, conn);
+}
+
 static sim_conn *draw_conn(sim *s)
 {
     uint64_t seen = 0;
@@ -434,10 +441,24 @@ static bool are_split(const sim_net *a, const sim_net *b)
            a->node->sim->now_ns < a->node->sim->split_until_ns;
 }
 
+static bool rule_allows(const sim_node *from, const sim_node *to)
+{
+    const sim *s = from->sim;
+    return !s->reaches || s->reaches(s->world, from, to);
+}
+
 bool sim_net_reaches(const sim_net *from, const sim_net *to)
 {
     return !from->node->dead && !to->node->dead && !are_split(from, to) &&
-           !(from->apart == to && from->node->sim->now_ns < from->apart_until_ns);
+           !(from->apart == to && from->node->sim->now_ns < from->apart_until_ns) &&
+           rule_allows(from->node, to->node);
+}
+
+void sim_net_cut_unreachable(sim *s)
+{
+    for (sim_conn *c = s->conns; c; c = c->next)
+        if (may_cut(c) && !sim_net_reaches(c->side[0].net, c->side[1].net))
+            cut_conn(s, c);
 }
 
 /* Cut what connects two nodes that do not reach each other; to NULL: with anybody. */

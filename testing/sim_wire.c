@@ -88,6 +88,8 @@ bool sim_wire_decode(const sim_net *net, const sim_frame *f, teffi_msg **msg)
 /* Mostly a local network, at times a slow one. */
 uint64_t sim_wire_delay(sim *s)
 {
+    if (s->faults.wire_max_ns)
+        return sim_draw_between(&s->delay, s->faults.wire_min_ns, s->faults.wire_max_ns);
     if (sim_draw_chance(&s->delay, 20))
         return sim_draw_between(&s->delay, 5 * SIM_MS, 80 * SIM_MS);
     return sim_draw_between(&s->delay, 20000, 2 * SIM_MS);
@@ -135,6 +137,7 @@ static void frame_departs(sim_conn *conn, int to, sim_frame *frame)
 {
     sim *s = conn->sim;
     sim_side *side = &conn->side[to];
+    sim_net_cut_by_rate(conn);
     /* What one turn sends is one write, and usually one read. */
     bool together = side->sent_ns == s->now_ns && !sim_draw_chance(&s->delay, 100);
     uint64_t due = together ? side->last_due_ns : s->now_ns + sim_wire_delay(s);
@@ -261,7 +264,8 @@ teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg)
     if (msg->item.kind == TEFFI_MSG_REQUEST)
         net->events.sent(net->arg, conn->side[from].other.node, msg);
     stall_outcome(conn->sim, &conn->side[!from], msg);
-    if (sim_plant_twice(conn->sim, msg) && encode_frame(net, msg, &again) == TEFF_OK)
+    if (conn->sim->plant_twice && conn->sim->plant_twice(conn->sim, msg) &&
+        encode_frame(net, msg, &again) == TEFF_OK)
         send_coalesced(conn, !from, again);
     send_coalesced(conn, !from, frame);
     teffi_msg_free(msg);

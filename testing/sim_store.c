@@ -110,6 +110,10 @@ static void op_run(sim *s, teffi_store_op *op)
         return;
     if (s->plant == SIM_PLANT_FORGOTTEN && op_writes(op) && op_is_planted(s, op, "state"))
         drop_answers(&op->rows[0]);
+    if (sim_draw_chance(&s->fault, s->faults.store_failed)) {
+        teffi_store_op_set_error(op, TEFF_E_IO, "the disk is full");
+        return;
+    }
     bool drawn = op_writes(op) && sim_draw_chance(&s->fault, s->faults.store_unknown);
     bool late = drawn && sim_draw_chance(&s->fault, 500);
     bool lost = drawn && !s->left_out.store_unknown;

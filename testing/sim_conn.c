@@ -492,7 +492,7 @@ static void frame_deliver(sim_conn *conn, int side_no, const sim_frame *f)
     trace_message(conn, side_no, msg);
     if (side->other.role == TEFFI_ROLE_CLIENT && !admit_client(conn, msg))
         return;
-    if (sim_plant_frame(conn, side_no, msg)) {
+    if (s->plant_frame && s->plant_frame(conn, side_no, msg)) {
         teffi_msg_free(msg);
         return;
     }
