@@ -23,7 +23,7 @@ def sources(root, *suffixes):
     """{(folder, name): path} of the product's files that end in one of suffixes."""
     return {(folder_of(path), os.path.splitext(os.path.basename(path))[0]): path
             for path in source.files(root, *suffixes)
-            if path.startswith(("runtime/", "grains/", "codegen/"))}
+            if path.startswith(("runtime/", "grains/", "codegen/", "testing/"))}
 
 
 def rows(root):

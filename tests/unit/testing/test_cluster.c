@@ -1,0 +1,221 @@
+/* test_cluster.c - the testing kit: clusters on virtual time, and what a test does to silos. */
+#include "kit.h"
+
+static void test_calls_and_time(void **state)
+{
+    kit_open(3, 1);
+    assert_int_equal(kit.hosted, 3);
+    assert_int_equal(kit_add("a", 3), 3);
+    assert_int_equal(kit_add("a", 2), 5);
+    uint64_t before = teff_testing_now_ms(cluster);
+    teff_testing_advance(cluster, 3600 * 1000);
+    assert_int_equal(teff_testing_now_ms(cluster), before + 3600 * 1000);
+    assert_int_equal(kit.deactivated, 1); /* idle for 15 minutes */
+    assert_int_equal(kit_add("a", 1), 6);
+    teff_sleep(teff_testing_ctx(cluster), 1000);
+    assert_in_range(teff_testing_now_ms(cluster), before + 3601 * 1000, before + 3610 * 1000);
+}
+
+static uint64_t run_hash(uint64_t seed)
+{
+    kit_open(3, seed);
+    for (int i = 0; i < 20; i++)
+        (void)kit_add(i % 2 ? "a" : "b", i);
+    teff_testing_kill(cluster, (unsigned)kit_where("a"));
+    teff_testing_advance(cluster, 30000);
+    (void)kit_add("a", 1);
+    uint64_t hash = teff_testing_hash(cluster);
+    assert_int_equal(teff_testing_seed(cluster), seed ? seed : 1);
+    (void)kit_close(NULL);
+    return hash;
+}
+
+static void test_a_seed_is_one_run(void **state)
+{
+    uint64_t first = run_hash(7);
+    assert_int_equal(run_hash(7), first);
+    assert_int_not_equal(run_hash(8), first);
+    assert_int_equal(run_hash(0), run_hash(1));
+}
+
+/* What was saved is there on another silo; the hook has not run. */
+static void test_kill_and_start_again(void **state)
+{
+    kit_open(3, 2);
+    (void)kit_add("a", 7);
+    int home = kit_where("a");
+    teff_testing_kill(cluster, (unsigned)home);
+    assert_null(teff_testing_silo(cluster, (unsigned)home));
+    teff_testing_advance(cluster, 30000); /* it is declared dead */
+    assert_int_equal(kit_add("a", 1), 8);
+    assert_int_not_equal(kit_where("a"), home);
+    assert_int_equal(kit.deactivated, 0);
+    assert_int_equal(teff_testing_start(cluster, (unsigned)home, NULL), TEFF_OK);
+    assert_int_equal(teff_silo_members(teff_testing_silo(cluster, (unsigned)home)), 3);
+    assert_int_equal(kit_add("a", 1), 9);
+}
+
+/* A turn that sleeps does not go on, and its caller learns that its silo is gone. */
+static void test_no_code_runs_after_a_kill(void **state)
+{
+    teff_call call;
+    kit_number *out;
+    teff_ctx *ctx = kit_open(3, 3);
+    int home = kit_where("a");
+    teff_err err = kit_counter_add_late_async(ctx, "a", kit_number(.n = 2000), NULL, &call);
+    assert_int_equal(err, TEFF_OK);
+    teff_testing_advance(cluster, 1000);
+    teff_testing_kill(cluster, (unsigned)home);
+    err = kit_counter_add_late_await(ctx, call, &out);
+    assert_true(err == TEFF_E_UNREACHABLE || err == TEFF_E_TIMEOUT);
+    teff_testing_advance(cluster, 10000);
+    assert_int_equal(kit.late, 0);
+    assert_int_equal(kit_add("a", 1), 1);
+}
+
+static void test_stop_in_order(void **state)
+{
+    kit_open(2, 4);
+    (void)kit_add("a", 7);
+    int home = kit_where("a");
+    assert_int_equal(teff_testing_stop(cluster, (unsigned)home, 0), TEFF_OK);
+    assert_int_equal(kit.deactivated, 1);
+    assert_null(teff_testing_silo(cluster, (unsigned)home));
+    assert_int_equal(teff_silo_members(teff_testing_silo(cluster, (unsigned)!home)), 1);
+    assert_int_equal(kit_add("a", 1), 8);
+    assert_int_equal(kit_where("a"), !home);
+}
+
+/* A silo's own context, and a client of one gateway. */
+static void test_clients_and_silos(void **state)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_client *client;
+    kit_number *out;
+    kit_open(2, 5);
+    teff_ctx *own = teff_silo_new_ctx(teff_testing_silo(cluster, 1));
+    assert_int_equal(kit_counter_add(own, "a", kit_number(.n = 2), &out), TEFF_OK);
+    teff_ctx_free(own);
+    assert_int_equal(teff_testing_connect(cluster, 1, &client, text), TEFF_OK);
+    teff_ctx *ctx = teff_client_new_ctx(client);
+    assert_int_equal(kit_counter_add(ctx, "a", kit_number(.n = 2), &out), TEFF_OK);
+    assert_int_equal(out->n, 4);
+    teff_ctx_free(ctx);
+    teff_client_free(client);
+    assert_null(teff_testing_silo(cluster, 2));
+    assert_int_equal(teff_testing_connect(cluster, 2, &client, text), TEFF_E_UNREACHABLE);
+    assert_null(client);
+    assert_int_equal(teff_testing_start(cluster, 2, text), TEFF_OK);
+    assert_int_equal(teff_testing_connect(cluster, 2, &client, text), TEFF_OK);
+    teff_client_free(client);
+    for (int i = 4; i < TEFF_TESTING_CLIENTS_MAX; i++) {
+        assert_int_equal(teff_testing_connect(cluster, -1, &client, text), TEFF_OK);
+        teff_client_free(client);
+    }
+    assert_int_equal(teff_testing_connect(cluster, -1, &client, text), TEFF_E_OVERLOADED);
+}
+
+static bool two_are_late(void *arg)
+{
+    return *(int *)arg == 2;
+}
+
+static void test_run_until(void **state)
+{
+    teff_call calls[2];
+    teff_ctx *ctx = kit_open(2, 6);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            kit_counter_add_late_async(ctx, i ? "a" : "b", kit_number(.n = 5000), NULL, &calls[i]),
+            TEFF_OK);
+    uint64_t begin = teff_testing_now_ms(cluster);
+    assert_false(teff_testing_run_until(cluster, two_are_late, &kit.late, 1000));
+    assert_int_equal(teff_testing_now_ms(cluster), begin + 1000);
+    /* Turns that sleep are not waited for; what they do afterwards is. */
+    assert_true(teff_testing_run_until_idle(cluster, 1000));
+    assert_int_equal(kit.late, 0);
+    assert_true(teff_testing_run_until(cluster, two_are_late, &kit.late, 10000));
+    assert_in_range(teff_testing_now_ms(cluster), begin + 5000, begin + 6000);
+    assert_false(teff_call_ended(ctx, calls[0]) && teff_call_ended(ctx, calls[1]));
+    assert_true(teff_testing_run_until_idle(cluster, 1000));
+    assert_true(teff_call_ended(ctx, calls[0]) && teff_call_ended(ctx, calls[1]));
+    assert_true(teff_testing_run_until(cluster, two_are_late, &kit.late, 0));
+    teff_ctx_reset(ctx);
+}
+
+static void refuse_options(teff_testing_options options, teff_err err, const char *what)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_testing *none = (teff_testing *)&kit;
+    assert_int_equal(teff_testing_new(&options, &none, text), err);
+    assert_null(none);
+    if (!strstr(text, what))
+        fail_msg("no '%s' in: %s", what, text);
+    assert_int_equal(teff_testing_new(&options, &none, NULL), err);
+}
+
+static void test_bad_options(void **state)
+{
+    teff_silo_options silo = {.size = sizeof silo, .store = "sqlite:x.db"};
+    teff_testing_options options = kit_options(1, 1);
+    memset(&kit, 0, sizeof kit);
+    options.size = 0;
+    refuse_options(options, TEFF_E_INVALID, "teff_testing_options");
+    options = kit_options(TEFF_TESTING_SILOS_MAX + 1, 1);
+    refuse_options(options, TEFF_E_INVALID, "too many silos");
+    options = kit_options(1, 1);
+    options.host = NULL;
+    refuse_options(options, TEFF_E_INVALID, "host");
+    options = kit_options(1, 1);
+    options.silo = &silo;
+    refuse_options(options, TEFF_E_INVALID, "sets itself");
+    silo = (teff_silo_options){.size = sizeof silo, .cluster = "no spaces"};
+    refuse_options(options, TEFF_E_INVALID, "cluster");
+    silo.size = 0;
+    refuse_options(options, TEFF_E_INVALID, "teff_silo_options");
+    options.silo = NULL;
+    kit.host_fails = TEFF_E_USER(7);
+    refuse_options(options, TEFF_E_USER(7), "silo 0");
+    teff_testing_free(NULL);
+}
+
+static void test_bad_numbers(void **state)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    kit_open(1, 1);
+    assert_int_equal(teff_testing_start(cluster, 0, text), TEFF_E_INVALID);
+    assert_int_equal(teff_testing_start(cluster, TEFF_TESTING_SILOS_MAX, text), TEFF_E_INVALID);
+    assert_non_null(strstr(text, "no such number"));
+    assert_null(teff_testing_silo(cluster, TEFF_TESTING_SILOS_MAX));
+    assert_int_equal(teff_testing_stop(cluster, 1, 0), TEFF_OK);
+    assert_int_equal(teff_testing_stop(cluster, TEFF_TESTING_SILOS_MAX, 0), TEFF_OK);
+    teff_testing_kill(cluster, 1);
+    teff_testing_kill(cluster, TEFF_TESTING_SILOS_MAX);
+    teff_testing_pause(cluster, 1, 1000);
+    teff_testing_pause(cluster, TEFF_TESTING_SILOS_MAX, 1000);
+    teff_testing_cut(cluster, 0, 0);
+    teff_testing_cut(cluster, 0, TEFF_TESTING_SILOS_MAX);
+    teff_testing_cut_store(cluster, TEFF_TESTING_SILOS_MAX);
+    assert_int_equal(kit_add("a", 1), 1);
+    kit.host_fails = TEFF_E_IO;
+    assert_int_equal(teff_testing_start(cluster, 1, text), TEFF_E_IO);
+    assert_null(teff_testing_silo(cluster, 1));
+    kit.host_fails = TEFF_OK;
+    assert_int_equal(teff_testing_start(cluster, 1, text), TEFF_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_calls_and_time, kit_close),
+        cmocka_unit_test_teardown(test_a_seed_is_one_run, kit_close),
+        cmocka_unit_test_teardown(test_kill_and_start_again, kit_close),
+        cmocka_unit_test_teardown(test_no_code_runs_after_a_kill, kit_close),
+        cmocka_unit_test_teardown(test_stop_in_order, kit_close),
+        cmocka_unit_test_teardown(test_clients_and_silos, kit_close),
+        cmocka_unit_test_teardown(test_run_until, kit_close),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test_teardown(test_bad_numbers, kit_close),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
