@@ -372,6 +372,7 @@ typedef struct candidate {
     uint64_t etag; /* of its heartbeat, as first read; 0: not read yet */
     bool is_alive; /* its heartbeat has changed */
     bool settled;  /* it has responded, or is probably dead */
+    bool reached;  /* it has responded */
 } candidate;
 
 static const candidate *find_candidate(const candidate *list, teffi_node_id silo)
@@ -381,8 +382,8 @@ static const candidate *find_candidate(const candidate *list, teffi_node_id silo
     return list;
 }
 
-/* Allows sends to the silo. The net forgets a silo outside the view when a dial has failed, so this
- * is done before each probe. out: false: its address is not valid. */
+/* Allows sends to the silo. The net forgets a silo outside the view when its connection breaks, so
+ * this is done before each probe. out: false: its address is not valid. */
 static bool allow_sends(teffi_net *net, const teffi_member *member)
 {
     if (net->ops->peer_add(net, member->node, member->address))
@@ -390,6 +391,20 @@ static bool allow_sends(teffi_net *net, const teffi_member *member)
     if (net->ops->expect_key)
         net->ops->expect_key(net, member->node, member->key);
     return true;
+}
+
+/* Makes the net forget a silo that was not reached, unless it is in the view: the net would dial it
+ * for ever. If it is in a later view, it is added again. follow.lock: a view is adopted before or
+ * after this. */
+static void forget_if_not_reached(teff_ctx *ctx, const candidate *c)
+{
+    teffi_node *node = ctx->node;
+    if (c->reached)
+        return;
+    pthread_mutex_lock(&node->membership->follow.lock);
+    if (!teffi_view_current_has_member(node, c->member.node))
+        node->home.net->ops->peer_remove(node->home.net, c->member.node, false);
+    pthread_mutex_unlock(&node->membership->follow.lock);
 }
 
 /* Must a joining silo probe the silos of the table? */
@@ -421,6 +436,9 @@ static teff_err update_candidates(teff_ctx *ctx, candidate **list)
         c->next = now;
         now = c;
     }
+    for (const candidate *c = *list; c; c = c->next)
+        if (!find_candidate(now, c->member.node))
+            forget_if_not_reached(ctx, c);
     *list = now;
     return err;
 }
@@ -456,6 +474,7 @@ static const candidate *probe_candidates(teff_ctx *ctx, candidate *list)
         if (probes[at])
             record_probe_result(ctx->node->membership, &c->member, reached, since_ns);
         c->settled |= reached;
+        c->reached |= reached;
         if (!c->settled)
             look_at_candidate(ctx, c);
         if (!c->settled && (!left || c->is_alive))
@@ -464,14 +483,14 @@ static const candidate *probe_candidates(teff_ctx *ctx, candidate *list)
     return left;
 }
 
-teff_err teffi_reach_check_before_join(teff_ctx *ctx)
+/* Probes until each candidate is settled, or the time is over. out: *list: the last candidates. */
+static teff_err probe_until_settled(teff_ctx *ctx, candidate **list)
 {
     uint64_t until_ns =
         teffi_now(ctx->node->platform) + compute_judge_ns(ctx->node->membership, NULL);
-    candidate *list = NULL;
     const candidate *left;
-    teff_err err = update_candidates(ctx, &list);
-    while (!err && (left = probe_candidates(ctx, list))) {
+    teff_err err = update_candidates(ctx, list);
+    while (!err && (left = probe_candidates(ctx, *list))) {
         bool over = teffi_now(ctx->node->platform) >= until_ns;
         if (over && !left->is_alive)
             return TEFF_OK;
@@ -481,7 +500,16 @@ teff_err teffi_reach_check_before_join(teff_ctx *ctx)
                 "membership: the silo %.200s is alive, but this silo does not reach it",
                 left->member.address);
         teffi_ctx_sleep(ctx, 1 + ctx->home->lease.length_ms / 20);
-        err = update_candidates(ctx, &list);
+        err = update_candidates(ctx, list);
     }
+    return err;
+}
+
+teff_err teffi_reach_check_before_join(teff_ctx *ctx)
+{
+    candidate *list = NULL;
+    teff_err err = probe_until_settled(ctx, &list);
+    for (const candidate *c = list; c; c = c->next)
+        forget_if_not_reached(ctx, c);
     return err;
 }
