@@ -147,7 +147,7 @@ clean: ## remove the build directories
 	rm -rf $(BUILD) build-asan build-tsan build-clang build-fuzz
 
 .PHONY: install
-install: ## the library, the headers and the plugin, under PREFIX (DESTDIR is honoured)
+install: ## the libraries, the headers and the plugin, under PREFIX (DESTDIR is honoured)
 	@case "$(PREFIX)" in /*[[:space:]]*) \
 	    echo 'install: PREFIX="$(PREFIX)" holds a space, which $$(pkg-config --cflags teff) cannot quote' >&2; \
 	    exit 2;; /*) ;; *) \
@@ -156,7 +156,7 @@ install: ## the library, the headers and the plugin, under PREFIX (DESTDIR is ho
 	@$(call configured,$(BUILD),release)
 	@meson configure $(BUILD) -Dprefix=$(PREFIX) -Dlibdir=$(LIBDIR)
 	@ninja -C $(BUILD) libteff.a $$(cd $(BUILD) && ninja -t targets all | \
-	    sed -n 's/^\(libteff\.so[0-9.]*\):.*/\1/p') codegen/protoc-gen-teff
+	    sed -n 's/^\(libteff\.so[0-9.]*\|testing\/libteff-testing\.so[0-9.]*\):.*/\1/p') codegen/protoc-gen-teff
 	@DESTDIR="$(DESTDIR)" meson install -C $(BUILD) --no-rebuild
 	@test -z "$$SUDO_UID" || chown -R "$$SUDO_UID:$$SUDO_GID" $(BUILD)
 	@test -n "$(DESTDIR)" || test "$$(id -u)" != 0 || ldconfig
@@ -164,5 +164,6 @@ install: ## the library, the headers and the plugin, under PREFIX (DESTDIR is ho
 .PHONY: uninstall
 uninstall: ## take away what install put under PREFIX
 	@cd "$(DESTDIR)$(PREFIX)" && rm -rf include/teff && rm -f bin/protoc-gen-teff \
-	    $(LIBDIR)/libteff.a $(LIBDIR)/libteff.so $(LIBDIR)/libteff.so.[0-9]* $(LIBDIR)/pkgconfig/teff.pc
+	    $(LIBDIR)/libteff.a $(LIBDIR)/libteff.so $(LIBDIR)/libteff.so.[0-9]* $(LIBDIR)/pkgconfig/teff.pc \
+	    $(LIBDIR)/libteff-testing.so $(LIBDIR)/libteff-testing.so.[0-9]* $(LIBDIR)/pkgconfig/teff-testing.pc
 	@test -n "$(DESTDIR)" || test "$$(id -u)" != 0 || ldconfig

@@ -47,6 +47,18 @@ static void report_broken_run(sim *s)
     abort();
 }
 
+/* A turn that let the cluster run would wait for itself. */
+static void abort_if_on_fiber(const char *function)
+{
+    char rule[TEFF_TEXT_MAX];
+    const teffi_fiber *fiber = teffi_fiber_current();
+    if (!fiber)
+        return;
+    snprintf(rule, sizeof rule, "%s lets the cluster run; call it in the test, not in a turn",
+             function);
+    teffi_abort_for_broken_rule(teffi_fiber_get_label(fiber), rule);
+}
+
 /* ---- who reaches whom ---- */
 
 static place *place_of_node(teff_testing *cluster, const sim_node *node)
@@ -182,6 +194,7 @@ teff_silo *teff_testing_silo(teff_testing *cluster, unsigned no)
 teff_err teff_testing_start(teff_testing *cluster, unsigned no, char *text)
 {
     char scratch[TEFF_TEXT_MAX] = "";
+    abort_if_on_fiber("teff_testing_start");
     text = text ? text : scratch;
     if (no >= TEFF_TESTING_SILOS_MAX || teff_testing_silo(cluster, no))
         return teffi_fail(text, TEFF_E_INVALID, "silo %u serves, or there is no such number", no);
@@ -193,6 +206,7 @@ teff_err teff_testing_start(teff_testing *cluster, unsigned no, char *text)
 teff_err teff_testing_stop(teff_testing *cluster, unsigned no, uint32_t timeout_ms)
 {
     place *p = no < TEFF_TESTING_SILOS_MAX ? &cluster->places[no] : NULL;
+    abort_if_on_fiber("teff_testing_stop");
     teff_err err = p && p->silo ? teff_silo_stop(p->silo, timeout_ms) : TEFF_OK;
     if (p)
         free_place(p);
@@ -203,6 +217,7 @@ teff_err teff_testing_stop(teff_testing *cluster, unsigned no, uint32_t timeout_
 void teff_testing_kill(teff_testing *cluster, unsigned no)
 {
     place *p = no < TEFF_TESTING_SILOS_MAX ? &cluster->places[no] : NULL;
+    abort_if_on_fiber("teff_testing_kill");
     if (!p || !p->silo)
         return;
     p->node.dead = true;
@@ -277,6 +292,7 @@ static void set_wait_due(sim *s, void *arg, bool run)
  * else can happen. out: done(arg). */
 static bool run_until_done(teff_testing *cluster, bool (*done)(void *arg), void *arg, uint64_t ms)
 {
+    abort_if_on_fiber("teff_testing_advance or teff_testing_run_until");
     bool due = false, found = done && done(arg);
     mark *m = malloc(sizeof *m);
     teffi_bug_if(!m);
@@ -302,9 +318,12 @@ bool teff_testing_run_until(teff_testing *cluster, bool (*fn)(void *arg), void *
     return run_until_done(cluster, fn, arg, timeout_ms);
 }
 
-/* Is it more than a timer, or the end of a wait? A worker that is about to leave a poller is. */
+/* Is it more than a timer, or the end of a wait? A worker that is about to leave a poller is. What
+ * is left of a silo that has lost its lease does not count. */
 static bool is_under_way(const sim_event *e)
 {
+    if (e->node && e->node->dead)
+        return false;
     return e->timer ? e->timer == &e->exec->leaves : e->fn != set_wait_due;
 }
 
@@ -434,6 +453,7 @@ void teff_testing_free(teff_testing *cluster)
 {
     if (!cluster)
         return;
+    abort_if_on_fiber("teff_testing_free");
     teff_testing_heal(cluster);
     teff_ctx_free(cluster->ctx);
     teff_client_free(cluster->client);

@@ -16,7 +16,7 @@ libdir=$(dirname "$(dirname "$pc")")
 stage_prefix=$(sed -n 's/^prefix=//p' "$pc")
 mv "$scratch/stage$stage_prefix" "$prefix"
 libdir=$prefix${libdir#"$scratch/stage$stage_prefix"}
-sed -i "s|^prefix=.*|prefix=$prefix|" "$libdir/pkgconfig/teff.pc"
+sed -i "s|^prefix=.*|prefix=$prefix|" "$libdir"/pkgconfig/teff*.pc
 
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 export LD_LIBRARY_PATH="$libdir"
@@ -35,6 +35,12 @@ protoc --plugin="$(pkg-config --variable=protoc_plugin teff)" -I. \
 ${CC:-cc} -std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags teff) \
     main.c greet.pb-c.c greet.teff.c -o plain $(pkg-config --libs teff)
 expect ./plain
+
+echo "== a cluster of the testing library"
+# shellcheck disable=SC2046
+${CC:-cc} -std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags teff-testing) \
+    cluster.c greet.pb-c.c greet.teff.c -o cluster $(pkg-config --libs teff-testing)
+expect ./cluster
 
 echo "== protoc finds the plugin on PATH"
 export PATH="$prefix/bin:$PATH"

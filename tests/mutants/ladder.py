@@ -18,6 +18,7 @@ import source
 
 SECONDS_MIN, TIMES = 15, 8  # a test's limit: so many seconds, or so many times what it took
 TIMES_AGAIN = 3             # of that limit, once more: the machine may have been busy
+SUITES = (":unit", ":conformance")
 BESIDE_UNIT = ("explore", "sim")
 TESTS_PER_JOB = 2           # at a time: tests wait for half of their time
 
@@ -66,7 +67,7 @@ class Ladder:
         files = {target["id"]: [os.path.relpath(name, self.build) for name in target["filename"]]
                  for target in self.info("intro-targets.json")}
         for test in self.info("intro-tests.json"):
-            if test["suite"][0].endswith(":unit") or test["name"] in BESIDE_UNIT:
+            if test["suite"][0].endswith(SUITES) or test["name"] in BESIDE_UNIT:
                 targets = [name for target in test["depends"] for name in files[target]]
                 if targets:
                     yield Test(test["name"], test["cmd"], test["env"], targets,

@@ -563,4 +563,26 @@ NAMED = {
     "each load puts off the reload": (
         "grains/reminder/schedule.c", "    if (ok) {\n",
         "    if (ok) {\n        all->reload_ns = choose_reload_ns(all);\n"),
+    "the code of a killed silo goes on": (
+        "testing/cluster.c", "    (void)teffi_lease_end(&p->silo->node.home.lease);\n", ""),
+    "a silo that has lost its lease is reached": (
+        "testing/cluster.c", "p->lost = p->node.dead = true;", "p->lost = true;"),
+    "a pair that is cut reaches each other": (
+        "testing/cluster.c", "    return !a || !b || !a->apart[b->no];",
+        "    return a || !a || b;"),
+    "healing leaves a pair cut": (
+        "testing/cluster.c", "        memset(p->apart, 0, sizeof p->apart);\n", ""),
+    "healing leaves the rates of faults": (
+        "testing/cluster.c", "    (void)!teff_testing_set_faults(cluster, NULL);\n", ""),
+    "a message under way is no work": (
+        "testing/cluster.c", ": e->fn != set_wait_due;", ": false;"),
+    "connections break at no rate": (
+        "testing/sim_net.c", "s->faults.wire_breaks) && may_cut", "0) && may_cut"),
+    "messages take no given time": (
+        "testing/sim_wire.c", "    if (s->faults.wire_max_ns)", "    if (false)"),
+    "operations of the store fail at no rate": (
+        "testing/sim_store.c", "s->faults.store_failed)) {", "0)) {"),
+    "a silo dials for ever those that died before it joined": (
+        "runtime/cluster/reach.c",
+        "    if (!teffi_view_current_has_member(node, c->member.node))\n", "    if (false)\n"),
 }

@@ -36,6 +36,8 @@ TEFF_BEGIN_C
  *     So a failed run can be replayed: print teff_testing_seed().
  *   - A fake of a grain needs no generated code: the test hosts the type with methods of its own,
  *     and user points to what they record: bank_bank_type(&fake_methods, &fake).
+ *   - Code of grains must not leave its turn by longjmp, as failed assertions of cmocka do: let it
+ *     record what it sees, and check that in the test.
  *   - The cluster checks itself, too. If it finds a defect of teff, or if the test waits for what
  *     cannot happen, it prints its last events and its seed, and aborts.
  * Code that computes for long, blocks its thread, or makes threads is not simulated: all parts of

@@ -14,7 +14,8 @@ static struct {
     int deactivated; /* the hook ran */
     int hosted;      /* starts of silos */
     teff_err host_fails;
-    teff_err saved; /* of the last Add */
+    teff_err saved;       /* of the last Add */
+    bool advances, kills; /* what Where does, and must not */
 } kit;
 
 static teff_testing *cluster;
@@ -42,6 +43,10 @@ static teff_err add_late(kit_counter *self, const kit_number *in, kit_number *ou
 
 static teff_err where(kit_counter *self, kit_number *out)
 {
+    if (kit.advances)
+        teff_testing_advance(cluster, 1);
+    if (kit.kills)
+        teff_testing_kill(cluster, 0);
     out->n = 1 + (int64_t)(intptr_t)self->user;
     return TEFF_OK;
 }

@@ -1,4 +1,5 @@
 /* test_cluster.c - the testing kit: clusters on virtual time, and what a test does to silos. */
+#include "../death.h"
 #include "kit.h"
 
 static void test_calls_and_time(void **state)
@@ -143,6 +144,21 @@ static void test_run_until(void **state)
     teff_ctx_reset(ctx);
 }
 
+/* What is left of a silo that has lost its lease does not count as work. */
+static void test_idle_in_many_runs(void **state)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        kit_open(3, seed);
+        (void)kit_add("a", 1);
+        assert_true(teff_testing_run_until_idle(cluster, 5000));
+        teff_testing_cut_store(cluster, 2);
+        teff_testing_advance(cluster, 40000);
+        assert_null(teff_testing_silo(cluster, 2));
+        assert_true(teff_testing_run_until_idle(cluster, 5000));
+        (void)kit_close(NULL);
+    }
+}
+
 static void refuse_options(teff_testing_options options, teff_err err, const char *what)
 {
     char text[TEFF_TEXT_MAX] = "";
@@ -204,6 +220,26 @@ static void test_bad_numbers(void **state)
     assert_int_equal(teff_testing_start(cluster, 1, text), TEFF_OK);
 }
 
+static void advances_in_a_turn(void)
+{
+    kit_open(1, 1);
+    kit.advances = true;
+    (void)kit_where("a");
+}
+
+static void kills_in_a_turn(void)
+{
+    kit_open(1, 1);
+    kit.kills = true;
+    (void)kit_where("a");
+}
+
+static void test_not_in_a_turn(void **state)
+{
+    assert_true(dies_with(advances_in_a_turn, "call it in the test, not in a turn"));
+    assert_true(dies_with(kills_in_a_turn, "teff_testing_kill"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,7 +250,9 @@ int main(void)
         cmocka_unit_test_teardown(test_stop_in_order, kit_close),
         cmocka_unit_test_teardown(test_clients_and_silos, kit_close),
         cmocka_unit_test_teardown(test_run_until, kit_close),
+        cmocka_unit_test_teardown(test_idle_in_many_runs, kit_close),
         cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_not_in_a_turn),
         cmocka_unit_test_teardown(test_bad_numbers, kit_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* test_faults.c - faults of the testing kit: silos that do not reach each other or the store, that
  * stand still, and faults by rates. */
+#include <stdlib.h>
 #include "kit.h"
 
 static teff_err try_add(const char *key)
@@ -29,7 +30,7 @@ static void start_lost_silos(unsigned n)
 /* Calls between the two fail; one of them must go, as they cannot work together. */
 static void test_a_pair_that_is_cut(void **state)
 {
-    char key[8];
+    char key[16];
     kit_open(3, 11);
     for (int i = 0; i < 20; i++) {
         snprintf(key, sizeof key, "k%d", i);
@@ -126,6 +127,18 @@ static void test_rates(void **state)
     assert_int_equal(run_with_faults(&faults, 25), 0);
 }
 
+static void test_heal_ends_the_rates(void **state)
+{
+    teff_testing_faults faults = {.size = sizeof faults, .store_failed = 1000};
+    kit_open(1, 26);
+    (void)kit_add("a", 1);
+    assert_int_equal(teff_testing_set_faults(cluster, &faults), TEFF_OK);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(try_add("a"), TEFF_E_IO);
+    teff_testing_heal(cluster);
+    assert_int_equal(kit_add("a", 1), 12); /* the state in memory has kept the changes */
+}
+
 static uint64_t time_of_calls(uint32_t min_us, uint32_t max_us)
 {
     teff_testing_faults faults = {
@@ -145,6 +158,107 @@ static void test_delays(void **state)
     assert_in_range(time_of_calls(0, 0), 1, 400);
     assert_in_range(time_of_calls(50000, 50000), 1000, 1400); /* there and back */
     assert_in_range(time_of_calls(10, 10), 0, 20);
+}
+
+/* ---- anything at any time ---- */
+
+enum { KEYS = 4, STEPS = 60, RANDOM_SILOS = 4 };
+
+typedef struct tally { /* of a counter: what was added, and what may have been */
+    int64_t acked, unknown;
+} tally;
+
+static uint64_t drawn;
+
+static unsigned draw_below(unsigned n)
+{
+    drawn = drawn * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(drawn >> 33) % n;
+}
+
+static void add_to(tally *tallies)
+{
+    char key[16];
+    unsigned k = draw_below(KEYS);
+    snprintf(key, sizeof key, "k%u", k);
+    teff_err err = try_add(key);
+    tallies[k].acked += err == TEFF_OK;
+    /* A save that failed may be written by the next one. */
+    tallies[k].unknown += err != TEFF_OK;
+}
+
+static void do_one_thing(void)
+{
+    unsigned no = draw_below(RANDOM_SILOS);
+    teff_testing_faults faults = {.size = sizeof faults,
+                                  .breaks = draw_below(20),
+                                  .store_failed = draw_below(100),
+                                  .store_unknown = draw_below(100),
+                                  .store_slow = draw_below(100)};
+    switch (draw_below(8)) {
+    case 0:
+        teff_testing_kill(cluster, no);
+        break;
+    case 1:
+        (void)teff_testing_stop(cluster, no, 5000);
+        break;
+    case 2:
+    case 3:
+        if (!teff_testing_silo(cluster, no))
+            (void)!teff_testing_start(cluster, no, NULL);
+        break;
+    case 4:
+        teff_testing_pause(cluster, no, draw_below(15000));
+        break;
+    case 5:
+        teff_testing_cut(cluster, no, draw_below(RANDOM_SILOS));
+        break;
+    case 6:
+        assert_int_equal(teff_testing_set_faults(cluster, &faults), TEFF_OK);
+        break;
+    default:
+        teff_testing_heal(cluster);
+    }
+    teff_testing_advance(cluster, draw_below(3000));
+}
+
+/* What was acknowledged is there at the end, and nothing was counted twice. */
+static void run_anything(uint64_t seed)
+{
+    tally tallies[KEYS] = {{0, 0}};
+    char key[16];
+    drawn = seed;
+    kit_open(3, seed);
+    for (int i = 0; i < STEPS; i++) {
+        if (draw_below(3) == 0)
+            do_one_thing();
+        else
+            add_to(tallies);
+    }
+    teff_testing_heal(cluster);
+    teff_testing_advance(cluster, 60000);
+    start_lost_silos(3);
+    teff_testing_advance(cluster, 60000);
+    start_lost_silos(3);
+    teff_testing_advance(cluster, 60000);
+    if (!teff_testing_run_until_idle(cluster, 10000))
+        fail_msg("seed %d: something goes on for ever", (int)seed);
+    for (unsigned k = 0; k < KEYS; k++) {
+        snprintf(key, sizeof key, "k%u", k);
+        int64_t n = kit_add(key, 0);
+        if (n < tallies[k].acked || n > tallies[k].acked + tallies[k].unknown)
+            fail_msg("seed %d: %s is %d, %d were acknowledged, %d more may be", (int)seed, key,
+                     (int)n, (int)tallies[k].acked, (int)tallies[k].unknown);
+    }
+    (void)kit_close(NULL);
+}
+
+static void test_anything(void **state)
+{
+    const char *seeds = getenv("TEFF_SEEDS");
+    uint64_t n = seeds ? strtoull(seeds, NULL, 10) : 160;
+    for (uint64_t seed = 1; seed <= n; seed++)
+        run_anything(seed);
 }
 
 static void test_bad_rates(void **state)
@@ -172,8 +286,10 @@ int main(void)
         cmocka_unit_test_teardown(test_a_silo_without_its_store, kit_close),
         cmocka_unit_test_teardown(test_a_pause, kit_close),
         cmocka_unit_test_teardown(test_rates, kit_close),
+        cmocka_unit_test_teardown(test_heal_ends_the_rates, kit_close),
         cmocka_unit_test_teardown(test_delays, kit_close),
         cmocka_unit_test_teardown(test_bad_rates, kit_close),
+        cmocka_unit_test_teardown(test_anything, kit_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
