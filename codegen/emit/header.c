@@ -22,12 +22,12 @@ static const char grain[] =
     "} $S;\n"
     "\n"
     "/* The methods of $N. A call to a method whose slot is NULL fails with\n"
-    " * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */\n"
+    " * TEFF_E_UNIMPLEMENTED. $h may be NULL. */\n"
     "typedef struct $S_methods {\n";
 static const char grain_end[] =
     "    teff_err (*on_activate)($S *self);\n"
     "    teff_err (*on_deactivate)($S *self, teff_reason why);\n"
-    "    teff_err (*on_reminder)($S *self, const teff_tick *tick);\n"
+    "$q"
     "} $S_methods;\n"
     "\n"
     "extern const teff_type_info $S_info;\n"
@@ -119,10 +119,19 @@ static void declare_observer(teffi_text *out, const teffi_service *s)
 }
 
 /* Writes the declarations of a grain: two structs (the grain's own, and one with a slot for each
- * method), the type info, the constructor of its type, and, if the grain has a state, the functions
- * _save and _clear. */
+ * method and hook), the type info, the constructor of its type, and, if the grain has a state, the
+ * functions _save and _clear. A stateless worker has no reminders, so no slot for them. */
 static void declare_grain(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
+    bool reminders = !s->grain->has_stateless_worker;
+    v->values['h'] =
+        reminders ? "on_activate, on_deactivate and on_reminder" : "on_activate and on_deactivate";
+    v->values['q'] =
+        reminders ? teffi_pool_printf(out->pool,
+                                      "    teff_err (*on_reminder)(%s *self, const teff_tick "
+                                      "*tick);\n",
+                                      s->c)
+                  : "";
     teffi_text_expand_template(out, "\n/* ---- $N ---- */\n\n", v);
     teffi_text_add_comment(out, "", teffi_find_comment(s->file, &s->path));
     teffi_text_expand_template(out, grain, v);

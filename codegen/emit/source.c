@@ -37,7 +37,8 @@ static const char grain_functions[] =
     "    $S self = teffi_$S_self(grain);\n"
     "\n"
     "    return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;\n"
-    "}\n"
+    "}\n";
+static const char remind_function[] =
     "\n"
     "static teff_err teffi_$S_remind(const teff_grain *grain, const void *methods, "
     "const teff_tick *tick)\n"
@@ -75,7 +76,7 @@ static const char type_info[] =
     "    offsetof($S_methods, on_activate), offsetof($S_methods, on_deactivate),\n"
     "    $i, /* version */\n"
     "    $w, /* pool_max */\n"
-    "    teffi_$S_remind, offsetof($S_methods, on_reminder)\n"
+    "    $t\n"
     "};\n"
     "\n"
     "teff_grain_type *$S_type(const $S_methods *methods, void *user)\n"
@@ -184,11 +185,19 @@ static const char *format_ops(teffi_pool *pool, const teffi_message *m)
     return m ? teffi_pool_printf(pool, "&%s_ops", m->c) : "NULL";
 }
 
+/* Has the service a slot on_reminder? A stateless worker has no reminders. */
+static bool has_reminders(const teffi_service *s)
+{
+    return s->grain && !s->grain->has_stateless_worker;
+}
+
 /* Writes the thunks through which the runtime calls the slots of a grain or an observer:
  * on_activate, on_deactivate and on_reminder, or on_dropped, and the slot of each method. */
 static void define_slot_thunks(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     teffi_text_expand_template(out, s->observer ? observer_functions : grain_functions, v);
+    if (has_reminders(s))
+        teffi_text_expand_template(out, remind_function, v);
     for (size_t i = 0; i < s->n_methods; i++) {
         teffi_values_add_method(out->pool, &s->methods[i], v);
         v->values['u'] = s->methods[i].in ? "" : "    (void)in;\n";
@@ -238,6 +247,11 @@ static void define_grain_type(teffi_text *out, const teffi_service *s, teffi_val
     v->values['b'] = s->n_methods > 0
                          ? teffi_pool_printf(out->pool, "teffi_%s_table, %zu", s->c, s->n_methods)
                          : "NULL, 0";
+    v->values['t'] =
+        has_reminders(s)
+            ? teffi_pool_printf(out->pool, "teffi_%s_remind, offsetof(%s_methods, on_reminder)",
+                                s->c, s->c)
+            : "NULL, 0 /* no reminders */";
     teffi_text_expand_template(out, type_info, v);
     if (s->state)
         teffi_text_expand_template(out, state_functions, v);

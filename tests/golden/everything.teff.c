@@ -808,16 +808,6 @@ static teff_err teffi_acme_shop_x_v1_crew_deactivate(const teff_grain *grain, co
     return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;
 }
 
-static teff_err teffi_acme_shop_x_v1_crew_remind(const teff_grain *grain, const void *methods,
-        const teff_tick *tick)
-{
-    const acme_shop_x_v1_crew_methods *slots = (const acme_shop_x_v1_crew_methods *)methods;
-    acme_shop_x_v1_crew self = teffi_acme_shop_x_v1_crew_self(grain);
-
-    return slots->on_reminder != NULL ? (slots->on_reminder)(&self, tick)
-                                      : TEFF_E_UNIMPLEMENTED;
-}
-
 const teff_type_info acme_shop_x_v1_crew_info = {
     "acme.shopX.v1.Crew", 0x524df0a3U, 0, TEFF_KEY_INT64, TEFF_PLACE_STATELESS,
     0, /* idle_ms */
@@ -831,7 +821,7 @@ const teff_type_info acme_shop_x_v1_crew_info = {
         on_deactivate),
     0, /* version */
     4, /* pool_max */
-    teffi_acme_shop_x_v1_crew_remind, offsetof(acme_shop_x_v1_crew_methods, on_reminder)
+    NULL, 0 /* no reminders */
 };
 
 teff_grain_type *acme_shop_x_v1_crew_type(const acme_shop_x_v1_crew_methods *methods, void *user)

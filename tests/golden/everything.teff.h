@@ -561,11 +561,10 @@ typedef struct acme_shop_x_v1_crew {
 } acme_shop_x_v1_crew;
 
 /* The methods of acme.shopX.v1.Crew. A call to a method whose slot is NULL fails with
- * TEFF_E_UNIMPLEMENTED. on_activate, on_deactivate and on_reminder may be NULL. */
+ * TEFF_E_UNIMPLEMENTED. on_activate and on_deactivate may be NULL. */
 typedef struct acme_shop_x_v1_crew_methods {
     teff_err (*on_activate)(acme_shop_x_v1_crew *self);
     teff_err (*on_deactivate)(acme_shop_x_v1_crew *self, teff_reason why);
-    teff_err (*on_reminder)(acme_shop_x_v1_crew *self, const teff_tick *tick);
 } acme_shop_x_v1_crew_methods;
 
 extern const teff_type_info acme_shop_x_v1_crew_info;
