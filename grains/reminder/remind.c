@@ -29,6 +29,18 @@ static bool row_expects_tick(const teffi_row *row, const teffi_reminder_value *v
     return row->etag && value->id == in->id && value->next_ms == in->next_ms;
 }
 
+/* Does another turn of the activation run a tick of the reminder of this name? Only in a type that
+ * is `reentrant`: that turn's caller has given up, and the owner tries the tick again. */
+static bool tick_is_running(const teffi_activation *act, const teff_ctx *ctx, const char *name)
+{
+    const teffi_turn *turn;
+    LIST_FOREACH (turn, &act->turns, link)
+        if (&turn->ctx != ctx && turn->method == &teffi_tick_method &&
+            strcmp(((const Teff__Cluster__Tick *)turn->request->body)->name, name) == 0)
+            return true;
+    return false;
+}
+
 /* Writes the row after on_reminder has returned TEFF_OK. In this turn: when the next tick of the
  * grain begins, it finds that this one was delivered, though the caller waits no more. */
 static teff_err write_delivered(teff_ctx *ctx, const teff_type_info *info, teffi_row *row,
@@ -54,6 +66,8 @@ static teff_err invoke_tick(const teff_grain *grain, const void *methods,
     if (!teffi_type_has_hook(act->type, info->on_reminder_at))
         return teff_fail(grain->ctx, TEFF_E_UNIMPLEMENTED, "%s has no on_reminder", info->name);
     teff_err err = prepare_row(grain->ctx, act, msg, key, &row);
+    if (!err && tick_is_running(act, grain->ctx, msg->name))
+        err = teff_fail(grain->ctx, TEFF_E_OVERLOADED, "an earlier try of the tick still runs");
     if (!err)
         err = teffi_reminder_read_row(grain->ctx, &row, &value, NULL);
     if (err || !row_expects_tick(&row, &value, msg))

@@ -560,6 +560,8 @@ NAMED = {
         "RETRYING_MAX = TEFFI_REMINDER_TICKS_MAX"),
     "a limited wait begins anew with each load": (
         "grains/reminder/schedule.c", "(later && !limited)", "later"),
+    "a tick overlaps with its next try": (
+        "grains/reminder/remind.c", "tick_is_running(act, grain->ctx, msg->name)", "false"),
     "each load puts off the reload": (
         "grains/reminder/schedule.c", "    if (ok) {\n",
         "    if (ok) {\n        all->reload_ns = choose_reload_ns(all);\n"),

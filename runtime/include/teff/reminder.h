@@ -14,9 +14,8 @@ TEFF_BEGIN_C
  * calls the slot on_reminder of the grain's type; this call is a *tick*. Unlike a timer, a reminder
  * does not end with the activation, the silo or the cluster.
  *   - A tick is a call like any other: it activates the grain if needed, and waits until no other
- *     turn of the grain runs (a type that is `reentrant` lets turns overlap). At most one tick of a
- *     reminder is under way; in a `reentrant` type, one that lasts for more than 30 s may overlap
- *     with its next try. A tick counts as a use of the activation.
+ *     turn of the grain runs (a type that is `reentrant` lets turns overlap). Ticks of one reminder
+ *     do not overlap. A tick counts as a use of the activation.
  *   - Tick n is due at: first tick + n * period, in wall-clock time. So ticks do not drift. Ticks
  *     that were missed, because the grain was busy or the cluster was down, are not made up for one
  *     by one: there is one tick for all of them, whose teff_tick.missed says how many others there

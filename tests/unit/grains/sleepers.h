@@ -22,6 +22,7 @@ static struct {
     _Atomic int held;            /* turns that wait for the gate */
     _Atomic int ticks[SLEEPERS]; /* by the number that is the key */
     _Atomic int inside[SLEEPERS], overlaps;
+    _Atomic int most; /* turns of on_reminder of a Restless at the same time */
     _Atomic int fails;    /* so many ticks fail */
     _Atomic int fails_as; /* a teff_err; 0: TEFF_E_FAILED */
     _Atomic bool no_type; /* the next silo does not host the type */
@@ -76,6 +77,30 @@ static inline teff_err ask_deaf(reminder_deaf *self, const reminder_beat *in, re
     return ((script *)(uintptr_t)in->script)(self->ctx, in->n, &out->n);
 }
 
+static inline teff_err ask_restless(reminder_restless *self, const reminder_beat *in,
+                                    reminder_number *out)
+{
+    return ((script *)(uintptr_t)in->script)(self->ctx, in->n, &out->n);
+}
+
+/* The reminder's name begins with the number under which its ticks are counted. */
+static inline teff_err on_reminder_restless(reminder_restless *self, const teff_tick *tick)
+{
+    static _Atomic int all;
+    int no = atoi(tick->name), now = atomic_fetch_add(&all, 1) + 1;
+    if (now > world.most)
+        world.most = now;
+    if (atomic_fetch_add(&world.inside[no], 1))
+        world.overlaps++;
+    teff_sleep(self->ctx, (uint32_t)world.slow_ms);
+    world.inside[no]--;
+    world.ticks[no]++;
+    all--;
+    return TEFF_OK;
+}
+
+static const reminder_restless_methods restless_methods = {.ask = ask_restless,
+                                                           .on_reminder = on_reminder_restless};
 static const reminder_sleeper_methods methods = {.ask = ask, .on_reminder = on_reminder};
 static const reminder_deaf_methods deaf_methods = {.ask = ask_deaf};
 
@@ -86,6 +111,8 @@ static inline void host(teff_silo *silo)
         return;
     assert_int_equal(teff_silo_host(silo, reminder_sleeper_type(&methods, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_host(silo, reminder_deaf_type(&deaf_methods, NULL)), TEFF_OK);
+    assert_int_equal(teff_silo_host(silo, reminder_restless_type(&restless_methods, NULL)),
+                     TEFF_OK);
 }
 
 static inline int open_silos(int n)

@@ -170,6 +170,31 @@ static void test_a_tick_that_outlasts_its_time_out_runs_once(void **state)
     assert_int_equal(world.ticks[0], 1);
 }
 
+static teff_err registers_two(teff_ctx *ctx, int64_t n, int64_t *out)
+{
+    teff_err err = teff_reminder_register(ctx, "1", NULL);
+    return err ? err : teff_reminder_register(ctx, "2", NULL);
+}
+
+/* The type lets turns overlap, but the next try of a tick does not begin while the tick's turn
+ * lasts, though its caller waits no more. Ticks of two reminders do overlap. */
+static void test_a_tick_does_not_overlap_with_its_next_try(void **state)
+{
+    reminder_number *number;
+    l->silos[0]->node.grains->reminders->tick_timeout_ms = 100;
+    world.slow_ms = 1500;
+    lab_ok(l->ctx[0],
+           reminder_restless_ask(l->ctx[0], "r", reminder_beat(.script = (uintptr_t)registers_two),
+                                 &number));
+    lab_until(world.ticks[1] == 1 && world.ticks[2] == 1);
+    assert_int_equal(world.most, 2);
+    lab_ok(l->ctx[0], reminder_restless_ask(l->ctx[0], "r",
+                                            reminder_beat(.script = (uintptr_t)count), &number));
+    pass_ms(2500);
+    assert_int_equal(world.ticks[1] + world.ticks[2], 2);
+    assert_int_equal(world.overlaps, 0);
+}
+
 static uint64_t now_ms(void)
 {
     struct timespec now;
@@ -329,6 +354,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_type_that_no_silo_hosts, setup_three, teardown),
         cmocka_unit_test_setup_teardown(test_a_tick_that_outlasts_its_time_out_runs_once, setup_one,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_tick_does_not_overlap_with_its_next_try, setup_one,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_tick_that_waits_does_not_hold_up_others, setup_one,
                                         teardown),
