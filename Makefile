@@ -87,7 +87,7 @@ sim: ## SEEDS=n seeds from FIRST: a cluster in one thread, each seed run twice
 	@$(BUILD)/tests/sim/sim --seeds $(SEEDS) --first $(FIRST) --regressions tests/sim/seeds.txt $(ARGS)
 
 .PHONY: crash
-crash: ## MOMENTS=n: kill -9, or no memory, while a silo joins, saves, transfers, leaves, on each engine
+crash: ## MOMENTS=n: kill -9, or no memory, while a silo joins, saves, transfers, reminds, leaves
 	@.ci/setup full
 	@$(call configured,$(BUILD),release)
 	@ninja -C $(BUILD) tests/crash/crash tests/crash/crash_silo tests/crash/crash_silo_scarce

@@ -1,9 +1,9 @@
-/* crash.c - kill -9 at random moments of a silo's join, saves, leave and transfers: each state that
- * was acknowledged is there afterwards, a call with an idempotency key has counted once, a transfer
- * between accounts has changed all its accounts or none, a new silo serves at the same address in
- * time, and the other silo goes on.
+/* crash.c - kill -9 at random moments of a silo's join, saves, leave, transfers and reminders: each
+ * state that was acknowledged is there afterwards, a call with an idempotency key has counted once,
+ * a transfer between accounts has changed all its accounts or none, each reminder ticks, a new silo
+ * serves at the same address in time, and the other silo goes on.
  * usage:   crash SILO_PROGRAM sqlite|postgres|redis|etcd [MOMENTS [SEED [TEST]]]; MOMENTS of each
- *          of the nine tests, or of TEST; it prints SEED, which draws the same moments again.
+ *          of the eleven tests, or of TEST; it prints SEED, which draws the same moments again.
  *          In the environment, CRASH_SCARCE=SCARCE_PROGRAM: no kills, but requests for memory fail,
  *          MOMENTS of them drawn from all those of each phase. CRASH_PLANTED=1: the silo program
  *          has a bug, which one of the tests must find.
@@ -34,6 +34,7 @@ enum {
     MOMENTS = 2, /* of each test, without an argument */
     SAVES_US = 30000,
     TRANSFERS_US = 150000,
+    REMINDERS_US = 300000,
     SCARCE_TIMEOUT_MS = 5000, /* a call whose message lacks memory ends at its deadline */
     SHORT_LEASE_MS = 2000,    /* the other silo declares a killed one dead when its lease is over */
     PORT_MIN = 15000,         /* below those that systems give to clients */
@@ -51,7 +52,7 @@ typedef struct engine {
 
 /* What a test needs, its `state`. */
 typedef struct setting {
-    bool with_other, transfers;
+    bool with_other, transfers, reminders;
     unsigned lease_ms;
 } setting;
 
@@ -158,6 +159,8 @@ static void live_and_leave(void)
         child_until_saves(&other, NULL);
     if (victim.transfers)
         child_until_audited(&victim, beside());
+    if (victim.reminders)
+        child_until_ticked(&victim, beside());
     from = child_now_us();
     assert_int_equal(child_end(&victim, beside(), SIGTERM), 0);
     leave_us = child_now_us() - from;
@@ -180,6 +183,7 @@ static int set_up(void **state)
     victim.numbers = (silo_numbers){.name = 'a'};
     other.numbers = (silo_numbers){.name = 'b'};
     victim.transfers = other.transfers = s->transfers;
+    victim.reminders = other.reminders = s->reminders;
     victim.lease_ms = other.lease_ms = s->lease_ms;
     victim.timeout_ms = other.timeout_ms = scarce_program ? SCARCE_TIMEOUT_MS : 0;
     on->fresh(store);
@@ -201,11 +205,19 @@ static int tear_down(void **state)
     return 0;
 }
 
-static setting saves_alone = {false, false, CHILD_LEASE_MS},
-               saves_beside = {true, false, CHILD_LEASE_MS},
-               transfers_alone = {false, true, CHILD_LEASE_MS},
-               transfers_beside = {true, true, CHILD_LEASE_MS},
-               transfers_left = {true, true, SHORT_LEASE_MS};
+static setting saves_alone = {.lease_ms = CHILD_LEASE_MS},
+               saves_beside = {.with_other = true, .lease_ms = CHILD_LEASE_MS},
+               transfers_alone = {.transfers = true, .lease_ms = CHILD_LEASE_MS},
+               transfers_beside = {.with_other = true,
+                                   .transfers = true,
+                                   .lease_ms = CHILD_LEASE_MS},
+               transfers_left = {.with_other = true,
+                                 .transfers = true,
+                                 .lease_ms = SHORT_LEASE_MS},
+               reminders_alone = {.reminders = true, .lease_ms = CHILD_LEASE_MS},
+               reminders_beside = {.with_other = true,
+                                   .reminders = true,
+                                   .lease_ms = CHILD_LEASE_MS};
 
 #define WITH(setting, f) cmocka_unit_test_prestate_setup_teardown(f, set_up, tear_down, &setting)
 #define BESIDE(setting, f)                                                                         \
@@ -253,6 +265,20 @@ static void kills_while_it_transfers(void **state)
         start_victim();
         child_until_read(&victim, beside());
         kill_within(TRANSFERS_US);
+        live_and_leave();
+    }
+}
+
+/* Half of the kills are while it joins, and ticks what was due meanwhile. */
+static void kills_while_it_reminds(void **state)
+{
+    (void)state;
+    for (unsigned long i = 0; i < moments; i++) {
+        start_victim();
+        bool joins = sim_draw_chance(&draw, 500);
+        if (!joins)
+            child_until_read(&victim, beside());
+        kill_within(joins ? join_us * 5 / 4 : REMINDERS_US);
         live_and_leave();
     }
 }
@@ -356,6 +382,8 @@ static int kill_silos(void)
         BESIDE(saves_beside, kills_while_it_saves),
         BESIDE(saves_beside, kills_while_it_leaves),
         BESIDE(transfers_beside, kills_while_it_transfers),
+        WITH(reminders_alone, kills_while_it_reminds),
+        BESIDE(reminders_beside, kills_while_it_reminds),
         WITH(transfers_left, another_transfers_after_a_kill),
     };
     return cmocka_run_group_tests_name(on->name, tests, NULL, NULL);

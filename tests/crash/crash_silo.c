@@ -1,11 +1,14 @@
 /* crash_silo.c - a silo that saves rising numbers through grains, and prints each one that was
  * acknowledged, until it is killed. Half of the savers' calls have idempotency keys. With
- * --transfers, each number is that of a transfer between accounts (crash_bank.h).
+ * --transfers, each number is that of a transfer between accounts (crash_bank.h); with --reminders,
+ * that of a reminder (crash_alarm.h), and no call has a key.
  * Way:     crash.c -> silo_child -> [crash_silo]: prints a line at each step, "has KEY N" when
  *          it has read a grain, "acked KEY N" when a save has succeeded, "failed KEY N TEXT",
  *          "again KEY N" when the call that has saved N, made again, got N for the second time,
  *          "repeats KEY N TEXT" when it makes a call again whose outcome is unknown, "audited KEY
- *          N ..." when the accounts agree with the tellers, whose numbers follow the KEY.
+ *          N ..." when the accounts agree with the tellers, whose numbers follow the KEY, "ticked
+ *          KEY N" when all reminders up to N, which was there at the start, have ticked, and the one
+ *          with a period has ticked again.
  * Threads: one a key, each with a context of its own. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "crash_alarm.h"
 #include "crash_bank.h"
 #ifdef SCARCE /* --fail N --fail-in PHASE: the N-th request for memory or a thread there fails */
 #include "../unit/faults.h"
@@ -43,12 +47,16 @@ enum {
 typedef struct saver {
     char key[32];
     bool keyed; /* its calls have idempotency keys */
+    /* with --reminders: the number and the rounds that were there; ticked: they have ticked */
+    int64_t n, rounds;
+    bool ticked;
     teff_ctx *ctx;
     pthread_t thread;
 } saver;
 
 static const char *name = "a"; /* --name: the first letters of its keys */
 static bool transfers;         /* --transfers: the savers call tellers, not ledgers */
+static bool reminders;         /* --reminders: the savers call alarms */
 static saver savers[KEYS];
 static saver auditor;       /* with transfers only */
 static long failing;        /* which request fails; 0: none */
@@ -118,8 +126,9 @@ static void print_line(const char *what, const char *key, int64_t n, const char 
 static bool read_number(saver *s, int64_t *n)
 {
     crash_number *out = NULL;
-    teff_err err =
-        transfers ? crash_teller_get(s->ctx, s->key, &out) : crash_ledger_get(s->ctx, s->key, &out);
+    teff_err err = (reminders   ? crash_alarm_get
+                    : transfers ? crash_teller_get
+                                : crash_ledger_get)(s->ctx, s->key, &out);
     if (err)
         print_line("failed", s->key, -1, teff_error(s->ctx));
     else
@@ -131,8 +140,10 @@ static bool read_number(saver *s, int64_t *n)
 static bool save_number(saver *s, int64_t n)
 {
     crash_number *out = NULL;
-    teff_err err = transfers ? crash_teller_transfer(s->ctx, s->key, crash_number(.n = n), &out)
-                             : crash_ledger_put(s->ctx, s->key, crash_number(.n = n));
+    const crash_number *in = crash_number(.n = n);
+    teff_err err = reminders   ? crash_alarm_set(s->ctx, s->key, in)
+                   : transfers ? crash_teller_transfer(s->ctx, s->key, in, &out)
+                               : crash_ledger_put(s->ctx, s->key, in);
     print_line(err ? "failed" : "acked", s->key, n, err ? teff_error(s->ctx) : "");
     teff_ctx_reset(s->ctx);
     return err == TEFF_OK;
@@ -181,6 +192,24 @@ static bool save_next(saver *s, int64_t n)
     return s->keyed ? add_number(s, n, false) : save_number(s, n);
 }
 
+/* Prints once that the reminders that were there at the first call have ticked. */
+static void follow_ticks(saver *s)
+{
+    crash_ticks *ticks;
+    if (!reminders || s->ticked)
+        return;
+    if (crash_alarm_get_ticks(s->ctx, s->key, &ticks) == TEFF_OK) {
+        if (s->n < 0) {
+            s->n = ticks->n;
+            s->rounds = ticks->rounds;
+        }
+        s->ticked = ticks->next > s->n && ticks->rounds > s->rounds;
+        if (s->ticked)
+            print_line("ticked", s->key, s->n, "");
+    }
+    teff_ctx_reset(s->ctx);
+}
+
 static void *save_numbers(void *arg)
 {
     saver *s = arg;
@@ -190,8 +219,11 @@ static void *save_numbers(void *arg)
             usleep(PAUSE_US);
             continue;
         }
-        while (!ends && save_next(s, n + 1))
+        follow_ticks(s);
+        while (!ends && save_next(s, n + 1)) {
             n++;
+            follow_ticks(s);
+        }
     }
     return NULL;
 }
@@ -247,7 +279,9 @@ static void end_phase(const char *phase)
 static teff_err start_thread(saver *s, unsigned i, teff_silo *silo, void *(*run)(void *arg))
 {
     snprintf(s->key, sizeof s->key, "%.20s%u", name, i);
-    s->keyed = i % 2 != 0;
+    s->keyed = i % 2 != 0 && !reminders;
+    s->n = -1;
+    s->ticked = false;
     s->ctx = teff_silo_new_ctx(silo);
     if (s->ctx && timeout_ms)
         teff_ctx_set_timeout(s->ctx, timeout_ms);
@@ -308,6 +342,15 @@ static teff_err take_transfers(void *arg, const char *value, char *text)
     return TEFF_OK;
 }
 
+static teff_err take_reminders(void *arg, const char *value, char *text)
+{
+    (void)arg;
+    (void)value;
+    (void)text;
+    reminders = true;
+    return TEFF_OK;
+}
+
 static teff_err take_timeout(void *arg, const char *value, char *text)
 {
     (void)arg;
@@ -338,14 +381,20 @@ int main(int argc, char **argv)
     static const crash_ledger_methods methods = {.put = put, .add = add, .get = get};
     static const teff_silo_option options[] = {{"name", "NAME", "of its grains", take_name},
                                                {"transfers", NULL, "not saves", take_transfers},
+                                               {"reminders", NULL, "not saves", take_reminders},
                                                {"call-timeout", "MS", "of calls", take_timeout},
                                                {"fail", "N", "the request", take_failing},
                                                {"fail-in", "PHASE", "of this", take_phase},
                                                {NULL, NULL, NULL, NULL}};
-    const teff_silo_program program = {
-        .size = sizeof program, .options = options, .start = start_savers, .stop = stop_savers};
+    const teff_silo_options silo = {.size = sizeof silo, .reminder_period_min_ms = 1};
+    const teff_silo_program program = {.size = sizeof program,
+                                       .options = options,
+                                       .silo = &silo,
+                                       .start = start_savers,
+                                       .stop = stop_savers};
     int status = teff_silo_run(argc, argv, &program, crash_ledger_type(&methods, NULL),
-                               bank_teller_type(), bank_account_type(), bank_auditor_type(), NULL);
+                               bank_teller_type(), bank_account_type(), bank_auditor_type(),
+                               alarm_type(), NULL);
     end_phase("leave");
     return status;
 }

@@ -44,6 +44,8 @@ void child_start(silo_child *c, const char *store, const char *listen, const cha
     int n = 14;
     if (c->transfers)
         args[n++] = "--transfers";
+    if (c->reminders)
+        args[n++] = "--reminders";
     if (c->timeout_ms) {
         args[n++] = "--call-timeout";
         args[n++] = timeout;
@@ -55,6 +57,7 @@ void child_start(silo_child *c, const char *store, const char *listen, const cha
     c->requests = 0;
     c->audits = 0;
     c->len = 0;
+    memset(c->ticked, 0, sizeof c->ticked);
     memset(c->numbers.seen, 0, sizeof c->numbers.seen);
     memset(c->numbers.saves, 0, sizeof c->numbers.saves);
     c->pid = fork();
@@ -147,6 +150,8 @@ static void take_line(silo_child *c)
         take_again(c, key, n);
     else if (strcmp(what, "audited") == 0)
         take_audited(c);
+    else if (strcmp(what, "ticked") == 0)
+        c->ticked[key]++;
     else if (strcmp(what, "requests") == 0)
         c->requests = n;
     else
@@ -218,10 +223,16 @@ static void read_until(silo_child *c, silo_child *other, const unsigned *counts,
     }
 }
 
+static const unsigned once[CHILD_KEYS] = {1, 1, 1, 1};
+
 void child_until_read(silo_child *c, silo_child *other)
 {
-    static const unsigned once[CHILD_KEYS] = {1, 1, 1, 1};
     read_until(c, other, c->numbers.seen, once, "it does not serve in time");
+}
+
+void child_until_ticked(silo_child *c, silo_child *other)
+{
+    read_until(c, other, c->ticked, once, "its reminders do not tick in time");
 }
 
 void child_until_saves(silo_child *c, silo_child *other)
@@ -287,7 +298,6 @@ int child_end(silo_child *c, silo_child *other, int signal)
 
 void child_until_read_or_end(silo_child *c, silo_child *other)
 {
-    static const unsigned once[CHILD_KEYS] = {1, 1, 1, 1};
     uint64_t limit = find_wait_end_us(c);
     while (!c->ended && !each_reached(c->numbers.seen, once)) {
         if (child_now_us() > limit)

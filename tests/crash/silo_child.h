@@ -36,12 +36,14 @@ typedef struct silo_child {
     silo_numbers numbers;
     const char *program, *log; /* the file to which its standard error is appended */
     bool transfers;            /* it makes transfers, and audits the accounts */
+    bool reminders;            /* it registers reminders */
     unsigned lease_ms;
     unsigned timeout_ms; /* of its calls; 0: the default */
     pid_t pid;
     int out;
     bool ready, ended;
     long requests;                  /* that a phase has made, as it said */
+    unsigned ticked[CHILD_KEYS];    /* lines since the start */
     unsigned audits;                /* since the start */
     int64_t audited[CHILD_TELLERS]; /* the tellers' numbers in the last audit */
     /* Calls with keys, over all starts: made again when their number had been read; when their
@@ -64,6 +66,10 @@ void child_read(silo_child *c, silo_child *other, uint64_t max_us);
  * Both fail the test after CHILD_JOIN_MAX_MS, or with transfers CHILD_TRANSFERS_MAX_MS. */
 void child_until_read(silo_child *c, silo_child *other);
 void child_until_saves(silo_child *c, silo_child *other);
+
+/* child_until_ticked - until the reminders of each key that were there at the start have ticked.
+ * Fails as the others. */
+void child_until_ticked(silo_child *c, silo_child *other);
 
 /* child_until_audited - until an audit has succeeded that began after this call.
  * child_check_audited - does the last audit agree with what a dead silo has printed? in: the audit
