@@ -66,6 +66,15 @@ static teff_err take_blob(bench_target *self, const bench_blob *in)
     return note(self, NULL);
 }
 
+static teff_err echo_pooled(bench_pooled *self, const bench_small *in, bench_small *out)
+{
+    (void)self;
+    out->number = in->number + 1;
+    out->name = in->name;
+    return TEFF_OK;
+}
+
+static const bench_pooled_methods pooled_methods = {.echo = echo_pooled};
 static const bench_target_methods target_methods = {
     .echo = echo, .note = note, .noted = noted, .swap = swap, .take = take_blob};
 
@@ -119,6 +128,8 @@ static teff_silo *start_silo(const char *seed, teff_transport transport, bool dr
         err = teff_silo_host(silo, bench_driver_type(&driver_methods, NULL));
     if (!err && hosts)
         err = teff_silo_host(silo, bench_target_type(&target_methods, seen));
+    if (!err && hosts)
+        err = teff_silo_host(silo, bench_pooled_type(&pooled_methods, NULL));
     if (!err)
         err = teff_silo_start(silo, text);
     if (err) {
@@ -163,6 +174,8 @@ static void local_rows(bench *b)
     bench_timed(b, "local-call", "call", 0);
     bench_timed(b, "local-one-way", "one-way", 0);
     bench_timed(b, "local-fan-out-1000", "fan-out", 1000);
+    bench_timed(b, "stateless-call", "pooled-call", 0);
+    bench_timed(b, "stateless-fan-out-1000", "pooled-fan-out", 1000);
     bench_timed(b, "activation", "new", 0);
     density(b);
     close_silo(b);
@@ -319,6 +332,7 @@ int main(int argc, char **argv)
     bench_engine(&b);
     bench_store(&b);
     bench_store_servers(&b);
+    bench_reminders(&b);
     idle_rows(&b);
     for (int i = 0; i < LOADS && b.busy; i++)
         bench_child_stop(&loads[i]);

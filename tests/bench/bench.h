@@ -1,6 +1,6 @@
 /* bench.h - what the rows share: which are wanted, for how long, how they are printed.
  * Way:     bench.c -> [wire_nng.c, fair_calls.c, client_rows.c, engine_rows.c, store_rows.c,
- *          store_servers.c, idle.c] -> timing.c -> JSON */
+ *          store_servers.c, reminder_rows.c, idle.c] -> timing.c -> JSON */
 #pragma once
 
 #include <stdbool.h>
@@ -65,3 +65,6 @@ void bench_store(const bench *b);
 /* store_servers.c: the same on PostgreSQL, Redis and etcd, if the build has them; and those of
  * plain clients. */
 void bench_store_servers(const bench *b);
+
+/* reminder_rows.c: reminders registered per second, and ticks per second of many due at once. */
+void bench_reminders(const bench *b);

@@ -30,6 +30,33 @@ static teff_err call_new_ones(teff_ctx *ctx, const bench_plan *plan)
     return err;
 }
 
+/* To a stateless worker. */
+static teff_err call_pooled(teff_ctx *ctx, const bench_plan *plan)
+{
+    bench_small *response;
+    teff_err err = TEFF_OK;
+    for (uint64_t i = 0; i < plan->n && !err; i++)
+        err = bench_pooled_echo(ctx, (int64_t)plan->first,
+                                bench_small(.number = 1, .name = "small"), &response);
+    return err;
+}
+
+/* width calls of one stateless worker under way, awaited together, n in all. */
+static teff_err fan_out_pooled(teff_ctx *ctx, const bench_plan *plan)
+{
+    teff_call calls[WIDTH_MAX];
+    teff_err err = TEFF_OK;
+    for (uint64_t done = 0; done < plan->n && !err; done += plan->width) {
+        for (uint64_t i = 0; i < plan->width && !err; i++)
+            err =
+                bench_pooled_echo_async(ctx, (int64_t)plan->first,
+                                        bench_small(.number = i, .name = "small"), NULL, &calls[i]);
+        if (!err)
+            err = teff_await_all(ctx, calls, plan->width);
+    }
+    return err;
+}
+
 /* width calls under way, awaited together, n in all. */
 static teff_err fan_out(teff_ctx *ctx, const bench_plan *plan)
 {
@@ -129,7 +156,8 @@ teff_err bench_loop(teff_ctx *ctx, const bench_plan *plan, uint64_t *ns)
         teff_err (*loop)(teff_ctx *ctx, const bench_plan *plan);
     } loops[] = {{"call", call_one_by_one},   {"new", call_new_ones}, {"fan-out", fan_out},
                  {"one-way", one_way},        {"window", window},     {"blob-call", swap_blobs},
-                 {"blob-one-way", send_blobs}};
+                 {"blob-one-way", send_blobs}, {"pooled-call", call_pooled},
+                 {"pooled-fan-out", fan_out_pooled}};
     for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
         if (strcmp(plan->what, loops[i].what) != 0)
             continue;

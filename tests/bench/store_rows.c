@@ -6,38 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include "folder.h"
 #include "store_savers.h"
 
 enum { VALUE_BYTES = 12 };
-
-/* ---- a folder for the files ---- */
-
-typedef struct folder {
-    char path[200];
-} folder;
-
-static folder new_folder(void)
-{
-    const char *tmp = getenv("TMPDIR");
-    folder f;
-    snprintf(f.path, sizeof f.path, "%.150s/teff-store-XXXXXX", tmp ? tmp : P_tmpdir);
-    if (!mkdtemp(f.path))
-        bench_fatal(NULL, TEFF_E_IO);
-    return f;
-}
-
-static void remove_folder(const folder *f)
-{
-    static const char *const names[] = {"grains.db",   "loop.db",       "grains.db-wal",
-                                        "loop.db-wal", "grains.db-shm", "loop.db-shm"};
-    char path[300];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", f->path, names[i]);
-        unlink(path);
-    }
-    rmdir(f->path);
-}
 
 /* ---- the plain loop ---- */
 
@@ -58,7 +30,7 @@ static void sql_must(const loop *l, bool good)
 }
 
 /* The same tables and pragmas as the store's. */
-static void loop_open(loop *l, const folder *f)
+static void loop_open(loop *l, const bench_folder *f)
 {
     static const char *const text[STATEMENTS] = {
         [BEGIN] = "BEGIN IMMEDIATE",
@@ -176,7 +148,7 @@ void bench_store(const bench *b)
     }
     if (!wanted)
         return;
-    folder f = new_folder();
+    bench_folder f = bench_folder_new();
     char address[300];
     snprintf(address, sizeof address, "sqlite:%s/grains.db", f.path);
     savers s = savers_open(address);
@@ -185,5 +157,5 @@ void bench_store(const bench *b)
         rows(b, &s, &l, at_once[i]);
     loop_close(&l);
     savers_close(&s);
-    remove_folder(&f);
+    bench_folder_remove(&f);
 }
