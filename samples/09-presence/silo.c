@@ -81,8 +81,8 @@ static teff_err go_online(presence_player *self, const presence_beat *in)
 
 static teff_err go_offline(presence_player *self)
 {
-    teff_err err = presence_lobby_leave(self->ctx, self->state->lobby,
-                                        presence_name(.name = self->key));
+    teff_err err =
+        presence_lobby_leave(self->ctx, self->state->lobby, presence_name(.name = self->key));
     if (err)
         return err;
     self->state->online = false;

@@ -154,9 +154,14 @@ teff_err bench_loop(teff_ctx *ctx, const bench_plan *plan, uint64_t *ns)
     static const struct {
         const char *what;
         teff_err (*loop)(teff_ctx *ctx, const bench_plan *plan);
-    } loops[] = {{"call", call_one_by_one},   {"new", call_new_ones}, {"fan-out", fan_out},
-                 {"one-way", one_way},        {"window", window},     {"blob-call", swap_blobs},
-                 {"blob-one-way", send_blobs}, {"pooled-call", call_pooled},
+    } loops[] = {{"call", call_one_by_one},
+                 {"new", call_new_ones},
+                 {"fan-out", fan_out},
+                 {"one-way", one_way},
+                 {"window", window},
+                 {"blob-call", swap_blobs},
+                 {"blob-one-way", send_blobs},
+                 {"pooled-call", call_pooled},
                  {"pooled-fan-out", fan_out_pooled}};
     for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
         if (strcmp(plan->what, loops[i].what) != 0)

@@ -34,8 +34,8 @@ static teff_err register_reminders(rows_sleeper *self, const rows_reminding *in)
     teff_err err = TEFF_OK;
     for (uint64_t i = 0; i < in->n && !err; i++) {
         char name[24];
-        const teff_reminder_options one = {
-            .size = sizeof one, .due_ms = in->due_ms > now_ms ? in->due_ms - now_ms : 0};
+        const teff_reminder_options one = {.size = sizeof one,
+                                           .due_ms = in->due_ms > now_ms ? in->due_ms - now_ms : 0};
         snprintf(name, sizeof name, "%llu", (unsigned long long)(in->first + i));
         err = teff_reminder_register(self->ctx, name, &one);
     }
@@ -85,10 +85,10 @@ static double register_many(sleepers *s, uint64_t n, uint64_t due_ms)
     uint64_t begin = bench_now_ns();
     for (uint64_t i = 0; i < GRAINS; i++) {
         uint64_t share = n * (i + 1) / GRAINS - n * i / GRAINS;
-        sleepers_must(s, rows_sleeper_remind_async(s->ctx, (int64_t)i,
-                                                      rows_reminding(.first = s->next_name,
-                                                                     .n = share, .due_ms = due_ms),
-                                                      NULL, &calls[i]));
+        sleepers_must(s, rows_sleeper_remind_async(
+                             s->ctx, (int64_t)i,
+                             rows_reminding(.first = s->next_name, .n = share, .due_ms = due_ms),
+                             NULL, &calls[i]));
         s->next_name += share;
     }
     sleepers_must(s, teff_await_all(s->ctx, calls, GRAINS));

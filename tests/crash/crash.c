@@ -211,13 +211,10 @@ static setting saves_alone = {.lease_ms = CHILD_LEASE_MS},
                transfers_beside = {.with_other = true,
                                    .transfers = true,
                                    .lease_ms = CHILD_LEASE_MS},
-               transfers_left = {.with_other = true,
-                                 .transfers = true,
-                                 .lease_ms = SHORT_LEASE_MS},
+               transfers_left = {.with_other = true, .transfers = true, .lease_ms = SHORT_LEASE_MS},
                reminders_alone = {.reminders = true, .lease_ms = CHILD_LEASE_MS},
-               reminders_beside = {.with_other = true,
-                                   .reminders = true,
-                                   .lease_ms = CHILD_LEASE_MS};
+               reminders_beside = {
+                   .with_other = true, .reminders = true, .lease_ms = CHILD_LEASE_MS};
 
 #define WITH(setting, f) cmocka_unit_test_prestate_setup_teardown(f, set_up, tear_down, &setting)
 #define BESIDE(setting, f)                                                                         \

@@ -392,9 +392,9 @@ int main(int argc, char **argv)
                                        .silo = &silo,
                                        .start = start_savers,
                                        .stop = stop_savers};
-    int status = teff_silo_run(argc, argv, &program, crash_ledger_type(&methods, NULL),
-                               bank_teller_type(), bank_account_type(), bank_auditor_type(),
-                               alarm_type(), NULL);
+    int status =
+        teff_silo_run(argc, argv, &program, crash_ledger_type(&methods, NULL), bank_teller_type(),
+                      bank_account_type(), bank_auditor_type(), alarm_type(), NULL);
     end_phase("leave");
     return status;
 }

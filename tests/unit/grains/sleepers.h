@@ -22,7 +22,7 @@ static struct {
     _Atomic int held;            /* turns that wait for the gate */
     _Atomic int ticks[SLEEPERS]; /* by the number that is the key */
     _Atomic int inside[SLEEPERS], overlaps;
-    _Atomic int most; /* turns of on_reminder of a Restless at the same time */
+    _Atomic int most;     /* turns of on_reminder of a Restless at the same time */
     _Atomic int fails;    /* so many ticks fail */
     _Atomic int fails_as; /* a teff_err; 0: TEFF_E_FAILED */
     _Atomic bool no_type; /* the next silo does not host the type */
