@@ -7,7 +7,7 @@
  *          "again KEY N" when the call that has saved N, made again, got N for the second time,
  *          "repeats KEY N TEXT" when it makes a call again whose outcome is unknown, "audited KEY
  *          N ..." when the accounts agree with the tellers, whose numbers follow the KEY, "ticked
- *          KEY N" when all reminders up to N, which was there at the start, have ticked, and the one
+ *          KEY N" when all reminders up to N, the number at the start, have ticked, and the one
  *          with a period has ticked again.
  * Threads: one a key, each with a context of its own. */
 #include <pthread.h>
