@@ -84,6 +84,7 @@ void teff_grain_type_free(teff_grain_type *type)
     if (!type || type == &no_memory)
         return;
     free(type->slow);
+    free(type->incoming);
     free(type);
 }
 

@@ -10,6 +10,9 @@
 #include "memory/arena.h"
 
 struct teffi_grains;
+struct teff_filter;
+
+typedef struct teffi_incoming teffi_incoming;
 
 struct teff_grain_type {
     const teff_type_info *info;
@@ -19,6 +22,8 @@ struct teff_grain_type {
     int8_t priority;
     /* atomic, by method: calls to queue | consecutive long calls << 16 (request/direct.c) */
     _Atomic uint32_t *slow;
+    const struct teff_filter *filters; /* of the type alone; NULL: none */
+    teffi_incoming *incoming; /* NULL: no filters, and info is the generated one (filter.h) */
 };
 
 enum { TEFFI_IDLE_DEFAULT_MS = 15 * 60 * 1000, TEFFI_QUEUE_DEFAULT = 10000 };

@@ -55,7 +55,11 @@ static teff_err notify_grain(teff_ctx *ctx, const notification *n, const teffi_o
                          hosted->info->name, n->method->name);
     const teff_type_info unknown = {
         .name = n->info->type.name, .id = ref->type, .key_kind = ref->key.kind};
-    return teff_send(ctx, hosted ? hosted->info : &unknown, &ref->key, n->method, n->in);
+    bool before = ctx->filters;
+    ctx->filters = true; /* notifications are not filtered */
+    teff_err err = teff_send(ctx, hosted ? hosted->info : &unknown, &ref->key, n->method, n->in);
+    ctx->filters = before;
+    return err;
 }
 
 /* Sends the notification to an observer of the activation's set. An observer that is a grain stays

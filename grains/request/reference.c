@@ -11,6 +11,7 @@
 #include "directory/placement.h"
 #include "node/deliver.h"
 #include "request/ask.h"
+#include "request/outgoing.h"
 #include "request/route.h"
 
 enum { RETRY_MS = 20, FEW = 8 };
@@ -202,6 +203,10 @@ teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
 {
     if (!call.impl)
         return teff_fail(ctx, TEFF_E_INVALID, "the call was not started");
+    teffi_call_proxy *proxy = teffi_call_proxy_of_handle(call);
+    if (proxy)
+        return teffi_outgoing_await(ctx, teffi_container(proxy, teffi_filtered_call, proxy), out,
+                                    teff_await);
     teff_err err = teffi_ctx_await_call(ctx, call.impl, out);
     if (ctx->transaction && teffi_call_get_method_and_key(call.impl))
         teffi_transaction_collect_call_result(ctx, teffi_call_get_method_and_key(call.impl)->method,
@@ -350,8 +355,8 @@ static teffi_wait **list_waits(teff_ctx *ctx, const teff_call *calls, size_t *n,
     teffi_wait **waits = *n <= FEW ? few : teff_alloc(ctx, *n * sizeof *waits);
     size_t n_waits = 0;
     for (size_t i = 0; i < *n; i++)
-        if (calls[i].impl)
-            waits[n_waits++] = &calls[i].impl->wait;
+        if (teffi_call_of_handle(calls[i]))
+            waits[n_waits++] = &teffi_call_of_handle(calls[i])->wait;
     *n = n_waits;
     return waits;
 }
@@ -370,14 +375,24 @@ teff_err teff_await_all(teff_ctx *ctx, const teff_call *calls, size_t n)
     return TEFF_OK;
 }
 
+/* Has one of the calls an outcome from its filters, though no call was begun? */
+static bool any_has_outcome(const teff_call *calls, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (calls[i].impl && !teffi_call_of_handle(calls[i]))
+            return true;
+    return false;
+}
+
 teff_err teff_await_any(teff_ctx *ctx, const teff_call *calls, size_t n, size_t *index)
 {
     teffi_wait *few[FEW] = {NULL};
     size_t n_waits = n;
     teffi_wait **waits = list_waits(ctx, calls, &n_waits, few);
-    if (!n_waits)
+    if (!n_waits && !any_has_outcome(calls, n))
         return teff_fail(ctx, TEFF_E_INVALID, "none of the calls was begun");
-    teffi_await_any(ctx, waits, n_waits);
+    if (!any_has_outcome(calls, n))
+        teffi_await_any(ctx, waits, n_waits);
     for (*index = 0; !calls[*index].impl || !teff_call_ended(ctx, calls[*index]);)
         ++*index;
     return TEFF_OK;
@@ -467,6 +482,8 @@ teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_ke
                         const teff_call_options *options, teff_call *call)
 {
     call->impl = NULL;
+    if (teffi_outgoing_run(ctx))
+        return teffi_outgoing_ask_async(ctx, type, key, method, in, options, call, teff_ask_async);
     if (!teffi_ctx_enter(ctx))
         return fail_on_closed_context(ctx, key, method);
     return teffi_ctx_leave(
@@ -477,6 +494,8 @@ teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_ke
 teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                   const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
 {
+    if (teffi_outgoing_run(ctx))
+        return teffi_outgoing_ask(ctx, type, key, method, in, out, teff_ask);
     return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, ask_grain(ctx, type, key, method, in, out))
                                 : fail_on_closed_context(ctx, key, method);
 }
@@ -484,6 +503,8 @@ teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key
 teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                    const teff_method *method, const ProtobufCMessage *in)
 {
+    if (teffi_outgoing_run(ctx))
+        return teffi_outgoing_send(ctx, type, key, method, in, teff_send);
     return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_to_grain(ctx, type, key, method, in))
                                 : fail_on_closed_context(ctx, key, method);
 }

@@ -130,9 +130,12 @@ teff_err teffi_client_new_unconnected(const teffi_platform *platform,
                                       char *text)
 {
     teff_client_options taken, *opt = &taken;
+    teffi_filters outgoing = {0};
     *out = NULL;
     text[0] = '\0';
     teff_err err = copy_and_check_client_options(opt, given, text);
+    if (!err && !teffi_filters_add(&outgoing, opt->outgoing))
+        err = teffi_fail(text, TEFF_E_INVALID, "outgoing: more than %d filters", TEFF_FILTERS_MAX);
     teff_client *client = err ? NULL : calloc(1, sizeof *client);
     if (!client) {
         if (!err)
@@ -140,10 +143,13 @@ teff_err teffi_client_new_unconnected(const teffi_platform *platform,
         return err ? err : TEFF_E_NOMEM;
     }
     client->platform = *platform;
+    client->outgoing = outgoing;
     err = teffi_node_init(&client->node, &client->platform, TEFFI_ROLE_CLIENT, opt->cluster,
                           WORKERS, NULL);
     if (!err)
         err = teffi_gateways_init(client, opt->gateways);
+    if (!err && outgoing.n)
+        client->node.outgoing = &client->outgoing;
     if (!err && opt->message_bytes_max)
         teffi_budget_init(client->node.budget, opt->message_bytes_max);
     if (!err)

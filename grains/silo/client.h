@@ -4,6 +4,7 @@
 #pragma once
 
 #include <teff/silo.h>
+#include "activation/filter.h"
 #include "call/ctx.h"
 #include "node/deliver.h"
 #include "silo/gateways.h"
@@ -12,6 +13,7 @@
 struct teff_client {
     teffi_node node;
     teffi_platform platform;
+    teffi_filters outgoing;
     gateway_place places[TEFF_SEEDS_MAX];
     uint32_t n_places;
     /* guarded by node.lock */

@@ -212,6 +212,7 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
     silo->node.home.lease.length_ms = teffi_or_default(silo->opt.lease_ms, TEFFI_LEASE_MS);
     silo->node.home.lease.outage_ms = silo->opt.outage_ms;
     silo->node.lost = on_lease_lost;
+    silo->node.outgoing = silo->outgoing.n ? &silo->outgoing : NULL;
     teffi_silo_set_authorize(silo);
     silo->node.net_up = on_connection_up;
     silo->node.net_down = on_connection_down;

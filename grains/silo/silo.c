@@ -164,6 +164,8 @@ static teff_err copy_and_check_silo_options(teff_silo *silo, const teff_silo_opt
     opt->sched = &silo->sched;
     opt->cluster = opt->cluster ? opt->cluster : "dev";
     opt->listen = opt->listen ? opt->listen : "127.0.0.1:0";
+    if (!teffi_filters_add(&silo->outgoing, opt->outgoing))
+        return teffi_fail(text, TEFF_E_INVALID, "outgoing: more than %d filters", TEFF_FILTERS_MAX);
     return check_silo_options(opt, text);
 }
 
@@ -246,9 +248,17 @@ static teff_err check_new_type(const teff_silo *silo, const teff_grain_type *typ
 teff_err teffi_silo_host_type(teff_silo *silo, teff_grain_type *type, char *text)
 {
     teff_err err = check_new_type(silo, type, text);
-    if (!err)
-        silo->types[silo->n_types++] = type;
-    return err;
+    if (err)
+        return err;
+    err = teffi_type_add_filters(type, silo->opt.incoming);
+    if (err)
+        return err == TEFF_E_NOMEM
+                   ? teffi_fail(text, err, "out of memory for the filters of %.100s",
+                                type->info->name)
+                   : teffi_fail(text, err, "%.100s has more than %d filters, with the silo's",
+                                type->info->name, TEFF_FILTERS_MAX);
+    silo->types[silo->n_types++] = type;
+    return TEFF_OK;
 }
 
 teff_err teff_silo_host(teff_silo *silo, teff_grain_type *type)

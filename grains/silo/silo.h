@@ -4,6 +4,7 @@
 #pragma once
 
 #include <teff/silo.h>
+#include "activation/filter.h"
 #include "base/log.h"
 #include "call/ctx.h"
 #include "node/deliver.h"
@@ -42,6 +43,7 @@ struct teff_silo {
     teff_silo_options opt; /* its strings are copies in arena; opt.sched points to sched */
     teff_sched_options sched;
     teff_sched_hooks hooks; /* of sched */
+    teffi_filters outgoing;
     teff_arena arena;
     teff_grain_type *types[TEFFI_TYPES_MAX];
     size_t n_types;

@@ -35,6 +35,7 @@ struct teff_ctx {
     teffi_poll_parker parker; /* thread: unparked by the signal that brings asleep_for to 0 */
     _Atomic uint16_t doomed;  /* turn: end it with this teff_err when its fiber resumes; relaxed */
     bool waits_for_any;       /* turn: suspended by teffi_await_any, for one of several waits */
+    bool filters;             /* grains: in the outgoing filters of a call, or in that call */
     uint32_t suspended_ms;    /* turn: when it was first suspended (exec.h's clock); 0: never yet */
     uint32_t timeout_ms;      /* teff_ctx_set_timeout */
     uint32_t due_ms;          /* the caller's deadline, see teffi_ms_until_due; 0: none */
@@ -144,6 +145,31 @@ void teffi_ctx_fini(teff_ctx *ctx);
 
 /* teffi_ctx_new - a thread's context on the heap; teff_ctx_free ends it. NULL: out of memory. */
 teff_ctx *teffi_ctx_new(teffi_home *home);
+
+/* The first member of what a handle of a call with filters points to. */
+typedef struct teffi_call_proxy {
+    teffi_call *call; /* NULL: there is none; the call has an outcome */
+} teffi_call_proxy;
+
+/* teffi_call_make_proxy_handle - a handle that points to a proxy: its lowest bit is set.
+ * teffi_call_proxy_of_handle - its proxy; NULL: the handle points to a call, or is none.
+ * teffi_call_of_handle - the call; NULL: none, or the proxy has none. */
+static inline teff_call teffi_call_make_proxy_handle(teffi_call_proxy *proxy)
+{
+    return (teff_call){(teffi_call *)(void *)((char *)proxy + 1)};
+}
+
+static inline teffi_call_proxy *teffi_call_proxy_of_handle(teff_call call)
+{
+    bool is_proxy = (uintptr_t)call.impl & 1;
+    return is_proxy ? (teffi_call_proxy *)(void *)((char *)call.impl - 1) : NULL;
+}
+
+static inline teffi_call *teffi_call_of_handle(teff_call call)
+{
+    const teffi_call_proxy *proxy = teffi_call_proxy_of_handle(call);
+    return proxy ? proxy->call : call.impl;
+}
 
 /* teffi_ctx_call_new - teffi_call_new, then add the call to ctx's list. out: as teffi_call_new. */
 teffi_call *teffi_ctx_call_new(teff_ctx *ctx, uint64_t deadline_ns);

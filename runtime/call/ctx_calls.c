@@ -124,8 +124,9 @@ int teff_ctx_fd(teff_ctx *ctx)
 
 bool teff_call_ended(const teff_ctx *ctx, teff_call call)
 {
+    const teffi_call *impl = teffi_call_of_handle(call);
     (void)ctx;
-    return !call.impl || teffi_wait_is_done(&call.impl->wait);
+    return !impl || teffi_wait_is_done(&impl->wait);
 }
 
 void teff_ctx_reset(teff_ctx *ctx)
@@ -175,7 +176,7 @@ void teff_ctx_rewind(teff_ctx *ctx, teff_mark mark)
 
 void teff_drop(teff_ctx *ctx, teff_call *call)
 {
-    teffi_call *impl = call->impl;
+    teffi_call *impl = teffi_call_of_handle(*call);
     call->impl = NULL;
     if (!impl || !impl->in_ctx.le_prev || must_keep_call(ctx, impl))
         return; /* there is no call; or it is in no list (it was never pending); or it is kept */

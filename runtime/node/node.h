@@ -76,8 +76,9 @@ struct teffi_node {
      * Must not block. Installed by membership. */
     bool (*hold)(teffi_node *node, teffi_msg *msg);
     struct teffi_membership *membership;
-    struct teffi_grains *grains;       /* opaque here */
-    struct teffi_borrowers *borrowers; /* the same; silos */
+    struct teffi_grains *grains;          /* opaque here */
+    struct teffi_borrowers *borrowers;    /* the same; silos */
+    const struct teffi_filters *outgoing; /* the same: of calls from here; NULL: none */
     teffi_target targets[TEFFI_SLOT_SYSTEM_END];
     /* of this silo's PIDs; NULL: none. Set once, with release (pid.h) */
     struct teff_process_system *_Atomic processes;

@@ -14,7 +14,7 @@ ORDER = ["base", "os", "memory", "fiber", "group", "sched", "fork", "message", "
 # The lowest folder that may include each public header: it, or a folder above, defines what the
 # header declares.
 PUBLIC = {"arena": "memory", "copy": "memory", "engine": "engine", "errno": "fiber",
-          "error": "base", "fork": "fork", "generated": "call", "grain": "call",
+          "error": "base", "filter": "call", "fork": "fork", "generated": "call", "grain": "call",
           "limits": "message", "log": "base", "observer": "call", "pid": "node",
           "process": "process", "reminder": "call",
           "sched": "group", "silo": "silo", "teff": "silo", "testing": "testing", "timer": "call",

@@ -560,6 +560,29 @@ NAMED = {
         "RETRYING_MAX = TEFFI_REMINDER_TICKS_MAX"),
     "a limited wait begins anew with each load": (
         "grains/reminder/schedule.c", "(later && !limited)", "later"),
+    "the type's filters run before the silo's": (
+        "grains/activation/filter.c",
+        "!teffi_filters_add(&filters, silo) || !teffi_filters_add(&filters, type->filters)",
+        "!teffi_filters_add(&filters, type->filters) || !teffi_filters_add(&filters, silo)"),
+    "a filter that refuses a call is ended, too": (
+        "grains/activation/filter.c",
+        "        if (err)\n            return make_valid_filter_error(",
+        "        if (err && ++run->begun)\n            return make_valid_filter_error("),
+    "filters run though an earlier one has answered": (
+        "grains/activation/filter.c",
+        " && !run->call.answered) {\n        const", ") {\n        const"),
+    "the method begins though its caller has left in a filter": (
+        "grains/activation/filter.c", "turn->request->once ? TEFF_OK : teff_ctx_check(ctx, NULL)",
+        "TEFF_OK"),
+    "that the caller has left is stored as the answer to a key": (
+        "grains/activation/filter.c", "turn->request->once ? TEFF_OK : teff_ctx_check(ctx, NULL)",
+        "teff_ctx_check(ctx, NULL)"),
+    "a filter may turn an error into a response that is half made": (
+        "grains/activation/filter.c", "        if (err && out)", "        if (err && !out)"),
+    "the filters of a call run at each await": (
+        "grains/request/outgoing.c", "    if (!filtered->ended) {", "    {"),
+    "notifications to grains meet outgoing filters": (
+        "grains/request/notify.c", "    ctx->filters = true;", ""),
     "a tick overlaps with its next try": (
         "grains/reminder/remind.c", "tick_is_running(act, grain->ctx, msg->name)", "false"),
     "each load puts off the reload": (

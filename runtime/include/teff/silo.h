@@ -32,6 +32,7 @@ typedef enum teff_transport {
 } teff_transport;
 
 struct teff_key;
+struct teff_filter;
 
 /* A client's call, as teff_silo_options.authorize gets it. Texts, key and certificate are valid
  * until that function returns. */
@@ -169,6 +170,10 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * text that names one of the turns, and teff_silo_stop waits on: only the end of the process
      * ends such turns. The same holds for the stop of a silo whose start has failed. */
     uint32_t stop_ms;
+    /* Filters of all calls of grains' methods on this silo, and of the calls that its turns,
+     * threads and processes make (teff/filter.h): arrays that end with a filter without functions,
+     * of at most TEFF_FILTERS_MAX; borrowed until the silo is freed. NULL: none. */
+    const struct teff_filter *incoming, *outgoing;
 } teff_silo_options;
 
 /* teff_silo_new - make a silo; teff_silo_start starts it.
@@ -347,9 +352,10 @@ typedef struct teff_client_options { /* zeroed, except size and gateways = all d
     const char *tls_cert, *tls_ca; /* as for silos */
     teff_transport transport;
     /* Limits, as for silos: over one of them a call fails with TEFF_E_OVERLOADED at once. */
-    uint64_t message_bytes_max;    /* messages that are queued or not freed yet; 0 = 256 MiB */
-    uint32_t connection_bytes_max; /* waiting to be sent to a gateway; 0 = 64 MiB */
-    const char *secret_file;       /* as the silos' client_secret_file, else as secret_file */
+    uint64_t message_bytes_max;         /* messages that are queued or not freed yet; 0 = 256 MiB */
+    uint32_t connection_bytes_max;      /* waiting to be sent to a gateway; 0 = 64 MiB */
+    const char *secret_file;            /* as the silos' client_secret_file, else as secret_file */
+    const struct teff_filter *outgoing; /* as for silos */
 } teff_client_options;
 
 /* teff_client_connect - connect a program that is not a silo to a cluster, so that it can call

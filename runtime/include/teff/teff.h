@@ -3,6 +3,7 @@
 #include <teff/arena.h>
 #include <teff/engine.h>
 #include <teff/error.h>
+#include <teff/filter.h>
 #include <teff/fork.h>
 #include <teff/grain.h>
 #include <teff/limits.h>
@@ -10,6 +11,7 @@
 #include <teff/observer.h>
 #include <teff/pid.h>
 #include <teff/process.h>
+#include <teff/reminder.h>
 #include <teff/sched.h>
 #include <teff/silo.h>
 #include <teff/timer.h>
