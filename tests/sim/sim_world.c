@@ -138,6 +138,8 @@ void sim_silo_start(sim_silo *place)
     opt.memory_percent = w->memory_percent;
     opt.stuck_ms = w->stuck_ms;
     opt.reminder_period_min_ms = 1;
+    opt.incoming = w->has_filters ? w->incoming : NULL;
+    opt.outgoing = w->has_filters ? w->outgoing : NULL;
     if (w->remote_store && place->no > 0)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
@@ -299,6 +301,7 @@ static void client_start(sim *s, void *arg, bool run)
     sim_client *c = arg;
     char text[TEFF_TEXT_MAX] = "";
     teff_client_options opt = {.size = sizeof opt};
+    opt.outgoing = c->world->has_filters ? c->world->outgoing : NULL;
     if (!run)
         return;
     for (unsigned i = 0; i < c->world->n_silos; i++)
@@ -539,6 +542,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant, const sim_kept
     sim_limits_init(w);
     sim_watch_init(w);
     sim_crew_init(w);
+    sim_filter_init(w);
     sim_danger_init(w);
     sim_split_init(w);
     sim_restart_init(w);

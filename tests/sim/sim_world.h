@@ -3,6 +3,7 @@
  * Ledgers record each grain's calls and its activation; the cluster does not see them. */
 #pragma once
 
+#include <teff/filter.h>
 #include "sim.h"
 #include "os/memory_use.h"
 #include "silo/client.h"
@@ -16,6 +17,7 @@ enum {
     SIM_KINDS = 7,
     SIM_VIEWS = 512,
     SIM_BALLAST = 1200 * 1024,
+    SIM_FILTERS = 3,
 };
 
 typedef enum sim_kind {
@@ -156,6 +158,10 @@ typedef struct sim_world {
     unsigned crew_missing;        /* the silo that does not host it */
     sim_draw crew;
     uint64_t crew_ran[SIM_KEYS]; /* turns */
+    bool has_filters;            /* silos and clients have these */
+    teff_filter incoming[SIM_FILTERS], outgoing[SIM_FILTERS];
+    sim_draw filter;
+    uint64_t filtered; /* calls in filters, each in each filter */
 } sim_world;
 
 /* sim_world_init - kept: the faults that happen. sim_world_run - one whole run. out: false:
@@ -261,6 +267,10 @@ void sim_crew_init(sim_world *w);
 void sim_crew_plan(sim_world *w);
 void sim_crew_host(sim_silo *place);
 bool sim_crew_is_missing(const sim_silo *place);
+
+/* ---- sim_filter.c ---- */
+/* sim_filter_init - draws whether silos and clients have filters. */
+void sim_filter_init(sim_world *w);
 
 /* ---- sim_alarm.c ---- */
 /* sim_alarm_init - draws whether grains have reminders; after the clocks. sim_alarm_plan - the
