@@ -573,10 +573,10 @@ NAMED = {
         " && !run->call.answered) {\n        const", ") {\n        const"),
     "the method begins though its caller has left in a filter": (
         "grains/activation/filter.c", "turn->request->once ? TEFF_OK : teff_ctx_check(ctx, NULL)",
-        "TEFF_OK"),
+        "turn->request->once ? TEFF_OK : TEFF_OK"),
     "that the caller has left is stored as the answer to a key": (
         "grains/activation/filter.c", "turn->request->once ? TEFF_OK : teff_ctx_check(ctx, NULL)",
-        "teff_ctx_check(ctx, NULL)"),
+        "turn->request ? teff_ctx_check(ctx, NULL) : TEFF_OK"),
     "a filter may turn an error into a response that is half made": (
         "grains/activation/filter.c", "        if (err && out)", "        if (err && !out)"),
     "the filters of a call run at each await": (
@@ -584,7 +584,8 @@ NAMED = {
     "notifications to grains meet outgoing filters": (
         "grains/request/notify.c", "    ctx->filters = true;", ""),
     "a tick overlaps with its next try": (
-        "grains/reminder/remind.c", "tick_is_running(act, grain->ctx, msg->name)", "false"),
+        "grains/reminder/remind.c", "name, name) == 0)\n            return true;",
+        "name, name) == 0)\n            return false;"),
     "each load puts off the reload": (
         "grains/reminder/schedule.c", "    if (ok) {\n",
         "    if (ok) {\n        all->reload_ns = choose_reload_ns(all);\n"),

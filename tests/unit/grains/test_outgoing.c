@@ -66,6 +66,15 @@ static void async_outcomes(void **state)
     lab_ok(ctx, filter_till_run_await(ctx, call, &got));
     assert_int_equal(got->n, 0);
     expect_trace("o1( o2( o1)REFUSED ");
+    taps[OUT2].before = NULL;
+    taps[SILO].before = refuses;
+    lab_ok(ctx, filter_till_run_async(ctx, "a", ACT(NULL, 1), NULL, &call));
+    for (int i = 0; i < 2; i++) { /* the outcome stays */
+        got = NULL;
+        lab_ok(ctx, filter_till_run_await(ctx, call, &got));
+        assert_int_equal(got->n, 0);
+    }
+    expect_trace("o1( o2( s( o2)REFUSED o1)REFUSED ");
 }
 
 static teff_err drops_calls(teff_ctx *turn, int64_t n, filter_number *out)
