@@ -69,8 +69,9 @@ typedef struct teff_filter_call {
     ProtobufCMessage *out;
     teff_call_kind kind;
     /* incoming: the id of the client, connected to this silo, or of the silo that has sent the
-     * request here; calls of clients that are connected to another silo come from that silo. 0: a
-     * tick. Outgoing: 0. */
+     * request here; calls of clients that are connected to another silo come from that silo. The id
+     * of a client does not prove who it is (teff_client_call in teff/silo.h). 0: a tick. Outgoing:
+     * 0. */
     uint64_t from;
     bool from_client;
     bool answered; /* set by before: see teff_filter */
