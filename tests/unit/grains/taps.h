@@ -18,9 +18,9 @@ typedef struct tap { /* a filter */
     const char *name;
     teff_err (*before)(teff_filter_call *call);
     teff_err (*after)(teff_filter_call *call, teff_err err);
-    teff_call_kind kind; /* of its last call, as the next ones */
-    uint64_t from;
-    bool from_client;
+    _Atomic int kind; /* a teff_call_kind: of its last call, as the next ones */
+    _Atomic uint64_t from;
+    _Atomic bool from_client;
     _Atomic int calls;
 } tap;
 
@@ -41,22 +41,47 @@ static inline void note(const char *text)
     pthread_mutex_unlock(&lock);
 }
 
-static inline bool trace_is(const char *expected)
+static inline void take_trace(char copy[TRACE_BYTES], bool clear)
 {
     pthread_mutex_lock(&lock);
-    bool same = strcmp(trace, expected) == 0;
+    memcpy(copy, trace, TRACE_BYTES);
+    if (clear)
+        trace[0] = '\0';
     pthread_mutex_unlock(&lock);
-    return same;
+}
+
+static inline bool trace_is(const char *expected)
+{
+    char copy[TRACE_BYTES];
+    take_trace(copy, false);
+    return strcmp(copy, expected) == 0;
+}
+
+static inline bool trace_has(const char *text)
+{
+    char copy[TRACE_BYTES];
+    take_trace(copy, false);
+    return strstr(copy, text) != NULL;
+}
+
+static inline size_t trace_len(void)
+{
+    char copy[TRACE_BYTES];
+    take_trace(copy, false);
+    return strlen(copy);
+}
+
+static inline void clear_trace(void)
+{
+    char copy[TRACE_BYTES];
+    take_trace(copy, true);
 }
 
 /* Each test takes what was noted since. */
 static inline void expect_trace(const char *expected)
 {
     char copy[TRACE_BYTES];
-    pthread_mutex_lock(&lock);
-    memcpy(copy, trace, sizeof copy);
-    trace[0] = '\0';
-    pthread_mutex_unlock(&lock);
+    take_trace(copy, true);
     assert_string_equal(copy, expected);
 }
 
@@ -65,12 +90,12 @@ static inline teff_err before(void *arg, teff_filter_call *call)
     tap *t = arg;
     char text[40];
     snprintf(text, sizeof text, "%s( ", t->name);
-    note(text);
-    t->calls++;
-    t->kind = call->kind;
+    t->kind = (int)call->kind;
     t->from = call->from;
     t->from_client = call->from_client;
     call->state = t;
+    t->calls++;
+    note(text);
     return t->before ? t->before(call) : TEFF_OK;
 }
 
@@ -180,7 +205,7 @@ static inline int setup(void **state)
     static const char *const names[TAPS] = {"o1", "o2", "s", "t"};
     for (int i = 0; i < TAPS; i++)
         taps[i] = (tap){.name = names[i]};
-    trace[0] = '\0';
+    clear_trace();
     gate = false;
     held = 0;
     refuses_client = 0;

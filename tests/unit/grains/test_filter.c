@@ -57,13 +57,13 @@ static void the_order_of_filters(void **state)
 static void one_way(void **state)
 {
     lab_ok(ctx, filter_till_note(ctx, "a", ACT(NULL, 0)));
-    lab_until(strstr(trace, "s) ") && strstr(trace, "o1) "));
-    assert_int_equal(strlen(trace), strlen(all)); /* in any order */
+    lab_until(trace_has("s) ") && trace_has("o1) "));
+    assert_int_equal(trace_len(), strlen(all)); /* in any order */
     assert_int_equal(taps[TYPE].kind, TEFF_CALL_ONE_WAY);
     assert_int_equal(taps[OUT1].kind, TEFF_CALL_ONE_WAY);
-    trace[0] = '\0';
+    clear_trace();
     lab_ok(ctx, filter_till_run_send(ctx, "a", ACT(NULL, 0)));
-    lab_until(strlen(trace) == strlen(all));
+    lab_until(trace_len() == strlen(all));
     assert_int_equal(taps[TYPE].kind, TEFF_CALL_ONE_WAY);
     assert_int_equal(taps[OUT1].kind, TEFF_CALL_ONE_WAY);
 }
@@ -111,13 +111,13 @@ static void ticks_and_hooks(void **state)
     filter_number *got;
     lab_ok(ctx, run_at("a", starts_timer, 1, &got));
     lab_until(taps[TYPE].calls == 2);
-    lab_until(strlen(trace) == strlen(all) + strlen("s( t( M t) s) "));
+    lab_until(trace_len() == strlen(all) + strlen("s( t( M t) s) "));
     assert_int_equal(taps[TYPE].kind, TEFF_CALL_TICK);
     assert_int_equal(taps[TYPE].from, 0);
-    trace[0] = '\0';
+    clear_trace();
     lab_ok(ctx, run_at("a", registers, 1, &got));
-    lab_until(strstr(trace, "R "));
-    assert_int_equal(strlen(trace), strlen(all) + strlen("R "));
+    lab_until(trace_has("R "));
+    assert_int_equal(trace_len(), strlen(all) + strlen("R "));
     assert_int_equal(taps[TYPE].calls, 3);
 }
 
@@ -135,7 +135,7 @@ static void notifications(void **state)
 {
     filter_number *got;
     lab_ok(ctx, run_at("a", tells_itself, 1, &got));
-    lab_until(strlen(trace) == strlen(all) + strlen("s( t( M t) s) "));
+    lab_until(trace_len() == strlen(all) + strlen("s( t( M t) s) "));
     assert_int_equal(taps[TYPE].kind, TEFF_CALL_ONE_WAY);
     assert_int_equal(taps[OUT1].calls, 1);
 }
@@ -178,7 +178,7 @@ static void refusals(void **state)
     assert_string_equal(teff_error(ctx), "not by you");
     expect_trace("o1( o2( s( t( s)REFUSED o2)REFUSED o1)REFUSED ");
     lab_fails(ctx, filter_till_nothing(ctx, "a"), TEFF_E_REFUSED);
-    trace[0] = '\0';
+    clear_trace();
     lab_ok(ctx, filter_plain_run(ctx, 1, ACT(NULL, 1), &got)); /* another type */
 }
 
@@ -243,7 +243,7 @@ static void outcomes(void **state)
     assert_int_equal(got->n, 21);
     assert_string_equal(got->text, "ten more");
     taps[TYPE].after = taps[OUT2].after = NULL;
-    trace[0] = '\0';
+    clear_trace();
     taps[TYPE].after = fails_late;
     lab_fails(ctx, run_at("a", NULL, 1, &got), TEFF_E_FAILED);
     assert_string_equal(teff_error(ctx), "after all");
@@ -288,7 +288,9 @@ static void filters_that_wait(void **state)
     for (int i = 0; i < 8; i++) /* the turns of a grain do not overlap, nor do their filters */
         lab_ok(ctx, filter_till_run_async(ctx, "b", ACT(NULL, i), NULL, &calls[i]));
     lab_ok(ctx, teff_await_all(ctx, calls, 8));
-    for (char *at = trace; (at = strstr(at, "s( "));) {
+    char copy[TRACE_BYTES];
+    take_trace(copy, true);
+    for (char *at = copy; (at = strstr(at, "s( "));) {
         static const char turn[] = "s( t( M t) s) ";
         for (const char *next = turn; *next; at++) /* o1) and o2) may be in between */
             if (*at == 'o')
@@ -326,11 +328,11 @@ static void the_caller_leaves_in_a_filter(void **state)
         if (i == 1)
             teff_cancel_fire(cancel);
         assert_int_not_equal(filter_till_run_await(ctx, call, &got), TEFF_OK);
-        lab_until(trace[0]);
-        trace[0] = '\0';
+        lab_until(trace_len());
+        clear_trace();
         gate = true;
         lab_until(trace_is(traces[i]));
-        trace[0] = '\0';
+        clear_trace();
     }
     teff_cancel_free(cancel);
 }
