@@ -1,6 +1,7 @@
 /* filter.c - see filter.h. */
 #include "activation/filter.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include "activation/turn.h"
 #include "base/error.h"
@@ -57,13 +58,25 @@ teff_err teffi_filters_begin(teffi_filter_run *run)
     return TEFF_OK;
 }
 
+/* If the function returns the outcome so far, its text stays, though calls of the filter itself may
+ * have failed. */
+static teff_err call_after(const teff_filter *filter, teff_filter_call *call, teff_err err)
+{
+    char text[TEFF_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", err ? teff_error(call->ctx) : "");
+    teff_err outcome = filter->after(filter->arg, call, err);
+    return err && outcome == err && call->ctx->text_err != err
+               ? teff_fail(call->ctx, err, "%s", text)
+               : make_valid_filter_error(call, outcome);
+}
+
 teff_err teffi_filters_end(teffi_filter_run *run, teff_err err)
 {
     while (run->begun > 0) {
         const teff_filter *filter = run->filters->of[--run->begun];
         run->call.state = run->states[run->begun];
         if (filter->after)
-            err = make_valid_filter_error(&run->call, filter->after(filter->arg, &run->call, err));
+            err = call_after(filter, &run->call, err);
     }
     return err;
 }

@@ -344,6 +344,21 @@ static teff_err asks_plain(teff_filter_call *call)
     return err || got->n == 30 ? err : TEFF_E_FAILED;
 }
 
+static teff_err is_busy(teff_ctx *turn, int64_t n, filter_number *out)
+{
+    (void)n;
+    (void)out;
+    return teff_fail(turn, TEFF_E_OVERLOADED, "too busy");
+}
+
+static teff_err fails_to_ask(teff_filter_call *call, teff_err err)
+{
+    filter_number *got;
+    return filter_plain_run(call->ctx, 3, ACT(fails_with_half, 1), &got) == TEFF_E_NOT_FOUND
+               ? err
+               : TEFF_E_FAILED;
+}
+
 static void calls_of_filters(void **state)
 {
     filter_number *got;
@@ -354,6 +369,10 @@ static void calls_of_filters(void **state)
     taps[TYPE].before = asks_plain; /* this turn's call is filtered as any other */
     lab_ok(ctx, run_at("a", NULL, 1, &got));
     expect_trace("o1( o2( s( t( o1( o2( s( M s) o2) o1) M t) s) o2) o1) ");
+    taps[TYPE].before = NULL;
+    taps[TYPE].after = taps[OUT2].after = fails_to_ask; /* the text of the first error stays */
+    lab_fails(ctx, run_at("a", is_busy, 1, &got), TEFF_E_OVERLOADED);
+    assert_string_equal(teff_error(ctx), "too busy");
 }
 
 static teff_err looks(teff_filter_call *call)
