@@ -16,8 +16,8 @@ static const char wake[] = "wake"; /* a player's reminder */
 
 /* ---- gates: stateless workers ---- */
 
-/* out: false: there are no more lines. */
-static bool read_line(const char **at, const char *end, char name[NAME_MAX_BYTES + 1],
+/* Reads a line, and moves *at behind it. out: false: it is no beat. */
+static bool read_beat(const char **at, const char *end, char name[NAME_MAX_BYTES + 1],
                       char place[NAME_MAX_BYTES + 1])
 {
     char line[2 * NAME_MAX_BYTES + 2] = "";
@@ -26,17 +26,18 @@ static bool read_line(const char **at, const char *end, char name[NAME_MAX_BYTES
         len++;
     memcpy(line, *at, len < sizeof line - 1 ? len : sizeof line - 1);
     *at += len < left ? len + 1 : len;
-    return left > 0 && sscanf(line, "%60s %60s", name, place) == 2;
+    return sscanf(line, "%60s %60s", name, place) == 2;
 }
 
 static teff_err report(presence_gate *self, const presence_packet *in)
 {
-    const char *at = (const char *)in->data.data, *end = at + in->data.len;
+    const char *at = (const char *)in->data.data, *end = in->data.len ? at + in->data.len : at;
     char name[NAME_MAX_BYTES + 1], place[NAME_MAX_BYTES + 1];
     teff_err err = TEFF_OK;
-    while (!err && read_line(&at, end, name, place))
-        err = presence_player_seen(self->ctx, name,
-                                   presence_beat(.lobby = self->key, .place = place));
+    while (!err && at < end)
+        if (read_beat(&at, end, name, place))
+            err = presence_player_seen(self->ctx, name,
+                                       presence_beat(.lobby = self->key, .place = place));
     return err;
 }
 
