@@ -40,7 +40,7 @@ static teff_err make_empty_response(teffi_filter_run *run)
     return TEFF_OK;
 }
 
-/* Ends the filters. After TEFF_OK, there is a response if the method has one. */
+/* Ends the filters. After TEFF_OK, there is a response if the method has one and it is awaited. */
 static teff_err end_filters(teffi_filter_run *run, teff_err err)
 {
     if (err)
@@ -48,7 +48,9 @@ static teff_err end_filters(teffi_filter_run *run, teff_err err)
     run->call.ctx->filters = true;
     err = teffi_filters_end(run, err);
     run->call.ctx->filters = false;
-    return !err && run->call.method->out && !run->call.out ? make_empty_response(run) : err;
+    bool lacks_response =
+        run->call.kind == TEFF_CALL_REQUEST && run->call.method->out && !run->call.out;
+    return !err && lacks_response ? make_empty_response(run) : err;
 }
 
 /* ---- calls ---- */
