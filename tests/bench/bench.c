@@ -238,8 +238,8 @@ static void idle_rows(const bench *b)
 
 static bool is_driver(const char *name, size_t len)
 {
-    static const char *const names[] = {"sched", "peers",   "guard", "growth",
-                                        "crowd", "hostile", "scale", "recovery"};
+    static const char *const names[] = {"sched",   "peers", "guard",   "growth",  "crowd",
+                                        "hostile", "scale", "workers", "recovery"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strncmp(name, names[i], len) == 0 && !names[i][len])
             return true;

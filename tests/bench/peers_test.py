@@ -1,4 +1,5 @@
-# peers_test.py - does peers.py say who is ahead? With programs that only claim to have done it.
+# peers_test.py - does peers.py say who is ahead, and workers.py how many workers? With programs that
+#                 only claim to have done it.
 # usage: peers_test.py BUILD       BUILD: the folder with the real `peer-side`, for its load
 import json
 import os
@@ -36,6 +37,10 @@ cat >/dev/null
 FAILS = """#!/bin/sh
 echo no memory >&2
 exit 3
+"""
+TWO_ARE_SLOWER = """#!/bin/sh
+echo $2 >>%(folder)s/counts
+awk "BEGIN { printf \\"RESULT ops=%%d seconds=%%.9f\\\\n\\", $3, $3 / (1000000 - $2 * 200000) }"
 """
 TOOLS = ("bash", "cat", "chmod", "cp", "dirname", "find", "mkdir", "rm", "sort", "tail")
 
@@ -277,6 +282,25 @@ def not_installed(folder):
                       and os.path.isfile(os.path.join(out, n))), done.stderr, os.listdir(out))
 
 
+def workers(folder):
+    program(folder, "peer-side", text=TWO_ARE_SLOWER)
+    out = subprocess.run([sys.executable, "-B", os.path.join(HERE, "workers.py"), folder,
+                          "remote-64"], capture_output=True, text=True).stdout
+    lines = [json.loads(line) for line in out.splitlines()]
+    check("two workers that are slower than one have a ratio below 1, on each transport",
+          [(d["name"], d["parameters"]["transport"], d["median"], d["runs"]) for d in lines]
+          == [("workers/remote-64", t, 0.75, 15) for t in ("nng", "reactor")], out)
+    with open(os.path.join(folder, "counts")) as file:
+        counts = file.read().split()
+    check("pairs begin with each of them in turn", counts[-4:] == ["2", "1", "1", "2"] or
+          counts[-4:] == ["1", "2", "2", "1"], counts)
+    program(folder, "peer-side", text=FAILS)
+    done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "workers.py"), folder,
+                           "client-1", "--quick"], capture_output=True, text=True)
+    check("a run that fails is a failure", done.returncode == 1 and not done.stdout
+          and "a run failed" in done.stderr, done.stdout, done.stderr)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         others = os.path.join(folder, "peers")
@@ -292,6 +316,7 @@ def main():
         stands_still(folder, others)
         failing(folder, others)
         not_installed(folder)
+        workers(folder)
 
 
 if __name__ == "__main__":
