@@ -482,10 +482,11 @@ teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_ke
                         const teff_call_options *options, teff_call *call)
 {
     call->impl = NULL;
-    if (teffi_outgoing_run(ctx))
-        return teffi_outgoing_ask_async(ctx, type, key, method, in, options, call, teff_ask_async);
     if (!teffi_ctx_enter(ctx))
         return fail_on_closed_context(ctx, key, method);
+    if (teffi_outgoing_run(ctx))
+        return teffi_ctx_leave(ctx, teffi_outgoing_ask_async(ctx, type, key, method, in, options,
+                                                             call, teff_ask_async));
     return teffi_ctx_leave(
         ctx, options ? start_call_with_options(ctx, type, key, method, in, options, call)
                      : start_grain_call(ctx, type, key, method, in, NULL, NULL, call));
@@ -494,19 +495,21 @@ teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_ke
 teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                   const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
 {
-    if (teffi_outgoing_run(ctx))
-        return teffi_outgoing_ask(ctx, type, key, method, in, out, teff_ask);
-    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, ask_grain(ctx, type, key, method, in, out))
-                                : fail_on_closed_context(ctx, key, method);
+    if (!teffi_ctx_enter(ctx))
+        return fail_on_closed_context(ctx, key, method);
+    return teffi_ctx_leave(ctx, teffi_outgoing_run(ctx)
+                                    ? teffi_outgoing_ask(ctx, type, key, method, in, out, teff_ask)
+                                    : ask_grain(ctx, type, key, method, in, out));
 }
 
 teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                    const teff_method *method, const ProtobufCMessage *in)
 {
-    if (teffi_outgoing_run(ctx))
-        return teffi_outgoing_send(ctx, type, key, method, in, teff_send);
-    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_to_grain(ctx, type, key, method, in))
-                                : fail_on_closed_context(ctx, key, method);
+    if (!teffi_ctx_enter(ctx))
+        return fail_on_closed_context(ctx, key, method);
+    return teffi_ctx_leave(ctx, teffi_outgoing_run(ctx)
+                                    ? teffi_outgoing_send(ctx, type, key, method, in, teff_send)
+                                    : send_to_grain(ctx, type, key, method, in));
 }
 
 void teff_deactivate(teff_ctx *ctx)
