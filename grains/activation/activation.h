@@ -148,6 +148,9 @@ typedef struct teffi_turn {
     bool on_stack;                /* request lies on the stack, beside the turn */
     /* if on_stack: request->call is set. Atomic: teffi_turn_set_call(), caller_has_left() */
     _Atomic bool has_call;
+    /* Its filters have refused the call before its method. Set before the method of a request with
+     * an idempotency key or in a transaction; for others not valid. */
+    bool not_run;
     uint32_t due_ms;             /* the caller's deadline, as ctx.due_ms at the start */
     const teff_method *method;   /* NULL: a life turn */
     LIST_ENTRY(teffi_turn) link; /* in teffi_activation.turns */

@@ -49,8 +49,10 @@ teff_err teffi_filters_begin(teffi_filter_run *run)
 {
     while (run->begun < run->filters->n && !run->call.answered) {
         const teff_filter *filter = run->filters->of[run->begun];
+        uint32_t timeout_ms = run->call.ctx->timeout_ms;
         run->call.state = NULL;
         teff_err err = filter->before ? filter->before(filter->arg, &run->call) : TEFF_OK;
+        run->call.ctx->timeout_ms = timeout_ms;
         if (err)
             return make_valid_filter_error(&run->call, err);
         run->states[run->begun++] = run->call.state;
@@ -63,8 +65,10 @@ teff_err teffi_filters_begin(teffi_filter_run *run)
 static teff_err call_after(const teff_filter *filter, teff_filter_call *call, teff_err err)
 {
     char text[TEFF_TEXT_MAX];
+    uint32_t timeout_ms = call->ctx->timeout_ms;
     snprintf(text, sizeof text, "%s", err ? teff_error(call->ctx) : "");
     teff_err outcome = filter->after(filter->arg, call, err);
+    call->ctx->timeout_ms = timeout_ms;
     return err && outcome == err && call->ctx->text_err != err
                ? teff_fail(call->ctx, err, "%s", text)
                : make_valid_filter_error(call, outcome);
@@ -75,6 +79,8 @@ teff_err teffi_filters_end(teffi_filter_run *run, teff_err err)
     while (run->begun > 0) {
         const teff_filter *filter = run->filters->of[--run->begun];
         run->call.state = run->states[run->begun];
+        if (err && run->outgoing)
+            run->call.out = NULL;
         if (filter->after)
             err = call_after(filter, &run->call, err);
     }
@@ -104,13 +110,15 @@ static void fill_incoming_call(teffi_filter_run *run, const teff_grain *grain,
                            .from_client = (request->src.silo & TEFFI_CLIENT_BIT) != 0};
 }
 
-/* Has the caller left while the filters waited? Then the method does not begin. Exception: its
- * error would be stored as the answer to the idempotency key.
+/* Has the caller left while the filters waited? Then the method does not begin.
  * errs: TEFF_E_CANCELLED, TEFF_E_TIMEOUT. */
-static teff_err check_caller_waits(teff_ctx *ctx, const teffi_turn *turn)
+static teff_err check_caller_waits(teff_ctx *ctx)
 {
-    teff_err err = turn->request->once ? TEFF_OK : teff_ctx_check(ctx, NULL);
-    return err ? teff_fail(ctx, err, "the caller has left before the method began") : TEFF_OK;
+    teff_err err = teff_ctx_check(ctx, NULL);
+    if (!err)
+        return TEFF_OK;
+    (void)teff_fail(ctx, err, "the caller has left before the method began");
+    return teffi_error_add_turn_prefix(ctx, err);
 }
 
 /* The `invoke` of each method of a type with filters. */
@@ -120,10 +128,11 @@ static teff_err invoke_through_filters(const teff_grain *grain, const void *meth
     teffi_filter_run run = {.begun = 0};
     fill_incoming_call(&run, grain, in, out);
     const teff_method *method = run.call.method;
-    const teffi_turn *turn = grain->ctx->owner;
+    teffi_turn *turn = grain->ctx->owner;
     teff_err err = teffi_filters_begin(&run);
     if (!err && !run.call.answered)
-        err = check_caller_waits(grain->ctx, turn);
+        err = check_caller_waits(grain->ctx);
+    turn->not_run = err != TEFF_OK; /* an answer to an idempotency key is stored if it ran */
     if (!err && !run.call.answered) {
         err = method->invoke(grain, methods, in, out);
         if (err)

@@ -420,6 +420,8 @@ static teff_err save_or_clear_state(teff_ctx *ctx, bool clears)
         if (lock) {
             lock->writes = true;
             lock->removes = clears;
+        } else if (!err) {
+            act->stored->answers->unsaved = true; /* written even if no answer is recorded */
         }
     } else {
         lock_state(ctx, act);

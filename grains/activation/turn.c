@@ -343,6 +343,7 @@ static teff_err invoke_and_copy_response(teffi_turn *turn, ProtobufCMessage **ou
     ProtobufCMessage *body = new_response_body(turn->request, method);
     if (!body && method->out) /* a returned error would be stored as the answer, so exit */
         teffi_ctx_exit_turn(ctx, make_no_memory_error(turn));
+    turn->not_run = false;
     teff_err err = invoke_method(turn, method, body);
     if (err)
         return teffi_turn_make_valid_error(ctx, turn->act, method->name, err);
@@ -365,14 +366,16 @@ static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
 }
 
 /* Calls the method, and records its error or response as the answer to the request's idempotency
- * key. If the deadline has passed, does neither and returns TEFF_E_TIMEOUT. out: the method's
- * error; if that is TEFF_OK, *out is its response. */
+ * key. If a filter has refused the call before the method, records nothing. If the deadline has
+ * passed, does neither and returns TEFF_E_TIMEOUT. out: the method's error; if that is TEFF_OK,
+ * *out is its response. */
 static teff_err invoke_and_record_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
 {
     if (teff_ctx_check(&turn->ctx, NULL) == TEFF_E_TIMEOUT)
         return make_turn_error(turn, TEFF_E_TIMEOUT, "expired while it waited for another turn");
     teff_err err = invoke_and_copy_response(turn, out);
-    record_answer(turn, hash, err, *out);
+    if (!turn->not_run)
+        record_answer(turn, hash, err, *out);
     return err;
 }
 
@@ -482,15 +485,17 @@ static teff_err run_root_and_commit_or_abort(teffi_turn *turn, bool once, uint64
     teffi_lock *lock = ctx->transaction;
     teff_err own = invoke_and_copy_response(turn, out),
              err = teffi_transaction_await_turn_calls(ctx, own);
-    if (!err && once) {
+    if (!err && once && !turn->not_run) {
         record_answer(turn, hash, err, *out);
         lock->writes = true;
     }
     if (!err)
         return teffi_transaction_commit(ctx, turn->act);
     /* If the method itself returned the error, that error is stored as the answer for the key.
-     * Exception: after TEFF_E_ABORTED the transaction begins again. */
-    bool counts = once && own && own != TEFF_E_ABORTED && !lock->failed && !lock->must_abort;
+     * Exceptions: after TEFF_E_ABORTED the transaction begins again; a filter has refused the call
+     * before the method. */
+    bool counts = once && own && own != TEFF_E_ABORTED && !turn->not_run && !lock->failed &&
+                  !lock->must_abort;
     teffi_transaction_abort(ctx, turn->act);
     return counts ? roll_back_and_record_error(turn, hash, err) : err;
 }

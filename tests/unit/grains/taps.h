@@ -8,6 +8,7 @@
 #include <string.h>
 #include "lab.h"
 #include "filter.teff.h"
+#include "activation/activation.h"
 #include "request/outgoing.h"
 
 enum { TRACE_BYTES = 1000, OUT1 = 0, OUT2, SILO, TYPE, TAPS };
@@ -250,6 +251,18 @@ static inline teff_err calls_plain(teff_ctx *turn, int64_t n, filter_number *out
     return err;
 }
 
+static inline filter_held *state_of_turn(const teff_ctx *turn)
+{
+    return (filter_held *)teffi_activation_state(teffi_activation_of_ctx(turn));
+}
+
+static inline teff_err reads_state(teff_ctx *turn, int64_t n, filter_number *out)
+{
+    (void)n;
+    out->n = state_of_turn(turn)->n;
+    return TEFF_OK;
+}
+
 static inline teff_client *connect_client(const teff_filter *filters)
 {
     const teff_client_options opt = {
@@ -296,7 +309,9 @@ static inline teff_err answers_nothing(teff_filter_call *call)
 
 static inline teff_err forgives(teff_filter_call *call, teff_err err)
 {
-    return call->in || err ? TEFF_OK : TEFF_OK;
+    (void)call;
+    (void)err;
+    return TEFF_OK;
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -13,7 +13,9 @@
  * | the caller leaves meanwhile | the_caller_leaves_in_a_filter |
  * | what a filter sees | what_filters_see |
  * | lists, wrong errors | lists_and_errors |
- *| turns that end in the middle | a_turn_that_ends_in_a_filter | */
+ * | turns that end in the middle | a_turn_that_ends_in_a_filter |
+ * | idempotency keys: refused before the method | refused_with_a_key, refused_roots_with_a_key,
+ *   refusals_push_out_no_answers, a_state_saved_by_a_filter | */
 #include "taps.h"
 
 /* ---- order ---- */
@@ -73,19 +75,13 @@ static teff_err aborts_once(teff_filter_call *call, teff_err err)
     return taps[TYPE].calls == 1 ? teff_fail(call->ctx, TEFF_E_ABORTED, "once more") : err;
 }
 
-static teff_err reads_state(teff_filter_call *call, teff_err err)
-{
-    (void)call;
-    return err;
-}
-
 static void a_transaction_begins_again(void **state)
 {
     filter_number *got;
     taps[TYPE].after = aborts_once;
     lab_ok(ctx, filter_till_move(ctx, "a", ACT(NULL, 2), &got));
     expect_trace("o1( o2( s( t( M t) s)ABORTED s( t( M t) s) o2) o1) ");
-    taps[TYPE].after = reads_state;
+    taps[TYPE].after = NULL;
     taps[SILO].before = refuses; /* nothing is changed */
     lab_fails(ctx, filter_till_move(ctx, "a", ACT(NULL, 2), &got), TEFF_E_REFUSED);
     expect_trace("o1( o2( s( o2)REFUSED o1)REFUSED ");
@@ -306,7 +302,16 @@ static teff_err holds_before(teff_filter_call *call)
     return call->key->text[0] == 'b' ? TEFF_OK : holds(call->ctx, 0, &out);
 }
 
-/* The method does not begin when its caller has left. With an idempotency key it does. */
+static teff_err checks_text(teff_filter_call *call, teff_err err)
+{
+    char text[80];
+    snprintf(text, sizeof text, "filter.Till.Run at %s: the caller has left", call->key->text);
+    if (err && strncmp(teff_error(call->ctx), text, strlen(text)) != 0)
+        note("another text ");
+    return err;
+}
+
+/* The method does not begin when its caller has left. Its error is not stored for the key. */
 static void the_caller_leaves_in_a_filter(void **state)
 {
     const teff_uuid id = {{7}};
@@ -316,11 +321,12 @@ static void the_caller_leaves_in_a_filter(void **state)
                             keyed = {.size = sizeof keyed, .timeout_ms = 20, .once = &id};
     const teff_call_options *const options[] = {&late, &left, &keyed};
     static const char *const traces[] = {"t)TIMEOUT s)TIMEOUT ", "t)CANCELLED s)CANCELLED ",
-                                         "M t) s) "};
+                                         "t)TIMEOUT s)TIMEOUT "};
     static const char *const keys[] = {"late", "left", "keyed"};
     filter_number *got;
     teff_call call;
     taps[TYPE].before = holds_before;
+    taps[TYPE].after = checks_text;
     for (int i = 0; i < 3; i++) {
         gate = false;
         lab_ok(ctx, filter_till_run_async(ctx, keys[i], ACT(NULL, i), options[i], &call));
@@ -334,6 +340,10 @@ static void the_caller_leaves_in_a_filter(void **state)
         lab_until(trace_is(traces[i]));
         clear_trace();
     }
+    const teff_call_options again = {.size = sizeof again, .once = &id};
+    lab_ok(ctx, filter_till_run_async(ctx, "keyed", ACT(NULL, 2), &again, &call));
+    lab_ok(ctx, filter_till_run_await(ctx, call, &got));
+    expect_trace(all);
     teff_cancel_free(cancel);
 }
 
@@ -375,13 +385,20 @@ static void calls_of_filters(void **state)
     assert_string_equal(teff_error(ctx), "too busy");
 }
 
+static const teff_method *method_named(const char *name)
+{
+    size_t i = 0;
+    while (strcmp(filter_till_info.methods[i].name, name) != 0)
+        i++;
+    return &filter_till_info.methods[i];
+}
+
 static teff_err looks(teff_filter_call *call)
 {
     const filter_act *in = (const filter_act *)call->in;
     bool right = strcmp(call->type->name, "filter.Till") == 0 && call->type->id &&
                  strcmp(call->method->name, "filter.Till.Run") == 0 &&
-                 call->method->id == filter_till_info.methods[0].id + call->method->id -
-                                         filter_till_info.methods[0].id &&
+                 call->method->id == method_named("filter.Till.Run")->id &&
                  strcmp(call->method->in->desc->name, "filter.Act") == 0 &&
                  strcmp(call->method->out->desc->name, "filter.Number") == 0 &&
                  strcmp(call->key->text, "a") == 0 && call->key->kind == TEFF_KEY_STRING &&
@@ -474,6 +491,110 @@ static void a_turn_that_ends_in_a_filter(void **state)
     expect_trace(all);
 }
 
+/* ---- idempotency keys ---- */
+
+static teff_err refuses_first(teff_filter_call *call)
+{
+    return taps[TYPE].calls == 1 ? teff_fail(call->ctx, TEFF_E_OVERLOADED, "not now") : TEFF_OK;
+}
+
+typedef teff_err begin_fn(teff_ctx *ctx, const char *key, const filter_act *in,
+                          const teff_call_options *options, teff_call *call);
+
+/* Calls grain `a` with the idempotency key {id}. */
+static teff_err call_with_key(begin_fn *begin, int id, int64_t n, filter_number **got)
+{
+    const teff_uuid once = {{(uint8_t)id, (uint8_t)(id >> 8), 1}};
+    const teff_call_options options = {.size = sizeof options, .once = &once};
+    teff_call call;
+    teff_err err = begin(ctx, "a", ACT(NULL, n), &options, &call);
+    return err ? err : teff_await(ctx, call, (ProtobufCMessage **)got);
+}
+
+/* The method did not run, so the key still counts. Whatever `after` made of the refusal. */
+static void refused_with_a_key(void **state)
+{
+    filter_number *got;
+    taps[TYPE].before = refuses_first;
+    for (int i = 0; i < 2; i++) {
+        taps[TYPE].calls = 0;
+        taps[SILO].after = i ? forgives : NULL;
+        teff_err err = call_with_key(filter_till_run_async, i, 3, &got);
+        assert_int_equal(err, i ? TEFF_OK : TEFF_E_OVERLOADED);
+        clear_trace();
+        lab_ok(ctx, call_with_key(filter_till_run_async, i, 3, &got));
+        assert_int_equal(got->n, 3);
+        expect_trace(all);
+        lab_ok(ctx, call_with_key(filter_till_run_async, i, 3, &got));
+        assert_int_equal(got->n, 3);
+        expect_trace("o1( o2( o2) o1) ");
+    }
+}
+
+static void refused_roots_with_a_key(void **state)
+{
+    filter_number *got;
+    taps[TYPE].before = refuses_first;
+    for (int i = 0; i < 2; i++) {
+        taps[TYPE].calls = 0;
+        taps[SILO].after = i ? forgives : NULL;
+        teff_err err = call_with_key(filter_till_move_async, i, 3, &got);
+        assert_int_equal(err, i ? TEFF_OK : TEFF_E_OVERLOADED);
+        clear_trace();
+        lab_ok(ctx, call_with_key(filter_till_move_async, i, 3, &got));
+        expect_trace(all);
+        lab_ok(ctx, call_with_key(filter_till_move_async, i, 3, &got));
+        expect_trace("o1( o2( o2) o1) ");
+    }
+    lab_ok(ctx, run_at("a", reads_state, 0, &got));
+    assert_int_equal(got->n, 6);
+}
+
+static void refusals_push_out_no_answers(void **state)
+{
+    filter_number *got;
+    lab_ok(ctx, call_with_key(filter_till_run_async, 0, 3, &got));
+    lab_ok(ctx, call_with_key(filter_till_move_async, 1, 3, &got));
+    taps[TYPE].before = refuses;
+    for (int i = 0; i < TEFF_ANSWERS_DEFAULT; i++)
+        lab_fails(ctx,
+                  call_with_key(i % 2 ? filter_till_move_async : filter_till_run_async, i + 2, 3,
+                                &got),
+                  TEFF_E_REFUSED);
+    taps[TYPE].before = NULL;
+    clear_trace();
+    lab_ok(ctx, call_with_key(filter_till_run_async, 0, 3, &got));
+    lab_ok(ctx, call_with_key(filter_till_move_async, 1, 3, &got));
+    expect_trace("o1( o2( o2) o1) o1( o2( o2) o1) ");
+}
+
+static teff_err saves_and_refuses(teff_filter_call *call)
+{
+    state_of_turn(call->ctx)->n = 8;
+    teff_err err = teff_state_save(call->ctx);
+    return err ? err : refuses(call);
+}
+
+static teff_err ends_activation(teff_ctx *turn, int64_t n, filter_number *out)
+{
+    (void)n;
+    (void)out;
+    teff_deactivate(turn);
+    return TEFF_OK;
+}
+
+/* The state is written, although no answer is. */
+static void a_state_saved_by_a_filter(void **state)
+{
+    filter_number *got;
+    taps[TYPE].before = saves_and_refuses;
+    lab_fails(ctx, call_with_key(filter_till_run_async, 0, 3, &got), TEFF_E_REFUSED);
+    taps[TYPE].before = NULL;
+    lab_ok(ctx, run_at("a", ends_activation, 0, &got));
+    lab_ok(ctx, run_at("a", reads_state, 0, &got));
+    assert_int_equal(got->n, 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -492,6 +613,10 @@ int main(void)
         TEST(what_filters_see),
         TEST(lists_and_errors),
         TEST(a_turn_that_ends_in_a_filter),
+        TEST(refused_with_a_key),
+        TEST(refused_roots_with_a_key),
+        TEST(refusals_push_out_no_answers),
+        TEST(a_state_saved_by_a_filter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
