@@ -2,6 +2,7 @@
  * clients.
  * Way:     generated stubs -> [reference] -> route (silo) | gateway (client) -> call -> response
  * Threads: on the context's own turn or thread. */
+#include <stdio.h>
 #include "activation/transaction.h"
 #include "base/options.h"
 #include "call/call.h"
@@ -366,13 +367,18 @@ teff_err teff_await_all(teff_ctx *ctx, const teff_call *calls, size_t n)
     teffi_wait *few[FEW] = {NULL};
     size_t n_waits = n;
     teffi_wait **waits = list_waits(ctx, calls, &n_waits, few);
-    teffi_await(ctx, waits, n_waits); /* one suspension; teff_await() below does not suspend */
+    /* One suspension. teff_await() below suspends only if an `after` of an outgoing filter does. */
+    teffi_await(ctx, waits, n_waits);
+    teff_err first = TEFF_OK;
+    char text[TEFF_TEXT_MAX];
     for (size_t i = 0; i < n; i++) {
         teff_err err = teff_await(ctx, calls[i], NULL);
-        if (err)
-            return err;
+        if (!err || first)
+            continue;
+        first = err;
+        snprintf(text, sizeof text, "%s", teff_error(ctx));
     }
-    return TEFF_OK;
+    return first ? teff_fail(ctx, first, "%s", text) : TEFF_OK;
 }
 
 /* Has one of the calls an outcome from its filters, though no call was begun? */

@@ -239,7 +239,8 @@ typedef struct teff_call_options {
 /* teff_await_all - wait until each of n calls has ended.
  * in:   calls, begun on this ctx.
  * out:  nothing: take each response with <method>_await, which then does not wait.
- * runs: suspends a turn once, blocks a thread.
+ * runs: suspends a turn once, blocks a thread. Then runs the outgoing filters of each call, which
+ *       may wait (teff/filter.h).
  * errs: the error of the first failed call in the array's order, after all have ended. A call that
  *       is none counts as failed with TEFF_E_INVALID. teff_error(ctx) has the text. */
 TEFF_API TEFF_MUST_USE teff_err teff_await_all(teff_ctx *ctx, const teff_call *calls, size_t n);
@@ -255,7 +256,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_await_any(teff_ctx *ctx, const teff_call *c
 
 /* teff_call_ended - has a call ended?
  * in:   call, begun on ctx, or none.
- * out:  true: <method>_await will not wait.
+ * out:  true: <method>_await will not wait, unless an outgoing filter does (teff/filter.h).
  * runs: in ctx's turn or thread; does not wait. In a turn the value changes only while the
  *       turn waits. */
 TEFF_API bool teff_call_ended(const teff_ctx *ctx, teff_call call);
