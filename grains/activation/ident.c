@@ -23,11 +23,6 @@ static uint32_t get_fixed_key_len(teff_key_kind kind)
     return 0;
 }
 
-static bool kind_has_text(teff_key_kind kind)
-{
-    return kind != TEFF_KEY_INT64 && kind != TEFF_KEY_UUID;
-}
-
 /* out: the length of text. 0 if text cannot be part of a key; *why is the error text in this
  * case, else NULL. */
 static size_t check_key_text(const char *text, const char **why)
@@ -51,7 +46,7 @@ uint32_t teffi_key_encode_any_kind(teff_key_kind kind, const teff_key *key, uint
     *why = "the key is of another kind than the type's";
     if (key->kind != kind)
         return 0;
-    if (kind_has_text(kind) && (text = check_key_text(key->text, why)) == 0)
+    if (teffi_key_kind_has_text(kind) && (text = check_key_text(key->text, why)) == 0)
         return 0;
     if (fixed == 8)
         memcpy(out, &key->number, 8); /* meson.build allows little-endian machines only */
@@ -70,7 +65,7 @@ teff_key teffi_key_decode_unchecked_any_kind(teff_key_kind kind, const uint8_t *
         memcpy(&key.number, bytes, 8);
     else if (fixed == 16)
         memcpy(key.uuid.bytes, bytes, 16);
-    if (kind_has_text(kind))
+    if (teffi_key_kind_has_text(kind))
         key.text = (const char *)bytes + fixed;
     return key;
 }
@@ -79,10 +74,10 @@ bool teffi_key_decode(teff_key_kind kind, const uint8_t *bytes, uint32_t len, te
 {
     uint32_t fixed = get_fixed_key_len(kind);
     *key = (teff_key){.kind = kind};
-    if (len < fixed || len > fixed + TEFF_KEY_MAX || kind_has_text(kind) != (len > fixed))
+    if (len < fixed || len > fixed + TEFF_KEY_MAX || teffi_key_kind_has_text(kind) != (len > fixed))
         return false;
     teffi_key_decode_unchecked(key, kind, bytes);
-    return !kind_has_text(kind) ||
+    return !teffi_key_kind_has_text(kind) ||
            (teffi_utf8_valid(bytes + fixed, len - fixed) && !memchr(bytes + fixed, 0, len - fixed));
 }
 

@@ -79,6 +79,12 @@ static inline bool teffi_ident_equals(const teffi_ident *a, const teffi_ident *b
            teffi_key_bytes_equal(a->key, b->key, a->key_len);
 }
 
+/* teffi_key_kind_has_text - do keys of this kind use teff_key.text? */
+static inline bool teffi_key_kind_has_text(teff_key_kind kind)
+{
+    return kind != TEFF_KEY_INT64 && kind != TEFF_KEY_UUID;
+}
+
 /* teffi_key_encode - write the canonical bytes of a key to out (TEFFI_KEY_BYTES_MAX bytes).
  * out:  the length; 0 if the key is not of kind, or its text is empty, too long or not UTF-8: then
  *       *why is the error text. teffi_key_encode_any_kind - the same, not inline. */

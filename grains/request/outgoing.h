@@ -8,13 +8,16 @@
 #include "node/node.h"
 
 /* An asynchronous call with filters; in the memory of its context. teff_call.impl points to it, see
- * teffi_call_of_handle (call/ctx.h). */
+ * teffi_call_of_handle (call/ctx.h). The outcome lies in memory that is as old as the call, since
+ * the caller may free newer memory (teff_ctx_rewind). */
 typedef struct teffi_filtered_call {
     teffi_call_proxy
         proxy;  /* its call is NULL if none was begun: it has an outcome from the start */
     bool ended; /* the `after` functions have run: err, text and run.call.out are set */
     teff_err err;
-    const char *text;
+    char text[TEFF_TEXT_MAX];
+    teff_key key;            /* a copy, as is its text: the caller's may not outlive the call */
+    ProtobufCMessage *empty; /* room for an empty response; NULL: the method has none */
     teffi_filter_run run;
 } teffi_filtered_call;
 
