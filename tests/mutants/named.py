@@ -572,11 +572,47 @@ NAMED = {
         "grains/activation/filter.c",
         " && !run->call.answered) {\n        const", ") {\n        const"),
     "the method begins though its caller has left in a filter": (
-        "grains/activation/filter.c", "turn->request->once ? TEFF_OK : teff_ctx_check(ctx, NULL)",
-        "turn->request->once ? TEFF_OK : TEFF_OK"),
-    "that the caller has left is stored as the answer to a key": (
-        "grains/activation/filter.c", "turn->request->once ? TEFF_OK : teff_ctx_check(ctx, NULL)",
-        "turn->request ? teff_ctx_check(ctx, NULL) : TEFF_OK"),
+        "grains/activation/filter.c", "        err = check_caller_waits(grain->ctx);",
+        "        err = TEFF_OK;"),
+    "a filter's refusal is stored as the answer to a key": (
+        "grains/activation/filter.c", "    turn->not_run = err != TEFF_OK;", "    turn->not_run = false;"),
+    "a filter's refusal of a root is stored as the answer to a key": (
+        "grains/activation/turn.c", " && !turn->not_run && !lock->failed", " && !lock->failed"),
+    "a root that a filter has refused has an answer if after forgives": (
+        "grains/activation/turn.c", "!err && once && !turn->not_run", "!err && once"),
+    "a state that a filter has saved is only written with an answer": (
+        "grains/activation/state.c", "            act->stored->answers->unsaved = true;", ""),
+    "a timeout that before sets stays": (
+        "grains/activation/filter.c", "        run->call.ctx->timeout_ms = timeout_ms;", ""),
+    "a timeout that after sets stays": (
+        "grains/activation/filter.c", "    call->ctx->timeout_ms = timeout_ms;\n    return err &&",
+        "    return err &&"),
+    "an outgoing filter sees the response of an after that has failed": (
+        "grains/activation/filter.c", "if (err && run->outgoing)", "if (err && !run)"),
+    "a transaction commits though a filter has refused a call in it": (
+        "grains/request/outgoing.c", "    return err && run->call.kind == TEFF_CALL_REQUEST\n",
+        "    return err && run->call.kind == TEFF_CALL_TICK\n"),
+    "a one-way message that a filter refuses rolls a transaction back": (
+        "grains/request/outgoing.c", "    return err && run->call.kind == TEFF_CALL_REQUEST\n",
+        "    return err\n"),
+    "a transaction commits though a call in it had no memory for its filters": (
+        "grains/request/outgoing.c", "        return record_call_begin_error(\n            ctx, method,",
+        "        return (\n           "),
+    "outgoing filters get no request where the method has one": (
+        "grains/request/outgoing.c", "!in && method->in ? &no_filters : ", ""),
+    "the text of a key is read though its kind has none": (
+        "grains/request/outgoing.c", "teffi_key_kind_has_text(key->kind) && key->text", "key->text"),
+    "an empty response ends with the memory of the first await": (
+        "grains/request/outgoing.c", "        empty ? empty : teff_arena_alloc",
+        "        empty && !method->out ? empty : teff_arena_alloc"),
+    "calls of a filter are filtered after it has awaited one of its caller": (
+        "grains/request/outgoing.c", "    ctx->filters = before;", "    ctx->filters = false;"),
+    "a turn whose calls are answered by filters does not yield": (
+        "grains/request/outgoing.c", "        (void)teff_yield_if_due();\n", ""),
+    "the first error of several calls ends the wait for all": (
+        "grains/request/reference.c", "        first = err;\n", "        return err;\n"),
+    "of several errors the last one counts": (
+        "grains/request/reference.c", "        if (!err || first)", "        if (!err)"),
     "a filter may turn an error into a response that is half made": (
         "grains/activation/filter.c", "        if (err && out)", "        if (err && !out)"),
     "the filters of a call run at each await": (
