@@ -22,10 +22,14 @@
  * | call that ends at its deadline, is cancelled, or is not sent | after gets this error | run only
  *   if the request starts; the method's result, though it comes too late, goes to after |
  * | cancelled, or late, while an incoming filter waits before the method | after gets this error |
- *   the method does not run; after gets TEFF_E_CANCELLED or TEFF_E_TIMEOUT. Exception: a call with
- *   an idempotency key runs |
+ *   the method does not run; after gets TEFF_E_CANCELLED or TEFF_E_TIMEOUT |
  * | tries of an idempotent method after TEFF_E_UNREACHABLE | run once | run for each try |
  * | idempotency key whose answer is stored | run | do not run, since the method does not |
+ * | call with an idempotency key that before refuses | after gets the error; not sent | no answer is
+ *   stored, whatever after returns: the next call with the key runs them again |
+ * | call in a transaction, to a transactional method, that before refuses | the transaction is
+ *   rolled back, also if the caller or an after ignores the error | as after an error of the method |
+ * | request that is NULL, but the method has one | do not run: TEFF_E_INVALID | not sent |
  * | transaction that begins again | run once for the call of the root | run each time |
  * | tick of a timer | not seen | run: TEFF_CALL_TICK |
  * | tick of a reminder; on_activate, on_deactivate | not seen | not seen: these are no methods |
@@ -55,6 +59,7 @@ typedef struct teff_filter_call {
     teff_ctx *ctx; /* the caller's; of an incoming filter: of the method's turn */
     const teff_type_info *type;
     const teff_method *method; /* its name, id, flags; in and out describe the messages */
+    /* Outgoing: as the caller gives it; if it is no key of the type, the call fails after before. */
     const teff_key *key;
     /* The request, of type method->in->desc; NULL for teff.Void, and in an outgoing `after` of an
      * _async call. */
@@ -65,7 +70,8 @@ typedef struct teff_filter_call {
      *             error of it.
      *   outgoing: NULL before the call and after an error. A filter may set it to a message in
      *             memory of teff_alloc(ctx). If it is NULL when the call ends with TEFF_OK, the
-     *             caller gets an empty message. */
+     *             caller gets an empty message. What a filter allocates in after ends with the
+     *             caller's teff_ctx_rewind, also if the mark is younger than an _async call. */
     ProtobufCMessage *out;
     teff_call_kind kind;
     /* incoming: the id of the client, connected to this silo, or of the silo that has sent the
@@ -79,8 +85,11 @@ typedef struct teff_filter_call {
 } teff_filter_call;
 
 /* The functions may wait, call grains, and use call->ctx as the turn or thread that it belongs to.
- * Calls that an outgoing filter makes are not filtered again. Time that outgoing filters take is
- * not part of the call's timeout. An error needs a text: return teff_fail(call->ctx, ...). */
+ * Calls that an outgoing filter makes are not filtered again. Calls that an incoming filter makes
+ * are filtered as those of the method: a silo's filter that calls a grain of its silo runs again in
+ * that call, without end unless it looks at call->type. Time that outgoing filters take is not part
+ * of the call's timeout. What teff_ctx_set_timeout sets in a filter holds until the function
+ * returns. An error needs a text: return teff_fail(call->ctx, ...). */
 typedef struct teff_filter {
     /* Called before the call. May be NULL.
      * out: TEFF_OK: the call goes on to the next filter; with call->answered set to true: it does
