@@ -34,10 +34,14 @@ static teff_err report(presence_gate *self, const presence_packet *in)
     const char *at = (const char *)in->data.data, *end = in->data.len ? at + in->data.len : at;
     char name[NAME_MAX_BYTES + 1], place[NAME_MAX_BYTES + 1];
     teff_err err = TEFF_OK;
-    while (!err && at < end)
-        if (read_beat(&at, end, name, place))
-            err = presence_player_seen(self->ctx, name,
-                                       presence_beat(.lobby = self->key, .place = place));
+    while (!err && at < end) {
+        if (!read_beat(&at, end, name, place))
+            continue;
+        err = presence_player_seen(self->ctx, name,
+                                   presence_beat(.lobby = self->key, .place = place));
+        if (err == TEFF_E_INVALID) /* a name or place that is not UTF-8: no beat */
+            err = TEFF_OK;
+    }
     return err;
 }
 
@@ -60,6 +64,16 @@ static teff_err enter_lobby(presence_player *self)
 {
     return presence_lobby_enter(self->ctx, self->state->lobby,
                                 presence_name(.name = self->key, .place = self->state->place));
+}
+
+/* After an error, the memory may differ from the store, the lobby may not know the player, or no
+ * timer may run. So the activation ends. The next beat or tick of the reminder starts from what the
+ * store says. */
+static teff_err end_if_failed(presence_player *self, teff_err err)
+{
+    if (err)
+        teff_deactivate(self->ctx);
+    return err;
 }
 
 /* The reminder comes first: if the silo is lost after any of these steps, it wakes the player. */
@@ -95,7 +109,7 @@ static teff_err go_offline(presence_player *self)
 static teff_err seen(presence_player *self, const presence_beat *in)
 {
     self->state->seen_ms = now_ms();
-    return self->state->online ? TEFF_OK : go_online(self, in);
+    return self->state->online ? TEFF_OK : end_if_failed(self, go_online(self, in));
 }
 
 static teff_err check(presence_player *self)
@@ -104,10 +118,9 @@ static teff_err check(presence_player *self)
     teff_err err = TEFF_OK;
     if (now_ms() - self->state->seen_ms > set->away_ms)
         err = go_offline(self);
-    if (!self->state->online)
-        return err;
-    teff_err unstarted = start_timer(self);
-    return err ? err : unstarted;
+    if (!err && self->state->online)
+        err = start_timer(self);
+    return end_if_failed(self, err);
 }
 
 /* A player that was online when its silo was lost: its timer is gone. */
