@@ -508,6 +508,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
         teffi_grains_stop(node);
     if (node->home.net && timeout_ms)
         err = node->home.net->ops->shutdown(node->home.net, timeout_ms);
+    teffi_stop_watch_begin(silo); /* what follows waits without a limit for turns and calls */
     teffi_node_wait_for_tasks(node);
     if (silo->store) /* its last results go to groups, which are freed below */
         silo->store->ops->close(silo->store);

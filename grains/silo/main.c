@@ -58,7 +58,7 @@ static void end_process_if_stuck(teff_silo *silo)
     _Exit(1);
 }
 
-/* The silo's stop_hangs: ends the process. Nothing else ends the turns that the log has named. */
+/* The silo's stop_hangs: ends the process, as nothing else ends the turns that the log names. */
 static void end_process_if_stop_hangs(teff_silo *silo, const char *why)
 {
     fprintf(stderr, "silo %s ends: %s\n", teff_silo_address(silo), why);

@@ -14,7 +14,7 @@
 #include "store/store.h"
 #include "stream/stream.h"
 
-enum { STOP_DEFAULT_MS = 30000, STOP_WAIT_MS = 30000, GOODBYE_MS = 5000, LOST_MS = 1000 };
+enum { STOP_DEFAULT_MS = 30000, GOODBYE_MS = 5000, LOST_MS = 1000 };
 
 static teff_err check_scheduler_options(const teff_silo_options *opt, char *text)
 {
@@ -316,15 +316,6 @@ static bool prepare_next_start(teff_silo *silo)
     return true;
 }
 
-/* As teffi_silo_close(), with a watch, since the close may wait for turns that do not end. */
-static teff_err close_with_watch(teff_silo *silo, uint32_t goodbye_ms)
-{
-    if (silo->node.home.exec)
-        teffi_stop_watch_begin(silo, (uint64_t)goodbye_ms +
-                                         teffi_or_default(silo->opt.stop_ms, STOP_WAIT_MS));
-    return teffi_silo_close(silo, goodbye_ms);
-}
-
 teff_err teff_silo_start(teff_silo *silo, char *text)
 {
     if (silo->phase != TEFFI_SILO_STOPPED && silo->phase != TEFFI_SILO_NEW)
@@ -339,7 +330,7 @@ teff_err teff_silo_start(teff_silo *silo, char *text)
         /* If this silo was listed in the table of silos, others may be connected to it and must get
          * a goodbye. */
         const teffi_membership *m = silo->node.membership;
-        (void)close_with_watch(silo, m && m->listed ? GOODBYE_MS : 0);
+        (void)teffi_silo_close(silo, m && m->listed ? GOODBYE_MS : 0);
     }
     return err;
 }
@@ -375,7 +366,7 @@ teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms)
     teff_err left =
         lost ? TEFF_E_UNAVAILABLE : run_step_on_calling_thread(silo, teffi_silo_leave, ms);
     lost = teffi_lease_is_over(&silo->node.home.lease); /* the lease may have ended meanwhile */
-    teff_err closed = close_with_watch(silo, lost ? 0 : ms);
+    teff_err closed = teffi_silo_close(silo, lost ? 0 : ms);
     return waited || left || forced ? TEFF_E_TIMEOUT : closed;
 }
 

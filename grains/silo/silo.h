@@ -117,14 +117,16 @@ void teffi_silo_print_engines_and_processes(teff_silo *silo, const teffi_lines *
  * were stopped and the executor was freed. After the next start, the program may make new ones. */
 void teffi_silo_free_engines_and_processes(teff_silo *silo);
 
-/* teffi_silo_close - send goodbye, stop every part, free the executor. Not on a worker. in:
- * timeout_ms, for the goodbye; 0: none is sent. errs: of the goodbye. */
+/* teffi_silo_close - send goodbye, stop every part, free the executor; a watch measures what
+ * follows the goodbye. Not on a worker. in: timeout_ms, for the goodbye; 0: none is sent. errs: of
+ * the goodbye. */
 teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);
 
-/* teffi_stop_watch_begin - from now on, measure the time of a stop: after limit_ms, log which turns
- * run, and call stop_hangs or opt.lost once, on a thread of the watch.
+/* teffi_stop_watch_begin - from now on, measure the time of a stop: after opt.stop_ms, log which
+ * turns run, and call stop_hangs or opt.lost once, on a thread of the watch. No-op if the executor
+ * lacks the op turns.
  * teffi_stop_watch_end - end this, and wait for the functions called. No-op without a watch. */
-void teffi_stop_watch_begin(teff_silo *silo, uint64_t limit_ms);
+void teffi_stop_watch_begin(teff_silo *silo);
 void teffi_stop_watch_end(teff_silo *silo);
 
 /* teffi_silo_set_authorize - make the node ask the program's function, if there is one, before it

@@ -1,5 +1,5 @@
 /* stop_watch.c - has a silo's stop waited too long for turns that do not end? Which turns?
- * Way:     teffi_silo_close -> [stop_watch] -> the log; opt.lost, or the end of the process
+ * Way:     teffi_silo_close -> [stop_watch] -> the log; `lost`, or the end of the process
  * Threads: begin, end: the thread that stops the silo; it may wait for turns without a limit, so
  *          another thread measures the time. The executor is freed after end. */
 #include <stdio.h>
@@ -7,11 +7,13 @@
 #include <string.h>
 #include "activation/activation.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "call/task.h"
 #include "directory/shard.h"
 #include "os/thread.h"
 #include "silo/silo.h"
 
+enum { STOP_DEFAULT_MS = 30000 };
 /* Of grains, and of turns, in the log; bytes of a grain's line. */
 enum { LINES_MAX = 16, NAME_MAX_LEN = 160 };
 
@@ -63,7 +65,7 @@ static void report_stop_that_hangs(struct teffi_stop_watch *w)
         (void)teffi_shards_walk_activations(silo->node.grains, NULL, &cursor, add_grain_in_turn, w);
     for (unsigned i = 0; i < w->grains; i++)
         teffi_logf(&silo->platform.log, TEFF_LOG_ERROR, "stop waits: %s", w->grain[i]);
-    unsigned n = exec->ops->turns ? exec->ops->turns(exec, log_turn, w) : 0;
+    unsigned n = exec->ops->turns(exec, log_turn, w);
     int len = snprintf(why, sizeof why, "its stop has waited for %llu ms: %u turns do not end",
                        (unsigned long long)w->limit_ms, n);
     if (n == 0)
@@ -92,12 +94,14 @@ static void watch_stop(void *arg)
     report_stop_that_hangs(w);
 }
 
-void teffi_stop_watch_begin(teff_silo *silo, uint64_t limit_ms)
+void teffi_stop_watch_begin(teff_silo *silo)
 {
+    if (!silo->node.home.exec->ops->turns)
+        return;
     struct teffi_stop_watch *w = calloc(1, sizeof *w);
     if (w) {
         w->silo = silo;
-        w->limit_ms = limit_ms;
+        w->limit_ms = teffi_or_default(silo->opt.stop_ms, STOP_DEFAULT_MS);
     }
     if (w && !teffi_thread_start(&w->thread, "teff-stop", watch_stop, w)) {
         silo->watch = w;

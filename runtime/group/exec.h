@@ -88,7 +88,8 @@ typedef struct teffi_exec_ops {
     /* Report workers, processors and queues as lines, to fn(arg). Any thread. May be NULL. */
     void (*dump)(teffi_exec *exec, teff_line_fn *fn, void *arg);
     /* Report the turns that run now, a line for each, to fn(arg): also while stop waits for them.
-     * out: their number. Any thread. May be NULL. */
+     * out: their number. Any thread. NULL: other threads may not use the executor or its clock, as
+     * in a simulator, so a stop is not watched (silo/stop_watch.c). */
     unsigned (*turns)(teffi_exec *exec, teff_line_fn *fn, void *arg);
     /* Stop and join all workers, then run the deferred work and the queued batches that are left:
      * afterwards no group runs and no timer fires. Queues and stacks keep their memory until free.

@@ -174,9 +174,16 @@ NAMED = {
         "    if (w->lines)\n        report_stop_that_hangs(w);\n"),
     "a stop that ends is told": (
         "grains/silo/stop_watch.c", "now_ns < until_ns;", "now_ns > until_ns;"),
+    "a stop is watched by a thread in a simulator": (
+        "grains/silo/stop_watch.c", "    if (!silo->node.home.exec->ops->turns)",
+        "    if (silo->node.home.exec->ops->turns == (void *)1)"),
+    "the goodbye counts for stop_ms": (
+        "grains/silo/lifecycle.c", "    if (node->home.net && timeout_ms)\n",
+        "    teffi_stop_watch_begin(silo);\n    if (node->home.net && timeout_ms)\n"),
     "a stop that waits has no turns": (
-        "runtime/sched/report.c", "if (!shot.workers[i].seen.running)\n            continue;",
-        "if (shot.workers[i].seen.running)\n            continue;"),
+        "runtime/sched/report.c",
+        "        if (!shot.workers[i].seen.running)\n            continue;",
+        "        if (shot.workers[i].seen.running)\n            continue;"),
     "a damaged row in postgres is good": (
         "runtime/store/postgres.c", "CASE WHEN sum IS NULL OR sum =", "CASE WHEN true OR sum ="),
     "a damaged row in postgres is overwritten": (

@@ -96,14 +96,14 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * silo is one of the cluster's, but does not agree), else 1.05 times outage_ms later. Must be 0
      * with seeds. */
     uint32_t outage_ms;
-    /* Called once, on a thread of the silo, when the silo has lost its lease: it could not reach
-     * the store or other silos for too long, the cluster has declared it dead, or its workers were
-     * stuck for stuck_ms. The silo then sends no responses, saves nothing, and closes its
-     * connections. lost must not block or call functions of the silo. It is also called, once
-     * more, if a stop has waited for stop_ms; see there. Afterwards the program calls
+    /* Called at most twice between a start and the end of the next stop, on a thread of the silo.
+     * Once when the silo has lost its lease: it could not reach the store or other silos for too
+     * long, the cluster has declared it dead, or its workers were stuck for stuck_ms. The silo then
+     * sends no responses, saves nothing, and closes its connections. Afterwards the program calls
      * teff_silo_stop (which in this case does not leave the cluster), frees its contexts, and may
-     * call teff_silo_start, so that the silo joins again as a new incarnation. NULL: no function
-     * is called. teff_silo_main and teff_silo_run do all this by themselves. */
+     * call teff_silo_start, so that the silo joins again as a new incarnation. Once if a stop has
+     * waited for stop_ms; see there. lost must not block or call functions of the silo. NULL: no
+     * function is called. teff_silo_main and teff_silo_run do all this by themselves. */
     void (*lost)(void *lost_arg, const char *why);
     void *lost_arg;
     /* Limits in bytes. A call for which there is no room fails with TEFF_E_OVERLOADED at once.
@@ -164,11 +164,13 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * ms: up to a day; 0 = 60,000. Each tick reads and writes a row. */
     uint32_t reminder_period_min_ms;
     /* A stop first takes steps that have time limits (teff_silo_stop's timeout_ms). Then it waits
-     * until no thread is in a turn any more, because the threads use the silo's memory. If that
-     * takes longer than stop_ms (0 = 30,000), the log names the turns. After that, teff_silo_main
-     * and teff_silo_run end the process with status 1. In other programs, `lost` is called, with a
-     * text that names one of the turns, and teff_silo_stop waits on: only the end of the process
-     * ends such turns. The same holds for the stop of a silo whose start has failed. */
+     * until no turn and no task of the silo runs, the store has ended its operations, and no thread
+     * of the program is in a call, because all of them use the silo's memory. If that takes longer
+     * than stop_ms (0 = 30,000), the log names the turns, if any run, or counts the tasks and the
+     * threads in calls. After that, teff_silo_main and teff_silo_run end the process with status 1.
+     * In other programs, `lost` is called, with a text that says what the stop waits for, and
+     * teff_silo_stop waits on: only the end of the process ends such turns. The same holds for the
+     * stop of a silo whose start has failed. */
     uint32_t stop_ms;
     /* Filters of all calls of grains' methods on this silo, and of the calls that its turns,
      * threads and processes make (teff/filter.h): arrays that end with a filter without functions,

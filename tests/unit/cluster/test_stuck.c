@@ -29,7 +29,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 static int tokens; /* guarded by lock; so many turns may end */
 static bool declares;
+static uint32_t stop_timeout_ms;
 static teff_err stop_err;
+static teff_err (*real_net_new)(const teffi_platform *platform, const teffi_net_options *opt,
+                                teffi_net **net, char *text);
+static teffi_net_ops real_net_ops, seen_net_ops;
+static int goodbyes; /* of silo STUCK, and how many of them were watched */
+static int watched_goodbyes;
 static _Atomic int begun;
 
 /* ---- silos ---- */
@@ -82,6 +88,29 @@ static void let_turns_end(int n)
     pthread_mutex_unlock(&lock);
 }
 
+static teff_err note_goodbye(teffi_net *net, uint32_t timeout_ms)
+{
+    if (net == l->silos[STUCK]->node.home.net) {
+        goodbyes++;
+        watched_goodbyes += l->silos[STUCK]->watch != NULL;
+    }
+    return real_net_ops.shutdown(net, timeout_ms);
+}
+
+static teff_err make_seen_net(const teffi_platform *platform, const teffi_net_options *opt,
+                              teffi_net **net, char *text)
+{
+    teff_err err = real_net_new(platform, opt, net, text);
+    if (err)
+        return err;
+    if (!seen_net_ops.shutdown) { /* the first net; the others have the same */
+        real_net_ops = seen_net_ops = *(*net)->ops;
+        seen_net_ops.shutdown = note_goodbye;
+    }
+    (*net)->ops = &seen_net_ops;
+    return TEFF_OK;
+}
+
 static void change_options(teff_silo *silo)
 {
     static const lab_rare_methods methods = {.where = stay};
@@ -89,6 +118,8 @@ static void change_options(teff_silo *silo)
     if (which == STUCK) /* its threads read it from now on */
         real_ns = silo->platform.mono_ns;
     silo->platform.mono_ns = which == STUCK ? stuck_ns : well_ns;
+    real_net_new = silo->platform.net_new;
+    silo->platform.net_new = make_seen_net;
     silo->opt.lease_ms = LEASE_MS;
     if (which == WELL)
         return;
@@ -102,6 +133,7 @@ static int open_silos(int n)
 {
     made = n_calls = tokens = 0;
     begun = lost = 0;
+    goodbyes = watched_goodbyes = 0;
     declares = false;
     ahead_ns[WELL] = ahead_ns[STUCK] = 0;
     l = lab_open_more(n, change_options);
@@ -261,21 +293,25 @@ static void turns_in_blocking_regions_keep_the_lease(void **state)
 static void *stop_silo(void *arg)
 {
     (void)arg;
-    stop_err = teff_silo_stop(l->silos[STUCK], 1);
+    stop_err = teff_silo_stop(l->silos[STUCK], stop_timeout_ms);
     return NULL;
 }
 
-/* An embedded silo's program is told once, and the stop ends when the turns do. */
-static void a_stop_that_waits_for_turns_is_told(void **state)
+/* An embedded silo's program is told once, and the stop ends when the turns do. stop_ms begins
+ * after the goodbye, which the silo sends as it has its lease. */
+static void stop_that_waits_is_told(uint32_t timeout_ms)
 {
-    (void)state;
     pthread_t stopper;
-    l->silos[STUCK]->opt.stop_ms = 1;
+    l->silos[STUCK]->opt.stop_ms = 7;
+    stop_timeout_ms = timeout_ms;
     start_turns(INSIDE);
     lab_until(begun >= WORKERS);
     assert_int_equal(pthread_create(&stopper, NULL, stop_silo, NULL), 0);
     lab_until(lost);
-    assert_non_null(strstr(why_lost, "its stop has waited for "));
+    assert_non_null(strstr(why_lost, "its stop has waited for 7 ms: "));
+    assert_false(teffi_lease_is_over(&l->silos[STUCK]->node.home.lease));
+    assert_int_equal(goodbyes, 1);
+    assert_int_equal(watched_goodbyes, 0);
     assert_non_null(strstr(why_lost, "turns do not end, such as grain lab.Rare stay-"));
     assert_non_null(strstr(why_lost, ", in lab.Rare.Where"));
     let_turns_end(INSIDE);
@@ -283,6 +319,38 @@ static void a_stop_that_waits_for_turns_is_told(void **state)
     assert_int_equal(stop_err, TEFF_E_TIMEOUT);
     assert_int_equal(lost, 1);
     assert_null(l->silos[STUCK]->watch);
+}
+
+static void a_stop_that_waits_for_turns_is_told(void **state)
+{
+    (void)state;
+    stop_that_waits_is_told(1);
+}
+
+static void a_stop_that_waits_after_a_goodbye_is_told(void **state)
+{
+    (void)state;
+    stop_that_waits_is_told(1000);
+}
+
+/* As in a simulator, where no other thread may read the clock. */
+static void a_stop_is_not_watched_without_the_op(void **state)
+{
+    (void)state;
+    teff_silo *silo = l->silos[STUCK];
+    teffi_exec *exec = silo->node.home.exec;
+    const teffi_exec_ops *real = exec->ops;
+    teffi_exec_ops none = *real;
+    teffi_exec other = {.ops = &none};
+    none.turns = NULL;
+    silo->node.home.exec = &other;
+    teffi_stop_watch_begin(silo);
+    silo->node.home.exec = exec;
+    assert_null(silo->watch);
+    teffi_stop_watch_begin(silo);
+    assert_non_null(silo->watch);
+    teffi_stop_watch_end(silo);
+    assert_null(silo->watch);
 }
 
 static void a_stop_without_turns_is_not_told(void **state)
@@ -353,6 +421,9 @@ int main(void)
         CASE(workers_that_go_on_keep_the_lease),
         CASE(a_pause_counts_for_half_a_lease),
         CASE(a_stop_that_waits_for_turns_is_told),
+        cmocka_unit_test_setup_teardown(a_stop_that_waits_after_a_goodbye_is_told, setup_two,
+                                        teardown),
+        CASE(a_stop_is_not_watched_without_the_op),
         CASE(a_stop_without_turns_is_not_told),
     };
 #undef CASE
