@@ -122,18 +122,40 @@ static const char write_function[] =
     "RETURN CASE WHEN conflict THEN NULL ELSE news END; "
     "END $$";
 
+/* The upgrade waits for all transactions that have used teff.rows, such as backups. Reads and
+ * writes of other silos wait behind it, so it fails after a wait that is shorter than most leases.
+ * The limit is longer than the server's deadlock_timeout (1 s), after which the server cancels an
+ * autovacuum of the table. */
+static const char limit_lock_waits[] = "SET LOCAL lock_timeout = '2s'";
+
+/* Runs one command of the creation or upgrade. out: false: an error, with text. */
+static bool run_schema_command(PGconn *conn, const char *sql, char *text)
+{
+    PGresult *result = PQexec(conn, sql);
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    bool good = PQresultStatus(result) == PGRES_COMMAND_OK;
+    if (state && strcmp(state, "55P03") == 0)
+        (void)teffi_fail(text, TEFF_E_IO,
+                         "postgres: the schema teff was not upgraded: for 2 s another transaction, "
+                         "for example of a backup, has used its table rows; try again after the "
+                         "end of that transaction");
+    else if (!good)
+        teffi_postgres_format_error(text, PQerrorMessage(conn));
+    PQclear(result);
+    return good;
+}
+
 /* Creates the schema if version is 0, otherwise upgrades it. in: version: the database's, lower
  * than SCHEMA. runs: in a transaction. out: false: an error, with text. */
 static bool upgrade_schema(PGconn *conn, int version, char *text)
 {
     char set_version[64];
     snprintf(set_version, sizeof set_version, "UPDATE teff.schema SET version = %d", SCHEMA);
-    if (version == 0 && !teffi_postgres_run_command(conn, tables, text))
-        return false;
-    if (version < 3 && !teffi_postgres_run_command(conn, checksums, text))
-        return false;
-    return teffi_postgres_run_command(conn, write_function, text) &&
-           teffi_postgres_run_command(conn, set_version, text);
+    return run_schema_command(conn, limit_lock_waits, text) &&
+           (version > 0 || run_schema_command(conn, tables, text)) &&
+           (version >= 3 || run_schema_command(conn, checksums, text)) &&
+           run_schema_command(conn, write_function, text) &&
+           run_schema_command(conn, set_version, text);
 }
 
 /* The transaction reads what others have committed before it got the advisory lock, whatever the

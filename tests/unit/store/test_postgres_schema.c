@@ -260,6 +260,41 @@ static void a_failed_upgrade_changes_nothing(void **state)
     assert_int_equal(pg_server_run(address, old_function), 0);
 }
 
+/* Opens the store and closes it. */
+static void *open_only(void *arg)
+{
+    opener *o = arg;
+    teffi_store *store;
+    o->open_err = teffi_store_open(o->address, &store, o->text);
+    teffi_store_close(store);
+    return NULL;
+}
+
+/* The upgrade needs the table for itself. While a backup, or another transaction, has read it, the
+ * silos of the older build read and write: those that wait behind the upgrade do not wait long. */
+static void an_upgrade_beside_a_backup_fails_soon(void **state)
+{
+    static const char waits[] = "SELECT count(*) FROM pg_stat_activity WHERE application_name = "
+                                "'teff' AND wait_event_type = 'Lock'";
+    static const char read[] = "SET statement_timeout = '30s'; SELECT count(*) FROM teff.rows";
+    char address[ADDRESS_MAX];
+    opener o = {.address = address};
+    (void)state;
+    make_old_database(address, 2);
+    pg_server_begin(address, "SELECT count(*) FROM teff.rows");
+    pthread_create(&o.thread, NULL, open_only, &o);
+    while (pg_server_run(address, waits) == 0)
+        sched_yield();
+    assert_int_equal(pg_server_run(address, read), 3);
+    pthread_join(o.thread, NULL);
+    assert_int_equal(o.open_err, TEFF_E_IO);
+    assert_non_null(strstr(o.text, "was not upgraded: for 2 s another transaction"));
+    assert_int_equal(pg_server_run(address, "SELECT version FROM teff.schema"), 2);
+    pg_server_commit();
+    teffi_store_close(ask_open(address));
+    assert_int_equal(pg_server_run(address, "SELECT version FROM teff.schema"), VERSION);
+}
+
 static void a_newer_one_is_refused(void **state)
 {
     char address[ADDRESS_MAX];
@@ -305,6 +340,7 @@ int main(void)
         cmocka_unit_test(older_builds_write_checksums_too),
         cmocka_unit_test(an_upgraded_function_gives_later_etags),
         cmocka_unit_test(a_failed_upgrade_changes_nothing),
+        cmocka_unit_test(an_upgrade_beside_a_backup_fails_soon),
         cmocka_unit_test(a_newer_one_is_refused),
         cmocka_unit_test(what_version_3_creates),
     };
