@@ -464,17 +464,23 @@ static teff_err map_sql_state(const char *state)
                                           : TEFF_E_IO;
 }
 
-/* Fails op. in: detail: of a damaged row: its number in op, from 1 on; otherwise a text or NULL. */
-static void fail_refused_op(session *s, teffi_store_op *op, teff_err err, const char *text,
+/* Fails op. in: state: the SQLSTATE. detail: if teff.write found a damaged row: its number in op,
+ * from 1 on; otherwise any text or NULL. If the server cannot read op's only row, for example a
+ * value that is stored outside of the row, the error is the server's text, and names the row. */
+static void fail_refused_op(session *s, teffi_store_op *op, const char *state, const char *text,
                             const char *detail)
 {
-    size_t row = err == TEFF_E_MALFORMED && detail ? strtoul(detail, NULL, 10) : 0;
-    if (row == 0 || row > op->n_rows) {
-        fail_op(s, op, err, text);
-        return;
+    bool is_row = strcmp(state, "XX001") == 0;
+    size_t row = is_row && detail ? strtoul(detail, NULL, 10) : 0;
+    if (row > 0 && row <= op->n_rows) {
+        teffi_store_set_damaged_row_error(op, "postgres", &op->rows[row - 1]);
+        teffi_op_queue_finish_op(&s->queue, op);
+    } else if (is_row && op->n_rows == 1 && op->kind != TEFFI_STORE_SCAN) {
+        teffi_store_set_damaged_row_error(op, text, &op->rows[0]);
+        teffi_op_queue_finish_op(&s->queue, op);
+    } else {
+        fail_op(s, op, map_sql_state(state), text);
     }
-    teffi_store_set_damaged_row_error(op, "postgres", &op->rows[row - 1]);
-    teffi_op_queue_finish_op(&s->queue, op);
 }
 
 static void run_group(session *s, teffi_store_op **ops, size_t n);
@@ -487,7 +493,7 @@ static bool fail_op_unless_retryable(session *s, teffi_store_op *op, size_t n_re
     bool again = is_temporary_error(state) && tries + 1 < TRIES;
     bool read_only = strcmp(state, "25006") == 0; /* the server has become a replica */
     if (!again)
-        fail_refused_op(s, op, map_sql_state(state), text, detail);
+        fail_refused_op(s, op, state, text, detail);
     clear_results(s, n_results);
     if (read_only)
         drop_connection(s);

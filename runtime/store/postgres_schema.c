@@ -71,11 +71,12 @@ static const char checksums[] =
 
 /* marks: 1 any, 2 remove, 4 check. out: the rows' new etags; NULL: a conflict, and nothing is
  * written. If a row that is not marked `any` is damaged, raises SQLSTATE XX001 with the row's
- * number as detail. The first loop compares etags. It locks rows in key order, so deadlocks are
- * rare; after one, the batch is tried again. A row that must not exist is inserted there, because
- * only existing rows can be locked; so is a missing row with `any`, unless another session creates
- * it at the same time. The second loop writes or deletes the locked rows. INSERT sets etag 0,
- * because after a nextval() it might wait until others have given the row a later etag. */
+ * number as detail. The value of a row that is marked `any` is not read, because a read of a
+ * damaged value may fail. The first loop compares etags. It locks rows in key order, so deadlocks
+ * are rare; after one, the batch is tried again. A row that must not exist is inserted there,
+ * because only existing rows can be locked; so is a missing row with `any`, unless another session
+ * creates it at the same time. The second loop writes or deletes the locked rows. INSERT sets etag
+ * 0, because after a nextval() it might wait until others have given the row a later etag. */
 static const char write_function[] =
     "CREATE OR REPLACE FUNCTION teff.write(tabs text[], keys bytea[], vals bytea[],"
     " etags bigint[], marks int[]) RETURNS bigint[] LANGUAGE plpgsql AS $$ "
@@ -93,14 +94,15 @@ static const char write_function[] =
     "    SELECT etag, sum <> teff.checksum(tab, key, etag, value) INTO have, damaged"
     "     FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR SHARE;"
     "   ELSE"
-    "    SELECT etag, sum <> teff.checksum(tab, key, etag, value) INTO have, damaged"
+    "    SELECT etag, CASE WHEN marks[i] & 1 = 0"
+    "     THEN sum <> teff.checksum(tab, key, etag, value) END INTO have, damaged"
     "     FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR UPDATE;"
     "   END IF;"
     "   EXIT WHEN FOUND OR marks[i] & 3 <> 1;"
     "   INSERT INTO teff.rows VALUES (tabs[i], keys[i], 0, '') ON CONFLICT DO NOTHING;"
     "   IF FOUND THEN created := created || i; EXIT; END IF;"
     "  END LOOP;"
-    "  IF damaged AND marks[i] & 1 = 0 THEN"
+    "  IF damaged THEN"
     "   RAISE EXCEPTION USING ERRCODE = 'XX001', MESSAGE = 'damaged row', DETAIL = i;"
     "  END IF;"
     "  conflict := marks[i] & 1 = 0 AND coalesce(have, 0) <> etags[i];"

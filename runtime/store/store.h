@@ -92,7 +92,7 @@ typedef struct teffi_store_op {
  * A write with `any` overwrites or removes the row. In redis and etcd, which compare only etags, a
  * write that expects the row's etag does so, too; but etcd gives a row that was changed by hand
  * another etag. Other rows are not affected. A scan returns a damaged row with etag 0 and no value,
- * and continues with the next row. */
+ * and continues with the next row; but in postgres it fails if the server cannot read the row. */
 
 typedef struct teffi_store teffi_store;
 

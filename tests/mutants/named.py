@@ -187,7 +187,11 @@ NAMED = {
     "a damaged row in postgres is good": (
         "runtime/store/postgres.c", "CASE WHEN sum IS NULL OR sum =", "CASE WHEN true OR sum ="),
     "a damaged row in postgres is overwritten": (
-        "runtime/store/postgres_schema.c", "IF damaged AND marks[i] & 1 = 0", "IF false"),
+        "runtime/store/postgres_schema.c", "IF damaged THEN", "IF false THEN"),
+    "a row that postgres cannot read is not overwritten": (
+        "runtime/store/postgres_schema.c", "CASE WHEN marks[i] & 1 = 0", "CASE WHEN true"),
+    "an upgrade in postgres waits for a backup": (
+        "runtime/store/postgres_schema.c", "lock_timeout = '2s'", "lock_timeout = '0s'"),
     "workers that never end a turn are not stuck": (
         "runtime/cluster/lease.c", "bool still = queued && runs == s->runs;",
         "bool still = queued && runs > s->runs;"),

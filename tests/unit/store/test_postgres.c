@@ -367,9 +367,9 @@ static void damage_that_the_server_finds(void **state)
         teff_err err;
         const char *text;
     } errors[] = {
-        {"XX001", "", TEFF_E_MALFORMED, "postgres: oops"},
+        {"XX001", "", TEFF_E_MALFORMED, "postgres: oops: damaged row in table words: key \"a\""},
         {"XX002", ", DETAIL = 'x'", TEFF_E_MALFORMED, "postgres: oops"},
-        {"XX001", ", DETAIL = '2'", TEFF_E_MALFORMED, "postgres: oops"},
+        {"XX001", ", DETAIL = '2'", TEFF_E_MALFORMED, "postgres: oops: damaged row in table words"},
         {"XX001", ", DETAIL = '1'", TEFF_E_MALFORMED, "damaged row in table words: key \"a\""},
         {"XX003", ", DETAIL = '1'", TEFF_E_IO, "postgres: oops"},
     };
@@ -384,6 +384,53 @@ static void damage_that_the_server_finds(void **state)
         assert_int_equal(ask(e->store, &op), errors[i].err);
         assert_non_null(strstr(op.text, errors[i].text));
     }
+}
+
+/* Removes the value of row `a`, which is stored outside of the row, as a damaged disk might. */
+static void lose_value_of_row_a(env *e)
+{
+    (void)pg_server_run(
+        e->address,
+        "SET allow_system_table_mods = on; DO $$ DECLARE toast oid := (SELECT reltoastrelid FROM "
+        "pg_class WHERE oid = 'teff.rows'::regclass); "
+        "BEGIN UPDATE pg_class SET relkind = 'r' WHERE oid = toast; "
+        "EXECUTE format('DELETE FROM %s', toast::regclass); "
+        "UPDATE pg_class SET relkind = 't' WHERE oid = toast; END $$");
+    (void)pg_server_run(e->address, "VACUUM teff.rows");
+}
+
+/* The server cannot read the value, so it cannot compute the row's checksum. A write or removal
+ * with `any` does not need the value. */
+static void a_value_that_the_server_cannot_read(void **state)
+{
+    static char value[100000];
+    env *e = *state;
+    uint64_t etag = 0;
+    teff_arena arena;
+    teffi_bytes seen;
+    teffi_row row = {.table = "words", .key = ask_str("a"), .any = true};
+    teffi_store_op op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1};
+    teffi_arena_init(&arena, NULL, 0, 0);
+    for (size_t i = 0; i < sizeof value; i++)
+        value[i] = (char)((i * i * 2654435761u) >> 16);
+    for (int removes = 0; removes < 2; removes++) {
+        row.value = (teffi_bytes){value, sizeof value};
+        row.remove = false;
+        assert_int_equal(ask(e->store, &op), TEFF_OK);
+        etag = row.etag;
+        lose_value_of_row_a(e);
+        assert_int_equal(ask_get(e->store, &arena, "words", ask_str("a"), &seen, &etag),
+                         TEFF_E_MALFORMED);
+        etag = row.etag;
+        assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("2"), &etag),
+                         TEFF_E_MALFORMED);
+        row.remove = removes;
+        row.value = removes ? (teffi_bytes){0} : ask_str("3");
+        assert_int_equal(ask(e->store, &op), TEFF_OK);
+        assert_int_equal(ask_get(e->store, &arena, "words", ask_str("a"), &seen, &etag), TEFF_OK);
+        assert_int_equal(etag, removes ? 0 : row.etag);
+    }
+    teffi_arena_fini(&arena);
 }
 
 static atomic_bool loses_a_result;
@@ -595,6 +642,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(rows_of_another_form, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(rows_with_another_cell, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(damage_that_the_server_finds, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_value_that_the_server_cannot_read, open_fresh,
+                                        close_store),
         cmocka_unit_test_setup_teardown(a_write_without_a_result_is_unknown, open_fresh,
                                         close_store),
         cmocka_unit_test_setup_teardown(a_creation_that_waits_gets_a_later_etag, open_fresh,

@@ -10,7 +10,7 @@
 #include "setup.h"
 
 enum { ADDRESS_MAX = 512, VERSION = 3, OPENERS = 10 };
-enum { FUNCTION_MD5 = 0xc0c04ab, COLUMNS_MD5 = 0x4c37dd8 };
+enum { FUNCTION_MD5 = 0x8895e63, COLUMNS_MD5 = 0x4c37dd8 };
 /* The first bytes of the SHA-256 of the numbers and texts that teff.checksum() joins. */
 enum { CHECKSUM_START = 0x74dee3 };
 
