@@ -17,6 +17,9 @@
 
 enum { FIRST_PORT = 7000, FIRST_CLIENT = 100, KILL_MS = 1, NAMES_MAX = 24, PER_MILLE = 1000 };
 
+/* 146 years. A wait that ends later than the clock can show would end at once. */
+static const uint64_t WAIT_MAX_MS = UINT64_MAX / 4 / SIM_MS;
+
 typedef struct place { /* of one silo, which may start several times */
     unsigned no;
     sim_node node;
@@ -35,7 +38,9 @@ struct teff_testing {
     sim_node clients[TEFF_TESTING_CLIENTS_MAX];
     unsigned n_clients;
     teff_client *client;
-    teff_ctx *ctx; /* client's */
+    teff_ctx *ctx;  /* client's */
+    uintptr_t wait; /* the number of the current wait, or of the last one; from 1 */
+    bool due;       /* the time of the current wait is over */
 };
 
 /* A broken run cannot be freed: what runs of it is on this stack. */
@@ -275,35 +280,35 @@ teff_ctx *teff_testing_ctx(teff_testing *cluster)
 
 /* ---- time ---- */
 
-typedef struct mark {
-    bool *due; /* of a wait; NULL: it is over */
-} mark;
-
+/* arg: the number of a wait. A wait that fn left by longjmp is no longer the current one. */
 static void set_wait_due(sim *s, void *arg, bool run)
 {
-    mark *m = arg;
-    (void)s;
-    if (run && m->due)
-        *m->due = true;
-    free(m);
+    teff_testing *cluster = s->world;
+    if (run && (uintptr_t)arg == cluster->wait)
+        cluster->due = true;
 }
 
-/* Runs the simulation until done(arg), or for ms. The event of the mark is there even if nothing
+static void abort_if_not_current(const teff_testing *cluster, uintptr_t wait)
+{
+    if (cluster->wait != wait)
+        teffi_abort_for_broken_rule("the test", "fn of teff_testing_run_until let the cluster run");
+}
+
+/* Runs the simulation until done(arg), or for ms. The event of the wait is there even if nothing
  * else can happen. out: done(arg). */
 static bool run_until_done(teff_testing *cluster, bool (*done)(void *arg), void *arg, uint64_t ms)
 {
     abort_if_on_fiber("teff_testing_advance or teff_testing_run_until");
-    bool due = false, found = done && done(arg);
-    mark *m = malloc(sizeof *m);
-    teffi_bug_if(!m);
-    m->due = &due;
-    sim_at(&cluster->s, ms * SIM_MS, set_wait_due, m);
-    while (!due && !found) {
+    uintptr_t wait = ++cluster->wait;
+    bool found = done && done(arg);
+    abort_if_not_current(cluster, wait);
+    cluster->due = false;
+    sim_at(&cluster->s, (ms < WAIT_MAX_MS ? ms : WAIT_MAX_MS) * SIM_MS, set_wait_due, (void *)wait);
+    while (!cluster->due && !found) {
         sim_pump(&cluster->s, "the test");
         found = done && done(arg);
+        abort_if_not_current(cluster, wait);
     }
-    if (!due)
-        m->due = NULL;
     return found;
 }
 

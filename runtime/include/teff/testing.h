@@ -172,8 +172,9 @@ TEFF_API void teff_testing_heal(teff_testing *cluster);
 TEFF_API void teff_testing_advance(teff_testing *cluster, uint64_t ms);
 
 /* teff_testing_run_until - let the cluster run until fn(arg) returns true. fn is called after each
- * step: it must not call grains or functions of this header that let the cluster run.
- * in:   timeout_ms, of the cluster's clock.
+ * step: it must not call grains or functions of this header that let the cluster run; it may be
+ * left by longjmp.
+ * in:   timeout_ms, of the cluster's clock; more than 146 years count as 146 years.
  * out:  false: the time is over, and fn(arg) is still false.
  * runs: as teff_testing_new. */
 TEFF_API TEFF_MUST_USE bool teff_testing_run_until(teff_testing *cluster, bool (*fn)(void *arg),

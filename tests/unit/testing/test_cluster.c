@@ -1,4 +1,6 @@
 /* test_cluster.c - the testing kit: clusters on virtual time, and what a test does to silos. */
+#include <limits.h>
+#include <setjmp.h>
 #include "../death.h"
 #include "kit.h"
 
@@ -144,6 +146,47 @@ static void test_run_until(void **state)
     teff_ctx_reset(ctx);
 }
 
+/* ---- a wait that fn leaves by longjmp, as failed assertions do ---- */
+
+static jmp_buf failed;
+
+/* in: after so many more calls. */
+static bool fails_after(void *arg)
+{
+    if ((*(int *)arg)-- == 0)
+        longjmp(failed, 1);
+    return false;
+}
+
+/* Its event comes in the midst of a later wait, which it does not end. */
+static void test_a_wait_that_is_left(void **state)
+{
+    static int calls;
+    kit_open(1, 6);
+    for (calls = 3; calls >= 0;)
+        if (setjmp(failed) == 0)
+            (void)!teff_testing_run_until(cluster, fails_after, &calls, 500);
+    uint64_t begin = teff_testing_now_ms(cluster);
+    calls = INT_MAX;
+    assert_false(teff_testing_run_until(cluster, fails_after, &calls, 1000));
+    assert_int_equal(teff_testing_now_ms(cluster), begin + 1000);
+}
+
+static bool is_a_minute_old(void *arg)
+{
+    return teff_testing_now_ms(cluster) >= 60000;
+}
+
+static void test_the_longest_wait(void **state)
+{
+    kit_open(1, 6);
+    assert_true(teff_testing_run_until(cluster, is_a_minute_old, NULL, UINT64_MAX));
+    uint64_t end = teff_testing_now_ms(cluster);
+    assert_in_range(end, 60000, 61000);
+    teff_testing_advance(cluster, 100); /* the event of that wait is still to come */
+    assert_int_equal(teff_testing_now_ms(cluster), end + 100);
+}
+
 /* What is left of a silo that has lost its lease does not count as work. */
 static void test_idle_in_many_runs(void **state)
 {
@@ -234,10 +277,23 @@ static void kills_in_a_turn(void)
     (void)kit_where("a");
 }
 
+static bool advances(void *arg)
+{
+    teff_testing_advance(cluster, 1);
+    return false;
+}
+
+static void advances_in_a_wait(void)
+{
+    kit_open(1, 1);
+    (void)!teff_testing_run_until(cluster, advances, NULL, 10);
+}
+
 static void test_not_in_a_turn(void **state)
 {
     assert_true(dies_with(advances_in_a_turn, "call it in the test, not in a turn"));
     assert_true(dies_with(kills_in_a_turn, "teff_testing_kill"));
+    assert_true(dies_with(advances_in_a_wait, "fn of teff_testing_run_until"));
 }
 
 int main(void)
@@ -250,6 +306,8 @@ int main(void)
         cmocka_unit_test_teardown(test_stop_in_order, kit_close),
         cmocka_unit_test_teardown(test_clients_and_silos, kit_close),
         cmocka_unit_test_teardown(test_run_until, kit_close),
+        cmocka_unit_test_teardown(test_a_wait_that_is_left, kit_close),
+        cmocka_unit_test_teardown(test_the_longest_wait, kit_close),
         cmocka_unit_test_teardown(test_idle_in_many_runs, kit_close),
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_not_in_a_turn),
