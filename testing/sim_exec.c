@@ -22,8 +22,9 @@ enum {
     MONITOR_MAX_NS = 5000000 /* two ticks of the monitor */
 };
 
-static teffi_group *running; /* on the one thread */
-static unsigned directs_deep;
+/* Of the simulation on this thread; each thread may run others. */
+static _Thread_local teffi_group *running;
+static _Thread_local unsigned directs_deep;
 
 typedef struct sim_ready {
     teffi_group *group;

@@ -42,7 +42,7 @@ TEFF_BEGIN_C
  *     cannot happen, it prints its last events and its seed, and aborts.
  * Code that computes for long, blocks its thread, or makes threads is not simulated: all parts of
  * teff_fork run on the one thread, and teff_yield returns at once. A process may have several
- * clusters on one thread, and silos with worker threads, too. */
+ * clusters, on one thread or on several, and silos with worker threads, too. */
 
 enum { TEFF_TESTING_SILOS_MAX = 8, TEFF_TESTING_CLIENTS_MAX = 64 };
 

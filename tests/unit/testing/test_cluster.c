@@ -1,5 +1,6 @@
 /* test_cluster.c - the testing kit: clusters on virtual time, and what a test does to silos. */
 #include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include "../death.h"
 #include "kit.h"
@@ -187,6 +188,51 @@ static void test_the_longest_wait(void **state)
     assert_int_equal(teff_testing_now_ms(cluster), end + 100);
 }
 
+/* ---- two threads, each with a cluster ---- */
+
+static teff_err host_counter(void *arg, teff_silo *silo, unsigned no)
+{
+    static const kit_counter_methods no_globals = {.get = get};
+    return teff_silo_host(silo, kit_counter_type(&no_globals, NULL));
+}
+
+/* out: the hash, in *arg. Asserts nothing: cmocka's assertions belong to main's thread. */
+static void *run_on_thread(void *arg)
+{
+    teff_testing *own;
+    teff_testing_options options = {.size = sizeof options, .silos = 3, .host = host_counter};
+    teff_err err = teff_testing_new(&options, &own, NULL);
+    if (err)
+        return NULL;
+    for (int i = 0; i < 300 && !err; i++) {
+        char key[16];
+        kit_number *out;
+        snprintf(key, sizeof key, "k%d", i % 20);
+        err = kit_counter_get(teff_testing_ctx(own), key, &out);
+    }
+    *(uint64_t *)arg = err ? 0 : teff_testing_hash(own);
+    teff_testing_free(own);
+    return NULL;
+}
+
+static void test_two_threads(void **state)
+{
+    enum { THREADS = 2, ROUNDS = 5 };
+    uint64_t alone = 0;
+    (void)run_on_thread(&alone);
+    assert_int_not_equal(alone, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_t threads[THREADS];
+        uint64_t hashes[THREADS] = {0};
+        for (int i = 0; i < THREADS; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, run_on_thread, &hashes[i]), 0);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        for (int i = 0; i < THREADS; i++)
+            assert_int_equal(hashes[i], alone);
+    }
+}
+
 /* What is left of a silo that has lost its lease does not count as work. */
 static void test_idle_in_many_runs(void **state)
 {
@@ -308,6 +354,7 @@ int main(void)
         cmocka_unit_test_teardown(test_run_until, kit_close),
         cmocka_unit_test_teardown(test_a_wait_that_is_left, kit_close),
         cmocka_unit_test_teardown(test_the_longest_wait, kit_close),
+        cmocka_unit_test(test_two_threads),
         cmocka_unit_test_teardown(test_idle_in_many_runs, kit_close),
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_not_in_a_turn),
