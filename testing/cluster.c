@@ -34,6 +34,7 @@ struct teff_testing {
     uint64_t begin_ns;
     teff_testing_options opt;
     teff_silo_options silo_opt;
+    char *name; /* silo_opt.cluster; NULL: the default */
     place places[TEFF_TESTING_SILOS_MAX];
     sim_node clients[TEFF_TESTING_CLIENTS_MAX];
     unsigned n_clients;
@@ -377,6 +378,15 @@ static bool has_own_place(const teff_silo_options *opt)
            opt->secret_file || opt->client_secret_file || opt->lost;
 }
 
+/* The one string of silos that a test may set: each start of a silo, and each client, needs it. */
+static teff_err copy_cluster_name(teff_testing *cluster, char *text)
+{
+    const char *given = cluster->silo_opt.cluster;
+    cluster->name = given ? strdup(given) : NULL;
+    cluster->silo_opt.cluster = cluster->name;
+    return given && !cluster->name ? teffi_fail(text, TEFF_E_NOMEM, "out of memory") : TEFF_OK;
+}
+
 static teff_err copy_cluster_options(teff_testing *cluster, const teff_testing_options *given,
                                      char *text)
 {
@@ -391,7 +401,7 @@ static teff_err copy_cluster_options(teff_testing *cluster, const teff_testing_o
         return teffi_fail(text, TEFF_E_INVALID, "an option of silos that the cluster sets itself");
     opt->seed = opt->seed ? opt->seed : 1;
     opt->silos = opt->silos ? opt->silos : 1;
-    return TEFF_OK;
+    return copy_cluster_name(cluster, text);
 }
 
 static void init_places(teff_testing *cluster)
@@ -465,5 +475,6 @@ void teff_testing_free(teff_testing *cluster)
     for (unsigned i = TEFF_TESTING_SILOS_MAX; i-- > 0;)
         free_place(&cluster->places[i]);
     sim_fini(&cluster->s);
+    free(cluster->name);
     free(cluster);
 }

@@ -55,8 +55,8 @@ typedef struct teff_testing_options { /* zeroed, except size and host = all defa
     /* Gives a silo its grain types (teff_silo_host), before it starts. no: from 0. Called at each
      * start of each silo. An error ends the start with this error. */
     teff_err (*host)(void *arg, teff_silo *silo, unsigned no);
-    void *arg; /* passed to host */
-    /* Options of each silo, borrowed; NULL: all defaults. Addresses, store, seeds, sched, lost,
+    void *arg; /* passed to host; used as long as the cluster lives, as authorize_arg of silo */
+    /* Options of each silo, copied; NULL: all defaults. Addresses, store, seeds, sched, lost,
      * transport, certificates and secrets must be zero: the cluster has its own. Several silos keep
      * their states in one store, which lives as long as the cluster. */
     const teff_silo_options *silo;
@@ -77,7 +77,7 @@ typedef struct teff_testing_faults {
 } teff_testing_faults;
 
 /* teff_testing_new - make a cluster, start its silos, and connect a client to them.
- * in:   options, borrowed; host must be set. text, of TEFF_TEXT_MAX bytes, may be NULL.
+ * in:   options, copied; host must be set. text, of TEFF_TEXT_MAX bytes, may be NULL.
  * out:  *cluster, owned; on an error NULL, and text says why.
  * runs: a thread outside; not in a turn.
  * errs: TEFF_E_INVALID, TEFF_E_NOMEM; those of host, teff_silo_new and teff_silo_start.

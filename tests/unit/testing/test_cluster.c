@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <stdlib.h>
 #include "../death.h"
 #include "kit.h"
 
@@ -284,6 +285,28 @@ static void test_bad_options(void **state)
     teff_testing_free(NULL);
 }
 
+/* The options and the cluster's name may go once the cluster is made. */
+static void test_options_are_copied(void **state)
+{
+    teff_client *client;
+    teff_silo_options *silo = calloc(1, sizeof *silo);
+    char *name = strdup("shop");
+    assert_true(silo && name);
+    *silo = (teff_silo_options){.size = sizeof *silo, .cluster = name};
+    teff_testing_options options = kit_options(2, 1);
+    options.silo = silo;
+    memset(&kit, 0, sizeof kit);
+    assert_int_equal(teff_testing_new(&options, &cluster, NULL), TEFF_OK);
+    snprintf(name, sizeof "shop", "gone");
+    free(name);
+    free(silo);
+    teff_testing_kill(cluster, 1);
+    assert_int_equal(teff_testing_start(cluster, 1, NULL), TEFF_OK);
+    assert_int_equal(teff_testing_connect(cluster, 1, &client, NULL), TEFF_OK);
+    teff_client_free(client);
+    assert_int_equal(kit_add("a", 1), 1);
+}
+
 static void test_bad_numbers(void **state)
 {
     char text[TEFF_TEXT_MAX] = "";
@@ -356,6 +379,7 @@ int main(void)
         cmocka_unit_test_teardown(test_the_longest_wait, kit_close),
         cmocka_unit_test(test_two_threads),
         cmocka_unit_test_teardown(test_idle_in_many_runs, kit_close),
+        cmocka_unit_test_teardown(test_options_are_copied, kit_close),
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_not_in_a_turn),
         cmocka_unit_test_teardown(test_bad_numbers, kit_close),
