@@ -251,6 +251,7 @@ teff_err teff_testing_connect(teff_testing *cluster, int silo, teff_client **cli
     char scratch[TEFF_TEXT_MAX] = "", name[NAMES_MAX];
     teff_client_options opt = {.size = sizeof opt, .cluster = cluster->silo_opt.cluster};
     unsigned n = 0;
+    abort_if_on_fiber("teff_testing_connect");
     text = text ? text : scratch;
     *client = NULL;
     if (cluster->n_clients == TEFF_TESTING_CLIENTS_MAX)
@@ -445,6 +446,7 @@ static teff_err start_all(teff_testing *cluster, char *text)
 teff_err teff_testing_new(const teff_testing_options *options, teff_testing **out, char *text)
 {
     char scratch[TEFF_TEXT_MAX] = "";
+    abort_if_on_fiber("teff_testing_new");
     teff_testing *cluster = calloc(1, sizeof *cluster);
     text = text ? text : scratch;
     *out = NULL;

@@ -14,8 +14,8 @@ static struct {
     int deactivated; /* the hook ran */
     int hosted;      /* starts of silos */
     teff_err host_fails;
-    teff_err saved;       /* of the last Add */
-    bool advances, kills; /* what Where does, and must not */
+    teff_err saved;                        /* of the last Add */
+    bool advances, kills, connects, makes; /* what Where does, and must not */
 } kit;
 
 static teff_testing *cluster;
@@ -47,6 +47,10 @@ static teff_err where(kit_counter *self, kit_number *out)
         teff_testing_advance(cluster, 1);
     if (kit.kills)
         teff_testing_kill(cluster, 0);
+    if (kit.connects)
+        (void)!teff_testing_connect(cluster, 0, &(teff_client *){NULL}, NULL);
+    if (kit.makes)
+        (void)!teff_testing_new(NULL, &cluster, NULL);
     out->n = 1 + (int64_t)(intptr_t)self->user;
     return TEFF_OK;
 }

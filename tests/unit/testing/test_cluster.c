@@ -346,6 +346,20 @@ static void kills_in_a_turn(void)
     (void)kit_where("a");
 }
 
+static void connects_in_a_turn(void)
+{
+    kit_open(1, 1);
+    kit.connects = true;
+    (void)kit_where("a");
+}
+
+static void makes_a_cluster_in_a_turn(void)
+{
+    kit_open(1, 1);
+    kit.makes = true;
+    (void)kit_where("a");
+}
+
 static bool advances(void *arg)
 {
     teff_testing_advance(cluster, 1);
@@ -362,6 +376,8 @@ static void test_not_in_a_turn(void **state)
 {
     assert_true(dies_with(advances_in_a_turn, "call it in the test, not in a turn"));
     assert_true(dies_with(kills_in_a_turn, "teff_testing_kill"));
+    assert_true(dies_with(connects_in_a_turn, "teff_testing_connect"));
+    assert_true(dies_with(makes_a_cluster_in_a_turn, "teff_testing_new"));
     assert_true(dies_with(advances_in_a_wait, "fn of teff_testing_run_until"));
 }
 
