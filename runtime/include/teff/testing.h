@@ -40,6 +40,8 @@ TEFF_BEGIN_C
  *     record what it sees, and check that in the test.
  *   - The cluster checks itself, too. If it finds a defect of teff, or if the test waits for what
  *     cannot happen, it prints its last events and its seed, and aborts.
+ *   - What silos and clients log is among the events (teff_testing_print, and the option print). It
+ *     goes neither to standard error nor to a handler of teff_log_to.
  * Code that computes for long, blocks its thread, or makes threads is not simulated: all parts of
  * teff_fork run on the one thread, and teff_yield returns at once. A process may have several
  * clusters, on one thread or on several, and silos with worker threads, too. */
@@ -129,7 +131,8 @@ TEFF_API teff_err teff_testing_stop(teff_testing *cluster, unsigned no, uint32_t
 
 /* teff_testing_kill - end a silo as a crash does: no code of its grains runs any more, its
  * connections break, and it does not leave the cluster. The other silos declare it dead after their
- * lease (10 s, teff_silo_options.lease_ms).
+ * lease (10 s, teff_silo_options.lease_ms). Its processes and engines are not cut off but stopped:
+ * they get a cancel event, and are closed by force 1 ms later, so their code may run meanwhile.
  * in:   no; nothing happens if the silo does not run. The test's contexts of the silo must have
  *       been freed.
  * runs: as teff_testing_new. */
