@@ -250,11 +250,13 @@ static void call_that_should_have_been_dropped(conform *c)
 static void long_method(conform *c)
 {
     actors_result *out;
-    teff_ctx_set_timeout(c->ctx, 100);
-    teff_err err = actors_plain_run(c->ctx, "a", STEP(holds), &out);
+    teff_ctx_set_timeout(c->ctx, 1000);
+    teff_call call = BEGIN(c, plain, "a", holds);
+    teff_ctx_set_timeout(c->ctx, 0);
+    UNTIL(c, world.inside == 1);
+    teff_err err = actors_plain_run_await(c->ctx, call, &out);
     assert_int_equal(err, TEFF_E_TIMEOUT);
     assert_true(teff_call_may_have_run(err));
-    teff_ctx_set_timeout(c->ctx, 0);
     assert_int_equal(world.ended, 0);
     world.gate = true;
     UNTIL(c, world.ended == 1);
