@@ -640,6 +640,19 @@ NAMED = {
         "testing/cluster.c", "    (void)teffi_lease_end(&p->silo->node.home.lease);\n", ""),
     "a silo that has lost its lease is reached": (
         "testing/cluster.c", "p->lost = p->node.dead = true;", "p->lost = true;"),
+    "a wait that was left ends a later one": (
+        "testing/cluster.c", "(uintptr_t)arg == cluster->wait", "(uintptr_t)arg <= cluster->wait"),
+    "a very long wait ends at once": (
+        "testing/cluster.c", "(ms < WAIT_MAX_MS ? ms", "(ms != WAIT_MAX_MS ? ms"),
+    "a wait runs in a wait": (
+        "testing/cluster.c", "if (cluster->wait != wait)", "if (cluster->wait < wait)"),
+    "a client connects in a turn": (
+        "testing/cluster.c", "    abort_if_on_fiber(\"teff_testing_connect\");\n", ""),
+    "a cluster is made in a turn": (
+        "testing/cluster.c", "    abort_if_on_fiber(\"teff_testing_new\");\n", ""),
+    "threads share the group that runs": (
+        "testing/sim_exec.c", "static _Thread_local teffi_group *running;",
+        "static teffi_group *running;"),
     "a pair that is cut reaches each other": (
         "testing/cluster.c", "    return !a || !b || !a->apart[b->no];",
         "    return a || !a || b;"),
