@@ -30,6 +30,14 @@ static void cancelled_before_the_call(conform *c)
     teff_cancel_free(cancel);
 }
 
+/* What this caller sent to the grain before has arrived: messages stay in order, and this call does
+ * not wait for turns. */
+static void await_arrival(conform *c)
+{
+    actors_result *out;
+    conform_ok(c->ctx, actors_plain_peek(c->ctx, "a", STEP(nothing), &out));
+}
+
 static void cancelled_while_queued(conform *c)
 {
     actors_result *out;
@@ -37,10 +45,10 @@ static void cancelled_while_queued(conform *c)
     teff_call held = BEGIN(c, plain, "a", holds);
     UNTIL(c, world.inside == 1);
     teff_call queued = begin_with(c, cancel, runs_once);
-    teff_sleep(c->ctx, 200); /* it has arrived */
+    await_arrival(c);
     teff_cancel_fire(cancel);
     conform_fails(c, TEFF_E_CANCELLED, actors_plain_run_await(c->ctx, queued, &out));
-    teff_sleep(c->ctx, 200);
+    await_arrival(c);
     world.gate = true;
     conform_await_all(c, &held, 1);
     (void)RUN(c, plain, "a", nothing);
@@ -81,7 +89,7 @@ static void cancelling_one_call_leaves_others(conform *c)
     teff_call first = begin_with(c, cancel, runs_once);
     teff_call second = begin_with(c, NULL, runs_once);
     teff_cancel_fire(cancel);
-    teff_sleep(c->ctx, 300);
+    await_arrival(c);
     world.gate = true;
     conform_await_all(c, (teff_call[]){held, second}, 2);
     conform_fails(c, TEFF_E_CANCELLED, actors_plain_run_await(c->ctx, first, &out));
