@@ -462,12 +462,17 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
     teffi_node *node = &silo->node;
     teff_err err = retry_step_until_deadline(ctx, teffi_membership_begin_leaving, deadline_ns);
     set_leaving_and_send_go_away(silo);
-    err = pick_first_error(err, teffi_grains_end_all_activations(ctx, deadline_ns));
+    teff_err ended = teffi_grains_end_all_activations(ctx, deadline_ns);
+    err = pick_first_error(err, ended);
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
     /* The heartbeat must go on until slow calls have ended. The second wait_until_quiet() waits
      * for the requests that the last heartbeat has made. */
     teffi_membership_stop_timers(node->membership);
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
+    /* Activations are left, and other silos may activate their grains as soon as the table says
+     * that this silo has left: no turn of this silo may answer any more. */
+    if (ended)
+        (void)teffi_lease_end(&node->home.lease);
     err =
         pick_first_error(err, retry_step_until_deadline(ctx, teffi_membership_leave, deadline_ns));
     /* The requests that other silos sent before they adopted the view without this silo have

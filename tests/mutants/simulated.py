@@ -35,6 +35,9 @@ SIMULATED = {
         "            return teff_fail(ctx, TEFF_E_TIMEOUT, \"%llu activations",
         "        if (deadline_ns == 0)\n"
         "            return teff_fail(ctx, TEFF_E_TIMEOUT, \"%llu activations"),
+    "a silo leaves while its turns may still answer": (
+        "grains/silo/lifecycle.c", "    if (ended)\n        (void)teffi_lease_end(",
+        "    if (ended && false)\n        (void)teffi_lease_end("),
     "a joiner ousts a healthy cluster": (
         "runtime/cluster/watch.c",
         "    uint64_t between = w->looked_ns ? now - w->looked_ns : 0;\n"

@@ -33,12 +33,12 @@ static bool read_ident(const teffi_grains *grains, const teffi_row *row, teffi_i
 }
 
 /* out: the grain's activation on the silo, if it may answer requests now, and later ones; else
- * NULL. No turn goes on in a silo whose workers are stuck, so it answers none. */
+ * NULL. */
 static const teffi_activation *find_in_use(const sim_silo *place, const teffi_row *row)
 {
     bool serves = place->state == SIM_SERVING || place->state == SIM_LEAVING;
     teffi_ident ident;
-    if (!serves || place->node.dead || place->node.stuck ||
+    if (!serves || place->node.dead ||
         !teffi_lease_holds(&place->silo->node.home.lease, sim_node_now(&place->node)) ||
         !read_ident(place->silo->node.grains, row, &ident))
         return NULL;
