@@ -17,7 +17,7 @@ typedef struct teffi_filters {
 /* One call and its filters. */
 typedef struct teffi_filter_run {
     const teffi_filters *filters;
-    size_t begun; /* the `before` of so many has returned TEFF_OK */
+    size_t begun;  /* the `before` of so many has returned TEFF_OK */
     bool outgoing; /* after an error, call.out is NULL */
     void *states[TEFF_FILTERS_MAX];
     teff_filter_call call;

@@ -13,10 +13,6 @@ static const teffi_filters no_filters = {0};
 static void prepare_run(teffi_filter_run *run, teff_ctx *ctx, const teff_type_info *type,
                         const teff_key *key, const teff_method *method, const ProtobufCMessage *in)
 {
-    if (ctx->group) { /* as teffi_ctx_enter(), which does not run if a filter ends the call */
-        teffi_ctx_check_fiber(ctx);
-        (void)teff_yield_if_due();
-    }
     run->filters = !in && method->in ? &no_filters : ctx->node->outgoing;
     run->begun = 0;
     run->outgoing = true;

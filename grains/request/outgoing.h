@@ -40,8 +40,8 @@ typedef teff_err teffi_await_fn(teff_ctx *ctx, teff_call call, ProtobufCMessage 
 
 /* teffi_outgoing_ask, _ask_async, _send, _await - as teff_ask, teff_ask_async, teff_send and
  * teff_await, with filters.
- * in: teffi_outgoing_run(ctx). call_plain: that function itself; it finds ctx->filters set, and
- *     runs no filters. */
+ * in: teffi_outgoing_run(ctx); all but _await: after teffi_ctx_enter(ctx). call_plain: that
+ *     function itself; it finds ctx->filters set, and runs no filters. */
 teff_err teffi_outgoing_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                             const teff_method *method, const ProtobufCMessage *in,
                             ProtobufCMessage **out, teffi_ask_fn *call_plain);

@@ -39,7 +39,7 @@ static teff_err report(presence_gate *self, const presence_packet *in)
             continue;
         err = presence_player_seen(self->ctx, name,
                                    presence_beat(.lobby = self->key, .place = place));
-        if (err == TEFF_E_INVALID) /* a name or place that is not UTF-8: no beat */
+        if (err == TEFF_E_INVALID || err == TEFF_E_MALFORMED) /* it is not UTF-8: no beat */
             err = TEFF_OK;
     }
     return err;

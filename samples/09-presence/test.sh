@@ -47,7 +47,8 @@ sees() {
 
 start_silo --away-ms 600000
 sees "nobody is online"
-printf 'almaz cellar\n\xff\xfe attic\nchala \xff\nbiruk kitchen\n' | "$bin/presence" "$address" tavern send || fail "no beats"
+printf 'almaz cellar\n\xff\xfe attic\nchala \xff\nbiruk kitchen\n' |
+    "$bin/presence" "$address" tavern send || fail "no beats"
 sees "almaz is in cellar
 biruk is in kitchen"
 stop_silo

@@ -1,5 +1,6 @@
 /* sim_filter.c - in some of the worlds: all silos and clients have filters, which pause some calls
- * before and after the method. Do all other checks hold, and has each filter its own state?
+ * before and after the method, and refuse a few. Do all other checks hold, and has each filter its
+ * own state?
  * Way:     world -> [filter] -> options of silos and clients -> calls -> [filter], which checks */
 #include <teff/filter.h>
 #include "activation/activation.h"
@@ -11,6 +12,8 @@ enum {
     STREAM_FILTER = 15742,
     FILTERS_OF_1000 = 150,
     PAUSES_OF_1000 = 60,
+    REFUSING_OF_1000 = 500, /* worlds with filters */
+    REFUSALS_OF_1000 = 5,
     PAUSE_MS = 3,
     MARKS = 77
 };
@@ -48,15 +51,19 @@ static teff_err filter_after(void *arg, teff_filter_call *call, teff_err err)
     return err;
 }
 
-/* A turn that is paused in a filter counts as running: no other one overlaps. */
-static teff_err check_alone(void *arg, teff_filter_call *call)
+/* A turn that is paused in a filter counts as running: no other one overlaps. Refuses a few
+ * requests on their way in: the world expects that its own calls begin. */
+static teff_err check_alone_and_refuse_few(void *arg, teff_filter_call *call)
 {
     const teffi_activation *act = teffi_activation_of_ctx(call->ctx);
     sim_world *w = arg;
     if (act->running_of[TEFFI_EXCLUSIVE] > 1 ||
         (act->running_of[TEFFI_EXCLUSIVE] && act->running_of[TEFFI_READ_ONLY]))
         sim_fail(&w->s, "turns overlap in a filter of %s", call->method->name);
-    return TEFF_OK;
+    return w->filters_refuse && call->kind == TEFF_CALL_REQUEST &&
+                   sim_draw_chance(&w->filter, REFUSALS_OF_1000)
+               ? teff_fail(call->ctx, TEFF_E_OVERLOADED, "a filter refuses it")
+               : TEFF_OK;
 }
 
 void sim_filter_init(sim_world *w)
@@ -68,6 +75,7 @@ void sim_filter_init(sim_world *w)
         {filter_before, filter_after, w}, {filter_before, filter_after, w}, {NULL, NULL, NULL}};
     memcpy(w->outgoing, list, sizeof list);
     memcpy(w->incoming, list, sizeof list);
-    w->incoming[0] = (teff_filter){check_alone, NULL, w};
+    w->incoming[0] = (teff_filter){check_alone_and_refuse_few, NULL, w};
     w->has_filters = true;
+    w->filters_refuse = sim_draw_chance(&w->filter, REFUSING_OF_1000);
 }

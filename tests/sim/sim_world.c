@@ -26,7 +26,7 @@ bool sim_calm(const sim_world *w)
     const sim_faults *f = &w->s.faults;
     return !w->store_faults && !f->splits && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
            !f->outages && !f->blackouts && !f->pauses && !f->stuck && !f->mutes && !f->holds &&
-           !f->late_batches && !f->restarts && !w->activations_max;
+           !f->late_batches && !f->restarts && !w->activations_max && !w->filters_refuse;
 }
 
 bool sim_store_fails(const sim_world *w)

@@ -159,6 +159,7 @@ typedef struct sim_world {
     sim_draw crew;
     uint64_t crew_ran[SIM_KEYS]; /* turns */
     bool has_filters;            /* silos and clients have these */
+    bool filters_refuse;         /* they refuse a few requests */
     teff_filter incoming[SIM_FILTERS], outgoing[SIM_FILTERS];
     sim_draw filter;
     uint64_t filtered; /* calls in filters, each in each filter */

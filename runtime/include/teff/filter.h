@@ -25,10 +25,10 @@
  *   the method does not run; after gets TEFF_E_CANCELLED or TEFF_E_TIMEOUT |
  * | tries of an idempotent method after TEFF_E_UNREACHABLE | run once | run for each try |
  * | idempotency key whose answer is stored | run | do not run, since the method does not |
- * | call with an idempotency key that before refuses | after gets the error; not sent | no answer is
- *   stored, whatever after returns: the next call with the key runs them again |
- * | call in a transaction, to a transactional method, that before refuses | the transaction is
- *   rolled back, also if the caller or an after ignores the error | as after an error of the method |
+ * | call with an idempotency key that before refuses | not sent; after gets the error | no answer
+ *   is stored, whatever after returns: the next call with the key runs them again |
+ * | call of a transactional method in a transaction, if before refuses | the transaction is rolled
+ *   back, also if the caller or an after ignores the error | as after an error of the method |
  * | request that is NULL, but the method has one | do not run: TEFF_E_INVALID | not sent |
  * | transaction that begins again | run once for the call of the root | run each time |
  * | tick of a timer | not seen | run: TEFF_CALL_TICK |
@@ -59,7 +59,7 @@ typedef struct teff_filter_call {
     teff_ctx *ctx; /* the caller's; of an incoming filter: of the method's turn */
     const teff_type_info *type;
     const teff_method *method; /* its name, id, flags; in and out describe the messages */
-    /* Outgoing: as the caller gives it; if it is no key of the type, the call fails after before. */
+    /* Outgoing: as the caller gives it. If it is no key of the type, the call fails later. */
     const teff_key *key;
     /* The request, of type method->in->desc; NULL for teff.Void, and in an outgoing `after` of an
      * _async call. */

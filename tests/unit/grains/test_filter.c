@@ -557,10 +557,10 @@ static void refusals_push_out_no_answers(void **state)
     lab_ok(ctx, call_with_key(filter_till_move_async, 1, 3, &got));
     taps[TYPE].before = refuses;
     for (int i = 0; i < TEFF_ANSWERS_DEFAULT; i++)
-        lab_fails(ctx,
-                  call_with_key(i % 2 ? filter_till_move_async : filter_till_run_async, i + 2, 3,
-                                &got),
-                  TEFF_E_REFUSED);
+        lab_fails(
+            ctx,
+            call_with_key(i % 2 ? filter_till_move_async : filter_till_run_async, i + 2, 3, &got),
+            TEFF_E_REFUSED);
     taps[TYPE].before = NULL;
     clear_trace();
     lab_ok(ctx, call_with_key(filter_till_run_async, 0, 3, &got));

@@ -205,9 +205,8 @@ static void refused_in_a_transaction(void **state)
         lab_fails(ctx,
                   filter_till_move(ctx, "a", ACT(i ? begins_to_move_other : moves_other, 2), &got),
                   TEFF_E_REFUSED);
-        assert_string_equal(
-            teff_error(ctx),
-            "the transaction was rolled back, as a call in it failed: not by you");
+        assert_string_equal(teff_error(ctx),
+                            "the transaction was rolled back, as a call in it failed: not by you");
         lab_ok(ctx, run_at("a", reads_state, 0, &got));
         assert_int_equal(got->n, 0);
     }
@@ -422,11 +421,19 @@ static void answered_calls_yield(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(async_calls),        TEST(async_outcomes), TEST(dropped_calls),
-        TEST(late_and_cancelled), TEST(tries_and_keys),
-        TEST(refused_in_a_transaction), TEST(no_memory_in_a_transaction),
-        TEST(outcomes_stay_after_a_rewind), TEST(bad_keys), TEST(no_request),
-        TEST(all_calls_end), TEST(what_filters_leave), TEST(no_response_after_an_error),
+        TEST(async_calls),
+        TEST(async_outcomes),
+        TEST(dropped_calls),
+        TEST(late_and_cancelled),
+        TEST(tries_and_keys),
+        TEST(refused_in_a_transaction),
+        TEST(no_memory_in_a_transaction),
+        TEST(outcomes_stay_after_a_rewind),
+        TEST(bad_keys),
+        TEST(no_request),
+        TEST(all_calls_end),
+        TEST(what_filters_leave),
+        TEST(no_response_after_an_error),
         TEST(answered_calls_yield),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
