@@ -1,5 +1,5 @@
-# peers_test.py - does peers.py say who is ahead, and workers.py how many workers? With programs that
-# only claim to have done it.
+# peers_test.py - does peers.py say who is ahead, and workers.py how many workers? With programs
+# that only claim to have done it.
 # usage: peers_test.py BUILD       BUILD: the folder with the real `peer-side`, for its load
 import json
 import os
