@@ -23,6 +23,9 @@ UNREACHED = {
     # It runs when a silo or a system of processes is made, before the scheduler. The test of it is
     # tests/unit/silo/test_options.c.
     ("sched/exec.c", "teffi_sched_options_check_and_copy"),
+    # The watch of a silo's stop calls it, and a scene has no silo. The test of it is
+    # tests/unit/cluster/test_stuck.c.
+    ("sched/report.c", "teffi_sched_list_turns"),
     # They make a system with the real platform. The test of them is
     # tests/unit/process/test_process.c.
     ("process/system.c", "teff_process_system_new"),
