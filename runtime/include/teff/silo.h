@@ -209,7 +209,8 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_start(teff_silo *silo, char *text);
  * the silo closes. If other silos use this silo's store (their option seeds), it serves until they
  * have left, and leaves then. A second stop does nothing.
  * in:   timeout_ms: for the wait for these silos; then again: calls and grains that are left after
- *       this time are dropped. 0 = 30 s.
+ *       this time are dropped: the silo ends its lease, so that the turns that still run send no
+ *       responses and save nothing. 0 = 30 s.
  * runs: a thread outside; blocks it. If it is called in a turn of the same silo, the process
  *       aborts.
  * errs: only TEFF_E_TIMEOUT: calls or grains were dropped, processes or components were ended by
