@@ -156,7 +156,7 @@ install: ## the libraries, the headers and the plugin, under PREFIX (DESTDIR is 
 	@$(call configured,$(BUILD),release)
 	@meson configure $(BUILD) -Dprefix=$(PREFIX) -Dlibdir=$(LIBDIR)
 	@ninja -C $(BUILD) libteff.a $$(cd $(BUILD) && ninja -t targets all | \
-	    sed -n 's/^\(libteff\.so[0-9.]*\|testing\/libteff-testing\.so[0-9.]*\):.*/\1/p') codegen/protoc-gen-teff
+	    sed -n 's/^\(libteff\.so[0-9.]*\|grains\/testing\/libteff-testing\.so[0-9.]*\):.*/\1/p') codegen/protoc-gen-teff
 	@DESTDIR="$(DESTDIR)" meson install -C $(BUILD) --no-rebuild
 	@test -z "$$SUDO_UID" || chown -R "$$SUDO_UID:$$SUDO_GID" $(BUILD)
 	@test -n "$(DESTDIR)" || test "$$(id -u)" != 0 || ldconfig

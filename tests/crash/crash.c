@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "../../testing/sim_draw.h"
+#include "../../grains/testing/sim_draw.h"
 #include "../unit/store/scratch.h"
 #include "silo_child.h"
 #ifdef HAS_POSTGRES

@@ -14,8 +14,8 @@ TEST = re.compile(r"tests/unit/(\w+)/test_(\w+)\.c$")
 def folder_of(path):
     """Whose tests a source's are: silo for grains/silo/a.c, sched for runtime/sched/x/a.c."""
     parts = path.split("/")
-    if parts[:2] == ["grains", "silo"]:
-        return "silo"
+    if parts[:2] in (["grains", "silo"], ["grains", "testing"]):
+        return parts[1]
     return parts[1] if parts[0] == "runtime" else parts[0]
 
 
@@ -23,7 +23,7 @@ def sources(root, *suffixes):
     """{(folder, name): path} of the product's files that end in one of suffixes."""
     return {(folder_of(path), os.path.splitext(os.path.basename(path))[0]): path
             for path in source.files(root, *suffixes)
-            if path.startswith(("runtime/", "grains/", "codegen/", "testing/"))}
+            if path.startswith(("runtime/", "grains/", "codegen/"))}
 
 
 def rows(root):

@@ -1,5 +1,5 @@
 # seams.py ROOT - the world is reached through the platform table only: no direct clocks, random
-# numbers, sleeps, threads, sockets and files in runtime/, grains/ and testing/.
+# numbers, sleeps, threads, sockets and files in runtime/ and grains/.
 import re
 import sys
 
@@ -52,7 +52,7 @@ def allowed(path, kind):
 def main(root):
     report = source.Report()
     for path in source.files(root, ".c", ".h"):
-        if not path.startswith(("runtime/", "grains/", "testing/")):
+        if not path.startswith(("runtime/", "grains/")):
             continue
         text = source.code(source.read(root, path))
         for match in CALL.finditer(text):

@@ -18,7 +18,7 @@ ELSEWHERE = re.compile(r"\b(DESIGN|ORLEANS|PEERS|DEPS|RELIABILITY|PERF|STYLE)\b"
 EXPORTED = re.compile(r"^TEFF_API\s[^;]*?(\w+)\s*\(", re.MULTILINE)
 SHARED = re.compile(r"^(?!static|typedef|#|struct|enum|union|\})[A-Za-z][\w \t*]*?\b(\w+)\s*"
                     r"\([^;{]*\)[^;{=]*;", re.MULTILINE)
-HIDDEN_PREFIXES = ("teffi_", "teff_", "link_", "conn_")
+HIDDEN_PREFIXES = ("teffi_", "teff_", "link_", "conn_", "sim_")
 
 
 def check_lines(report, path, text):

@@ -641,37 +641,38 @@ NAMED = {
         "grains/reminder/schedule.c", "    if (ok) {\n",
         "    if (ok) {\n        all->reload_ns = choose_reload_ns(all);\n"),
     "the code of a killed silo goes on": (
-        "testing/cluster.c", "    (void)teffi_lease_end(&p->silo->node.home.lease);\n", ""),
+        "grains/testing/cluster.c", "    (void)teffi_lease_end(&p->silo->node.home.lease);\n", ""),
     "a silo that has lost its lease is reached": (
-        "testing/cluster.c", "p->lost = p->node.dead = true;", "p->lost = true;"),
+        "grains/testing/cluster.c", "p->lost = p->node.dead = true;", "p->lost = true;"),
     "a wait that was left ends a later one": (
-        "testing/cluster.c", "(uintptr_t)arg == cluster->wait", "(uintptr_t)arg <= cluster->wait"),
+        "grains/testing/cluster.c", "(uintptr_t)arg == cluster->wait",
+        "(uintptr_t)arg <= cluster->wait"),
     "a very long wait ends at once": (
-        "testing/cluster.c", "(ms < WAIT_MAX_MS ? ms", "(ms != WAIT_MAX_MS ? ms"),
+        "grains/testing/cluster.c", "(ms < WAIT_MAX_MS ? ms", "(ms != WAIT_MAX_MS ? ms"),
     "a wait runs in a wait": (
-        "testing/cluster.c", "if (cluster->wait != wait)", "if (cluster->wait < wait)"),
+        "grains/testing/cluster.c", "if (cluster->wait != wait)", "if (cluster->wait < wait)"),
     "a client connects in a turn": (
-        "testing/cluster.c", "    abort_if_on_fiber(\"teff_testing_connect\");\n", ""),
+        "grains/testing/cluster.c", "    abort_if_on_fiber(\"teff_testing_connect\");\n", ""),
     "a cluster is made in a turn": (
-        "testing/cluster.c", "    abort_if_on_fiber(\"teff_testing_new\");\n", ""),
+        "grains/testing/cluster.c", "    abort_if_on_fiber(\"teff_testing_new\");\n", ""),
     "threads share the group that runs": (
-        "testing/sim_exec.c", "static _Thread_local teffi_group *running;",
+        "grains/testing/sim_exec.c", "static _Thread_local teffi_group *running;",
         "static teffi_group *running;"),
     "a pair that is cut reaches each other": (
-        "testing/cluster.c", "    return !a || !b || !a->apart[b->no];",
+        "grains/testing/cluster.c", "    return !a || !b || !a->apart[b->no];",
         "    return a || !a || b;"),
     "healing leaves a pair cut": (
-        "testing/cluster.c", "        memset(p->apart, 0, sizeof p->apart);\n", ""),
+        "grains/testing/cluster.c", "        memset(p->apart, 0, sizeof p->apart);\n", ""),
     "healing leaves the rates of faults": (
-        "testing/cluster.c", "    (void)!teff_testing_set_faults(cluster, NULL);\n", ""),
+        "grains/testing/cluster.c", "    (void)!teff_testing_set_faults(cluster, NULL);\n", ""),
     "a message under way is no work": (
-        "testing/cluster.c", ": e->fn != set_wait_due;", ": false;"),
+        "grains/testing/cluster.c", ": e->fn != set_wait_due;", ": false;"),
     "connections break at no rate": (
-        "testing/sim_net.c", "s->faults.wire_breaks) && may_cut", "0) && may_cut"),
+        "grains/testing/sim_net.c", "s->faults.wire_breaks) && may_cut", "0) && may_cut"),
     "messages take no given time": (
-        "testing/sim_wire.c", "    if (s->faults.wire_max_ns)", "    if (false)"),
+        "grains/testing/sim_wire.c", "    if (s->faults.wire_max_ns)", "    if (false)"),
     "operations of the store fail at no rate": (
-        "testing/sim_store.c", "s->faults.store_failed)) {", "0)) {"),
+        "grains/testing/sim_store.c", "s->faults.store_failed)) {", "0)) {"),
     "a silo dials for ever those that died before it joined": (
         "runtime/cluster/reach.c",
         "    if (!teffi_view_current_has_member(node, c->member.node))\n", "    if (false)\n"),

@@ -1,5 +1,5 @@
 /* testing.h - a cluster inside a test: silos and clients in one thread, on a clock of its own.
- * Way:     test -> [testing] -> testing/ (clock, executor, net, store) -> the product's own code
+ * Way:     test -> [testing] -> grains/testing/ (clock, executor, net, store) -> the product
  * Threads: all functions, and all code of grains, run on the thread that made the cluster.
  * Link:    with the library teff-testing (pkg-config teff-testing) instead of teff, of which it has
  *          a copy. */

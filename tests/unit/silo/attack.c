@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-#include "../../../testing/sim_draw.h"
+#include "../../../grains/testing/sim_draw.h"
 #include "../link/raw_peer.h"
 
 enum {

@@ -193,7 +193,7 @@ static void park_in_poller(sim_exec *exec)
 
 /* in: claimed, and the wait has ended. on_worker: what becomes READY is a local batch; else this
  * thread has no processor: it is a client's, or that of a worker which has lost its own. */
-static void handle_events(sim_exec *exec, bool on_worker)
+static void sim_handle_events(sim_exec *exec, bool on_worker)
 {
     teffi_group *outer = running;
     running = NULL;
@@ -218,7 +218,7 @@ static void leave_poller(teffi_timer *timer)
     if (exec->pushed && exec->node->sim->plant == SIM_PLANT_SKIPPED)
         teffi_poller_release(exec->poller);
     else
-        handle_events(exec, !sim_draw_chance(&exec->node->sim->poll, OUTSIDE_OF_1000));
+        sim_handle_events(exec, !sim_draw_chance(&exec->node->sim->poll, OUTSIDE_OF_1000));
 }
 
 static void look_at_poller(sim_exec *exec)
@@ -227,7 +227,7 @@ static void look_at_poller(sim_exec *exec)
         !teffi_poller_claim(exec->poller))
         return;
     exec->poller->wait(exec->poller, 0);
-    handle_events(exec, true);
+    sim_handle_events(exec, true);
 }
 
 static void stop_polling(sim_exec *exec)
@@ -281,7 +281,7 @@ static void run_batch(teffi_exec *base, teffi_inbound *batch)
     batch->run(batch);
 }
 
-static void submit_batch(teffi_exec *base, teffi_inbound *batch)
+static void sim_submit_batch(teffi_exec *base, teffi_inbound *batch)
 {
     enum { HERE, BORROWED, QUEUED, CHOICES };
     sim_exec *exec = (sim_exec *)base;
@@ -328,7 +328,7 @@ static void park_thread(teffi_exec *base)
     sim_pump(((sim_exec *)base)->node->sim, ((sim_exec *)base)->node->name);
 }
 
-static teffi_group *current_group(teffi_exec *base)
+static teffi_group *sim_current_group(teffi_exec *base)
 {
     return running && running->exec == base ? running : NULL;
 }
@@ -339,11 +339,11 @@ static bool direct_may_run(teffi_exec *base, bool beside)
 {
     (void)beside;
     sim_exec *exec = (sim_exec *)base;
-    return current_group(base) && directs_deep < TEFFI_DIRECT_DEPTH && !exec->stopped &&
+    return sim_current_group(base) && directs_deep < TEFFI_DIRECT_DEPTH && !exec->stopped &&
            sim_draw_chance(&exec->node->sim->pick, DIRECT_OF_1000);
 }
 
-static teffi_group *direct_enter(teffi_exec *base, teffi_group *group)
+static teffi_group *sim_direct_enter(teffi_exec *base, teffi_group *group)
 {
     sim_node *node = ((sim_exec *)base)->node;
     teffi_group *outer = running;
@@ -353,7 +353,7 @@ static teffi_group *direct_enter(teffi_exec *base, teffi_group *group)
     return outer;
 }
 
-static void direct_leave(teffi_exec *base, teffi_group *outer)
+static void sim_direct_leave(teffi_exec *base, teffi_group *outer)
 {
     (void)base;
     running = outer;
@@ -369,8 +369,8 @@ static void direct_handle_yield(teffi_exec *base, teffi_group *group)
 }
 
 static const teffi_direct_ops direct = {.may = direct_may_run,
-                                        .enter = direct_enter,
-                                        .leave = direct_leave,
+                                        .enter = sim_direct_enter,
+                                        .leave = sim_direct_leave,
                                         .yielded = direct_handle_yield};
 
 static void exec_stop(teffi_exec *base)
@@ -405,12 +405,12 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
         .timer_set = timer_set,
         .timer_cancel = timer_cancel,
         .defer = defer_work,
-        .inbound = submit_batch,
+        .inbound = sim_submit_batch,
         .poll = start_polling,
         .blocking_begin = blocking_begin,
         .blocking_end = blocking_end,
         .park = park_thread,
-        .current = current_group,
+        .current = sim_current_group,
         .direct = &direct,
         .stop = exec_stop,
         .free = exec_free,

@@ -24,7 +24,7 @@ typedef struct running {
     void (*done)(teffi_store_op *op);
 } running;
 
-static bool op_writes(const teffi_store_op *op)
+static bool sim_op_writes(const teffi_store_op *op)
 {
     return op->kind == TEFFI_STORE_WRITE || op->kind == TEFFI_STORE_BATCH;
 }
@@ -66,14 +66,14 @@ static bool op_is_planted(sim *s, const teffi_store_op *op, const char *table)
 static bool failure_fits(sim_failure failure, const teffi_store_op *op)
 {
     if (failure == SIM_FAILURE_CONFLICT)
-        return op_writes(op) && !op->rows[0].any && strcmp(op->rows[0].table, "state") != 0;
-    return failure == SIM_FAILURE_IO || op_writes(op);
+        return sim_op_writes(op) && !op->rows[0].any && strcmp(op->rows[0].table, "state") != 0;
+    return failure == SIM_FAILURE_IO || sim_op_writes(op);
 }
 
 static void submit_to_rows(sim *s, teffi_store_op *op)
 {
     s->rows->ops->submit(s->rows, op);
-    if (s->wrote && op_writes(op) && !op->err)
+    if (s->wrote && sim_op_writes(op) && !op->err)
         s->wrote(s->world, op);
 }
 
@@ -108,16 +108,16 @@ static void op_run(sim *s, teffi_store_op *op)
 {
     if (op_is_nth(s, op))
         return;
-    if (s->plant == SIM_PLANT_FORGOTTEN && op_writes(op) && op_is_planted(s, op, "state"))
+    if (s->plant == SIM_PLANT_FORGOTTEN && sim_op_writes(op) && op_is_planted(s, op, "state"))
         drop_answers(&op->rows[0]);
     if (sim_draw_chance(&s->fault, s->faults.store_failed)) {
         teffi_store_op_set_error(op, TEFF_E_IO, "the disk is full");
         return;
     }
-    bool drawn = op_writes(op) && sim_draw_chance(&s->fault, s->faults.store_unknown);
+    bool drawn = sim_op_writes(op) && sim_draw_chance(&s->fault, s->faults.store_unknown);
     bool late = drawn && sim_draw_chance(&s->fault, 500);
     bool lost = drawn && !s->left_out.store_unknown;
-    if (s->plant == SIM_PLANT_UNSAVED && op_writes(op) && op_is_planted(s, op, "state")) {
+    if (s->plant == SIM_PLANT_UNSAVED && sim_op_writes(op) && op_is_planted(s, op, "state")) {
         op->rows[0].etag++;
         return;
     }
@@ -168,7 +168,7 @@ static bool same_row(const teffi_row *a, const teffi_row *b)
 
 static bool writes_row(const teffi_store_op *op, const teffi_row *row)
 {
-    for (size_t i = 0; op_writes(op) && i < op->n_rows; i++)
+    for (size_t i = 0; sim_op_writes(op) && i < op->n_rows; i++)
         if (!op->rows[i].check && same_row(&op->rows[i], row))
             return true;
     return false;

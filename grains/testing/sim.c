@@ -157,7 +157,7 @@ static bool event_is_due(const sim *s)
 }
 
 /* As the thread of a link does (link/heartbeat.c). */
-static void reclaim_memory(sim *s)
+static void sim_reclaim_memory(sim *s)
 {
     if (s->now_ns - s->aged_ns < AGE_EVERY_NS)
         return;
@@ -197,7 +197,7 @@ bool sim_step(sim *s)
         take_event(s);
     else
         s->now_ns = s->paused_until_ns; /* only groups of paused nodes are left */
-    reclaim_memory(s);
+    sim_reclaim_memory(s);
     if (s->after && !s->broken)
         s->after(s->world);
     return !s->broken;
@@ -279,12 +279,12 @@ uint64_t sim_node_due(const sim_node *node, uint64_t node_ns)
 
 /* ---- a node's platform ---- */
 
-static uint64_t mono_ns(void *arg)
+static uint64_t sim_mono_ns(void *arg)
 {
     return sim_node_now(arg);
 }
 
-static uint64_t wall_ns(void *arg)
+static uint64_t sim_wall_ns(void *arg)
 {
     const sim_node *node = arg;
     return node->wall_ns + sim_node_now(node) - node->offset_ns;
@@ -311,8 +311,8 @@ void sim_platform_init(sim_node *node, sim *s, unsigned no, const char *name)
     node->random = sim_draw_of(s->seed, STREAM_NODES + no);
     node->platform = (teffi_platform){
         .arg = node,
-        .mono_ns = mono_ns,
-        .wall_ns = wall_ns,
+        .mono_ns = sim_mono_ns,
+        .wall_ns = sim_wall_ns,
         .random = draw_random64,
         .log = {.write = write_log, .arg = node, .level = TEFF_LOG_INFO},
         .exec_new = sim_exec_new,

@@ -43,7 +43,7 @@ bool sim_poll_is_due(const teffi_poller *poller)
 static void call_ticker(sim_net *net);
 
 /* Polls if nobody has done so for a tick. */
-static void run_ticker(sim *s, void *arg, bool run)
+static void sim_run_ticker(sim *s, void *arg, bool run)
 {
     sim_net *net = arg;
     (void)s;
@@ -62,7 +62,7 @@ static void call_ticker(sim_net *net)
         return;
     net->ticker_looks = true;
     net->claims_seen = net->reactor->poller.claims;
-    sim_at_node(net->node, sim_draw_below(draw_of(net), TICK_MAX_MS * SIM_MS), run_ticker, net);
+    sim_at_node(net->node, sim_draw_below(draw_of(net), TICK_MAX_MS * SIM_MS), sim_run_ticker, net);
 }
 
 static void end_wait_or_tick(sim_net *net)
@@ -256,7 +256,7 @@ static void read_ended(reactor_side *in)
 }
 
 /* Only a worker reads here. Another thread, and who finds nothing, begins a receive. */
-static void run_deferred_read(teffi_deferred *work)
+static void sim_run_deferred_read(teffi_deferred *work)
 {
     sim_side *side = teffi_container(work, sim_side, next_read);
     if (side->ended || side->net->freed)
@@ -322,5 +322,5 @@ void sim_poll_init(sim_conn *conn, sim_side *side)
     side->conn = conn;
     side->in.side = (reactor_side){.attempt = attempt_read, .ended = read_ended};
     side->out.side = (reactor_side){.attempt = attempt_always, .ended = write_ended};
-    side->next_read.run = run_deferred_read;
+    side->next_read.run = sim_run_deferred_read;
 }

@@ -182,7 +182,7 @@ static void redial_due(sim *s, void *arg, bool run)
     free(r);
 }
 
-static void plan_redial(sim_peer *peer, bool failed)
+static void sim_plan_redial(sim_peer *peer, bool failed)
 {
     sim *s = peer->net->node->sim;
     redial *r = malloc(sizeof *r);
@@ -207,7 +207,7 @@ static void side_detach(sim_conn *conn, sim_side *side, sim_peer *peer)
     peer->out = NULL;
     peer->dial_failed = !side->up;
     if (peer->known && !peer->bye_wanted && !peer->bye_heard && !side->net->leaving)
-        plan_redial(peer, !side->up);
+        sim_plan_redial(peer, !side->up);
     /* A peer that closed after it had read this side's goodbye reads no other one. */
     if (peer->bye_heard && (!side->up || conn->cut) && peer->in) {
         /* it carried this side's goodbye, which may not have arrived */
@@ -532,7 +532,7 @@ static void hear_view(sim_side *side, const sim_frame *f)
     side->net->events.view(side->net->arg, &side->other, version);
 }
 
-static void handle_received_frame(sim_conn *conn, int side_no, const sim_frame *f)
+static void sim_handle_received_frame(sim_conn *conn, int side_no, const sim_frame *f)
 {
     sim_side *side = &conn->side[side_no];
     if (side->ended || side->net->freed)
@@ -556,7 +556,7 @@ static void hand_on(teffi_inbound *batch)
 {
     sim_side *side = teffi_container(batch, sim_side, batch);
     for (sim_frame *f; (f = sim_frames_take(&side->received));) {
-        handle_received_frame(f->conn, f->to, f);
+        sim_handle_received_frame(f->conn, f->to, f);
         free(f);
     }
     side->is_submitted = false;

@@ -224,7 +224,7 @@ static bool has_talk(const sim_net *net)
     return net->telling > 0;
 }
 
-static void begin_leaving(sim_net *net)
+static void sim_begin_leaving(sim_net *net)
 {
     net->leaving = true;
     for (sim_side *side = net->sides; side; side = side->next_of_net) {
@@ -244,7 +244,7 @@ static teff_err net_shutdown(teffi_net *base, uint32_t timeout_ms)
     sim_net *net = (sim_net *)base;
     sim *s = net->node->sim;
     uint64_t deadline = s->now_ns + timeout_ms * SIM_MS;
-    begin_leaving(net);
+    sim_begin_leaving(net);
     while (has_talk(net) && s->now_ns < deadline)
         sim_pump(s, net->node->name);
     net->listening = false;
