@@ -463,6 +463,8 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
     teff_err err = retry_step_until_deadline(ctx, teffi_membership_begin_leaving, deadline_ns);
     set_leaving_and_send_go_away(silo);
     teff_err ended = teffi_grains_end_all_activations(ctx, deadline_ns);
+    char text[TEFF_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", ended ? teff_error(ctx) : "");
     err = pick_first_error(err, ended);
     err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
     /* The heartbeat must go on until slow calls have ended. The second wait_until_quiet() waits
@@ -475,6 +477,8 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
         (void)teffi_lease_end(&node->home.lease);
     err =
         pick_first_error(err, retry_step_until_deadline(ctx, teffi_membership_leave, deadline_ns));
+    if (ended) /* it forwards nothing any more */
+        return teff_fail(ctx, err, "%s", text);
     /* The requests that other silos sent before they adopted the view without this silo have
      * arrived by now. Wait until these requests are forwarded. */
     return pick_first_error(err, wait_until_quiet(ctx, deadline_ns));

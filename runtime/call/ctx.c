@@ -15,7 +15,8 @@ void teff_ctx_set_timeout(teff_ctx *ctx, uint32_t ms)
 }
 
 const char teffi_lease_over_text[] =
-    "the silo has lost its lease: it cannot reach the store, or was declared dead";
+    "the silo has lost its lease: it cannot reach the store, was declared dead, or did not stop in "
+    "time";
 
 const char teffi_ctx_late_text[] =
     "the deadline of this turn's caller has passed; the call did not run";
