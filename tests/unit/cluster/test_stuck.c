@@ -363,20 +363,22 @@ static void a_stop_that_waits_after_a_goodbye_is_told(void **state)
 static void a_stop_is_not_watched_without_the_op(void **state)
 {
     (void)state;
-    teff_silo *silo = l->silos[STUCK];
-    teffi_exec *exec = silo->node.home.exec;
-    const teffi_exec_ops *real = exec->ops;
+    teff_silo *silo = calloc(1, sizeof *silo);
+    const teffi_exec_ops *real = l->silos[STUCK]->node.home.exec->ops;
     teffi_exec_ops none = *real;
-    teffi_exec other = {.ops = &none};
+    teffi_exec exec = {.ops = &none};
+    assert_non_null(silo);
+    silo->platform = l->silos[STUCK]->platform;
+    silo->node.home.exec = &exec;
     none.turns = NULL;
-    silo->node.home.exec = &other;
     teffi_stop_watch_begin(silo);
-    silo->node.home.exec = exec;
     assert_null(silo->watch);
+    exec.ops = real;
     teffi_stop_watch_begin(silo);
     assert_non_null(silo->watch);
     teffi_stop_watch_end(silo);
     assert_null(silo->watch);
+    free(silo);
 }
 
 static void a_stop_without_turns_is_not_told(void **state)
